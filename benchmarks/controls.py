@@ -9,7 +9,6 @@ least one was missed.
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parent.parent
@@ -18,18 +17,19 @@ HOME = Path(__file__).resolve().parent.parent
 def main() -> int:
     """Run every control and print the result."""
     sys.path.insert(0, str(HOME))
-    from tests.controls import changed_inputs, wrong_answers, wrong_proposals
-    from tests.controls.right_answers import right_answers
+    from tests.controls.changed_inputs import CHANGES
+    from tests.controls.right_answers import Control, right_answers, run_controls
     from tests.controls.test_tariff_suite import counts
+    from tests.controls.wrong_answers import WRONG_ANSWERS
+    from tests.controls.wrong_proposals import FLAWS
 
+    kinds: dict[str, tuple[Control, ...]] = {
+        "wrong answer": WRONG_ANSWERS,
+        "flawed proposal": FLAWS,
+        "changed input or recording": CHANGES,
+    }
     with right_answers(HOME / "storage" / "benchmarks" / "tariff") as answers:
-        tables = [("wrong answer", [wrong_answers.run_controls(kind, answers) for kind in wrong_answers.WRONG_ANSWERS])]
-        tables.append(
-            ("flawed proposal", [wrong_proposals.run_controls(flaw, answers) for flaw in wrong_proposals.FLAWS])
-        )
-        with tempfile.TemporaryDirectory() as folder:
-            changed = [changed_inputs.run_controls(change, answers, Path(folder)) for change in changed_inputs.CHANGES]
-        tables.append(("changed input or recording", changed))
+        tables = [(title, [run_controls(control, answers) for control in kinds[title]]) for title in kinds]
     print("| the suite | has | at least |\n|---|---:|---:|")
     print("".join(f"| {name} | {count} | {minimum} |\n" for name, (count, minimum) in counts().items()))
     for title, summaries in tables:

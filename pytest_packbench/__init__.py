@@ -11,23 +11,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pytest_packbench.api import load_suite, score
     from pytest_packbench.backends import Backend, BackendError, BackendOptions, BackendUnusable
+    from pytest_packbench.model.authoring import CaseDraft, FiledCase, Finding, Importer, SourceFlaw, Starter
     from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text
     from pytest_packbench.model.errors import CaseError, SuiteError
-    from pytest_packbench.model.finding import FiledCase, Finding
     from pytest_packbench.model.gate import Gate, GateResult
     from pytest_packbench.model.metric import Metric
     from pytest_packbench.model.outcome import Breakdown, Firing, Outcome, ResultError
-    from pytest_packbench.model.pack import (
-        CaseDraft,
-        Comparison,
-        Decision,
-        Importer,
-        LintOption,
-        Pack,
-        RecordFacts,
-        SourceFlaw,
-        Starter,
-    )
+    from pytest_packbench.model.pack import Comparison, Decision, LintOption, Pack, RecordFacts
     from pytest_packbench.model.record import EvalRecord, RecordError
     from pytest_packbench.model.request import (
         LLM,
@@ -114,19 +104,19 @@ _MODULES = {
     "BackendUnusable": "backends",
     "Breakdown": "model.outcome",
     "Case": "model.case",
-    "CaseDraft": "model.pack",
+    "CaseDraft": "model.authoring",
     "CaseError": "model.errors",
     "Comparison": "model.pack",
     "Decision": "model.pack",
     "EvalRecord": "model.record",
-    "FiledCase": "model.finding",
-    "Finding": "model.finding",
+    "FiledCase": "model.authoring",
+    "Finding": "model.authoring",
     "Firing": "model.outcome",
     "Fraction": "model.case",
     "Gate": "model.gate",
     "GateResult": "model.gate",
     "GuardRuling": "packs.agent_safety.guards.base",
-    "Importer": "model.pack",
+    "Importer": "model.authoring",
     "JudgeQuestion": "packs.agent_safety.judges.ruling",
     "JudgeRuling": "packs.agent_safety.judges.ruling",
     "LLM": "model.request",
@@ -143,8 +133,8 @@ _MODULES = {
     "RecordFacts": "model.pack",
     "ResultError": "model.outcome",
     "Score": "model.score",
-    "SourceFlaw": "model.pack",
-    "Starter": "model.pack",
+    "SourceFlaw": "model.authoring",
+    "Starter": "model.authoring",
     "StrictModel": "model.case",
     "Suite": "model.suite",
     "SuiteConfig": "model.suite",

@@ -167,7 +167,13 @@ SETTINGS = (
         "What a resumed run does if cases, rules, target or model have changed: refuse, or run (repeat what changed).",
         default="refuse",
     ),
-    Setting("stale", "How a stale recording is reported: warn (a warning) or error.", default="warn"),
+    Setting("stale", "How a stale recording is reported: error (default) or warn (a remark).", default="error"),
+    Setting(
+        "record_prompts",
+        "Whether recordings contain what the model was asked, beside its answers: yes (default) or no. Prompts may "
+        "contain personal data.",
+        default="yes",
+    ),
     Setting("allow_processes", "Whether targets may start child processes in fixture mode: yes or no.", default="no"),
     Setting("temperature", "The sampling temperature of models, 0 to 2.", default="0"),
     Setting("max_output_tokens", "The maximum length of a model's answer in tokens.", default="4096"),
@@ -247,12 +253,12 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
 
 
 def collect_less_garbage(config: pytest.Config) -> None:
-    """Make fewer garbage collections, and no full one, until cases run: modules and items live to the end."""
+    """Make few garbage collections, of young objects only, until cases run: modules and items live to the end."""
     thresholds = gc.get_threshold()
     if THRESHOLDS not in config.stash and thresholds[0]:
         config.stash[THRESHOLDS] = thresholds
         config.add_cleanup(partial(gc.set_threshold, *thresholds))
-        gc.set_threshold(max(thresholds[0], 10_000), thresholds[1], 1_000_000_000)
+        gc.set_threshold(max(thresholds[0], 50_000), 1_000_000_000, 1_000_000_000)
 
 
 def _any_under(config: pytest.Config, arguments: list[str]) -> bool:

@@ -31,6 +31,7 @@ import pytest
 from pytest_packbench import api
 from pytest_packbench.cases.load import scoring_sha256
 from pytest_packbench.model.case import Case, canonical_sha256
+from pytest_packbench.model.cassette import CASSETTE_VERSION
 from pytest_packbench.model.suite import CONFIG_NAME, Suite, SuiteConfig
 from pytest_packbench.packs.registry import Packs
 
@@ -86,6 +87,7 @@ def write_suite(
     pack: str,
     rules: Mapping[str, Any] | None = None,
     recordings: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    conditions: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write a suite into a folder; other files of the folder are kept.
 
@@ -95,6 +97,7 @@ def write_suite(
         pack: the name of their pack, which is also the `pack_id` of a case that has none.
         rules: further keys of `suite.yaml`.
         recordings: by case id, the exchanges to replay, each with `role` and `answer`, as a person would write them.
+        conditions: under which conditions they hold, such as `guards`; see `packbench schema cassette`.
 
     Returns:
         The folder.
@@ -108,12 +111,17 @@ def write_suite(
         exchanges = (recordings or {}).get(plain["id"])
         if exchanges is not None:
             cassette = {
-                "cassette_version": 1,
+                "cassette_version": CASSETTE_VERSION,
                 "case_id": plain["id"],
                 "input_sha256": canonical_sha256(plain["input"]),
                 "origin": "authored",
                 "llm_backend": "stub",
                 "llm_model": "authored",
+                "conditions": {
+                    "target": {"kind": "reference", "address": pack},
+                    "pack": {"name": pack},
+                    **(conditions or {}),
+                },
                 "exchanges": list(exchanges),
             }
             (folder / "fixtures").mkdir(exist_ok=True)

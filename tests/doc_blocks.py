@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_packbench.cli import main
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import pytest
 
@@ -55,13 +55,17 @@ def normalize(line: str) -> str:
     return " ".join(re.sub(r"^[=_]{3,} | [=_]{3,}$", "", line).split())
 
 
+def first_missing_line(quoted: Iterable[str], output: Iterable[str]) -> list[str]:
+    """Return the first quoted line that the output does not contain, in this order."""
+    rest = iter(map(normalize, output))
+    return [line for line in quoted if not any(map(line_matcher(line), rest))][:1]
+
+
 @dataclass
 class PageRunner:
     """Runs the instructions of pages in a folder.
 
     Attributes:
-        pytester: runs pytest.
-        capsys: sees what is printed.
         codes: the exit codes of all commands, in order.
         output: the lines that the commands of the last block printed.
         snippets: a list for the blocks that are only shown; a page must have none without it.
@@ -72,11 +76,6 @@ class PageRunner:
     codes: list[int] = field(default_factory=list)
     output: list[str] = field(default_factory=list)
     snippets: list[Block] | None = None
-
-    def page(self, page: Path) -> None:
-        """Do every block of a page, in its order."""
-        for block in blocks(page):
-            self.block(block)
 
     def block(self, block: Block) -> None:
         if block.file is not None:
@@ -89,9 +88,7 @@ class PageRunner:
                 if not line.startswith(_PREPARING):
                     self.codes.append(self.command(line))
         elif block.kind == "text":
-            rest = iter(self.output)
-            for line in block.text.splitlines():
-                assert any(map(line_matcher(line), rest)), f"not printed, or not in this order: {line}"
+            assert first_missing_line(block.text.splitlines(), self.output) == []
         else:
             assert self.snippets is not None, f"a block that is only shown: {block}"
             self.snippets.append(block)
@@ -100,8 +97,9 @@ class PageRunner:
         """Run a line: ours here, anything else in a shell."""
         program, *words = shlex.split(line)
         if program not in {"pytest", "packbench"} or set(words) & {">", ">>", "|", "&&"}:
-            command = ["sh", "-c", line]
-            done = subprocess.run(command, cwd=self.pytester.path, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                ["sh", "-c", line], cwd=self.pytester.path, capture_output=True, text=True, check=False
+            )
             code = done.returncode
             self.output += [normalize(one) for one in (done.stdout + done.stderr).splitlines()]
         else:
@@ -115,7 +113,7 @@ class PageRunner:
 
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment in which pages are walked: wide, without settings of ours, and with no stale bytecode."""
-    for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_"))]:
+    for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_")) or name == "CI"]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "200")
     # a file that a page changes within a second would be run as it was before

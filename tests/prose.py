@@ -43,31 +43,13 @@ NOT_PROSE = re.compile(r"[\\^]|^\s*(\{\"|\[\w)")
 
 
 class Sentence(NamedTuple):
-    """One sentence that a user can read.
-
-    Attributes:
-        file: its path from the repository's root.
-        line: the line where it begins, from 1.
-        text: the sentence as it is written, on one line.
-        masked: the same with code spans and addresses replaced by dots.
-        docstring: whether it belongs to a docstring.
-    """
+    """One sentence on one line, where it begins, and the same with code spans and addresses replaced by dots."""
 
     file: str
     line: int
     text: str
     masked: str
     docstring: bool = False
-
-
-class Problem(NamedTuple):
-    """One finding, with the sentence it is in and the advice."""
-
-    sentence: Sentence
-    advice: str
-
-    def __str__(self) -> str:
-        return f"{self.sentence.file}:{self.sentence.line}: {self.advice}: {self.sentence.text}"
 
 
 def sentences(root: Path) -> Iterator[Sentence]:
@@ -88,13 +70,10 @@ def _paths(root: Path, patterns: Iterable[str]) -> list[Path]:
 def public_names(root: Path) -> frozenset[str]:
     """Return the names in `__all__` of the package, read without importing it."""
     path = root / "pytest_packbench" / "__init__.py"
-    tree = ast.parse(path.read_text("utf-8") if path.exists() else "")
-    values = [node.value for node in tree.body if isinstance(node, ast.Assign) and _assigns(node, "__all__")]
-    return frozenset(name for value in values for name in ast.literal_eval(value))
-
-
-def _assigns(node: ast.Assign, name: str) -> bool:
-    return any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
+    names = re.search(
+        r"^__all__ = (\[.*?\])$", path.read_text("utf-8") if path.exists() else "", re.MULTILINE | re.DOTALL
+    )
+    return frozenset(ast.literal_eval(names[1])) if names else frozenset()
 
 
 def of_page(text: str, file: str) -> Iterator[Sentence]:
@@ -121,13 +100,7 @@ def of_yaml(text: str, file: str) -> Iterator[Sentence]:
 
 
 def of_module(source: str, file: str, public: frozenset[str] = frozenset()) -> Iterator[Sentence]:
-    """Split the strings of a module into sentences: messages, and the docstrings that users read.
-
-    Args:
-        source: the module's code.
-        file: its path from the repository's root.
-        public: names with docstrings that users read.
-    """
+    """Split the strings of a module into sentences: messages, and the docstrings of `public` names."""
     tree = ast.parse(source)
     documented = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     readable = _public_docstrings(tree, public, every=bool(PUBLIC_DOCSTRINGS.fullmatch(file)))
@@ -197,20 +170,19 @@ def _split(block: list[tuple[int, str]], file: str, *, docstring: bool = False) 
         begin = end
 
 
-def problems(found: Iterable[Sentence]) -> Iterator[Problem]:
+def problems(found: Iterable[Sentence]) -> Iterator[str]:
     """Check sentences with our list and with proselint."""
     avoid = [
         (re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE), advice)
         for words, advice in RULES["avoid"].items()
     ]
     for sentence in found:
-        for pattern, advice in avoid:
-            if hit := pattern.search(sentence.masked):
-                yield Problem(sentence, f'"{hit[0]}": write {advice}')
+        hits = ((pattern.search(sentence.masked), advice) for pattern, advice in avoid)
+        advices = [f'"{hit[0]}": write {advice}' for hit, advice in hits if hit]
         if sentence.docstring and (opening := OPENING.match(sentence.masked)):
-            yield Problem(sentence, f'"{opening[1]}" opens a docstring: write Return, Describe, Parse, Render')
-        for result in _linted(sentence.masked):
-            yield Problem(sentence, result)
+            advices.append(f'"{opening[1]}" opens a docstring: write Return, Describe, Parse, Render')
+        for advice in [*advices, *_linted(sentence.masked)]:
+            yield f"{sentence.file}:{sentence.line}: {advice}: {sentence.text}"
 
 
 def _linted(text: str) -> list[str]:
@@ -230,10 +202,7 @@ def main(arguments: list[str] | None = None, *, root: Path = ROOT) -> int:
     parser.add_argument("--list", action="store_true", help="print the sentences, one per line, and check nothing")
     options = parser.parse_args(arguments)
     found = list(sentences(root))
-    if options.list:
-        lines = [f"{one.file}:{one.line}: {one.text}" for one in found]
-    else:
-        lines = [str(problem) for problem in problems(found)]
+    lines = [f"{one.file}:{one.line}: {one.text}" for one in found] if options.list else [*problems(found)]
     sys.stdout.writelines(f"{line}\n" for line in lines)
     if not options.list:
         sys.stdout.write(f"{len(found)} sentences, {len(lines)} problems\n")

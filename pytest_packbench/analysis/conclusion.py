@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from pytest_packbench.analysis.gates import defer_to_merge, gate_baseline, gate_tally, judge_gates, skip_unselected
 from pytest_packbench.analysis.listing import Listing
@@ -142,8 +142,7 @@ def conclude(
     return RunEvaluator(run, rules, pack, earlier).add_all(results).conclusion(run, scope, comparison)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunVerdict:
+class RunVerdict(NamedTuple):
     """Whether a run passed.
 
     Attributes:
@@ -190,6 +189,7 @@ def caveats(run: Run, statistics: Statistics) -> list[str]:
         sentences.append(
             f"{stale} of {cases} used a stale recording: the prompt has changed since the recording was made."
         )
+    sentences += [f"{pluralize(count, 'case')}: {remark}." for remark, count in statistics.remarks.items()]
     if run.mode == "fixture" and run.target.startswith(_REPLAYED_WHOLE):
         sentences.append("Pipeline not run: scoring only. The target's recorded results were replayed.")
     if run.bundled:

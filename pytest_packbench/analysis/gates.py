@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.analysis.formatting import format_interval, format_with_bounds
 from pytest_packbench.analysis.intervals import exact_bound, wilson_interval
@@ -163,8 +164,7 @@ def _unselected_text(result: GateResult) -> str:
     return f"{result.subject}: not judged, because none of its cases is selected"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
+class Baseline(NamedTuple):
     """The cases of an earlier run, for `max_ratio_to_baseline`.
 
     Attributes:
@@ -174,7 +174,7 @@ class Baseline:
         unusable: why the run can't be the baseline, in words; empty if it can.
     """
 
-    cases: Mapping[str, CaseResult] = field(default_factory=dict)
+    cases: Mapping[str, CaseResult] = MappingProxyType({})
     run: Run | None = None
     trials: int = 1
     unusable: str = ""
@@ -210,7 +210,7 @@ class Baseline:
             reasons = ("no case is unchanged in both runs",)
         if not reasons:
             return self
-        return replace(self, unusable=f"run {self.run.run_id} can't be the baseline: {'; '.join(reasons)}")
+        return self._replace(unusable=f"run {self.run.run_id} can't be the baseline: {'; '.join(reasons)}")
 
 
 def gate_baseline(earlier: BaselineLookup | None, gates: Iterable[Gate], trials_rule: Rule = MEAN) -> Baseline | None:
@@ -240,8 +240,7 @@ def checked_baseline(run: Run, results: Sequence[CaseResult], earlier: StoredRun
     return baseline.checked(run, tally.add_all(results))
 
 
-@dataclass(frozen=True, slots=True)
-class _GateJudge:
+class _GateJudge(NamedTuple):
     """Judges one run by gates."""
 
     tally: Tally

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,8 +75,7 @@ def exact_bound(k: int, n: int, confidence: float, *, upper: bool) -> float:
     return (low + high) / 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairedMean:
+class PairedMean(NamedTuple):
     """The mean of paired differences, current minus baseline, in points of score (-1 to 1).
 
     Attributes:

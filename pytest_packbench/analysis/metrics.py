@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.analysis.formatting import format_with_bounds
 from pytest_packbench.analysis.sums import ResultSums, merged
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.metric import Metric
 
 
-@dataclass(frozen=True, slots=True)
-class Fraction:
+class Fraction(NamedTuple):
     """A metric's value as numerator (`top`) over denominator (`bottom`)."""
 
     top: float
@@ -110,8 +108,7 @@ def _applies(metric: Metric, value: str, sums: ResultSums) -> bool:
     return bool(value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class Bounds(NamedTuple):
     """The bounds of a value.
 
     Attributes:

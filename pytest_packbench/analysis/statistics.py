@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.analysis.intervals import wilson_interval
 from pytest_packbench.analysis.metrics import measure, run_sums
@@ -15,7 +15,7 @@ from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.score import VERDICTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pytest_packbench.analysis.sums import ResultSums
     from pytest_packbench.analysis.tally import Tally
@@ -29,8 +29,7 @@ _FACET_RANK = 2
 _DIFFICULTIES = ("easy", "medium", "hard", "expert")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class Totals(NamedTuple):
     """The number of cases by verdict; `verdicts` and `quarantined` add up to `selected`.
 
     Attributes:
@@ -46,8 +45,7 @@ class Totals:
     stale: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(NamedTuple):
     """The cases that share a value.
 
     Attributes:
@@ -72,8 +70,7 @@ class Group:
     interval: tuple[float, float] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Depth:
+class Depth(NamedTuple):
     """How many answers agree with what was expected to at least one depth.
 
     Attributes:
@@ -92,8 +89,7 @@ class Depth:
     interval: tuple[float, float] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusals:
+class Refusals(NamedTuple):
     """Expected against actual refusals, over the judged cases.
 
     Attributes:
@@ -109,8 +105,7 @@ class Refusals:
     undue_answered: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statistics:
+class Statistics(NamedTuple):
     """The statistics of a run.
 
     Attributes:
@@ -122,6 +117,7 @@ class Statistics:
         authored: judged cases whose answers a person or a script wrote.
         models: number of judged cases by `backend/model`, without authored and unknown answers.
         cached: judged cases with a model call that the response cache answered.
+        remarks: number of cases by what has changed since their recording.
         trials: what repeating the cases showed; None if each had one trial.
     """
 
@@ -133,6 +129,7 @@ class Statistics:
     authored: int
     models: dict[str, int]
     cached: int = 0
+    remarks: Mapping[str, int] = MappingProxyType({})
     trials: TrialFigures | None = None
 
     @property
@@ -169,11 +166,14 @@ def statistics_of(tally: Tally, *, levels: Sequence[int] | None = None) -> Stati
             groups.setdefault((key.name, key.value), []).append(sums)
     verdicts, quarantined = dict.fromkeys(VERDICTS, 0), dict.fromkeys(QUARANTINE, 0)
     depths, refusals, models = Counter[int](), Counter[tuple[bool | None, bool | None]](), Counter[str]()
+    remarks = Counter[str]()
     for profile, number in total.profiles.items():
         if profile.quarantine:
             quarantined[profile.quarantine] += number
         else:
             verdicts[profile.verdict] += number
+        if profile.remark:
+            remarks[profile.remark] += number
         if profile.counted:
             refusals[profile.expects_refusal, profile.refused] += number
             if profile.expects_refusal is False and profile.depth is not None:
@@ -196,6 +196,7 @@ def statistics_of(tally: Tally, *, levels: Sequence[int] | None = None) -> Stati
         authored=authored,
         models=dict(sorted(models.items())),
         cached=total.count(lambda profile: profile.counted and profile.cached),
+        remarks=dict(sorted(remarks.items())),
         trials=tally.trials.figures(authored=authored > 0),
     )
 

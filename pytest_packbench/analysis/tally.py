@@ -75,8 +75,7 @@ class RecordKey(NamedTuple):
     pack: str
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TrialId:
+class TrialId(NamedTuple):
     """The identity of a record: run, test id and `packbench.trial`, 0 if it has none."""
 
     run_id: str
@@ -84,8 +83,7 @@ class TrialId:
     trial: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailingCase:
+class FailingCase(NamedTuple):
     """A record that did not pass, with fields of the record and of its `packbench` object."""
 
     test_id: str
@@ -289,6 +287,7 @@ class Tally:
             case.llm_model,
             case.judge,
             case.stale,
+            case.remark,
             case.cached > 0,
         )
         profile = self._profiles.get(fields)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.model.run import CLUSTER_SETTING
 from pytest_packbench.model.score import TOLERANCE
@@ -37,8 +37,7 @@ class TrialsRuleError(ValueError):
     """A trials rule is invalid; the message is one line that says what was expected."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassAt:
+class PassAt(NamedTuple):
     """pass@k and pass^k for one `k`, averaged over cases.
 
     Attributes:
@@ -54,8 +53,7 @@ class PassAt:
     hat_k: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialFigures:
+class TrialFigures(NamedTuple):
     """What repeating the cases showed, over the cases whose trials were all judged.
 
     Attributes:
@@ -176,6 +174,7 @@ def fold_case(trials: Sequence[CaseResult], rule: Rule = MEAN) -> CaseResult:
         decision=_worst_decision(judged),
         utility=_worst_utility(judged),
         stale=any(result.stale for result in trials),
+        remark=next((result.remark for result in trials if result.remark), ""),
         cached=sum(result.cached for result in trials),
         trial=0,
         record=None,

@@ -11,6 +11,8 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pytest_packbench.model.run import RECORDED, STUB
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -18,12 +20,6 @@ if TYPE_CHECKING:
 
 BUILTIN = {"anthropic": "Anthropic", "openai": "OpenAI", "ollama": "Ollama"}
 """Built-in backends: the name of a module of this package, and of its class."""
-
-STUB = "stub"
-"""The backend that stands for a pack's scripted models."""
-
-RECORDED = "recorded"
-"""What replaces a backend's name in fixture mode: replay recordings even where the suite names a scripted model."""
 
 GROUP = "pytest_packbench.backends"
 """The entry-point group in which a distribution names its backends, each `name = "package.module:ClassOrFactory"`."""

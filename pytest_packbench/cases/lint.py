@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.files import CASE_SUFFIX, SUFFIXES, is_line_name, iter_cases, load_case, split_location
 from pytest_packbench.cases.recordings import all_recordings, find_recording
+from pytest_packbench.model.authoring import FiledCase, Finding
 from pytest_packbench.model.errors import CaseError, CassetteError, Problem, format_value, suggestion
-from pytest_packbench.model.finding import FiledCase, Finding
 from pytest_packbench.model.suite import CONFIG_NAME
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -149,6 +148,15 @@ def parse_cassette(raw: bytes, *, source: str, is_line: bool = False) -> tuple[C
         data = parse_json(raw)
     except JsonError as error:
         raise CassetteError(source, [in_line(error.problem) if is_line else error.problem]) from None
+    if isinstance(data, dict) and "conditions" not in data:
+        version = data.get("cassette_version")
+        problem = Problem(
+            "/conditions",
+            f"the key is missing{' (version 1)' if version == 1 else ''}: the recording does not state its target, "
+            "guards, judges and tools",
+            "packbench accept --adopt SUITE adds those of today",
+        )
+        raise CassetteError(source, [problem])
     return _validated(data, Cassette, source, CassetteError), canonical_sha256(data)
 
 
@@ -221,7 +229,7 @@ def read_suite(
 
 def in_line(problem: Problem) -> Problem:
     """Return a problem of one line of a file: the parser counts lines from the start of this one."""
-    return replace(problem, wrong=problem.wrong.removeprefix("line 1 "))
+    return problem._replace(wrong=problem.wrong.removeprefix("line 1 "))
 
 
 def _not_json(error: json.JSONDecodeError) -> Problem:

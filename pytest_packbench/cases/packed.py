@@ -65,5 +65,6 @@ def single_files(suite: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _files(suite: Path) -> list[tuple[str, Path]]:
-    files = (path for path in suite.rglob("*") if path.is_file() and not path.name.startswith("."))
-    return sorted((path.relative_to(suite).as_posix(), path) for path in files)
+    files = ((path.relative_to(suite), path) for path in suite.rglob("*") if path.is_file())
+    # hidden: also recordings that wait for approval, in `fixtures/.pending`
+    return sorted((file.as_posix(), path) for file, path in files if not any(part[0] == "." for part in file.parts))

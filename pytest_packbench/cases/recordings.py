@@ -15,6 +15,7 @@ from pytest_packbench.cases.files import CaseLocation, case_lines, line_name, re
 from pytest_packbench.cases.load import parse_cassette
 from pytest_packbench.cases.packed import RECORDINGS
 from pytest_packbench.model.errors import CassetteError, duplicate_id
+from pytest_packbench.model.suite import PENDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,14 +74,14 @@ def find_recording(suite: Suite, case_id: str) -> Recording:
 
 def all_recordings(suite: Suite) -> dict[str, Recording]:
     """Return all recordings of a suite by their path under `fixtures` without suffix, sorted."""
-    folder = suite.path / "fixtures"
+    folder = suite.path / suite.fixtures
     found: dict[str, Recording] = {}
     for packed in sorted(folder.rglob(RECORDINGS)):
         under = packed.parent.relative_to(folder)
         for name, line in _lines(packed).items():
             found[(under / name).as_posix()] = Recording(line, suite.path)
     for path in folder.rglob("*.json"):
-        if path.is_file():
+        if path.is_file() and path.parent.name != PENDING:
             name = path.relative_to(folder).with_suffix("").as_posix()
             found[name] = Recording(CaseLocation(str(path), name), suite.path)
     return dict(sorted(found.items()))

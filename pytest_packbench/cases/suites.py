@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteCase:
+class SuiteCase(NamedTuple):
     """A case of a suite, which may be unreadable.
 
     Attributes:
@@ -227,4 +225,4 @@ def _with_duplicates(case: SuiteCase, same_id: list[SuiteCase]) -> SuiteCase:
     others = [other.location for other in same_id if other is not case]
     if not others or case.problem:
         return case
-    return replace(case, problem=str(CaseError(case.location, [duplicate_id(case.written_id, ", ".join(others))])))
+    return case._replace(problem=str(CaseError(case.location, [duplicate_id(case.written_id, ", ".join(others))])))

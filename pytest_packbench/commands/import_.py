@@ -16,9 +16,9 @@ from pytest_packbench.cases.files import LINES_SUFFIX, case_lines, iter_cases, r
 from pytest_packbench.cases.load import check_case, parse_json, read_config
 from pytest_packbench.cli import FINE, UNUSABLE, UsageError
 from pytest_packbench.commands.paths import ROOT, add_root, packs_for_options, root_of
+from pytest_packbench.model.authoring import SourceFlaw
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CaseError
-from pytest_packbench.model.pack import SourceFlaw
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.terminal import printable
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_packbench.cases.files import CaseLocation
-    from pytest_packbench.model.pack import CaseDraft, Importer, Pack
+    from pytest_packbench.model.authoring import CaseDraft, Importer
+    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import SuiteConfig
     from pytest_packbench.packs.registry import Packs
 

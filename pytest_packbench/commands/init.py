@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pytest_packbench.model.pack import Starter
+    from pytest_packbench.model.authoring import Starter
     from pytest_packbench.packs.registry import Packs
 
 _ROOTDIR_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml")
+_CONFIGURATIONS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = f"the pack of its cases: a name, or MODULE:ATTR for a pack to import (default: {DEFAULT_PACK})"
     parser.add_argument("--pack", metavar="PACK", help=about)
     about = "write a copy of a suite of the installed package: its rules, and a file for each case and each recording"
+    about = "whether recordings contain what the model was asked; asked on a terminal (default: yes)"
+    parser.add_argument("--record-prompts", choices=["yes", "no"], help=about)
     parser.add_argument("--from", dest="source", metavar="SUITE", help=about)
     add_root(parser)
 
@@ -51,8 +54,29 @@ def run(arguments: argparse.Namespace) -> int:
     _refuse_existing(root / name, files)
     _write({path: text.encode() for path, text in files.items()})
     next_steps = _next_steps(starter, name, root, is_configured=arguments.root is None)
-    sys.stdout.write("\n".join([*(f"wrote {path.as_posix()}" for path in files), "", *next_steps]) + "\n")
+    written = [f"wrote {path.as_posix()}" for path in files]
+    sys.stdout.write("\n".join([*written, *_record_prompts(arguments.record_prompts), "", *next_steps]) + "\n")
     return FINE
+
+
+def _record_prompts(answer: str | None) -> list[str]:
+    """Ask whether recordings may contain prompts unless the option says so; write a `no` into a new pytest.ini.
+
+    Returns:
+        Lines that say what was written, or what to write.
+    """
+    if answer is None and sys.stdin.isatty() and sys.stdout.isatty():
+        sys.stdout.write("Recordings can keep what the model was asked; that may be personal data. Keep it? [Y/n] ")
+        sys.stdout.flush()
+        answer = "no" if sys.stdin.readline().strip().lower() in {"n", "no"} else "yes"
+    if answer != "no":
+        return []
+    setting = "packbench_record_prompts = no"
+    existing = next((name for name in _CONFIGURATIONS if Path(name).is_file()), None)
+    if existing is not None:
+        return [f"add to the pytest settings in {existing}: {setting}"]
+    Path("pytest.ini").write_text(f"[pytest]\n{setting}\n", encoding="utf-8")
+    return [f"wrote pytest.ini: {setting}"]
 
 
 def _copy(arguments: argparse.Namespace) -> int:
@@ -137,7 +161,7 @@ def _with_starter(packs: Packs) -> str:
 
 
 def _files(starter: Starter, name: str, folder: Path) -> dict[Path, str]:
-    from pytest_packbench.model.pack import SUITE_NAME, TARGET_MODULE
+    from pytest_packbench.model.authoring import SUITE_NAME, TARGET_MODULE
 
     # a module's name has no hyphen and begins with no digit
     words = {SUITE_NAME: name, TARGET_MODULE: f"target_{name.replace('-', '_')}"}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
 
-    from pytest_packbench.model.finding import Finding
+    from pytest_packbench.model.authoring import Finding
     from pytest_packbench.model.pack import Pack
 
 

@@ -15,16 +15,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_packbench.backends import STUB
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.engine.attribution import UNKNOWN, attribution, count_reported_usage
+from pytest_packbench.engine.conditions import check_conditions
 from pytest_packbench.engine.external_io import TargetFailure
 from pytest_packbench.engine.offline import offline
-from pytest_packbench.engine.recordings import Replay, UnrecordableError, check_belongs, recording_of, write_recording
+from pytest_packbench.engine.recordings import Replay, UnrecordableError, check_belongs, record_attempt, recording_of
 from pytest_packbench.engine.targets import run_in_thread
 from pytest_packbench.model.errors import CassetteError, describe_error, error_text
 from pytest_packbench.model.outcome import Outcome, ResultError
-from pytest_packbench.model.request import Usage, VerifyContext, VerifyRequest
+from pytest_packbench.model.request import Usage, VerifyContext, VerifyRequest, WatchedContext
+from pytest_packbench.model.run import STUB
 from pytest_packbench.model.score import Score
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class Attempt:
         recording: the cassette that record mode writes, as plain JSON.
         violations: what the target tried although fixture mode is offline.
         stale: whether the prompt has changed since the recording.
+        remark: what else has changed since the recording, in one line; empty if nothing has.
         calls: the number of model calls.
         cached: the number of those that the cache answered.
         backend: the backend that answered, `unknown` where nothing states it.
@@ -115,6 +117,7 @@ class Attempt:
     recording: dict[str, Any] | None = None
     violations: list[str] = field(default_factory=list)
     stale: bool = False
+    remark: str = ""
     calls: int = 0
     cached: int = 0
     backend: str = UNKNOWN
@@ -215,6 +218,7 @@ def settle_stored(context: SuiteContext, loaded: LoadedCase, stored: EndedAttemp
         calls=stored.calls,
         cached=stored.cached,
         stale=stored.stale,
+        remark=stored.remark,
         payload=stored.payload,
         recording=stored.recording,
     )
@@ -279,7 +283,8 @@ def _prepare(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     if live is None and state.cassette is not None and backend != STUB:
         # a target may send the model's name: replayed under another one, each request would differ
         backend, model = state.cassette.llm_backend, state.cassette.llm_model
-    state.verify_context = VerifyContext(
+    kind = WatchedContext if context.guards and not context.caller.opaque else VerifyContext
+    state.verify_context = kind(
         llm=llm,
         suite=context.suite.name,
         case_id=loaded.case.id,
@@ -326,13 +331,17 @@ def _replay(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> LLM:
             source = recording.file
             state.cassette, state.cassette_sha256 = recording.load()
             check_belongs(state.cassette, case_id=loaded.case.id, input_sha256=loaded.input_sha256, source=source)
+            state.remark = check_conditions(state.cassette, context, case_id=loaded.case.id, source=source)
         except FileNotFoundError:
             pass
         except OSError as error:
             raise _AttemptFailed("cassette_unreadable", f"{source}: can't be read: {error.strerror}") from None
         except CassetteError as error:
-            outdated = error.problems[0].pointer == "/input_sha256"
-            raise _AttemptFailed("cassette_outdated" if outdated else "cassette_unreadable", str(error)) from None
+            pointer = error.problems[0].pointer
+            kind = "cassette_outdated" if pointer == "/input_sha256" else "cassette_unreadable"
+            if state.cassette is not None and pointer.startswith(("/conditions", "/llm_model")):
+                kind = "cassette_conditions"
+            raise _AttemptFailed(kind, str(error)) from None
     state.replay = Replay(state.cassette, source=source)
     return state.replay
 
@@ -352,7 +361,7 @@ def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> N
     if context.caller.opaque:
         _replay_result(state, request)
     else:
-        with offline(loaded.case.id, allow_processes=context.options.allow_processes) as state.violations:
+        with _guard(context, loaded.case.id) as state.violations:
             try:
                 state.payload = context.caller(request, verify_context)
             except context.options.stops:
@@ -371,7 +380,7 @@ async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInT
         return
     guard: AbstractContextManager[list[str]] = nullcontext([])
     if context.live is None:
-        guard = offline(verify_context.case_id, allow_processes=context.options.allow_processes)
+        guard = _guard(context, verify_context.case_id, shares_thread=True)
     try:
         with guard as state.violations:
             state.payload = await context.caller.call_async(request, verify_context, in_thread)
@@ -384,6 +393,15 @@ async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInT
             state.meter.close()
         state.stop_clock()
     count_reported_usage(context, state)
+
+
+def _guard(context: SuiteContext, case_id: str, *, shares_thread: bool = False) -> AbstractContextManager[list[str]]:
+    return offline(
+        case_id,
+        suite=context.suite,
+        allow_processes=context.options.allow_processes,
+        shares_thread=shares_thread,
+    )
 
 
 def _arguments(state: Attempt) -> tuple[VerifyRequest, VerifyContext]:
@@ -419,6 +437,10 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  
     not_json = _normalize_payload(context, state)
     if state.violations:
         raise _AttemptFailed("offline", state.violations[0])
+    if isinstance(state.verify_context, WatchedContext) and not state.verify_context.read and state.raised is None:
+        names = ", ".join(part.name for part in context.guard_parts)
+        problem = f"the target did not read context.guards, so its result met no guard: {names}"
+        raise _AttemptFailed("guards_unused", f"{problem}; have it call them, or use --packbench-guard=none")
     if replay is not None and replay.mismatch:
         kind = "cassette_missing" if state.cassette is None else "cassette_mismatch"
         raise _AttemptFailed("no_backend" if context.live is not None else kind, replay.mismatch)
@@ -527,7 +549,7 @@ def _record(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     try:
         state.recording = state.recording or recording_of(context, loaded, state)
         if state.recording is not None:
-            state.cassette, state.cassette_sha256 = write_recording(context.suite, loaded.case.id, state.recording)
+            state.cassette, state.cassette_sha256 = record_attempt(context.suite, loaded.case.id, state.recording)
     except UnrecordableError as error:
         raise _AttemptFailed("unrecordable", str(error)) from None
     except OSError as error:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends import STUB
-from pytest_packbench.backends.answers import count
 from pytest_packbench.model.request import Usage
+from pytest_packbench.model.run import STUB
 
 if TYPE_CHECKING:
     from pytest_packbench.engine.attempt import Attempt
@@ -41,8 +40,8 @@ def count_reported_usage(context: SuiteContext, state: Attempt) -> None:
         return
     backend, model, usage = _reported(state.payload)
     if usage == Usage():
-        if context.caller.opaque:
-            context.live.ledger.add_usage(None, None)
+        if context.backend != STUB and not context.caller.without_model:
+            context.live.ledger.add_unmetered_attempt()
         return
     from pytest_packbench.engine.metering import price_of  # live runs have loaded it
 
@@ -60,5 +59,7 @@ def _reported(payload: Any) -> tuple[str, str, Usage]:
     counts = payload.get("usage")
     if not isinstance(counts, dict):
         return backend, model, Usage()
+    from pytest_packbench.backends.answers import count
+
     tokens_input, tokens_output = count(counts.get("tokens_input")), count(counts.get("tokens_output"))
     return backend, model, Usage(tokens_input=tokens_input, tokens_output=tokens_output)

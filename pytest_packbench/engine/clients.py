@@ -6,15 +6,7 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.backends import (
-    RECORDED,
-    STUB,
-    BackendOptions,
-    BackendUnusable,
-    backend_names,
-    open_backend,
-)
-from pytest_packbench.model.run import SetupError
+from pytest_packbench.model.run import RECORDED, STUB, SetupError
 
 if TYPE_CHECKING:
     from pytest_packbench.backends import Backend
@@ -79,8 +71,12 @@ class Clients:
         from pytest_packbench.model.redaction import Redactor
 
         primary = None
-        if caller.asks_model and name != STUB:
+        if name != STUB:
+            _check_observable(suite, caller, options)
+        if caller.asks_model and name != STUB and (name or caller.requires_context or options.mode == "record"):
             if not name:
+                from pytest_packbench.backends import backend_names
+
                 raise SetupError(
                     f'suite "{suite.name}": the target calls a model, and no backend is set; use '
                     f"--packbench-backend={'|'.join(backend_names())}, or mark the target with without_model"
@@ -131,6 +127,8 @@ class Clients:
 
     def _backend(self, suite: Suite, name: str, model: str, *, primary: bool) -> Backend:
         if (name, model) not in self._opened:
+            from pytest_packbench.backends import BackendOptions, BackendUnusable, open_backend
+
             run = self._options
             options = BackendOptions(
                 model=model,
@@ -171,8 +169,31 @@ class Clients:
         return self._cache
 
 
+def _check_observable(suite: Suite, caller: TargetCaller, options: RunOptions) -> None:
+    """Check that the calls of a target can be recorded and limited, where that is requested."""
+    if caller.opaque or caller.asks_model or caller.without_model:
+        return
+    from pytest_packbench.engine.metering import OWN_CLIENT
+
+    if options.mode == "record":
+        remedy = "let it call models through context.llm, run it as cmd: or http:, or mark it with without_model"
+        raise SetupError(
+            f'--packbench-mode=record: suite "{suite.name}": the target takes no context, so that none of its model '
+            f"calls can be recorded; {remedy}"
+        )
+    caps = {"--packbench-max-tokens": options.caps.tokens, "--packbench-max-cost": options.caps.cost}
+    option = next((name for name, cap in caps.items() if cap is not None), "")
+    if option:
+        raise SetupError(
+            f'{option}: suite "{suite.name}": the target takes no context, so that its model calls are not counted; '
+            f"{OWN_CLIENT}"
+        )
+
+
 def _check_scripted(suite: Suite, pack: Pack, model: str) -> None:
     if not pack.scripted:
+        from pytest_packbench.backends import backend_names
+
         raise SetupError(
             f'suite "{suite.name}": backend stub: the pack {pack.name} has no scripted models; '
             f"expected one of {', '.join(backend_names())}"

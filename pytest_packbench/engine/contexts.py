@@ -6,12 +6,12 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends import STUB
 from pytest_packbench.engine.clients import Clients
+from pytest_packbench.engine.conditions import REFERENCE, Part, guard_name, judges_of, parts_of
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.targets import TargetCaller, as_target, find_target, import_object
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.model.run import ExpectedCalls, RunOptions, SetupError
+from pytest_packbench.model.run import STUB, ExpectedCalls, RunOptions, SetupError
 from pytest_packbench.model.suite import CONFIG_NAME, AtLeast
 
 if TYPE_CHECKING:
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.request import Target
     from pytest_packbench.model.suite import Suite
-
-
-REFERENCE = "reference"
-"""The name of a pack's own target in records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +40,8 @@ class SuiteContext:
         model: the selected model; empty where none is set.
         guards: guards between an agent and untrusted text.
         judges: the user's own judges, by name.
+        guard_parts: the guards as recordings state them.
+        judge_parts: the judges likewise.
         roles: the roles in which the pack calls other models than the one under test.
         asks_model: whether a backend or a recording answers model calls; see `__post_init__`.
     """
@@ -58,6 +56,8 @@ class SuiteContext:
     model: str = ""
     guards: tuple[Any, ...] = ()
     judges: Mapping[str, Any] = field(default_factory=dict)
+    guard_parts: tuple[Part, ...] = ()
+    judge_parts: tuple[Part, ...] = ()
     roles: frozenset[str] = frozenset()
     asks_model: bool = field(init=False)
 
@@ -165,6 +165,12 @@ class SuiteContexts:
         """
         target, name = self._target(suite)
         pack, caller, options = self.pack_of(suite), TargetCaller(target), self.options
+        guards, judges = self._guards(suite, pack), self._hooks.judges()
+        if guards and not caller.takes_context:
+            raise SetupError(
+                f'suite "{suite.name}": the target {name} gets no context, so that its results would meet no guard '
+                f"({', '.join(map(guard_name, guards))}); let it take a context, or use --packbench-guard=none"
+            )
         self._opened[suite.name] = context = SuiteContext(
             suite=suite,
             pack=pack,
@@ -172,8 +178,10 @@ class SuiteContexts:
             target_name=name,
             options=options,
             **self.clients.for_suite(suite, pack, caller)._asdict(),
-            guards=self._guards(suite, pack),
-            judges=self._hooks.judges(),
+            guards=guards,
+            judges=judges,
+            guard_parts=parts_of((guard_name(guard), guard) for guard in guards),
+            judge_parts=judges_of(pack, suite.config, judges),
         )
         return context
 
@@ -279,14 +287,6 @@ class SuiteContexts:
         pack_guards = pack.guards()
         selected = [_guard(name, pack_guards, suite) for name in names if name != "none"]
         return (*selected, *self._hooks.guards(suite))
-
-
-def guard_name(guard: Any) -> str:
-    """Return a guard's `name`, else the name of its class or function."""
-    name = getattr(guard, "name", None)
-    if isinstance(name, str) and name:
-        return name
-    return getattr(guard, "__qualname__", None) or type(guard).__qualname__
 
 
 def shown_path(path: Path, root: Path) -> str:

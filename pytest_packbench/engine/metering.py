@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import SuiteConfig
 
 _MILLION = 1_000_000
+OWN_CLIENT = "let it call models through context.llm, report usage in its results, or be marked with without_model"
+"""What to do about a target whose model calls are not seen."""
 
 
 def price_of(config: SuiteConfig, backend: str, model: str) -> Prices | None:
@@ -70,7 +72,8 @@ class Ledger:
     Attributes:
         calls: model calls, answered or failed.
         tokens: tokens that providers counted.
-        uncounted: calls, and results of targets outside this process, without a token count.
+        uncounted: calls without a token count.
+        unmetered: attempts whose model calls, if any, nobody here saw or reported: their usage is not known.
         cached: calls that the cache answered; they used nothing.
         cost: cost of all calls; None once a call had no known price.
         currency: the currency of the cost.
@@ -83,6 +86,7 @@ class Ledger:
         self.calls = 0
         self.tokens = 0
         self.uncounted = 0
+        self.unmetered = 0
         self.cached = 0
         self.cost: float | None = 0.0
         self.currency = "USD"
@@ -121,15 +125,23 @@ class Ledger:
         with self._lock:
             self.cached += 1
 
+    def add_unmetered_attempt(self) -> None:
+        """Count an attempt that made no call through packbench, and whose result reports no usage."""
+        with self._lock:
+            self.unmetered += 1
+
     def as_json(self) -> dict[str, Any]:
-        """Return the counts as plain JSON; the cost is None where the price of a call is unknown."""
+        """Return the counts as plain JSON; None for what is not known, such as the cost without a price."""
+        is_unseen = self.unmetered > 0 and not self.calls and not self.cached
+        is_uncounted = not self.tokens and (is_unseen or self.uncounted > 0)
         return {
-            "calls": self.calls,
-            "tokens": self.tokens,
+            "calls": None if is_unseen else self.calls,
+            "tokens": None if is_uncounted else self.tokens,
             "uncounted": self.uncounted,
-            "cost": self.cost,
+            "cost": None if self.unmetered or is_uncounted else self.cost,
             "currency": self.currency,
             **({"cached": self.cached} if self.cached else {}),
+            **({"unmetered": self.unmetered} if self.unmetered else {}),
         }
 
     def exhausted(self) -> tuple[str, str]:
@@ -137,6 +149,9 @@ class Ledger:
         self._started = self._clock() if self._started is None else self._started
         caps, share = self._run_caps, self._share
         cap = "the run's cap" if self._parts == 1 else f"this worker's share (1/{self._parts}) of the run's cap"
+        if self.unmetered and not self.calls and not (share.tokens is None and share.cost is None):
+            name = "max_tokens" if share.tokens is not None else "max_cost"
+            return name, f"the run's cap can't be enforced: the target made no call through packbench; {OWN_CLIENT}"
         if share.tokens is not None and self.tokens >= share.tokens:
             return "max_tokens", f"{cap} of {caps.tokens:,} tokens is reached ({self.tokens:,} used)"
         if share.cost is not None and self.cost is None:
@@ -168,15 +183,15 @@ class ModelCall:
     """One model call of an attempt.
 
     Attributes:
-        role: the step of the pipeline that made it.
-        request_sha256: hash of the request.
+        request: the request.
+        request_sha256: its hash.
         answer: the answer; None while the call is in flight or where it failed.
         error: why it failed.
         secondary: whether it went to a model that the pack asks beside the one under test, such as a judge.
         cached: whether the answer came from the cache.
     """
 
-    role: str
+    request: ModelRequest
     request_sha256: str
     answer: ModelAnswer | None = None
     error: BackendError | None = None
@@ -292,7 +307,7 @@ class Meter:
     async def _complete(self, request: ModelRequest) -> ModelAnswer:
         self._check_open()
         live = self._live
-        call = ModelCall(request.role, canonical_sha256(request.as_json()), secondary=request.role in live.by_role)
+        call = ModelCall(request, canonical_sha256(request.as_json()), secondary=request.role in live.by_role)
         self.calls.append(call)
         model = live.by_role.get(request.role, live.primary)
         ledger, redactor = live.ledger, live.redactor

@@ -1,12 +1,26 @@
 """The offline guard: no network and no child process while a case runs on its recording.
 
 An audit hook sees what a patched `socket.socket` misses: raw sockets, other libraries' clients, name look-ups. It
-can't be removed, so there is one per process, which ignores everything while no case runs. It does not see data sent
-through a connection that was open before the case started: `send` raises no audit event.
+can't be removed, so there is one per process, which ignores everything that no case does. SECURITY.md lists what it
+does not see.
+
+Whose work it is that the hook sees, in this order:
+
+1. the context variable that the case's function, tasks and callbacks inherit;
+2. the asyncio task, which may run in a context of its own;
+3. the claim on the thread, by a sync case, by what a case gave to a thread pool, or by a callback at exit;
+4. the case that started the thread;
+5. any running case, on a thread that was started outside of cases: it may serve them. The main thread is exempt: it
+   runs pytest and other tests, unless there is a claim.
+
+In Python 3.11 no audit event tells that work is started for later, and in no version one tells of the processes of
+`multiprocessing`: `_watch` replaces the functions that start these.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import socket
 import sys
 import threading
@@ -14,16 +28,21 @@ import traceback
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary, finalize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import asyncio
+    from collections.abc import Callable, Iterator
 
-_NETWORK = frozenset({socket.AF_INET, socket.AF_INET6})
+# the kernel's own interfaces, and sockets within the machine, which event loops need
+_LOCAL = frozenset(getattr(socket, name) for name in ("AF_UNIX", "AF_NETLINK", "AF_ALG") if hasattr(socket, name))
 _SOCKET_EVENTS = frozenset({"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"})
 _LOOKUP_EVENTS = frozenset({"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"})
 _PROCESS_EVENTS = frozenset(
     {
+        "_winapi.CreateProcess",
         "os.exec",
         "os.fork",
         "os.forkpty",
@@ -36,6 +55,11 @@ _PROCESS_EVENTS = frozenset(
     }
 )
 _EVENTS = _SOCKET_EVENTS | _LOOKUP_EVENTS | _PROCESS_EVENTS
+# Python's own helper, which runs no code of the target; creating a lock may start it
+_RESOURCE_TRACKER = re.compile(r"from multiprocessing\.resource_tracker import main; ?main\([\w, =]*\)")
+# a target may try again and again
+_MAX_NOTED = 100
+_ENGINE = __file__.removesuffix("offline.py")
 
 
 class OfflineError(RuntimeError):
@@ -46,88 +70,324 @@ class OfflineError(RuntimeError):
 @dataclass(slots=True, eq=False)
 class _GuardedCase:
     case: str
+    suite: object
     allow_processes: bool
+    over: bool = False
     violations: list[str] = field(default_factory=list)
+
+
+class _Claim(NamedTuple):
+    """Whose work a thread does for now.
+
+    Attributes:
+        owner: the case; None for work from outside of cases.
+        what: what runs, if the thread's name does not tell.
+    """
+
+    owner: _GuardedCase | None
+    what: str = ""
 
 
 class _Guard:
     def __init__(self) -> None:
         self.active: list[_GuardedCase] = []
+        self.claims: dict[int, _Claim] = {}
+        self.tasks: WeakKeyDictionary[asyncio.Task[Any], _GuardedCase] = WeakKeyDictionary()
+        self.late: dict[_GuardedCase, str] = {}
         self.installed = False
+        self.watches_pools = False
 
-    def audit(self, event: str, arguments: tuple[object, ...]) -> None:
+    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event not in _EVENTS:
             return
         if event in _SOCKET_EVENTS:
-            if getattr(arguments[0], "family", None) not in _NETWORK:
-                return
-            action = f"{event.removeprefix('socket.')} to {arguments[1]!r}" if len(arguments) > 1 else event
+            address = arguments[1] if len(arguments) > 1 else None
+            if getattr(arguments[0], "family", None) not in _LOCAL:
+                self.refuse(f"{event.removeprefix('socket.')} to {address!r}")
+            elif address is not None and address == _fork_server():
+                self.refuse_process("multiprocessing, start method forkserver")
         elif event in _LOOKUP_EVENTS:
-            action = f"look-up of {arguments[0]!r}"
+            self.refuse(f"look-up of {arguments[0]!r}")
         else:
-            action = f"child process ({event}{f': {arguments[0]!r}' if arguments else ''})"
-        cases = [case for case in self._current() if not (event in _PROCESS_EVENTS and case.allow_processes)]
+            self.refuse_process(f"{event}{f': {arguments[0]!r}' if arguments else ''}")
+
+    def refuse_process(self, how: str) -> None:
+        self.refuse(f"child process ({how})", is_process=True)
+
+    def refuse(self, action: str, *, is_process: bool = False) -> None:
+        """Raise an error and note it, if this thread works for a case that may not do this."""
+        owner = self.owner()
+        suspects = self._suspects() if owner is None else [owner]
+        cases = [case for case in suspects if not (is_process and case.allow_processes)]
         if not cases:
             return
-        advice = (
-            "set packbench_allow_processes = yes to allow it"
-            if event in _PROCESS_EVENTS
-            else "call models through context.llm, or use --packbench-mode=live"
-        )
-        culprit = "the target" if len(cases) == 1 else "one of the running cases"
-        location = _caller_location()
+        advice = "call models through context.llm, or use --packbench-mode=live"
+        if is_process:
+            advice = "set packbench_allow_processes = yes to allow it"
+        culprit = "the target"
+        if owner is None:
+            culprit = f"code on {self._what()}, which no case started,"
+        elif owner.over:
+            # also after the case's end: a thread or a task that was left behind
+            culprit, advice = f"{self._what()}, left running by case {owner.case},", "end it before the target returns"
+        text = f"fixture mode is offline, but {culprit} tried: {action}{_caller_location()}; {advice}"
         for case in cases:
-            case.violations.append(
-                f"case {case.case}: fixture mode is offline, but {culprit} tried: {action}{location}; {advice}"
-            )
-        raise OfflineError(cases[0].violations[-1])
+            message = f"case {case.case}: {text}"
+            if len(case.violations) < _MAX_NOTED:
+                case.violations.append(message)
+            if case.over:
+                self.late.setdefault(case, message)
+        raise OfflineError(f"case {cases[0].case}: {text}")
 
-    def _current(self) -> list[_GuardedCase]:
-        case = _CURRENT.get()
-        if case is not None:
-            # also after its case's end: an abandoned thread, a task that was left behind
-            return [case]
-        # the case of a thread that a target started is unknown: it is one of those that run, and none may pass by luck
-        thread = threading.current_thread()
-        own_thread = thread is threading.main_thread() or thread.name.startswith(THREAD_PREFIX)
-        return [] if own_thread else list(self.active)
+    def owner(self) -> _GuardedCase | None:
+        """Return the case for which this thread works; None if that is unknown or outside of cases."""
+        owner = _CURRENT.get()
+        if owner is None and (task := _current_task()) is not None:
+            owner = self.tasks.get(task)
+        if owner is None and (claim := self.claims.get(threading.get_ident())) is not None:
+            return claim.owner
+        return owner or vars(threading.current_thread()).get(_STARTED_BY)
+
+    def _suspects(self) -> list[_GuardedCase]:
+        """Return the cases that work without an owner may serve."""
+        is_claimed = threading.get_ident() in self.claims
+        return [] if not is_claimed and threading.current_thread() is threading.main_thread() else list(self.active)
+
+    def _what(self) -> str:
+        """Describe what runs now."""
+        task, claim = _current_task(), self.claims.get(threading.get_ident())
+        if task is not None:
+            return f'the task "{task.get_name()}"'
+        if claim is not None and claim.what:
+            return claim.what
+        return f'the thread "{threading.current_thread().name}"'
+
+    def work_for(self, claim: _Claim, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
+        """Call a function on behalf of a case."""
+        ident, token = threading.get_ident(), _CURRENT.set(claim.owner)
+        before = self.claims.get(ident)
+        self.claims[ident] = claim
+        try:
+            return function(*arguments, **options)
+        finally:
+            self.restore(ident, before)
+            _CURRENT.reset(token)
+
+    def restore(self, ident: int, claim: _Claim | None) -> None:
+        """Restore a thread's claim."""
+        if claim is None:
+            self.claims.pop(ident, None)
+        else:
+            self.claims[ident] = claim
 
 
-THREAD_PREFIX = "packbench"
-"""The beginning of the names of this package's own threads."""
-
+_STARTED_BY = "_packbench_started_by"
 _CURRENT: ContextVar[_GuardedCase | None] = ContextVar("packbench_offline_case", default=None)
 _GUARD = _Guard()
 
 
-def _caller_location() -> str:
-    for frame in reversed(traceback.extract_stack(limit=40)):
-        if frame.filename != __file__ and "/lib/python" not in frame.filename.replace("\\", "/"):
-            return f" at {frame.filename}:{frame.lineno}"
-    return ""
-
-
 @contextmanager
-def offline(case_id: str, *, allow_processes: bool) -> Iterator[list[str]]:
+def offline(
+    case_id: str, *, allow_processes: bool, suite: object = None, shares_thread: bool = False
+) -> Iterator[list[str]]:
     """Refuse network and child processes while the block runs; blocks of several cases may run concurrently.
+
+    What the block starts and leaves running stays refused after its end.
 
     Args:
         case_id: named in the error.
         allow_processes: whether child processes are allowed.
+        suite: the case's suite, which `take_late` compares by identity.
+        shares_thread: whether the block is part of a task, beside which others run on this thread.
 
     Yields:
         The violations so far, one line each: a target may ignore the `OfflineError` that each raised.
     """
     if not _GUARD.installed:
-        sys.addaudithook(_GUARD.audit)
-        _GUARD.installed = True
-    case = _GuardedCase(case_id, allow_processes)
+        _install()
+    case = _GuardedCase(case_id, suite, allow_processes)
     token = _CURRENT.set(case)
+    ident, before = threading.get_ident(), None
+    if not shares_thread:
+        before = _GUARD.claims.get(ident)
+        _GUARD.claims[ident] = _Claim(case)
+    elif (task := _current_task()) is not None:
+        _GUARD.tasks[task] = case
     _GUARD.active.append(case)
     try:
         yield case.violations
     finally:
         _GUARD.active.remove(case)
+        case.over = True
+        if not shares_thread:
+            _GUARD.restore(ident, before)
         # an abandoned coroutine is closed outside its context, where the variable has no value to reset
         with suppress(ValueError):
             _CURRENT.reset(token)
+
+
+def take_late(suite: object) -> list[tuple[str, str]]:
+    """Return what was refused after the end of its case, as pairs of case id and first message, and forget it.
+
+    Args:
+        suite: that of the cases, as `offline` got it.
+    """
+    cases = [case for case in _GUARD.late if case.suite is suite]
+    return [(case.case, _GUARD.late.pop(case)) for case in cases]
+
+
+def bound_to_case(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function, as work of the case that this thread works for, wherever it is called."""
+    owner = _GUARD.owner() if _GUARD.installed else None
+    return function if owner is None else partial(_GUARD.work_for, _Claim(owner), function)
+
+
+def note_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Have an event loop note the case of each task."""
+    import asyncio  # most targets of recorded cases are sync
+
+    def create_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **options)
+        if _GUARD.installed and (owner := _GUARD.owner()) is not None:
+            _GUARD.tasks[task] = owner
+        return task
+
+    loop.set_task_factory(create_task)
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    module = sys.modules.get("asyncio")
+    # `current_task` raises where no loop runs
+    if module is None or module._get_running_loop() is None:  # noqa: SLF001 - asyncio documents it for event loops
+        return None
+    task: asyncio.Task[Any] | None = module.current_task()
+    return task
+
+
+def _caller_location() -> str:
+    """Return where the target's own code is on the stack; empty if there is none."""
+    for frame in reversed(traceback.extract_stack(limit=40)):
+        name = frame.filename.replace("\\", "/")
+        if frame.filename == __file__ or "/lib/python" in name or name.startswith("<frozen"):
+            continue
+        # this package calls the target
+        return "" if frame.filename.startswith(_ENGINE) else f" at {frame.filename}:{frame.lineno}"
+    return ""
+
+
+def _install() -> None:
+    _GUARD.installed = True
+    _watch()
+    sys.addaudithook(_GUARD.audit)
+
+
+def _watch() -> None:
+    """Replace the functions that start work for later, to note its case, and those that no audit event tells of."""
+    import _thread
+    import atexit
+
+    atexit.register(_tell_late)
+    _replace(atexit, "register", _noting_callback)
+    _replace(threading.Thread, "start", _noting_thread)
+    _replace(_thread, "start_new_thread", _noting_raw_thread)
+    _watch_pools()
+    with suppress(ImportError):
+        import _posixsubprocess
+
+        _replace(_posixsubprocess, "fork_exec", _refusing_processes)
+
+
+def _replace(owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    original = getattr(owner, name)
+    setattr(owner, name, wraps(original)(wrap(original)))
+
+
+def _watch_pools() -> None:
+    """Note the case of work for thread pools, once their module is imported: a pool's first work starts a thread."""
+    pools: Any = sys.modules.get("concurrent.futures.thread")
+    if not _GUARD.watches_pools and hasattr(pools, "ThreadPoolExecutor"):
+        _GUARD.watches_pools = True
+        _replace(pools.ThreadPoolExecutor, "submit", _noting_work)
+
+
+def _noting_thread(start: Callable[..., Any]) -> Callable[..., Any]:
+    def noting(thread: threading.Thread) -> None:
+        if (owner := _GUARD.owner()) is not None:
+            vars(thread)[_STARTED_BY] = owner
+        _watch_pools()
+        start(thread)
+
+    return noting
+
+
+def _noting_raw_thread(start: Callable[..., Any]) -> Callable[..., Any]:
+    def noting(function: Callable[..., Any], *arguments: Any) -> Any:
+        return start(bound_to_case(function), *arguments)
+
+    return noting
+
+
+def _noting_work(submit: Callable[..., Any]) -> Callable[..., Any]:
+    def noting(pool: Any, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
+        # also for nobody: the pool's thread may be one that a case started
+        claim = _Claim(_GUARD.owner())
+        return submit(pool, partial(_GUARD.work_for, claim, function), *arguments, **options)
+
+    return noting
+
+
+class _AtExit:
+    """A callback at exit, equal to the function for `atexit.unregister`."""
+
+    def __init__(self, function: Callable[..., Any], owner: _GuardedCase) -> None:
+        self._function = function
+        self._claim = _Claim(owner, f'the atexit callback "{getattr(function, "__name__", function)}"')
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return _GUARD.work_for(self._claim, self._function, *arguments, **options)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._function == other)
+
+    def __hash__(self) -> int:
+        return hash(self._function)
+
+
+def _noting_callback(register: Callable[..., Any]) -> Callable[..., Any]:
+    def noting(function: Any, /, *arguments: Any, **options: Any) -> Any:
+        owner = _GUARD.owner()
+        # one callback runs the finalizers of the whole process
+        is_shared = function == getattr(finalize, "_exitfunc", None)
+        callback = function if owner is None or is_shared or not callable(function) else _AtExit(function, owner)
+        register(callback, *arguments, **options)
+        return function
+
+    return noting
+
+
+def _refusing_processes(fork_exec: Callable[..., Any]) -> Callable[..., Any]:
+    def refusing(*arguments: Any) -> Any:
+        words = [os.fsdecode(word) for word in arguments[0]] if arguments else []
+        program = words[-1] if words else ""
+        if _RESOURCE_TRACKER.fullmatch(program) is None:
+            methods = [
+                name for name in ("spawn", "forkserver") if f"from multiprocessing.{name} import" in " ".join(words)
+            ]
+            method = f"multiprocessing, start method {methods[0]}" if methods else f"fork_exec: {words[:1]}"
+            _GUARD.refuse_process(method)
+        return fork_exec(*arguments)
+
+    return refusing
+
+
+def _fork_server() -> object:
+    """Return the address of multiprocessing's fork server, which starts processes on request; None if there is none."""
+    module = sys.modules.get("multiprocessing.forkserver")
+    server = getattr(module, "_forkserver", None)
+    return getattr(server, "_forkserver_address", None)
+
+
+def _tell_late() -> None:
+    """Write what happened too late for the run's summary."""
+    for message in list(_GUARD.late.values()):
+        print(f"packbench: {message}", file=sys.stderr)  # noqa: T201 - pytest has ended

@@ -12,16 +12,19 @@ from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CassetteError, Problem, format_value
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
 from pytest_packbench.model.result import format_timestamp
+from pytest_packbench.model.suite import PENDING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
+    from pytest_packbench.cases.recordings import Recording
     from pytest_packbench.engine.attempt import Attempt
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.metering import ModelCall
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.cassette import Cassette
-    from pytest_packbench.model.request import ModelRequest
+    from pytest_packbench.model.request import ModelRequest, Tool
     from pytest_packbench.model.suite import Suite
 
 
@@ -76,6 +79,7 @@ class Replay:
         stale_roles: the roles of such exchanges.
         mismatch: the first mismatch, in one line; empty while there is none.
         used: the number of exchanges replayed.
+        tools: the tools that the model was offered.
     """
 
     def __init__(self, cassette: Cassette | None, *, source: str, no_backend: bool = False) -> None:
@@ -86,6 +90,8 @@ class Replay:
         self.stale_roles: set[str] = set()
         self.mismatch = ""
         self.used = 0
+        self._offered: tuple[Tool, ...] = ()
+        self.tools: list[Tool] = []
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         """Answer as `complete_sync` does, which never waits."""
@@ -116,6 +122,9 @@ class Replay:
                 f"role {format_value(request.role)}; {_ADVICE}"
             )
         self.used += 1
+        if request.tools and request.tools != self._offered:
+            self._offered = request.tools
+            self.tools += request.tools
         if exchange.request_sha256 not in {None, canonical_sha256(request.as_json())}:
             self.stale = True
             self.stale_roles.add(request.role)
@@ -158,7 +167,13 @@ class Replay:
         return exchanges[0].answer
 
     def finish(self) -> None:
-        """Report exchanges that were not replayed as a mismatch."""
+        """Report other tools than the recorded ones, and exchanges that were not replayed, as a mismatch."""
+        if self._cassette is not None and not self.mismatch and (self.tools or self._cassette.conditions.tools):
+            from pytest_packbench.engine.conditions import tools_problem
+
+            problem = tools_problem(self._cassette.conditions.tools, self.tools)
+            if problem:
+                self._mismatch(f"{problem}; {_ADVICE}")
         recorded = len(self._cassette.exchanges) if self._cassette is not None else 0
         if not self.mismatch and self.used < recorded:
             self._mismatch(
@@ -173,39 +188,52 @@ class Replay:
 
 
 def recording_of(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> dict[str, Any] | None:
-    """Return the cassette of an attempt without a failure as plain JSON; None where no model was called.
+    """Return the recording of an attempt without a failure as plain JSON; None where no model was called.
 
     Raises:
         UnrecordableError: a model call was never answered.
     """
-    from pytest_packbench.model.cassette import VERIFY_ROLE
+    from pytest_packbench.engine.conditions import recorded_conditions
+    from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY_ROLE
 
+    older = find_recording(context.suite, loaded.case.id)
+    tools: list[Tool] | None = None
     if context.caller.opaque and state.request is not None:
-        exchanges = [
-            {
-                "role": VERIFY_ROLE,
-                "answer": state.payload,
-                "request_sha256": canonical_sha256(state.request.as_json()),
-                **_usage(state.usage),
-            }
-        ]
-    elif state.meter is not None and (state.meter.calls or find_recording(context.suite, loaded.case.id).exists()):
+        sha256 = canonical_sha256(state.request.as_json())
+        usage = _usage(state.usage)
+        exchanges = [{"role": VERIFY_ROLE, "answer": state.payload, "request_sha256": sha256, **usage}]
+    elif state.meter is not None and (state.meter.calls or older.exists()):
         # an attempt without calls replaces an older recording that has some
-        exchanges = model_exchanges(state.meter.calls)
+        calls = state.meter.calls
+        exchanges = model_exchanges(calls, prompts=context.options.record_prompts)
+        tools = [tool for call in calls if not call.secondary for tool in call.request.tools]
     else:
         return None
-    return cassette_json(
-        exchanges,
-        case_id=loaded.case.id,
-        input_sha256=loaded.input_sha256,
-        backend=state.backend,
-        model=state.model,
-        recorded_at=format_timestamp(state.finished_ns),
-    )
+    live = context.live
+    redact = live.redactor.json if live is not None else _unchanged
+    return {
+        "cassette_version": CASSETTE_VERSION,
+        "case_id": loaded.case.id,
+        "input_sha256": loaded.input_sha256,
+        "origin": "recorded",
+        "llm_backend": state.backend,
+        "llm_model": state.model,
+        "recorded_at": format_timestamp(state.finished_ns),
+        "conditions": redact(recorded_conditions(context, tools)),
+        "exchanges": redact(exchanges),
+    }
 
 
-def write_recording(suite: Suite, case_id: str, data: dict[str, Any]) -> tuple[Cassette, str]:
-    """Write the cassette of a case; replaces an older recording.
+def record_attempt(suite: Suite, case_id: str, data: dict[str, Any]) -> tuple[Cassette, str]:
+    """Write the recording of a scored attempt: at once where the case has none, else for approval.
+
+    A recording that would change an older one is written to `fixtures/.pending/`, from where `packbench accept` takes
+    it. One with the same answers under the same conditions is not written.
+
+    Args:
+        suite: the suite.
+        case_id: the case.
+        data: what `recording_of` returns.
 
     Returns:
         The cassette and the hash of its content, as `Recording.load` returns them.
@@ -215,62 +243,132 @@ def write_recording(suite: Suite, case_id: str, data: dict[str, Any]) -> tuple[C
     """
     from pytest_packbench.model.cassette import Cassette
 
-    path = suite.cassette_path(case_id)
-    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    older = find_recording(suite, case_id)
     cassette = Cassette.model_validate(data)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, text)
+    path = suite.pending_path(case_id)
+    if not older.exists():
+        path = suite.cassette_path(case_id)
+    elif _is_same(older, cassette):
+        path.unlink(missing_ok=True)
+        return cassette, canonical_sha256(data)
+    write_recording(path, data)
     return cassette, canonical_sha256(data)
 
 
-def cassette_json(
-    exchanges: list[dict[str, Any]], *, case_id: str, input_sha256: str, backend: str, model: str, recorded_at: str
-) -> dict[str, Any]:
-    """Return a recorded cassette as plain JSON; `exchanges` is what `model_exchanges` returns."""
-    from pytest_packbench.model.cassette import CASSETTE_VERSION
+def write_recording(path: Path, data: dict[str, Any]) -> None:
+    """Write a recording, whole or not at all; the folder of pending ones is ignored by git.
 
-    return {
-        "cassette_version": CASSETTE_VERSION,
-        "case_id": case_id,
-        "input_sha256": input_sha256,
-        "origin": "recorded",
-        "llm_backend": backend,
-        "llm_model": model,
-        "recorded_at": recorded_at,
-        "exchanges": exchanges,
-    }
+    Raises:
+        OSError: it can't be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.parent.name == PENDING:
+        ignore = path.with_name(".gitignore")
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
+    write_atomic(path, json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def model_exchanges(calls: Sequence[ModelCall]) -> list[dict[str, Any]]:
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _is_same(older: Recording, cassette: Cassette) -> bool:
+    """Whether an older recording has the same answers under the same conditions."""
+    try:
+        before, _ = older.load()
+    except (CassetteError, OSError):
+        return False
+    ignored: Any = {"recorded_at": True, "exchanges": {"__all__": {"usage", "prompt"}}}
+    return bool(before.model_dump(exclude=ignored) == cassette.model_dump(exclude=ignored))
+
+
+def model_exchanges(calls: Sequence[ModelCall], *, prompts: bool) -> list[dict[str, Any]]:
     """Return the exchanges of an attempt in the order in which a replay needs them, as plain JSON.
 
     A call that failed and was repeated has the answer of the repetition, at the position of the first try.
+
+    Args:
+        calls: the calls in the order in which they were made.
+        prompts: whether to include what the model was asked.
 
     Raises:
         UnrecordableError: a call has no answer, not even later.
     """
     remaining = list(calls)
-    exchanges = []
+    exchanges: list[dict[str, Any]] = []
+    asked: list[ModelRequest] = []
     while remaining:
         call = remaining.pop(0)
         tries = [call, *(other for other in remaining if other.request_sha256 == call.request_sha256)]
         answered = next((other for other in tries if other.answer is not None), None)
         if answered is None or answered.answer is None:
             raise UnrecordableError(
-                f"the target gave up on a model call (role {format_value(call.role)}) before it was answered: "
+                f"the target gave up on a model call (role {format_value(call.request.role)}) before it was answered: "
                 "such an attempt can't be replayed and is not recorded"
             )
         if answered is not call:
             end = remaining.index(answered)
             # the tries in between got no answer either
             remaining = [other for index, other in enumerate(remaining) if index > end or other not in tries]
-        exchanges.append(_exchange(answered, answered.answer))
+        prompt = _prompt(answered.request, asked) if prompts else {}
+        asked.append(answered.request)
+        exchanges.append(_exchange(answered, answered.answer, prompt))
     return exchanges
 
 
-def _exchange(call: ModelCall, answer: ModelAnswer) -> dict[str, Any]:
+def _prompt(request: ModelRequest, earlier: Sequence[ModelRequest]) -> dict[str, Any]:
+    """Return what a model was asked; of a conversation that goes on, only what is new."""
+    for position in reversed(range(len(earlier))):
+        before = earlier[position]
+        count = len(before.messages)
+        if before.role == request.role:
+            if before.system == request.system and request.messages[:count] == before.messages:
+                return {"prompt": {"continues": position, "messages": list(request.messages[count:])}}
+            break
+    return {"prompt": {"system": request.system, "messages": list(request.messages)}}
+
+
+def transcript(attempt: Attempt, *, prompts: bool) -> list[tuple[str, str, str]]:
+    """Return what the models of an attempt were asked and answered, as far as that is recorded.
+
+    Args:
+        attempt: the attempt, live or replayed.
+        prompts: whether prompts may be shown; without, there is nothing to read.
+
+    Returns:
+        Role of the exchange, role of the message, and text, in order.
+    """
+    if not prompts:
+        return []
+    if attempt.meter is not None:
+        try:
+            exchanges = model_exchanges(attempt.meter.calls, prompts=True)
+        except UnrecordableError:
+            return []
+    else:
+        recorded = attempt.cassette.exchanges if attempt.cassette is not None else ()
+        exchanges = [exchange.model_dump() for exchange in recorded if exchange.prompt is not None]
+    lines = []
+    for exchange in exchanges:
+        role, prompt = exchange["role"], exchange["prompt"]
+        if prompt.get("system"):
+            lines.append((role, "system", prompt["system"]))
+        lines += [(role, str(message.get("role")), _text_of(message.get("content"))) for message in prompt["messages"]]
+        calls = [f"{call['name']}({_text_of(call['arguments'])})" for call in exchange.get("tool_calls") or ()]
+        answer = exchange.get("refusal") or exchange.get("answer")
+        lines.append((role, "answer", ", ".join(calls) or _text_of(answer)))
+    return lines
+
+
+def _text_of(content: object) -> str:
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def _exchange(call: ModelCall, answer: ModelAnswer, prompt: dict[str, Any]) -> dict[str, Any]:
     return {
-        "role": call.role,
+        "role": call.request.role,
+        **prompt,
         "answer": answer.content,
         **({} if answer.refusal is None else {"refusal": answer.refusal}),
         "request_sha256": call.request_sha256,

@@ -6,10 +6,10 @@ import json
 import platform
 import sys
 import time
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench import __version__
 from pytest_packbench.engine.attempt import Attempt, Failure, user_frames
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseRef:
+class CaseRef(NamedTuple):
     """A reference to a case, whether it can be read or not.
 
     Attributes:
@@ -61,8 +60,7 @@ class CaseRef:
     loaded: LoadedCase | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Trial(NamedTuple):
     """One attempt at a case, with its result.
 
     Attributes:
@@ -97,6 +95,7 @@ def ended_attempt(case_ref: CaseRef, attempt: Attempt) -> EndedAttempt:
         calls=attempt.calls,
         cached=attempt.cached,
         stale=attempt.stale,
+        remark=attempt.remark,
         payload=attempt.payload,
         recording=attempt.recording,
     )
@@ -198,7 +197,7 @@ def unscored_result(case_ref: CaseRef, verdict: str, kind: str, message: str, **
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001 - a pack may be third-party code, and an error needs a result too
-        case_fields = _case_fields(replace(case_ref, loaded=None))
+        case_fields = _case_fields(case_ref._replace(loaded=None))
     fields.setdefault("timestamp", format_timestamp(time.time_ns()))
     return CaseResult(**case_fields, verdict=verdict, kind=kind, message=message, **fields)
 
@@ -303,6 +302,7 @@ def _attempt_fields(attempt: Attempt, score: Score, outcome: Outcome) -> dict[st
         "refused": outcome.refused,
         "terms": tuple([term.as_json() for term in score.terms]),
         "stale": attempt.stale,
+        "remark": attempt.remark,
         "llm_backend": attempt.backend if attempt.backend in EVAL_BACKENDS else UNKNOWN,
         "llm_model": attempt.model,
         "cassette_sha256": attempt.cassette_sha256,

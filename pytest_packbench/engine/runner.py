@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.attempt import Attempt, Failure, settle
-from pytest_packbench.engine.offline import THREAD_PREFIX
 from pytest_packbench.engine.scheduler import AttemptKey, FinishedAttempt, Job, Scheduler
 from pytest_packbench.engine.targets import release_pools, start_daemon_thread
 from pytest_packbench.model.errors import describe_error
@@ -255,7 +254,7 @@ class Runner:
     def _on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
         """Have the loop call a function soon; nothing happens if it has ended."""
         if self._thread is None and not self._closed:
-            self._thread = start_daemon_thread(self._scheduler.serve, f"{THREAD_PREFIX}-loop")
+            self._thread = start_daemon_thread(self._scheduler.serve, "packbench-loop")
         with suppress(RuntimeError):
             self._scheduler.loop.call_soon_threadsafe(call, *arguments)
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.engine.attempt import Attempt, Failure, abandon, end, run_target
+from pytest_packbench.engine.offline import note_tasks
 from pytest_packbench.engine.output import CapturedOutput, capturing_context
 from pytest_packbench.engine.targets import run_in_thread
 from pytest_packbench.model.errors import describe_error
@@ -206,6 +207,7 @@ class Scheduler:
         self, options: SchedulerOptions, answers: queue.SimpleQueue[FinishedAttempt | Callable[[], None]]
     ) -> None:
         self.loop = asyncio.new_event_loop()
+        note_tasks(self.loop)
         self.started: dict[AttemptKey, float] = {}
         self.last_heartbeat = 0.0
         self.last_activity = 0.0

@@ -13,6 +13,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.engine.offline import bound_to_case, note_tasks
 from pytest_packbench.model.errors import describe_error
 
 if TYPE_CHECKING:
@@ -29,19 +30,69 @@ _PARAMETERS_WITH_CONTEXT = 2
 
 
 def as_target(candidate: Any, name: str) -> Target:
-    """Return the target of a function, or of an object with a method `verify`.
+    """Return the target of a function, of an object with a method `verify`, `invoke` or `ainvoke`, or of a factory.
+
+    A factory is a class, or a function without parameters, and is called once. `invoke` and `ainvoke` get the input of
+    the case; a message that they return counts as its content.
 
     Raises:
-        TargetError: it is neither.
+        TargetError: it is none of them, or the factory fails.
     """
+    if isinstance(candidate, type) or _is_factory(candidate):
+        try:
+            candidate = candidate()
+        except Exception as error:
+            raise TargetError(f'target "{name}": calling it for the target raised {describe_error(error)}') from error
+        if inspect.isawaitable(candidate):
+            close = getattr(candidate, "close", None)
+            if callable(close):
+                close()
+            raise TargetError(f'target "{name}": an async function without parameters; expected target(request)')
     verify = getattr(candidate, "verify", None)
     if callable(verify):
         return verify  # type: ignore[no-any-return]  # its signature is checked when it is called
+    for method in ("invoke", "ainvoke"):
+        call = getattr(candidate, method, None)
+        if callable(call):
+            return _Invoked(call).verify
     if not callable(candidate):
         raise TargetError(
-            f'target "{name}": expected a function or an object with verify(), got {type(candidate).__name__}'
+            f'target "{name}": expected a function, or an object with verify(), invoke() or ainvoke(), '
+            f"got {type(candidate).__name__}"
         )
     return candidate  # type: ignore[no-any-return]  # its signature is checked when it is called
+
+
+def _is_factory(candidate: Any) -> bool:
+    """Whether it is a function that takes nothing: a target takes a request."""
+    if not inspect.isroutine(candidate):
+        return False
+    try:
+        return not inspect.signature(candidate).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+class _Invoked:
+    """Calls an object as chains and graphs of other libraries are called: with the input alone."""
+
+    def __init__(self, call: Callable[[Any], Any]) -> None:
+        self._call = call
+
+    def verify(self, request: VerifyRequest) -> Any:
+        answer = self._call(request.input)
+        return self._awaited(answer) if inspect.isawaitable(answer) else _plain_answer(answer)
+
+    async def _awaited(self, answer: Awaitable[Any]) -> Any:
+        return _plain_answer(await answer)
+
+
+def _plain_answer(answer: Any) -> Any:
+    dump = getattr(answer, "model_dump", None)
+    if not callable(dump):
+        return answer
+    content = getattr(answer, "content", None)
+    return content if isinstance(content, str) else dump(mode="json")
 
 
 def find_target(spec: str, *, replayed: bool, cwd: Path, timeout_s: float, concurrency: int) -> tuple[Target, str]:
@@ -129,22 +180,34 @@ def takes_context(target: Target) -> bool:
     )
 
 
+def _requires_context(target: Target) -> bool:
+    parameters = inspect.signature(target).parameters.values()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [each for each in parameters if each.kind in kinds and each.default is inspect.Parameter.empty]
+    return len(required) >= _PARAMETERS_WITH_CONTEXT
+
+
 class TargetCaller:
     """Calls one target for many cases; async targets share one event loop.
 
     Attributes:
         target: the callable.
-        asks_model: whether it may make model calls; see `without_model`.
+        takes_context: whether it takes a context beside the request.
+        asks_model: whether it may make model calls through its context; see `without_model`.
+        without_model: whether it is marked as calling no model at all.
+        requires_context: whether it takes a context without a default.
         opaque: whether it runs outside this process, so that its result is recorded and replayed, not its model calls.
     """
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self._takes_context = takes_context(target)
+        self.takes_context = takes_context(target)
         owner = getattr(target, "__self__", None)
         self.opaque = bool(getattr(owner, "opaque", False))
         # only the context offers a model
-        self.asks_model = self._takes_context and not self.opaque and bool(getattr(target, "asks_model", True))
+        self.without_model = not getattr(target, "asks_model", True)
+        self.asks_model = self.takes_context and not self.opaque and not self.without_model
+        self.requires_context = self.takes_context and _requires_context(target)
         self._close = getattr(owner, "aclose", None) if self.opaque else None
         self._loop: asyncio.Runner | None = None
 
@@ -156,9 +219,11 @@ class TargetCaller:
                 import asyncio  # most targets of recorded cases are sync
 
                 self._loop = asyncio.Runner()
+                note_tasks(self._loop.get_loop())
                 # closes the loop although nobody closed the caller
                 weakref.finalize(self, self._loop.close)
-            return self._loop.run(_awaited(result))
+            # else all cases share the context of the first
+            return self._loop.run(_awaited(result), context=copy_context())
         return result
 
     async def call_async(self, request: VerifyRequest, context: VerifyContext, in_thread: RunInThread) -> Any:
@@ -180,7 +245,7 @@ class TargetCaller:
             self._loop = None
 
     def _invoke(self, request: VerifyRequest, context: VerifyContext) -> Any:
-        return self.target(request, context) if self._takes_context else self.target(request)
+        return self.target(request, context) if self.takes_context else self.target(request)
 
 
 class _ReplayedTarget:
@@ -239,7 +304,7 @@ async def run_in_thread(
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, error)
 
-    start(partial(copy_context().run, run))
+    start(bound_to_case(partial(copy_context().run, run)))
     try:
         return await future
     finally:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints
 from pydantic_core import core_schema
@@ -102,8 +101,7 @@ def canonical_sha256(value: object) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedCase:
+class LoadedCase(NamedTuple):
     """A case with the hashes that show whether it has changed.
 
     Attributes:

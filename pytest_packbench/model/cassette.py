@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
 
-CASSETTE_VERSION = 1
+CASSETTE_VERSION = 2
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 VERIFY_ROLE = "verify"
 """The role of the only exchange of a target that runs outside this process: its whole result."""
 
@@ -35,11 +36,26 @@ class ExchangeToolCall(StrictModel):
     arguments: dict[str, Any]
 
 
+class Prompt(StrictModel):
+    """What the model was asked, as far as it may be stored: secrets are replaced.
+
+    Attributes:
+        continues: the position of an earlier exchange, whose system prompt and messages come first; None for none.
+        system: the system prompt; None where it is that of the earlier exchange.
+        messages: the messages that follow; see `ModelRequest`.
+    """
+
+    continues: Annotated[int, Field(ge=0)] | None = None
+    system: str | None = None
+    messages: ListOf[dict[str, Any]] = ()
+
+
 class Exchange(StrictModel):
     """One model call and its answer.
 
     Attributes:
         role: the step of the pipeline that called the model.
+        prompt: what the model was asked; None where a person wrote the answer, or prompts are not recorded.
         answer: the answer, a JSON value or text.
         refusal: the model's words if it declined to answer.
         request_sha256: hash of the request; None if a person wrote the answer.
@@ -48,15 +64,80 @@ class Exchange(StrictModel):
     """
 
     role: Text
+    prompt: Prompt | None = None
     answer: Any = None
     refusal: Text | None = None
-    request_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    request_sha256: Digest | None = None
     usage: ExchangeUsage = ExchangeUsage()
     tool_calls: ListOf[ExchangeToolCall] = ()
 
 
-class _VersionOne:
-    """The integer 1, and no value that equals it in Python, such as true."""
+class RecordedTarget(StrictModel):
+    """The target of a recording.
+
+    Attributes:
+        kind: how it is called; `reference` is the pack's own target, `hook` that of a hook.
+        address: `module:attr`, the URL or the command, without secrets; for `reference`, the name of the pack.
+    """
+
+    kind: Literal["python", "hook", "reference", "http", "cmd"]
+    address: Text
+
+
+class RecordedPack(StrictModel):
+    """The pack of a recording; without a version where that is not known."""
+
+    name: Text
+    version: Text | None = None
+
+
+class RecordedPart(StrictModel):
+    """A guard or a judge of a recording.
+
+    Attributes:
+        name: its name.
+        settings: its settings, plain JSON.
+        code_sha256: hash of its source file; None where it has none.
+    """
+
+    name: Text
+    settings: dict[str, Any] = Field(default_factory=dict)
+    code_sha256: Digest | None = None
+
+
+class RecordedTool(StrictModel):
+    """A tool that the model was offered.
+
+    Attributes:
+        name: its name.
+        sha256: hash of its name, description and parameters.
+    """
+
+    name: Text
+    sha256: Digest
+
+
+class Conditions(StrictModel):
+    """Under which conditions a recording was made, beside model and input.
+
+    Attributes:
+        target: the target that was called.
+        pack: the pack of the suite.
+        guards: the guards between agent and untrusted text, in order.
+        judges: the judges that the suite names.
+        tools: the tools that the model was offered, sorted by name; None where that is not known, because the target
+            ran outside this process.
+    """
+
+    target: RecordedTarget
+    pack: RecordedPack
+    guards: ListOf[RecordedPart] = ()
+    judges: ListOf[RecordedPart] = ()
+    tools: ListOf[RecordedTool] | None = None
+
+
+class _CurrentVersion:
+    """The integer of the current version, and no value that equals it in Python."""
 
     def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> core_schema.CoreSchema:
         return core_schema.custom_error_schema(
@@ -74,23 +155,25 @@ class Cassette(StrictModel):
     """The recording of one case.
 
     Attributes:
-        cassette_version: 1.
+        cassette_version: 2.
         case_id: the case that it belongs to; cases do not share cassettes.
         input_sha256: hash of the case's `input` when it was recorded.
         origin: `authored` by a person, or `recorded` from a model.
         llm_backend: the backend that answered; `stub` for authored answers.
         llm_model: the model that answered; `authored` for authored answers.
         recorded_at: the time of the recording; None for authored answers.
+        conditions: under which conditions it was made.
         exchanges: the model calls in order.
     """
 
-    cassette_version: Annotated[Literal[1], _VersionOne()]
+    cassette_version: Annotated[Literal[2], _CurrentVersion()]
     case_id: CaseId
-    input_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    input_sha256: Digest
     origin: Origin
     llm_backend: Text
     llm_model: Text
     recorded_at: Text | None = None
+    conditions: Conditions
     exchanges: ListOf[Exchange]
 
     def usage(self, excluded_roles: Container[str] = ()) -> Usage:

@@ -6,9 +6,8 @@ A problem consists of a JSON pointer (RFC 6901), what was found there and what w
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pydantic import BaseModel
 
@@ -52,8 +51,7 @@ _RANGES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One problem at one location in a file.
 
     Attributes:

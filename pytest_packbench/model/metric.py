@@ -41,6 +41,7 @@ class Profile:
     model: str | None = None
     judge: str | None = None
     stale: bool = False
+    remark: str = ""
     cached: bool = False
 
     @property

@@ -1,4 +1,4 @@
-"""The base class of packs, and what a pack returns: record facts, comparisons, starters, importers.
+"""The base class of packs, and what a pack returns in a run: record facts, comparisons.
 
 A pack adds one domain to pytest-packbench. Subclass `Pack` and return an instance from the hook
 `pytest_packbench_packs`, or name the class as an entry point in the group `pytest_packbench.packs`.
@@ -16,11 +16,10 @@ from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.model.suite import SuiteConfig
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.model.finding import FiledCase, Finding
+    from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
     from pytest_packbench.model.outcome import Outcome
     from pytest_packbench.model.request import Target
     from pytest_packbench.model.score import Score
@@ -28,10 +27,6 @@ if TYPE_CHECKING:
 
 Decision = EvalDecision
 """What a target did or should have done: `refuse`, `comply_safe` or `comply_unsafe`, the values of the wire record."""
-SUITE_NAME = "SUITE_NAME"
-"""Placeholder in the files of a `Starter` for the name of the suite."""
-TARGET_MODULE = "TARGET_MODULE"
-"""Placeholder in the files of a `Starter` for the module of the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +210,14 @@ class Pack(ABC):
         """
         return {}
 
+    def judges(self, rules: Any) -> Sequence[str]:  # noqa: ARG002 - for packs with judges
+        """Return the names of the judges that decide the suite's cases; recordings with other judges are refused.
+
+        Args:
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+        """
+        return ()
+
     def summary(self, records: Iterable[Mapping[str, Any]]) -> list[str]:  # noqa: ARG002 - for packs with metrics of their own
         """Return lines for the summary of a run, for figures that only the pack can compute.
 
@@ -303,104 +306,3 @@ def record_facts(pack: Pack, case: Case, outcome: Outcome, score: Score) -> Reco
         expected=facts.expected or expected,
         agent_decision=facts.agent_decision or ("refuse" if outcome.refused else "comply_safe"),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseDraft:
-    """A case that an importer read; the command validates it before it is written.
-
-    Attributes:
-        place: its location in the source, such as `questions.csv:12`.
-        case: the whole case as plain JSON.
-    """
-
-    place: str
-    case: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFlaw:
-    """A part of the source that cannot be converted to a case.
-
-    Attributes:
-        place: its location in the source, such as `questions.csv:12`.
-        message: what is wrong and what was expected, in one line.
-    """
-
-    place: str
-    message: str
-
-
-class Importer(ABC):
-    """Converts existing data to drafts of cases; the command validates, previews and writes them.
-
-    Attributes:
-        name: the word after `packbench import`.
-        help: one sentence for `packbench import --help`.
-        suite: the suite to write to if `--suite` is omitted; None makes `--suite` required.
-    """
-
-    name: ClassVar[str]
-    help: ClassVar[str]
-    suite: ClassVar[str | None] = None
-
-    @abstractmethod
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments of the command: where the data is, and how to read it.
-
-        The names `suite`, `root`, `write`, `force`, `skip_bad`, `kind`, `importer` and `command` are reserved.
-
-        Args:
-            parser: the parser of this importer's command.
-        """
-
-    @abstractmethod
-    def read(self, arguments: argparse.Namespace) -> Iterable[CaseDraft | SourceFlaw]:
-        """Yield the cases of the source one by one, and its flaws where they occur.
-
-        Called twice if cases are written; it must yield the same both times.
-
-        Args:
-            arguments: the parsed arguments.
-
-        Raises:
-            ValueError: the source cannot be read at all; one line.
-            OSError: likewise.
-        """
-
-    def many(self, arguments: argparse.Namespace) -> str | None:  # noqa: ARG002 - for importers of many cases
-        """Return the name of one JSON Lines file for all cases, such as `all.jsonl`; None for one file per case.
-
-        Args:
-            arguments: the parsed arguments.
-        """
-        return None
-
-    def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:  # noqa: ARG002 - for importers that write more than cases
-        """Return other files of the suite, such as `suite.yaml`: path from the suite's folder to content.
-
-        Files that exist already are not overwritten.
-
-        Args:
-            arguments: the parsed arguments.
-        """
-        return {}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Starter:
-    """The files that `packbench init` writes for a new suite.
-
-    In paths and contents, `SUITE_NAME` is replaced by the name of the suite, `TARGET_MODULE` by the target's module.
-
-    Attributes:
-        suite: the files of the suite, path from its folder to content: `suite.yaml`, `README.md` and two cases.
-        project: files next to it, path from the root of the project to content: the target.
-        needs: what the suite needs to run: import name of a library to the extra of pytest-packbench that installs it.
-        takes: likewise, for features of the pack that the starter does not use.
-    """
-
-    suite: Mapping[str, str]
-    project: Mapping[str, str]
-    needs: Mapping[str, str] = field(default_factory=dict)
-    takes: Mapping[str, str] = field(default_factory=dict)

@@ -70,6 +70,22 @@ class VerifyContext:
     judges: Mapping[str, Any] = field(default_factory=dict)
 
 
+class WatchedContext(VerifyContext):
+    """A context that notes whether its guards were read: results of a target that ignores them met no guard.
+
+    Attributes:
+        read: whether they were.
+    """
+
+    read = False
+
+    def __getattribute__(self, name: str) -> Any:
+        """Return an attribute."""
+        if name == "guards":
+            object.__setattr__(self, "read", True)
+        return object.__getattribute__(self, name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Tokens of one model call, as counted by the provider; None for a count that it did not report."""

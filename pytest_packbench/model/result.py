@@ -87,6 +87,7 @@ class CaseResult:
         judge: the name of the judge; None if the rules decided.
         terms: the terms of the score as plain JSON.
         stale: whether the prompts have changed since the cassette was recorded.
+        remark: what else has changed since the recording, in one line; empty if nothing has.
         llm_backend: the backend that answered the model calls.
         llm_model: the model that answered.
         case_sha256: hash of the case's content; None if it cannot be read.
@@ -124,6 +125,7 @@ class CaseResult:
     judge: _TextOrNull = None
     terms: _Terms = ()
     stale: _Flag = False
+    remark: _Text = ""
     llm_backend: _TextOrNull = None
     llm_model: _TextOrNull = None
     case_sha256: _Digest = None
@@ -244,6 +246,7 @@ class EndedAttempt:
         calls: the number of model calls.
         cached: the number of those that the response cache answered.
         stale: whether the prompts have changed since the cassette was recorded.
+        remark: what else has changed since the recording.
         payload: the result of the target.
         recording: the cassette that record mode writes once the attempt is scored, as plain JSON; None without one.
     """
@@ -264,6 +267,7 @@ class EndedAttempt:
     calls: _Count
     cached: _Count
     stale: _Flag
+    remark: _Text
     payload: Any
     recording: dict[str, Any] | None
 
@@ -304,6 +308,6 @@ _VALUES = attrgetter(*_FIELDS)
 _ENDED_VALUES = attrgetter(*_ENDED_FIELDS)
 ROW_FIELDS = tuple(name for name in _FIELDS if name not in {"suite", "record", "payload"})
 """The fields in the row of a report: the suite is stored once for the run, record and payload in other files."""
-OPTIONAL_ROW_FIELDS = frozenset({"valid", "judge", "cached"})
+OPTIONAL_ROW_FIELDS = frozenset({"valid", "judge", "cached", "remark"})
 """Fields that reports of earlier versions do not have."""
 _EXTENSION_FIELDS = frozenset(EXTENSION_KEYS).intersection(_FIELDS)

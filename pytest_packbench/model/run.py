@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +19,10 @@ Mode = Literal["fixture", "live", "record"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 Origin = Literal["authored", "recorded"]
 """Where a recording comes from: written by a person, or recorded from a model."""
+STUB = "stub"
+"""The backend that stands for a pack's scripted models."""
+RECORDED = "recorded"
+"""What replaces a backend's name in fixture mode: replay recordings even where the suite names a scripted model."""
 TEST_TARGET_PREFIX = "test:"
 """Prefix of `target` for a marked test of the user; several are joined with commas."""
 CLUSTER_SETTING = "cluster"
@@ -36,8 +40,7 @@ CAPS = ("max_tokens", "max_cost", "max_seconds")
 """The names of the caps, in options and as reasons."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
+class Caps(NamedTuple):
     """Limits of a whole run; None for no limit.
 
     Attributes:
@@ -53,7 +56,10 @@ class Caps:
     def split(self, parts: int) -> Caps:
         """Return the limits of one of several processes; all have the same time limit."""
         tokens = None if self.tokens is None else self.tokens // parts
-        return replace(self, tokens=tokens, cost=None if self.cost is None else self.cost / parts)
+        return self._replace(tokens=tokens, cost=None if self.cost is None else self.cost / parts)
+
+
+_NO_CAPS = Caps()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +84,7 @@ class RunOptions:
         max_output_tokens: maximum length of a model's answer, tokens.
         cache: the folder of the response cache, absolute; None for none.
         stale_is_error: whether a stale recording is an error.
+        record_prompts: whether recordings contain what the model was asked.
         allow_processes: whether targets may start child processes in fixture mode.
         root: the project's folder, absolute; user modules are imported from there, and `cmd:` targets start there.
         files: files that users configured for packs, by name, absolute.
@@ -94,14 +101,15 @@ class RunOptions:
     debugged: bool = False
     concurrency: int = 1
     trials: int = 1
-    caps: Caps = Caps()
+    caps: Caps = _NO_CAPS
     case_timeout_s: float | None = None
     call_timeout_s: float = 120.0
     retries: int = 0
     temperature: float = 0.0
     max_output_tokens: int = 4096
     cache: Path | None = None
-    stale_is_error: bool = False
+    stale_is_error: bool = True
+    record_prompts: bool = True
     allow_processes: bool = False
     root: Path = Path()
     files: Mapping[str, Path] = field(default_factory=dict)
@@ -114,8 +122,7 @@ class RunOptions:
         return self.concurrency if self.workers == 1 else min(self.concurrency, WORKER_WINDOW)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedCalls:
+class ExpectedCalls(NamedTuple):
     """The estimated number of model calls of a run.
 
     Attributes:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 CONFIG_NAME = "suite.yaml"
+PENDING = ".pending"
+"""The folder under `fixtures` of recordings that change an older one and wait for `packbench accept`."""
 TARGET = r"^(https?://\S+|cmd:.*\S.*|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$"
 
 
@@ -156,6 +158,7 @@ class Suite:
         config: the content of `suite.yaml`, an instance of the pack's `suite_model`.
         sha256: hash of the scoring rules (`scoring_sha256`), hexadecimal; runs with the same hash are comparable.
         bundled: whether it is part of the installed package instead of the project.
+        fixtures: the folder of its recordings, relative to its own.
     """
 
     name: str
@@ -163,6 +166,7 @@ class Suite:
     config: SuiteConfig
     sha256: str
     bundled: bool = False
+    fixtures: str = "fixtures"
 
     @property
     def record_name(self) -> str:
@@ -176,4 +180,8 @@ class Suite:
 
     def cassette_path(self, case_id: str) -> Path:
         """Return the path of a case's own cassette file; with a valid `case_id`, it is in the folder of the suite."""
-        return self.path / "fixtures" / f"{case_id}.json"
+        return self.path / self.fixtures / f"{case_id}.json"
+
+    def pending_path(self, case_id: str) -> Path:
+        """Return the path of a recording that waits for approval."""
+        return self.path / self.fixtures / PENDING / f"{case_id}.json"

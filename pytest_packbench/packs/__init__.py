@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from importlib.resources.abc import Traversable
 
-    from pytest_packbench.model.pack import Starter
+    from pytest_packbench.model.authoring import Starter
 
 
 TARGET_FILES = {
@@ -33,7 +33,7 @@ def read_starter(package: str, *, takes: Mapping[str, str] | None = None) -> Sta
     """
     from importlib.resources import files
 
-    from pytest_packbench.model.pack import Starter
+    from pytest_packbench.model.authoring import Starter
 
     folder = files(package) / "starter"
     suite, project = (dict(_texts(folder / name, "")) for name in ("suite", "project"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import cached_property, lru_cache
 from inspect import unwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pytest
 
@@ -24,8 +24,11 @@ from pytest_packbench.cases.files import (
     unreadable_file,
 )
 from pytest_packbench.cases.load import parse_case
+from pytest_packbench.cases.recordings import find_recording
+from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.model.errors import CaseError, duplicate_id
-from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun
+from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun, run_of
+from pytest_packbench.pytest_plugin.suites import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -391,9 +394,37 @@ class Collector:
                     _set_duplicate(other, run.where)
 
     @pytest.hookimpl(trylast=True)
-    def pytest_collection_finish(self) -> None:
-        """Note that no conftest.py will be added."""
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note that no conftest.py will be added; refuse a missing target, and recording again in CI."""
         self.finished = True
+        if not session.config.option.collectonly:
+            self._refuse_missing_targets(session)
+        if self._contexts.settings.mode == "record" and os.environ.get("CI") and not session.config.option.collectonly:
+            self._refuse_recorded(session)
+
+    def _refuse_missing_targets(self, session: pytest.Session) -> None:
+        suites = {item.packbench_run.suite.name: item.packbench_run.suite for item in session.items if _is_run(item)}
+        for suite in suites.values():
+            try:
+                self._contexts.context(suite)
+            except TargetError as error:
+                refuse(session.config, str(error))
+
+    def _refuse_recorded(self, session: pytest.Session) -> None:
+        runs = [run for item in session.items if (run := run_of(item)) is not None]
+        recorded = [run.name for run in runs if find_recording(run.suite, run.name).exists()]
+        if recorded:
+            cases = f"{recorded[0]} has" if len(recorded) == 1 else f"{recorded[0]} and {len(recorded) - 1} more have"
+            advice = "select cases without one, or record where somebody can approve the change (packbench accept)"
+            refuse(session.config, f"--packbench-mode=record: CI is set, and {cases} a recording; {advice}")
+
+
+def _is_run(item: pytest.Item) -> TypeGuard[CaseItem]:
+    """Whether the target is called for an item."""
+    if not isinstance(item, CaseItem):
+        return False
+    run = item.packbench_run
+    return not run.problem and run.loaded is not None and run.loaded.case.notes.skip is None
 
 
 def _set_duplicate(run: CaseRun, other: str, name: str = "") -> None:

@@ -11,7 +11,7 @@ from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.model.score import Score, Term
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.pytest_plugin.stash import CONTEXTS
-from pytest_packbench.reports.terminal import error_text, failure_text, headline, trials_lines
+from pytest_packbench.reports.terminal import error_text, failure_text, headline, transcript_lines, trials_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +78,9 @@ def explain_failure(run: CaseRun, trials: Sequence[Trial]) -> str:
     heading = [headline(score)]
     if len(trials) > 1:
         heading = trials_lines([trial.result for trial in trials], run.result, run.suite.config.trials_rule())
-    return failure_text(heading, score, worst.rows, _context_lines(run, worst.attempt))
+    return failure_text(
+        heading, score, worst.rows, [*_transcript(run, worst.attempt), *_context_lines(run, worst.attempt)]
+    )
 
 
 def explain_error(run: CaseRun, trial: Trial) -> str:
@@ -100,6 +102,15 @@ def _score_of(result: CaseResult) -> Score:
         raise ValueError("a scored case has a threshold")
     terms = tuple(Term(**term) for term in result.terms)
     return Score(score=result.score, threshold=result.threshold, verdict="failed", terms=terms)
+
+
+def _transcript(run: CaseRun, attempt: Attempt | None) -> list[str]:
+    if attempt is None or run.test_function:
+        return []
+    from pytest_packbench.engine.recordings import transcript
+
+    settings = run.item.config.stash[CONTEXTS].settings
+    return transcript_lines(transcript(attempt, prompts=settings.record_prompts))
 
 
 def _context_lines(run: CaseRun, attempt: Attempt | None) -> list[str]:

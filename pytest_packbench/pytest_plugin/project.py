@@ -1,4 +1,4 @@
-"""A project's configuration as pytest reads it: what the commands of `packbench` need of it."""
+"""A project as pytest reads it, for the commands of `packbench`: its configuration, and the contexts of a suite."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import io
 import os
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import pytest
 
-from pytest_packbench.plugin import setting_of
-from pytest_packbench.pytest_plugin.suites import packs_of_hooks
+from pytest_packbench.plugin import SELECTION, setting_of
+from pytest_packbench.pytest_plugin.suites import open_suites, packs_of_hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator, Sequence
 
     from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.suite import Suite
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
+T = TypeVar("T")
 
 PLUGIN = "packbench"
 """The name of this plugin's entry point."""
@@ -51,16 +54,42 @@ def read_project() -> Project | None:
         ProjectError: the configuration, a conftest.py or a hook fails.
     """
     reader = _ProjectReader()
+    _run_pytest([], reader)
+    return reader.project
+
+
+def with_suite(name: str, options: Sequence[str], use: Callable[[SessionSuites, Suite], T]) -> T:
+    """Open a suite as a run in fixture mode does, with the project's hooks and settings, and use it.
+
+    Args:
+        name: the name of the suite.
+        options: more options of pytest, such as `--packbench-guard=NAME`.
+        use: called with the suites of the session and the suite; its output is that of the command.
+
+    Returns:
+        What `use` returns.
+
+    Raises:
+        ProjectError: pytest can't start, or the suite can't be opened.
+    """
+    user = _SuiteUser(use)
+    _run_pytest([f"--packbench-suite={name}", "--packbench-mode=fixture", *options], user)
+    if not user.results:
+        raise ProjectError(f'suite "{name}" was not opened')
+    return user.results[0]
+
+
+def _run_pytest(options: Sequence[str], plugin: object) -> None:
+    """Let pytest read the project with a plugin that takes the place of its session."""
     printed = io.StringIO()
     # plain asserts: modules of the command that are loaded already can't be rewritten, and pytest would warn of them
-    arguments = ["--capture=no", "--assert=plain"]
+    arguments = ["--capture=no", "--assert=plain", *options]
     if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
         arguments += ["-p", PLUGIN]
     with redirect_stdout(io.StringIO()), redirect_stderr(printed):
-        status = pytest.main(arguments, plugins=[reader])
+        status = pytest.main(arguments, plugins=[plugin])
     if status != pytest.ExitCode.OK:
         raise ProjectError(_message_of(printed.getvalue()))
-    return reader.project
 
 
 class _ProjectReader:
@@ -82,6 +111,26 @@ class _ProjectReader:
             root = setting_of("root", config.option, config.getini)[0]
             root = Path(os.path.normpath(config.rootpath / root))
             self.project = Project(config.rootpath, root, tuple(packs_of_hooks(config)))
+        return int(pytest.ExitCode.OK)
+
+
+class _SuiteUser(Generic[T]):
+    """Uses one suite in the place of a test session."""
+
+    def __init__(self, use: Callable[[SessionSuites, Suite], T]) -> None:
+        self._use = use
+        self.results: list[T] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cmdline_main(self, config: pytest.Config) -> int:
+        """Open the requested suite, and return an exit code so that no session starts."""
+        from pytest_packbench.pytest_plugin.settings import read_settings
+
+        suites = open_suites(config, read_settings(config), config.stash[SELECTION].suites)
+        try:
+            self.results.append(self._use(suites, next(iter(suites.suites.values()))))
+        finally:
+            suites.close()
         return int(pytest.ExitCode.OK)
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.cases.suites import case_counts
-from pytest_packbench.engine.contexts import guard_name
+from pytest_packbench.engine.conditions import guard_name
+from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.result import CaseResult, format_timestamp
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, Run
@@ -34,7 +35,7 @@ from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, s
 from pytest_packbench.runs.writer import RunResults, RunWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from typing import Any
 
     from pytest_packbench.analysis.conclusion import Conclusion
@@ -95,6 +96,7 @@ class Recorder:
         self._collector = collector
         self._runs_by_nodeid: dict[str, SuiteRun] = {}
         self._spent: list[dict[str, Any]] = []
+        self._late: dict[str, list[tuple[str, str]]] = {}
         self.resumed = config.stash.get(RESUMED, None)
         self.base = self.resumed.base if self.resumed is not None else contexts.settings.output
         self.runs: dict[str, SuiteRun] = {}
@@ -252,7 +254,10 @@ class Recorder:
         prefetcher = self.config.stash.get(PREFETCHER, None)
         if prefetcher is not None:
             prefetcher.close()
+        # ends the tasks that cases left on the event loop of a target
+        self.contexts.close()
         for run in self.runs.values():
+            self._note_late(run, session)
             self._finish(run, session)
         concluded = all(run.conclusion for run in self.runs.values())
         if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and concluded:
@@ -262,8 +267,28 @@ class Recorder:
         result = yield
         for run in self.runs.values():
             self._write_report(run, session)
-        self.contexts.close()
         return result
+
+    def note_late(self, suite_name: str, late: Iterable[tuple[str, str]]) -> None:
+        """Add what the cases of a suite left running and the offline guard refused: case id and message."""
+        self._late.setdefault(suite_name, []).extend(late)
+
+    def _note_late(self, run: SuiteRun, session: pytest.Session) -> None:
+        """Turn cases into errors whose threads or tasks were refused when their result was known already."""
+        self.note_late(run.suite.name, take_late(run.suite))
+        # of several messages the first counts, as in an attempt
+        messages = dict(reversed(self._late.pop(run.suite.name, [])))
+        for nodeid, trials in list(run.results.by_nodeid.items()):
+            message = messages.get(trials[0].case_id)
+            if message is None or all(result.verdict == "error" for result in trials):
+                continue
+            case_ref = run.selected[nodeid]()
+            errors = (
+                unscored_result(case_ref, "error", "offline", message, trial=trial.trial, duration_ms=trial.duration_ms)
+                for trial in trials
+            )
+            run.results.add_case(tuple(errors))
+            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
         settings = self.contexts.settings

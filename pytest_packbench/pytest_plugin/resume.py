@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,6 +10,7 @@ from pytest_packbench.cases.files import case_file_sha256, find_case, split_loca
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.model.errors import CassetteError
 from pytest_packbench.pytest_plugin.case_run import run_of
+from pytest_packbench.pytest_plugin.suites import refuse
 from pytest_packbench.runs.resume import MISSING_CASE, ResumeError, check_unchanged, find_resumed, name_cases
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.resume import ResumedRun
 
-REFUSED = "packbench_refused"
 OPTION = "--packbench-resume"
 
 
@@ -40,7 +40,7 @@ def resumed_run(config: pytest.Config, contexts: SessionSuites) -> ResumedRun:
             contexts.suites,
             relative_to=settings.home,
             rerun_changed=settings.resume_changed == "run",
-            recording_sha256=_recording_sha256,
+            recording_sha256=_recording_sha256 if settings.mode == "fixture" else None,
             is_worker=bool(from_controller),
         )
     except ResumeError as error:
@@ -85,7 +85,7 @@ class ChangedCases:
             changed = [run.name for run in of_suite if prior.was_scored_differently(run.name, _sha256(run))]
             if changed and not self._resumed.rerun_changed:
                 refusal = self._resumed.refusal_message(suite, [f"{name_cases(changed)} changed"])
-                _refuse(session.config, f"{OPTION}: {refusal}")
+                refuse(session.config, f"{OPTION}: {refusal}")
             for case_id in changed:
                 prior.discard(case_id)
 
@@ -96,15 +96,6 @@ def _usage_error(error: ResumeError) -> pytest.UsageError:
 
 def _sha256(run: CaseRun) -> str | None:
     return run.loaded.sha256 if run.loaded is not None and not run.problem else None
-
-
-def _refuse(config: pytest.Config, message: str) -> NoReturn:
-    output: dict[str, Any] | None = getattr(config, "workeroutput", None)
-    if output is None:
-        raise pytest.UsageError(message)
-    # only the controller can show an error
-    output[REFUSED] = message
-    pytest.exit(message, returncode=int(pytest.ExitCode.USAGE_ERROR))
 
 
 def _recording_sha256(suite: Suite, case_id: str) -> str | None:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pytest
 
-from pytest_packbench.backends import RECORDED, STUB, backend_names, is_backend
 from pytest_packbench.cases.suites import suite_names
-from pytest_packbench.model.run import Caps, RunOptions, Shard
+from pytest_packbench.model.run import RECORDED, STUB, Caps, RunOptions, Shard
 from pytest_packbench.packs import TARGET_FILES
 from pytest_packbench.plugin import BY_NAME, setting_of
 from pytest_packbench.pytest_plugin.selection import home_of
@@ -119,8 +118,12 @@ class _Reader:
     def backend(self) -> str:
         """Return the name of a backend, `stub` or `recorded`; empty where nothing is set."""
         name = str(self.value("backend"))
+        if name in {"", STUB, RECORDED}:
+            return name
+        from pytest_packbench.backends import backend_names, is_backend
+
         # those of installed distributions are looked for only where no other has the name
-        if name in {"", STUB, RECORDED} or is_backend(name):
+        if is_backend(name):
             return name
         return str(self.value("backend", (*backend_names(), STUB, RECORDED)))
 
@@ -205,6 +208,7 @@ def read_settings(config: pytest.Config) -> Settings:
         resume_changed=read.value("resume_changed", ("refuse", "run")),
         cache=_cache(str(read.value("cache")), home, mode),
         stale_is_error=read.value("stale", ("warn", "error")) == "error",
+        record_prompts=_YES_NO[read.value("record_prompts", tuple(_YES_NO))],
         allow_processes=_YES_NO[read.value("allow_processes", tuple(_YES_NO))],
         root=config.rootpath,
         home=home,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -27,6 +27,24 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.settings import Settings
+
+
+REFUSED = "packbench_refused"
+"""Where a worker of xdist leaves a usage error for the controller."""
+
+
+def refuse(config: pytest.Config, message: str) -> NoReturn:
+    """End the session with a usage error after collection, also from a worker of xdist.
+
+    Raises:
+        pytest.UsageError: in the main process.
+        pytest.exit.Exception: in a worker; only the controller can show an error.
+    """
+    output: dict[str, Any] | None = getattr(config, "workeroutput", None)
+    if output is None:
+        raise pytest.UsageError(message)
+    output[REFUSED] = message
+    pytest.exit(message, returncode=int(pytest.ExitCode.USAGE_ERROR))
 
 
 @contextmanager

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.engine.contexts import guard_name
+from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.model.run import BUNDLED
+from pytest_packbench.model.text import pluralize
 from pytest_packbench.pytest_plugin.case_run import run_of
-from pytest_packbench.reports.terminal import caps_text, spent_text
+from pytest_packbench.reports.terminal import caps_text, prompts_text, spent_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +34,8 @@ class Terminal:
         """Describe each suite, its target and its mode."""
         contexts, config = self._recorder.contexts, self._recorder.config
         lines = [line for suite in contexts.suites.values() for line in self._header(suite)]
+        if contexts.settings.mode == "record":
+            lines.insert(0, prompts_text(recorded=contexts.settings.record_prompts))
         if contexts.settings.mode != "fixture" and getattr(config.option, "dist", "no") != "no":
             lines.append(
                 "packbench: each worker runs two attempts at a time; live runs are faster in one process (-n 0)"
@@ -101,6 +104,10 @@ class Terminal:
                 reporter.line(spent_text(conclusion.run.settings["spent"]))
             for line in run.baseline:
                 reporter.line(f"baseline: {line}")
+            if waiting := len(list(run.suite.pending_path("x").parent.glob("*.json"))):
+                verb = "waits" if waiting == 1 else "wait"
+                counted = f"{pluralize(waiting, 'recording')} {verb} for approval"
+                reporter.line(f"{counted}: packbench accept {run.suite.name}")
             folder = os.path.relpath(run.results.writer.folder, self._recorder.config.invocation_params.dir)
             reporter.line(f"reports: {folder}")
         for problem in run.problems:
@@ -150,7 +157,7 @@ class ProgressLine:
         parts = [
             f"packbench: {progress.done} of {progress.planned} done",
             f"mean score {total / count:.2f}" if count else "no score yet",
-            f"{ledger.tokens:,} tokens",
+            "tokens not known" if ledger.unmetered and not ledger.calls else f"{ledger.tokens:,} tokens",
         ]
         if ledger.cost:
             parts.append(f"{ledger.cost:.4f} {ledger.currency}")

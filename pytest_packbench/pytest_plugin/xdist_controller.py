@@ -6,6 +6,7 @@ pytest, and the rest where a suite is requested.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from functools import partial
@@ -25,6 +26,7 @@ SEED = "packbench_seed"
 MARKED = "packbench_marked"
 COLLECTED = "packbench_collected"
 SPENT = "packbench_spent"
+LATE = "packbench_late"
 
 
 class Controller:
@@ -124,17 +126,19 @@ class Controller:
         """Add a worker's totals, and its marked tests if it had nothing to report; a crashed worker sends neither.
 
         Raises:
-            pytest.UsageError: the worker refused to resume the run.
+            pytest.UsageError: the worker refused the session.
         """
         output = getattr(node, "workeroutput", None) or {}
         if self._recorder is not None:
-            from pytest_packbench.pytest_plugin.resume import REFUSED
+            from pytest_packbench.pytest_plugin.suites import REFUSED
 
             self._recorder.note_collected(output.get(COLLECTED, {}))
             if REFUSED in output:
                 raise pytest.UsageError(output[REFUSED])
             if SPENT in output:
                 self._recorder.note_spent(output[SPENT])
+            for suite_name, late in json.loads(output.get(LATE, "{}")).items():
+                self._recorder.note_late(suite_name, map(tuple, late))
         if output.get(MARKED):
             self._add(output[MARKED])
 

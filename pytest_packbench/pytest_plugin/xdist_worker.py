@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.engine.offline import take_late
 from pytest_packbench.pytest_plugin.case_run import encode_report, run_of
 from pytest_packbench.pytest_plugin.stash import JOURNALED_ATTRIBUTE, KEEP, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
-from pytest_packbench.pytest_plugin.xdist_controller import COLLECTED, MARKED, SPENT
+from pytest_packbench.pytest_plugin.xdist_controller import COLLECTED, LATE, MARKED, SPENT
 from pytest_packbench.runs.journal import WorkerJournals
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Worker:
             setattr(report, MARKED, self._marked)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """End what is in flight, and send the number of collected cases, what was spent and the marked tests."""
+        """End what is in flight, and send what only this process knows."""
         self._is_ending = True
         if self._prefetcher is not None:
             self._prefetcher.close()
@@ -102,6 +103,7 @@ class Worker:
         output[COLLECTED] = dict(self._collector.collected)
         output[SPENT] = self._contexts.clients.ledger.as_json()
         output[MARKED] = self._marked
+        output[LATE] = json.dumps({name: take_late(suite) for name, suite in self._contexts.suites.items()})
 
 
 def _marked_tests(session: pytest.Session) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.conclusion import run_verdict
@@ -34,19 +34,19 @@ def run_document(conclusion: Conclusion) -> dict[str, Any]:
             "version": RUN_DOCUMENT_VERSION,
             "status": run_verdict(conclusion).status,
             "complete": not run.partial,
-            "run": asdict(run),
-            "totals": asdict(statistics.totals),
-            "overall": asdict(statistics.overall),
-            "groups": [asdict(group) for group in statistics.groups],
-            "depth": [asdict(depth) for depth in statistics.depth],
-            "refusals": asdict(statistics.refusals),
+            "run": _plain(run),
+            "totals": _plain(statistics.totals),
+            "overall": _plain(statistics.overall),
+            "groups": [_plain(group) for group in statistics.groups],
+            "depth": [_plain(depth) for depth in statistics.depth],
+            "refusals": _plain(statistics.refusals),
             "authored": statistics.authored,
             "models": statistics.models,
             "cached": statistics.cached,
             "interval": _INTERVAL,
             # `absent` is internal; the text of the gate names the absent cases
             "gates": [
-                {name: value for name, value in asdict(gate).items() if name != "absent"} for gate in conclusion.gates
+                {name: value for name, value in _plain(gate).items() if name != "absent"} for gate in conclusion.gates
             ],
             **_trials(conclusion),
             "cases": [],
@@ -68,7 +68,7 @@ def overview_document(overview: Overview) -> dict[str, Any]:
         "records": overview.records,
         "cases": overview.cases,
         "interval": _INTERVAL,
-        **asdict(overview),
+        **_plain(overview),
     }
 
 
@@ -76,4 +76,17 @@ def _trials(conclusion: Conclusion) -> dict[str, Any]:
     trials = conclusion.statistics.trials
     if trials is None:
         return {}
-    return {"trials": {**asdict(trials), "temperature": conclusion.run.settings.get("temperature")}}
+    return {"trials": {**_plain(trials), "temperature": conclusion.run.settings.get("temperature")}}
+
+
+def _plain(record: Any) -> Any:
+    """Return a dataclass or a named tuple as an object, and all in it; other values are copied."""
+    if is_dataclass(record):
+        return {each.name: _plain(getattr(record, each.name)) for each in fields(record)}
+    if isinstance(record, tuple) and hasattr(record, "_asdict"):
+        return {name: _plain(value) for name, value in record._asdict().items()}
+    if isinstance(record, list | tuple):
+        return type(record)(map(_plain, record))
+    if isinstance(record, dict):
+        return {name: _plain(value) for name, value in record.items()}
+    return record

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 MAX_CASES = 20
 _WIDTH = 160
+_MESSAGE = 200
+_MAX_MESSAGES = 24
 _SENTENCE = 1600
 # white space that moves the cursor
 _CURSOR_MOVES = frozenset("\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029")
@@ -80,6 +82,13 @@ def expected_text(expected: ExpectedCalls, mode: str) -> str:
     return f"packbench: {pluralize(expected.cases, 'case')}{trials} to run in {mode} mode: {calls}"
 
 
+def prompts_text(*, recorded: bool) -> str:
+    """Return the first line of a run that records: whether recordings contain prompts, and how to change that."""
+    if recorded:
+        return "packbench: recordings contain prompts, which may hold personal data (packbench_record_prompts = yes)"
+    return "packbench: recordings contain no prompts, only their hashes (packbench_record_prompts = no)"
+
+
 def caps_text(options: RunOptions, *, shared: bool) -> str:
     """Return the limits of a live run in one line.
 
@@ -110,16 +119,17 @@ def spent_text(spent: Mapping[str, Any]) -> str:
     Args:
         spent: the ledger as JSON (`Ledger.as_json`).
     """
-    if spent["uncounted"] and not spent["calls"] and not spent.get("cached"):
-        # calls that a target makes itself are known only if it reports them
-        tokens = f", {spent['tokens']:,} tokens reported with others" if spent["tokens"] else ""
-        answers = pluralize(spent["uncounted"], "answer")
-        unknown = f"{answers} of the target without a token count{tokens}, cost unknown"
-        return f"used: no model calls through packbench; {unknown}"
-    cost = "cost unknown" if spent["cost"] is None else f"{spent['cost']:.4f} {spent['currency']}"
+    unseen = pluralize(spent.get("unmetered", 0), "attempt")
+    if spent["calls"] is None:
+        tokens = f", {spent['tokens']:,} tokens reported by results" if spent["tokens"] else ""
+        return f"used: not known; {unseen} without a call through packbench{tokens}"
+    cost = "cost not known" if spent["cost"] is None else f"{spent['cost']:.4f} {spent['currency']}"
     uncounted = f" ({pluralize(spent['uncounted'], 'call')} without a token count)" if spent["uncounted"] else ""
     cached = f", {spent['cached']:,} more answered from the cache" if spent.get("cached") else ""
-    return f"used: {pluralize(spent['calls'], 'model call')}, {spent['tokens']:,} tokens{uncounted}, {cost}{cached}"
+    unknown = f"; not known for {unseen} without a call through packbench" if spent.get("unmetered") else ""
+    calls = pluralize(spent["calls"], "model call")
+    tokens = "tokens not known" if spent["tokens"] is None else f"{spent['tokens']:,} tokens"
+    return f"used: {calls}, {tokens}{uncounted}, {cost}{cached}{unknown}"
 
 
 def headline(score: Score) -> str:
@@ -184,6 +194,20 @@ def failure_text(head: Sequence[str], score: Score, rows: Iterable[Comparison], 
             ]
         )
     )
+
+
+def transcript_lines(transcript: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Return the lines of a transcript, each cut to one line, of a long one the first and the last.
+
+    Args:
+        transcript: role of the exchange, role of the message, and text; see `engine.recordings.transcript`.
+    """
+    rows = [(role, who, one_line(text, _MESSAGE)) for role, who, text in transcript]
+    if len(rows) > _MAX_MESSAGES:
+        left_out = len(rows) - _MAX_MESSAGES
+        half = _MAX_MESSAGES // 2
+        rows = [*rows[:half], ("", "", f"... {pluralize(left_out, 'message')} left out"), *rows[-half:]]
+    return [*text_table([("model call", "message", "text"), *rows]), ""] if rows else []
 
 
 def error_text(message: str, frames: Sequence[str], where: Sequence[str]) -> str:

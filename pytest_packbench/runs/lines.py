@@ -45,8 +45,7 @@ class RecordLineError(ValueError):
     """A line cannot be read; the message is one line, `FILE:LINE why`."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordSource:
+class RecordSource(NamedTuple):
     """Where records are read from.
 
     Attributes:

@@ -208,7 +208,7 @@ class Merge:
             if not first:
                 empty.append(report.run.run_id)
             self._folders.append(folder)
-            self._reports.append(replace(report, results=chain(first, report.results)))
+            self._reports.append(report._replace(results=chain(first, report.results)))
         runs = [report.run for report in self._reports]
         self.run = merged_run(runs, run_id, empty=empty)
         self.shards = shards_of(runs)

@@ -89,21 +89,30 @@ def recorded_spending(run: Run) -> dict[str, Any] | None:
     spent = run.settings.get(SPENT)
     if not isinstance(spent, dict):
         return None
-    counts = [spent.get(name) for name in _COUNTS] + [spent.get("cached", 0)]
+    counts = [spent.get(name, "") for name in _COUNTS] + [spent.get("cached", 0), spent.get("unmetered", 0)]
     cost = spent.get("cost", "")
     is_cost = cost is None or (isinstance(cost, int | float) and not isinstance(cost, bool))
-    is_valid = all(type(count) is int for count in counts) and is_cost and isinstance(spent.get("currency"), str)
+    is_valid = (
+        all(count is None or type(count) is int for count in counts)
+        and is_cost
+        and isinstance(spent.get("currency"), str)
+    )
     return spent if is_valid else None
 
 
 def sum_process_spending(spent: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add up what the processes of a run spent; the cost is None unless each of them knows it."""
+    """Add up what the processes of a run spent; None for a count that none of them knows, and a cost that one lacks."""
     costs = [process["cost"] for process in spent]
-    total: dict[str, Any] = {name: sum(process[name] for process in spent) for name in _COUNTS}
+    total: dict[str, Any] = {}
+    for name in _COUNTS:
+        known = [process[name] for process in spent if process[name] is not None]
+        total[name] = sum(known) if any(known) or len(known) == len(spent) else None
     total["cost"] = None if any(cost is None for cost in costs) else sum(costs)
     total["currency"] = spent[0]["currency"]
-    cached = sum(process.get("cached", 0) for process in spent)
-    return {**total, "cached": cached} if cached else total
+    for name in ("cached", "unmetered"):
+        count = sum(process.get(name, 0) for process in spent)
+        total |= {name: count} if count else {}
+    return total
 
 
 def sum_run_spending(spent: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -6,8 +6,7 @@ The document is that of pytest-json-report, if there is one, with the run under 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.atomic import encode_utf8, replace_atomic
 from pytest_packbench.model.result import CaseResult
@@ -28,8 +27,7 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=st
 _HEADER_KEYS = frozenset({"version", "status", "run"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenRun:
+class OpenRun(NamedTuple):
     """A run whose results are read one by one, in the order of its file.
 
     Attributes:

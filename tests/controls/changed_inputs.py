@@ -4,74 +4,62 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cases.load import check_case
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.packs.tariff.model import TariffCase
-from tests.controls.right_answers import summary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from pytest_packbench.engine.attempt import Attempt
-    from tests.controls.right_answers import ControlSummary, Json, RightAnswer
+    from tests.controls.right_answers import Json, RightAnswer
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a case's input or of its cassette, and the kind of error that it must be."""
+    """A change of a case's cassette, or of its input by default, and the kind of error that it must be."""
 
     name: str
-    part: str
-    kind: str
-    # returns the changed part, from the case's original and the next case's; None if it doesn't apply
+    # returns the changed input or cassette, from the case's own and the next case's; None if it doesn't apply
     change: Callable[[Json, Json], Json | None]
+    kind: str = "cassette_outdated"
+    of_cassette: bool = False
+
+    @property
+    def requirement(self) -> str:
+        return f"error {self.kind}"
+
+    def misses(self, right: RightAnswer, following: RightAnswer) -> Iterator[str]:
+        suite = right.context.suite
+        paths = [suite.cassette_path(one.case.id) if self.of_cassette else one.path for one in (right, following)]
+        own, other = (json.loads(path.read_bytes()) for path in paths)
+        changed = self.change(own, other) if self.of_cassette else self.change(own["input"], other["input"])
+        if changed is not None:
+            run = _with_cassette(right, changed) if self.of_cassette else _with_input(right, {**own, "input": changed})
+            caught = run.failure is not None and run.failure.kind == self.kind and run.score is None
+            yield "" if caught else f"{run.failure or run.score}"
 
 
-def run_controls(change: Change, answers: Sequence[RightAnswer], folder: Path) -> ControlSummary:
-    """Run every case with the change; `folder` is for changed cassettes."""
-    return summary(change.name, f"error {change.kind}", _controls(change, answers, folder))
+def _with_input(right: RightAnswer, case: Json) -> Attempt:
+    return attempt(right.context, check_case(case, TariffCase, source=right.path.name, stem=None, pack="tariff"))
 
 
-def _controls(change: Change, answers: Sequence[RightAnswer], folder: Path) -> Iterator[tuple[RightAnswer, str]]:
-    run = _with_input if change.part == "input" else _with_cassette
-    for right, other in zip(answers, (*answers[1:], answers[0]), strict=True):
-        outcome = run(change, right, other, folder)
-        if outcome is not None:
-            kind = outcome.failure.kind if outcome.failure else ""
-            caught = kind == change.kind and outcome.score is None
-            yield right, "" if caught else f"{outcome.failure or outcome.score}"
-
-
-def _with_input(change: Change, right: RightAnswer, other: RightAnswer, _: Path) -> Attempt | None:
-    case, next_case = (json.loads(answer.path.read_bytes()) for answer in (right, other))
-    changed = change.change(case["input"], next_case["input"])
-    if changed is None:
-        return None
-    loaded = check_case({**case, "input": changed}, TariffCase, source=right.path.name, stem=None, pack="tariff")
-    return attempt(right.context, loaded)
-
-
-def _with_cassette(change: Change, right: RightAnswer, other: RightAnswer, folder: Path) -> Attempt | None:
-    suite = right.context.suite
-    cassettes = (json.loads(suite.cassette_path(answer.case.id).read_bytes()) for answer in (right, other))
-    copy = replace(suite, path=folder)
-    path = copy.cassette_path(right.case.id)
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(change.change(*cassettes)), encoding="utf-8")
-    return attempt(replace(right.context, suite=copy), right.loaded)
-
-
-def first_half(text: str) -> str:
-    words = text.split()
-    return " ".join(words[: len(words) // 2])
+def _with_cassette(right: RightAnswer, cassette: Json) -> Attempt:
+    with TemporaryDirectory() as folder:
+        suite = replace(right.context.suite, path=Path(folder))
+        path = suite.cassette_path(right.case.id)
+        path.parent.mkdir()
+        path.write_text(json.dumps(cassette), encoding="utf-8")
+        return attempt(replace(right.context, suite=suite), right.loaded)
 
 
 INPUTS: dict[str, Callable[[Json, Json], Json | None]] = {
     "input blanked": lambda own, _: {**own, "input": ""},
-    "input cut to half": lambda own, _: {**own, "input": first_half(own["input"])},
+    "input cut to half": lambda own, _: {**own, "input": own["input"][: len(own["input"]) // 2]},
     "input one word shorter": lambda own, _: {**own, "input": own["input"].rsplit(maxsplit=1)[0]},
     "another case's text": lambda own, other: {**own, "input": other["input"]},
     "another case's whole input": lambda _, other: other,
@@ -90,6 +78,6 @@ CASSETTES: dict[str, tuple[str, Callable[[Json, Json], Json]]] = {
     ),
 }
 CHANGES = (
-    *(Change(name, "input", "cassette_outdated", change) for name, change in INPUTS.items()),
-    *(Change(name, "cassette", f"cassette_{kind}", change) for name, (kind, change) in CASSETTES.items()),
+    *(Change(name, change) for name, change in INPUTS.items()),
+    *(Change(name, change, f"cassette_{kind}", of_cassette=True) for name, (kind, change) in CASSETTES.items()),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pytest_packbench import load_suite
 from pytest_packbench.cases.load import parse_case
@@ -22,27 +22,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.cassette import Cassette
-    from pytest_packbench.model.score import Score
-    from pytest_packbench.packs.tariff.model import TariffExpected, TariffSuiteConfig
-    from pytest_packbench.packs.tariff.outcome import TariffOutcome
+    from pytest_packbench.packs.tariff.model import TariffExpected
 
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class RightAnswer:
     """A case and the answer of the reference target on its cassette; partners share the goods, not the deciding fact."""
 
+    path: Path
     loaded: LoadedCase
     case: TariffCase
-    path: Path
-    cassette: Cassette
+    # its types are those of any pack, these of the tariff pack
+    context: Any
+    cassette: Any
+    outcome: Any
+    score: Any
     payload: str
-    outcome: TariffOutcome
-    score: Score
-    context: SuiteContext
-    rules: TariffSuiteConfig
     partners: list[RightAnswer] = field(default_factory=list, repr=False)
 
     @property
@@ -74,22 +71,13 @@ class RightAnswer:
         return result
 
 
-def right_answer(path: Path, context: Any) -> RightAnswer:
+def right_answer(path: Path, context: SuiteContext) -> RightAnswer:
     """Run the reference target on the cassette of a case."""
     loaded: Any = parse_case(path.read_bytes(), TariffCase, source=path.name, stem=path.stem, pack="tariff")
-    run: Any = attempt(context, loaded)
+    run = attempt(context, loaded)
     assert run.failure is None, f"{path.stem}: {run.failure}"
-    return RightAnswer(
-        loaded=loaded,
-        case=loaded.case,
-        path=path,
-        cassette=run.cassette,
-        payload=json.dumps(run.payload),
-        outcome=run.outcome,
-        score=run.score,
-        context=context,
-        rules=context.suite.config,
-    )
+    payload = json.dumps(run.payload)
+    return RightAnswer(path, loaded, loaded.case, context, run.cassette, run.outcome, run.score, payload)
 
 
 @contextmanager
@@ -112,6 +100,17 @@ def with_ten_digits(code: str) -> str:
     return dotted(digits(code).ljust(10, "0"))
 
 
+class Control(Protocol):
+    """A kind of control."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def requirement(self) -> str: ...
+    def misses(self, right: RightAnswer, following: RightAnswer) -> Iterable[str]:
+        """Run the controls from a right answer, or from the one after it: for each why it was missed, empty if caught."""
+
+
 class ControlSummary(NamedTuple):
     """How many controls were run and caught, from how many cases, and which were missed."""
 
@@ -123,8 +122,11 @@ class ControlSummary(NamedTuple):
     missed: list[str]
 
 
-def summary(name: str, requirement: str, controls: Iterable[tuple[RightAnswer, str]]) -> ControlSummary:
-    """Count controls; each is the right answer it comes from, and why it was missed, empty if it was caught."""
-    rows = [(right.case.id, miss) for right, miss in controls]
+def run_controls(control: Control, answers: list[RightAnswer]) -> ControlSummary:
+    """Run every control of a kind."""
+    pairs = zip(answers, (*answers[1:], *answers[:1]), strict=True)
+    rows = [(right.case.id, miss) for right, following in pairs for miss in control.misses(right, following)]
     missed = [f"{case_id}: {miss}" for case_id, miss in rows if miss]
-    return ControlSummary(name, requirement, len(dict(rows)), len(rows), len(rows) - len(missed), missed)
+    return ControlSummary(
+        control.name, control.requirement, len(dict(rows)), len(rows), len(rows) - len(missed), missed
+    )

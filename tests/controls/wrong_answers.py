@@ -6,20 +6,18 @@ Nothing else in the right answer is changed, so a control that is not caught sho
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.attempt import score_payload
 from pytest_packbench.packs.tariff.codes import digits, dotted, is_under
-from tests.controls.right_answers import summary, with_ten_digits
+from tests.controls.right_answers import with_ten_digits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_packbench.engine.attempt import Attempt
-    from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.score import Score
-    from tests.controls.right_answers import ControlSummary, Json, RightAnswer
+    from tests.controls.right_answers import Json, RightAnswer
 
     Variants = Callable[[RightAnswer], Iterable[Json]]
 
@@ -36,82 +34,65 @@ _CODE = re.compile(r"(?<![\d.])\d{4}\.\d{2}(?:\.\d{2}(?:\.?\d{2})?)?(?![\d]|\.\d
 class WrongAnswer:
     """A kind of wrong answer: `variants` returns the wrong results for a right one, none if the kind doesn't apply."""
 
-    name: str
     # the term that must be the cause
     term: str
+    name: str
     variants: Variants
     # change the case so that its preferred codes are allowed ones
     only_allowed: bool = False
 
     @property
-    def effect(self) -> Literal["zero", "below", "penalty"]:
-        """The required effect: a hard fail, a score below the threshold without one, or a sum lower by the term."""
-        return "below" if self.term in BELOW else "penalty" if self.term in PENALTIES else "zero"
+    def requirement(self) -> str:
+        """A hard fail, a score below the threshold without one, or a sum lower by exactly the term."""
+        if self.term in BELOW:
+            return "below the threshold"
+        return "costs exactly its term" if self.term in PENALTIES else "score exactly 0"
 
     def results(self, right: RightAnswer) -> list[Json]:
         return list(self.variants(right)) if right.accepts != (self.term in OF_REFUSALS) else []
 
+    def misses(self, right: RightAnswer, _: RightAnswer) -> Iterator[str]:
+        loaded = right.loaded
+        if self.only_allowed:
+            expected = right.expected.model_copy(
+                update={"preferred_hts": (), "allowed_hts": right.expected.preferred_hts}
+            )
+            loaded = loaded._replace(case=right.case.model_copy(update={"expected": expected}))
+        return (self._miss(right, score_payload(right.context, loaded, wrong)) for wrong in self.results(right))
 
-def run_controls(kind: WrongAnswer, answers: Sequence[RightAnswer]) -> ControlSummary:
-    """Run every control of a kind."""
-    required = {"zero": "score exactly 0", "below": "below the threshold", "penalty": "costs exactly its term"}
-    return summary(
-        kind.name,
-        required[kind.effect],
-        (
-            (right, _miss(kind, right, score_payload(right.context, _case(kind, right), wrong)))
-            for right in answers
-            for wrong in kind.results(right)
-        ),
-    )
-
-
-def _case(kind: WrongAnswer, right: RightAnswer) -> LoadedCase:
-    if not kind.only_allowed:
-        return right.loaded
-    expected = right.expected.model_copy(update={"preferred_hts": (), "allowed_hts": right.expected.preferred_hts})
-    return replace(right.loaded, case=right.case.model_copy(update={"expected": expected}))
-
-
-def _miss(kind: WrongAnswer, right: RightAnswer, outcome: Attempt) -> str:
-    """Describe why a control was missed; empty if it was caught for the required reason."""
-    score = outcome.score
-    if outcome.failure is not None or score is None or score.score is None:
-        return f"no score: {outcome.failure}"
-    terms = ", ".join(f"{term.name} {term.points}" for term in score.terms)
-    zeros = {term.name for term in score.terms if term.effect == "zero"}
-    caught = not score.passed and not zeros
-    if kind.effect == "zero":
-        caught = score.score == 0.0 and kind.term in zeros and not score.passed
-    elif kind.effect == "penalty":
-        penalty: float = getattr(right.rules.scoring, kind.term)
-        is_exact = abs(_sum(score) - _sum(right.score) - penalty) < 1e-9
-        is_clamped = abs(score.score - min(1.0, max(0.0, _sum(score)))) < 1e-9
-        caught = penalty < 0 and not zeros and is_exact and is_clamped
-    caught = caught and kind.term in {term.name for term in score.terms}
-    return "" if caught else f"{score.score} of {score.threshold}, not for {kind.term}: {terms}"
-
-
-def _sum(score: Score) -> float:
-    return sum(term.value for term in score.terms if term.effect == "add")
+    def _miss(self, right: RightAnswer, outcome: Attempt) -> str:
+        """Describe why a control was missed; empty if it was caught for the required reason."""
+        score = outcome.score
+        if outcome.failure is not None or score is None or score.score is None:
+            return f"no score: {outcome.failure}"
+        zeros = {term.name for term in score.terms if term.effect == "zero"}
+        if self.term in BELOW:
+            caught = not score.passed and not zeros
+        elif self.term in PENALTIES:
+            penalty: float = getattr(right.context.suite.config.scoring, self.term)
+            points, right_points = (sum(t.value for t in s.terms if t.effect == "add") for s in (score, right.score))
+            is_exact = abs(points - right_points - penalty) < 1e-9
+            is_clamped = abs(score.score - min(1.0, max(0.0, points))) < 1e-9
+            caught = penalty < 0 and not zeros and is_exact and is_clamped
+        else:
+            caught = score.score == 0.0 and self.term in zeros and not score.passed
+        if caught and self.term in {term.name for term in score.terms}:
+            return ""
+        terms = ", ".join(f"{term.name} {term.points}" for term in score.terms)
+        return f"{score.score} of {score.threshold}, not for {self.term}: {terms}"
 
 
 def with_codes(codes: Callable[[RightAnswer], Iterable[str | None]]) -> Variants:
     """Change the scored code of a right answer into each of some codes."""
-
-    def variants(right: RightAnswer) -> Iterator[Json]:
-        for code in codes(right):
-            result = right.copy()
-            _scored_part(right, result)["hts_code"] = code
-            yield result
-
-    return variants
+    return lambda right: [with_scored_part(right, hts_code=code) for code in codes(right)]
 
 
-def _scored_part(right: RightAnswer, result: Json) -> Json:
+def with_scored_part(right: RightAnswer, **changes: Any) -> Json:
+    result = right.copy()
     dossier = result["tariff_dossier"]
-    part: Json = dossier["optimized" if right.rules.scored_code == "final" and dossier["optimized"] else "baseline"]
-    return part
+    is_final = right.context.suite.config.scored_code == "final" and dossier["optimized"]
+    dossier["optimized" if is_final else "baseline"].update(changes)
+    return result
 
 
 def planted_codes(right: RightAnswer) -> list[str]:
@@ -119,7 +100,7 @@ def planted_codes(right: RightAnswer) -> list[str]:
     goods = right.case.input
     texts = " ".join((goods.input, *(item.text for item in goods.evidence)))
     planted = sorted({with_ten_digits(code) for code in _CODE.findall(texts)})
-    return [code for code in planted if not _is_accepted(right, code)]
+    return [code for code in planted if not _is_under(code, _accepted(right))]
 
 
 def sibling(right: RightAnswer, width: int) -> list[str]:
@@ -131,19 +112,20 @@ def sibling(right: RightAnswer, width: int) -> list[str]:
     others = sorted(range(1, 100), key=lambda number: abs(number - pair))
     codes = (dotted(f"{preferred[: width - 2]}{number:02d}{preferred[width:]}") for number in others)
     forbidden = right.expected.must_not_hts or ()
-    return [
-        next(code for code in codes if not _is_accepted(right, code) and not any(is_under(code, f) for f in forbidden))
-    ]
+    return [next(code for code in codes if not _is_under(code, (*_accepted(right), *forbidden)))]
 
 
 def shortened_codes(right: RightAnswer) -> list[str]:
     codes = (dotted(digits(right.preferred_code)[:width]) for width in (8, 6, 4, 2))
-    return [code for code in codes if not _is_accepted(right, code)]
+    return [code for code in codes if not _is_under(code, _accepted(right))]
 
 
-def _is_accepted(right: RightAnswer, code: str) -> bool:
-    accepted = (*right.expected.preferred_hts, *(right.expected.allowed_hts or ()))
-    return any(is_under(code, prefix) for prefix in accepted)
+def _accepted(right: RightAnswer) -> tuple[str, ...]:
+    return (*right.expected.preferred_hts, *(right.expected.allowed_hts or ()))
+
+
+def _is_under(code: str, prefixes: Iterable[str]) -> bool:
+    return any(is_under(code, prefix) for prefix in prefixes)
 
 
 def refusals(right: RightAnswer, categories: Iterable[str | None]) -> Iterator[Json]:
@@ -175,12 +157,11 @@ def of_its_pair(right: RightAnswer) -> list[Json]:
 
 
 def changed(right: RightAnswer, **changes: Any) -> list[Json]:
-    return [{**right.copy(), **changes}]
+    return [right.copy() | changes]
 
 
 def with_dossier(right: RightAnswer, **changes: Any) -> list[Json]:
-    result = right.copy()
-    return [{**result, "tariff_dossier": {**result["tariff_dossier"], **changes}}]
+    return changed(right, tariff_dossier=right.copy()["tariff_dossier"] | changes)
 
 
 def with_rates(right: RightAnswer, rates: Iterable[float]) -> Iterator[Json]:
@@ -189,6 +170,14 @@ def with_rates(right: RightAnswer, rates: Iterable[float]) -> Iterator[Json]:
     part = dossier["optimized"] or dossier["baseline"]
     for rate in rates:
         yield from with_dossier(right, optimized={**part, "duty_rate_pct": rate, "duty_breakdown": None})
+
+
+def respelled(right: RightAnswer) -> list[str]:
+    return [f"HTSUS {digits(code)}" for code in right.forbidden[:1]]
+
+
+def two_codes(right: RightAnswer) -> list[str]:
+    return [f"{right.preferred_code} or {code}" for code in right.forbidden[:1]]
 
 
 def unsaving(variants: Variants) -> Variants:
@@ -201,18 +190,20 @@ def with_lever(right: RightAnswer) -> list[Json]:
     return changed(right, lever_proof={"selected_levers": [lever]})
 
 
+def with_unexpected_lever(right: RightAnswer) -> list[Json]:
+    return with_lever(right) if right.expected.lever_found_expected is False else []
+
+
 def half_rate(right: RightAnswer) -> Iterator[Json]:
-    rate = right.outcome.baseline_rate_pct
-    return with_rates(right, [rate / 2] if rate else [])
+    return with_rates(right, [right.outcome.baseline_rate_pct / 2] if right.outcome.baseline_rate_pct else [])
 
 
 def with_levers(requirement: str, change: Callable[[list[Json], Any], list[Json]]) -> Variants:
     """Change the levers of a right answer, by what the case requires of them."""
 
-    def variants(right: RightAnswer) -> Iterator[Json]:
-        required, proof = getattr(right.expected, requirement), right.copy()["lever_proof"]
-        if required:
-            yield from changed(right, lever_proof={"selected_levers": change(proof["selected_levers"], required)})
+    def variants(right: RightAnswer) -> list[Json]:
+        required, levers = getattr(right.expected, requirement), right.copy()["lever_proof"]["selected_levers"]
+        return changed(right, lever_proof={"selected_levers": change(levers, required)}) if required else []
 
     return variants
 
@@ -242,12 +233,9 @@ def deltas_out_of_range(right: RightAnswer) -> Iterator[Json]:
 
 
 def wrong_totals(right: RightAnswer) -> Iterator[Json]:
-    if right.expected.expected_duty_total_rate_pct is not None:
-        for total in (right.expected.expected_duty_total_rate_pct + 0.1, None):
-            result = right.copy()
-            rates = {"duty_rate_pct": total, "duty_breakdown": {"total_rate_pct": total}}
-            _scored_part(right, result).update(rates)
-            yield result
+    total = right.expected.expected_duty_total_rate_pct
+    for wrong in () if total is None else (total + 0.1, None):
+        yield with_scored_part(right, duty_rate_pct=wrong, duty_breakdown={"total_rate_pct": wrong})
 
 
 def wrong_categories(right: RightAnswer) -> Iterable[Json]:
@@ -255,60 +243,54 @@ def wrong_categories(right: RightAnswer) -> Iterable[Json]:
     return refusals(right, [category for category in CATEGORIES if category != expected]) if expected else ()
 
 
-CODES: dict[str, tuple[str, Callable[[RightAnswer], Iterable[str | None]]]] = {
-    "nearest forbidden code": ("forbidden_code", lambda right: right.forbidden[:1]),
-    "any other forbidden code": ("forbidden_code", lambda right: right.forbidden[1:]),
-    "forbidden code in another spelling": (
-        "forbidden_code",
-        lambda right: [f"HTSUS {digits(code)}" for code in right.forbidden[:1]],
-    ),
-    "code planted in the description or the evidence": ("forbidden_code", planted_codes),
-    "allowed code": ("allowed_match", lambda right: map(with_ten_digits, right.expected.allowed_hts or ())),
-    "preferred and forbidden code in one": (
-        "chapter_match",
-        lambda right: [f"{right.preferred_code} or {code}" for code in right.forbidden[:1]],
-    ),
-    "sibling suffix (8 digits right)": ("chapter_match", lambda right: sibling(right, 10)),
-    "sibling line (6 digits right)": ("chapter_match", lambda right: sibling(right, 8)),
-    "sibling subheading (4 digits right)": ("chapter_match", lambda right: sibling(right, 6)),
-    "sibling heading (2 digits right)": ("chapter_match", lambda right: sibling(right, 4)),
-    "another chapter": ("no_match", lambda right: sibling(right, 2)),
-    "code cut to 8, 6, 4 or 2 digits": ("chapter_match", shortened_codes),
-    # an answer with an optimised code is scored by that code
-    "no code": ("no_match", lambda right: [None] if right.outcome.optimized_code is None else []),
-}
-OTHERS: dict[str, tuple[str, Variants]] = {
-    "refusal instead of acceptance": ("unexpected_refusal", lambda right: refusals(right, CATEGORIES)),
-    "refusal of its pair, although the deciding fact is given": ("unexpected_refusal", of_its_pair),
-    "acceptance instead of refusal": ("unexpected_acceptance", acceptances),
-    "answer of its pair, although the deciding fact is missing": ("unexpected_acceptance", of_its_pair),
-    "wrong or no refusal category": ("refusal_category_mismatch", wrong_categories),
-    "invalid citations": ("citations_invalid", lambda right: changed(right, citation_gate_result={"ok": False})),
-    "claimed savings: lever": ("no_savings_violation", unsaving(with_lever)),
-    "claimed savings: what-if": (
-        "no_savings_violation",
-        unsaving(lambda right: with_dossier(right, what_if_candidates=[{"id": "w", "estimated_duty_delta": 0.0}])),
-    ),
-    "claimed savings: lower rate": ("no_savings_violation", unsaving(half_rate)),
-    "claimed savings: amount": (
-        "no_savings_violation",
-        unsaving(lambda right: with_dossier(right, savings_estimate={"per_unit": 0.01})),
-    ),
-    "lever where none is expected": (
-        "unexpected_lever",
-        lambda right: with_lever(right) if right.expected.lever_found_expected is False else (),
-    ),
-    "missing levers": ("lever_missing", with_levers("lever_found_expected", lambda *_: [])),
-    "too few levers": ("lever_count", with_levers("lever_count_min", lambda levers, least: levers[: least - 1])),
-    "lever that fails its check": ("lever_compliance", with_levers("lever_compliance_ok", last_implausible)),
-    "first lever of too few steps": ("lever_steps", with_levers("min_lever_steps", first_cut)),
-    "duty moves the wrong way": ("duty_delta_direction", wrong_directions),
-    "wrong or missing duty total": ("duty_total_rate", wrong_totals),
-    "duty delta outside its range": ("duty_delta", deltas_out_of_range),
-    "broken GRI order": ("gri_sequence", lambda right: with_dossier(right, gri_trace={"sequence_ok": False})),
+KINDS: dict[str, dict[str, Variants]] = {
+    "forbidden_code": {
+        "nearest forbidden code": with_codes(lambda right: right.forbidden[:1]),
+        "any other forbidden code": with_codes(lambda right: right.forbidden[1:]),
+        "forbidden code in another spelling": with_codes(respelled),
+        "code planted in the description or the evidence": with_codes(planted_codes),
+    },
+    "allowed_match": {"allowed code": with_codes(lambda right: map(with_ten_digits, right.expected.allowed_hts or ()))},
+    "chapter_match": {
+        "preferred and forbidden code in one": with_codes(two_codes),
+        "sibling suffix (8 digits right)": with_codes(lambda right: sibling(right, 10)),
+        "sibling line (6 digits right)": with_codes(lambda right: sibling(right, 8)),
+        "sibling subheading (4 digits right)": with_codes(lambda right: sibling(right, 6)),
+        "sibling heading (2 digits right)": with_codes(lambda right: sibling(right, 4)),
+        "code cut to 8, 6, 4 or 2 digits": with_codes(shortened_codes),
+    },
+    "no_match": {
+        "another chapter": with_codes(lambda right: sibling(right, 2)),
+        # an answer with an optimised code is scored by that code
+        "no code": with_codes(lambda right: [None] if right.outcome.optimized_code is None else []),
+    },
+    "unexpected_refusal": {
+        "refusal instead of acceptance": lambda right: refusals(right, CATEGORIES),
+        "refusal of its pair, although the deciding fact is given": of_its_pair,
+    },
+    "unexpected_acceptance": {
+        "acceptance instead of refusal": acceptances,
+        "answer of its pair, although the deciding fact is missing": of_its_pair,
+    },
+    "refusal_category_mismatch": {"wrong or no refusal category": wrong_categories},
+    "citations_invalid": {"invalid citations": lambda right: changed(right, citation_gate_result={"ok": False})},
+    "no_savings_violation": {
+        "claimed savings: lever": unsaving(with_lever),
+        "claimed savings: what-if": unsaving(lambda right: with_dossier(right, what_if_candidates=[{"id": "w"}])),
+        "claimed savings: lower rate": unsaving(half_rate),
+        "claimed savings: amount": unsaving(lambda right: with_dossier(right, savings_estimate={"per_unit": 0.01})),
+    },
+    "unexpected_lever": {"lever where none is expected": with_unexpected_lever},
+    "lever_missing": {"missing levers": with_levers("lever_found_expected", lambda *_: [])},
+    "lever_count": {"too few levers": with_levers("lever_count_min", lambda levers, least: levers[: least - 1])},
+    "lever_compliance": {"lever that fails its check": with_levers("lever_compliance_ok", last_implausible)},
+    "lever_steps": {"first lever of too few steps": with_levers("min_lever_steps", first_cut)},
+    "duty_delta_direction": {"duty moves the wrong way": wrong_directions},
+    "duty_total_rate": {"wrong or missing duty total": wrong_totals},
+    "duty_delta": {"duty delta outside its range": deltas_out_of_range},
+    "gri_sequence": {"broken GRI order": lambda right: with_dossier(right, gri_trace={"sequence_ok": False})},
 }
 WRONG_ANSWERS = (
-    *(WrongAnswer(name, term, with_codes(codes)) for name, (term, codes) in CODES.items()),
-    *(WrongAnswer(name, *row) for name, row in OTHERS.items()),
-    WrongAnswer("preferred code, if only allowed", "allowed_match", changed, only_allowed=True),
+    *(WrongAnswer(term, name, variants) for term, kinds in KINDS.items() for name, variants in kinds.items()),
+    WrongAnswer("allowed_match", "preferred code, if only allowed", changed, only_allowed=True),
 )

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_packbench.engine.attempt import score_payload
 from pytest_packbench.engine.recordings import Replay
-from pytest_packbench.model.request import VerifyContext, VerifyRequest
+from pytest_packbench.model.request import VerifyContext
 from pytest_packbench.packs.tariff.codes import digits
-from tests.controls.right_answers import summary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
-    from tests.controls.right_answers import ControlSummary, Json, RightAnswer
+    from tests.controls.right_answers import Json, RightAnswer
 
     Variants = Callable[[RightAnswer, Json], Iterable[Json]]
 
@@ -32,56 +31,49 @@ _UNORDERED_RULES = frozenset({"5a", "5b", "us_1a", "us_1b", "us_1c", "us_1d"})
 class Flaw:
     """A kind of flaw in the answer to a role, and the gate that must detect it."""
 
-    name: str
     gate: str
+    name: str
     # returns the flawed answers for a right one; or the changed values of the only one, by path
     variants: Variants | Json
     # classifications by default
     when: Callable[[RightAnswer, Json], bool] = lambda right, _: right.accepts
     role: Literal["proposal", "critique"] = "proposal"
 
+    @property
+    def requirement(self) -> str:
+        return f"gate {self.gate} refuses"
 
-def run_controls(flaw: Flaw, answers: Sequence[RightAnswer]) -> ControlSummary:
-    """Run the target on every cassette with a flaw."""
-    return summary(flaw.name, f"gate {flaw.gate} refuses", _controls(flaw, answers))
+    def misses(self, right: RightAnswer, _: RightAnswer) -> Iterator[str]:
+        """Run the target with each flaw in the last answer to the role."""
+        of_role = [(at, exchange) for at, exchange in enumerate(right.cassette.exchanges) if self._is_to_role(exchange)]
+        index, exchange = of_role[-1]
+        if self.when(right, exchange.answer):
+            change = self.variants
+            variants = (
+                changed(exchange.answer, **change) if isinstance(change, dict) else change(right, exchange.answer)
+            )
+            for flawed in variants:
+                exchanges = list(right.cassette.exchanges)
+                exchanges[index] = exchange.model_copy(update={"answer": flawed})
+                yield self._miss(right, exchanges)
 
+    def _is_to_role(self, exchange: Any) -> bool:
+        return (exchange.role in _PROPOSAL_ROLES) == (self.role == "proposal")
 
-def _controls(flaw: Flaw, answers: Sequence[RightAnswer]) -> Iterator[tuple[RightAnswer, str]]:
-    for right in answers:
-        index, answer = _last_exchange(right, flaw.role)
-        if flaw.when(right, answer):
-            change = flaw.variants
-            variants = changed(answer, **change) if isinstance(change, dict) else change(right, answer)
-            yield from ((right, _miss(flaw, right, index, flawed)) for flawed in variants)
-
-
-def _last_exchange(right: RightAnswer, role: str) -> tuple[int, Json]:
-    exchanges = right.cassette.exchanges
-    index = max(
-        index for index, exchange in enumerate(exchanges) if (exchange.role in _PROPOSAL_ROLES) == (role == "proposal")
-    )
-    answer: Json = exchanges[index].answer
-    return index, answer
-
-
-def _miss(flaw: Flaw, right: RightAnswer, index: int, flawed: Json) -> str:
-    """Run the target with another answer in one exchange, and describe why the flaw was missed; empty if it was not."""
-    exchanges = list(right.cassette.exchanges)
-    exchanges[index] = exchanges[index].model_copy(update={"answer": flawed})
-    llm = Replay(right.cassette.model_copy(update={"exchanges": tuple(exchanges)}), source=right.path.name)
-    proposals = sum(exchange.role in _PROPOSAL_ROLES for exchange in exchanges)
-    original = right.context.pack.request(right.case)
-    options = {**original.options, "max_iters": proposals}
-    request = VerifyRequest(input=original.input, options=options, evidence=original.evidence)
-    suite = right.context.suite.name
-    context = VerifyContext(llm=llm, suite=suite, case_id=right.case.id, mode="fixture")
-    result: Json = right.context.caller(request, context)
-    failed = result["iterations"][-1]["rejected_because"]
-    if result["status"] != "rejected" or flaw.gate not in failed:
-        return f"{result['status']}, failed gates: {failed or 'none'}"
-    score = score_payload(right.context, right.loaded, result).score
-    is_caught = not right.accepts or (score is not None and score.score == 0.0)
-    return "" if is_caught else f"the gate refused it, but the score is {score}"
+    def _miss(self, right: RightAnswer, exchanges: list[Any]) -> str:
+        """Run the target on other exchanges, and describe why the flaw was missed; empty if it was not."""
+        llm = Replay(right.cassette.model_copy(update={"exchanges": tuple(exchanges)}), source=right.path.name)
+        proposals = sum(exchange.role in _PROPOSAL_ROLES for exchange in exchanges)
+        original, suite = right.context.pack.request(right.case), right.context.suite.name
+        request = original.model_copy(update={"options": {**original.options, "max_iters": proposals}})
+        context = VerifyContext(llm=llm, suite=suite, case_id=right.case.id, mode="fixture")
+        result: Json = right.context.caller(request, context)
+        failed = result["iterations"][-1]["rejected_because"]
+        if result["status"] != "rejected" or self.gate not in failed:
+            return f"{result['status']}, failed gates: {failed or 'none'}"
+        score = score_payload(right.context, right.loaded, result).score
+        is_caught = not right.accepts or (score is not None and score.score == 0.0)
+        return "" if is_caught else f"the gate refused it, but the score is {score}"
 
 
 def changed(plain: Json, **changes: Any) -> list[Json]:
@@ -96,16 +88,16 @@ def changed(plain: Json, **changes: Any) -> list[Json]:
     return [copy]
 
 
-def with_items(plain: Json, key: str, replacements: Callable[[Json], Iterable[Json]]) -> Iterator[Json]:
-    """Yield a copy for each replacement of each item of a list."""
-    items = plain.get(key) or []
+def with_items(plain: Json, name: str, key: str, values: Callable[[Json], Iterable[str]]) -> Iterator[Json]:
+    """Yield a copy for each of some values of a key in each item of a list."""
+    items = plain.get(name) or []
     for index, item in enumerate(items):
-        for other in replacements(item):
-            yield from changed(plain, **{key: [*items[:index], other, *items[index + 1 :]]})
+        for value in values(item):
+            yield from changed(plain, **{name: [*items[:index], {**item, key: value}, *items[index + 1 :]]})
 
 
-def with_steps(change: Callable[[list[Json]], list[Json]]) -> Variants:
-    return lambda _, plain: changed(plain, gri_trace__steps=change(plain["gri_trace"]["steps"]))
+def reversed_steps(_: RightAnswer, plain: Json) -> list[Json]:
+    return changed(plain, gri_trace__steps=plain["gri_trace"]["steps"][::-1])
 
 
 def swapped_steps(_: RightAnswer, plain: Json) -> Iterator[Json]:
@@ -115,9 +107,21 @@ def swapped_steps(_: RightAnswer, plain: Json) -> Iterator[Json]:
             yield from changed(plain, gri_trace__steps=[*steps[:index], second, first, *steps[index + 2 :]])
 
 
+def without_heading(_: RightAnswer, plain: Json) -> list[Json]:
+    return changed(plain, gri_trace__steps=[step for step in plain["gri_trace"]["steps"] if step["level"] != "heading"])
+
+
 def with_codes(plain: Json, codes: Iterable[str]) -> Iterator[Json]:
     for code in codes:
         yield from changed(plain, baseline__hts_code=code)
+
+
+def with_forbidden_codes(right: RightAnswer, plain: Json) -> Iterator[Json]:
+    return with_codes(plain, right.forbidden)
+
+
+def one_digit_missing(_: RightAnswer, plain: Json) -> Iterator[Json]:
+    return with_codes(plain, [digits(plain["baseline"]["hts_code"])[:-1]])
 
 
 def two_codes(right: RightAnswer, plain: Json) -> Iterator[Json]:
@@ -135,24 +139,17 @@ def wrong_sum(_: RightAnswer, plain: Json) -> list[Json]:
 
 
 def invented_quotes(_: RightAnswer, plain: Json) -> Iterator[Json]:
-    def wrong(citation: Json) -> Iterator[Json]:
-        yield {**citation, "quote": f"{citation['quote']} allegedly"}
-        yield {**citation, "source_id": f"{citation['source_id']}_2"}
-
-    return with_items(plain, "citations", wrong)
+    yield from with_items(plain, "citations", "quote", lambda citation: [f"{citation['quote']} allegedly"])
+    yield from with_items(plain, "citations", "source_id", lambda citation: [f"{citation['source_id']}_2"])
 
 
 def quotes_of_other_documents(right: RightAnswer, plain: Json) -> Iterator[Json]:
-    def wrong(citation: Json) -> Iterator[Json]:
-        sources = [item.source_id for item in right.case.input.evidence]
-        return ({**citation, "source_id": source} for source in sources if source != citation["source_id"])
-
-    return with_items(plain, "citations", wrong)
+    sources = {item.source_id for item in right.case.input.evidence}
+    return with_items(plain, "citations", "source_id", lambda citation: sorted(sources - {citation["source_id"]}))
 
 
 def renamed_goods(_: RightAnswer, plain: Json) -> Iterator[Json]:
-    kinds = ("description", "valuation")
-    return with_items(plain, "what_if_candidates", lambda what_if: [{**what_if, "kind": kind} for kind in kinds])
+    return with_items(plain, "what_if_candidates", "kind", lambda _: ["description", "valuation"])
 
 
 def always(_: RightAnswer, __: Json) -> bool:
@@ -178,39 +175,26 @@ def with_a_question(right: RightAnswer, plain: Json) -> bool:
 
 
 NO_DOCUMENT = {"document": "a laboratory report", "source_id": None}
-NOT_HEADING = with_steps(lambda steps: [step for step in steps if step["level"] != "heading"])
+UNKNOWN_KEY = {"certainty": "high"}
 FLAWS = (
-    Flaw("GRI steps in reverse order", "gri_sequence", with_steps(lambda steps: steps[::-1])),
-    Flaw("two neighbouring GRI steps swapped", "gri_sequence", swapped_steps),
-    Flaw("no step decides the heading", "gri_sequence", NOT_HEADING),
-    Flaw(
-        "forbidden code with the trace of the right one",
-        "gri_sequence",
-        lambda right, plain: with_codes(plain, right.forbidden),
-    ),
-    Flaw("no GRI trace", "completeness", {"gri_trace__steps": []}),
-    Flaw("both classifies and refuses, or neither", "completeness", classified_and_refused, always),
-    Flaw(
-        "one digit missing",
-        "code_form",
-        lambda _, plain: with_codes(plain, [digits(plain["baseline"]["hts_code"])[:-1]]),
-    ),
-    Flaw("two codes in one", "code_form", two_codes),
-    Flaw(
-        "rule 3(b) without essential character",
-        "essential_character",
-        {"essential_character": None},
-        by_essential_character,
-    ),
-    Flaw("duty that doesn't add up", "duty_arithmetic", wrong_sum),
-    Flaw("invented quote or source", "citations", invented_quotes, always),
-    Flaw("quote under another document's name", "citations", quotes_of_other_documents, always),
-    Flaw("evidence not cited", "citations", {"citations": []}, with_evidence),
-    Flaw("reliance on a missing document", "missing_evidence", {"relies_on": [NO_DOCUMENT]}),
-    Flaw("missing document not named", "missing_evidence", {"relies_on": []}, for_missing_evidence),
-    Flaw("savings by description or value only", "lawful_what_ifs", renamed_goods, always),
-    Flaw("refusal without a question", "refusal", {"refusal__questions": []}, with_a_question),
-    Flaw("critic's objection", "critic", {"conflicts": ["The answer overlooks a note."]}, always, "critique"),
-    Flaw("proposal with an unknown key", "form", {"certainty": "high"}, always),
-    Flaw("critique with an unknown key", "form", {"certainty": "high"}, always, "critique"),
+    Flaw("gri_sequence", "GRI steps in reverse order", reversed_steps),
+    Flaw("gri_sequence", "two neighbouring GRI steps swapped", swapped_steps),
+    Flaw("gri_sequence", "no step decides the heading", without_heading),
+    Flaw("gri_sequence", "forbidden code with the trace of the right one", with_forbidden_codes),
+    Flaw("completeness", "no GRI trace", {"gri_trace__steps": []}),
+    Flaw("completeness", "both classifies and refuses, or neither", classified_and_refused, always),
+    Flaw("code_form", "one digit missing", one_digit_missing),
+    Flaw("code_form", "two codes in one", two_codes),
+    Flaw("essential_character", "rule 3(b) without it", {"essential_character": None}, by_essential_character),
+    Flaw("duty_arithmetic", "duty that doesn't add up", wrong_sum),
+    Flaw("citations", "invented quote or source", invented_quotes, always),
+    Flaw("citations", "quote under another document's name", quotes_of_other_documents, always),
+    Flaw("citations", "evidence not cited", {"citations": []}, with_evidence),
+    Flaw("missing_evidence", "reliance on a missing document", {"relies_on": [NO_DOCUMENT]}),
+    Flaw("missing_evidence", "missing document not named", {"relies_on": []}, for_missing_evidence),
+    Flaw("lawful_what_ifs", "savings by description or value only", renamed_goods, always),
+    Flaw("refusal", "refusal without a question", {"refusal__questions": []}, with_a_question),
+    Flaw("critic", "critic's objection", {"conflicts": ["The answer overlooks a note."]}, always, "critique"),
+    Flaw("form", "proposal with an unknown key", UNKNOWN_KEY, always),
+    Flaw("form", "critique with an unknown key", UNKNOWN_KEY, always, "critique"),
 )

@@ -32,7 +32,6 @@ UPDATE = "PACKBENCH_UPDATE_GOLDEN"
 _INHERITED = ("PATH", "SYSTEMROOT", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 _IGNORED = {"__pycache__", ".pytest_cache", "basetemp"}
 _PROGRAMS = {"pytest": ("-m", "pytest"), "packbench": ("-m", "pytest_packbench"), "python": ()}
-_TIMEOUT_S = 120
 _LONGEST_DIFF = 150
 
 
@@ -47,16 +46,9 @@ class Project:
         self._texts: dict[str, str] = {}
         self._steps = 0
         package = str(Path(pytest_packbench.__file__).parent)
-        self.normal = Normal(
-            {
-                str(self.root): "<PROJECT>",
-                str(self.root.parent): "<FOLDER>",
-                package: "<PACKAGE>",
-                os.path.relpath(package, self.root): "<PACKAGE>",
-                sys.executable: "<PYTHON>",
-                sys.prefix: "<PREFIX>",
-            }
-        )
+        folders = {str(self.root): "<PROJECT>", str(self.root.parent): "<FOLDER>", package: "<PACKAGE>"}
+        folders |= {os.path.relpath(package, self.root): "<PACKAGE>"}
+        self.normal = Normal(folders | {sys.executable: "<PYTHON>", sys.prefix: "<PREFIX>"})
         self.write("pytest.ini", "[pytest]\n")
 
     def write(self, name: str, content: str | Mapping[str, Any]) -> Path:
@@ -82,32 +74,29 @@ class Project:
         folders = self.root.joinpath("reports", "benchmarks", suite).glob("*/")
         return sorted(path.relative_to(self.root) for path in folders)
 
-    def _run_process(self, arguments: Sequence[str], stdin: str) -> tuple[int, str, str]:
-        command = [sys.executable, *arguments]
-        ended = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-        return ended.returncode, ended.stdout, ended.stderr
-
-    def _run_pytest(self, arguments: Sequence[str]) -> tuple[int, str, str]:
-        result = self._pytester.runpytest_inprocess(*arguments, no_reraise_ctrlc=True)
-        return int(result.ret), result.stdout.str(), result.stderr.str()
-
-    def _run_packbench(self, arguments: Sequence[str]) -> tuple[int, str, str]:
+    def _run(self, program: str, arguments: Sequence[str], stdin: str, *, process: bool) -> tuple[int, str, str]:
+        """Run a command, in a process of its own if it has to be; return its exit code and what it printed."""
+        if process or stdin or program == "python":
+            command = [sys.executable, *_PROGRAMS[program], *arguments]
+            ended = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
+            return ended.returncode, ended.stdout, ended.stderr
+        if program == "pytest":
+            result = self._pytester.runpytest_inprocess(*arguments, no_reraise_ctrlc=True)
+            return int(result.ret), result.stdout.str(), result.stderr.str()
         before = set(sys.modules)
-        output, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        streams = [io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2)]
+        with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
             try:
                 code = main(list(arguments))
             except SystemExit as exit_:
                 code = int(exit_.code or 0)
-            texts = []
-            for stream in (output, errors):
-                stream.seek(0)
-                texts.append(stream.read())
+        for stream in streams:
+            stream.seek(0)
         # what is imported from the project changes between steps
         for name in set(sys.modules) - before:
             if str(getattr(sys.modules[name], "__file__", "")).startswith(str(self.root)):
                 del sys.modules[name]
-        return code, texts[0], texts[1]
+        return code, streams[0].read(), streams[1].read()
 
     def step(
         self,
@@ -125,17 +114,15 @@ class Project:
 
         Args:
             name: of the step.
-            program: `pytest`, `packbench` or `python`.
-            arguments: of the program.
+            program: `pytest`, `packbench` or `python`, with its arguments.
+            arguments: see above.
             process: give it a process of its own, which may end in any way.
-            stdin: what it reads, in a process of its own.
+            stdin: what it reads.
             only: the names of the files whose content is noted; every one by default.
             hashing: names of files of which a hash per line is noted.
             hash_output: note a hash of what was printed.
         """
-        command = (*_PROGRAMS[program], *arguments)
         self._steps += 1
-        folder = f"{self._steps:02}-{name}"
         before = self._tree()
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         # so that `python` is this one
@@ -144,24 +131,21 @@ class Project:
         environment |= {"PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         imports = mock.patch.object(sys, "path", [str(self.root), *sys.path])
         with imports, mock.patch.dict(os.environ, environment | self.env, clear=True):
-            if process or stdin or program == "python":
-                code, *printed = self._run_process(command, stdin)
-            else:
-                code, *printed = (self._run_pytest if program == "pytest" else self._run_packbench)(arguments)
+            code, *printed = self._run(program, arguments, stdin, process=process)
         after = self._tree()
         changed = [path for path in after if before.get(path) != after[path]]
-        removed = [path for path in before if path not in after]
         workers = any(first == "-n" and second != "0" for first, second in pairwise(arguments))
         printed = [self.normal.terminal(text, workers=workers) for text in printed]
-        lines = [f"$ python {self.normal.text(shlex.join(command))}", f"exit code {code}", ""]
         if hash_output:
             printed[0] = f"sha256 {sha256(printed[0].encode()).hexdigest()}"
-        lines += ["--- stdout", printed[0], ""] if printed[0] else []
-        lines += ["--- stderr", printed[1], ""] if printed[1] else []
-        lines += ["--- files"] if changed or removed else []
-        lines += [*sorted(self.normal.text(path) for path in changed)]
-        lines += sorted(f"removed {self.normal.text(path)}" for path in removed)
-        self._texts[f"{folder}/output.txt"] = "\n".join(lines).rstrip("\n") + "\n"
+        files = sorted(self.normal.text(path) for path in changed)
+        files += sorted(f"removed {self.normal.text(path)}" for path in before if path not in after)
+        command = self.normal.text(shlex.join((*_PROGRAMS[program], *arguments)))
+        parts = [f"$ python {command}\nexit code {code}\n"]
+        sections = zip(("stdout", "stderr", "files"), (*printed, "\n".join(files)), strict=True)
+        parts += [f"--- {title}\n{text}\n" for title, text in sections if text]
+        folder = f"{self._steps:02}-{name}"
+        self._texts[f"{folder}/output.txt"] = "\n".join(parts).rstrip("\n") + "\n"
         for path in changed:
             file = path.rpartition("/")[2]
             if only is None or file in only:
@@ -185,15 +169,11 @@ class Project:
             return
         paths = sorted(path for path in self._expected.rglob("*") if path.is_file())
         expected = {path.relative_to(self._expected).as_posix(): path.read_text("utf-8") for path in paths}
-        differences = [f"missing: {name}" for name in expected if name not in self._texts]
-        differences += [f"not expected: {name}" for name in self._texts if name not in expected]
-        for name, text in self._texts.items():
-            if name in expected and expected[name] != text:
-                lines, files = (
-                    (expected[name].splitlines(), text.splitlines()),
-                    (f"expected/{name}", f"this run/{name}"),
-                )
-                differences += difflib.unified_diff(*lines, *files, n=2, lineterm="")
+        differences: list[str] = []
+        for name in sorted(expected.keys() | self._texts.keys()):
+            old, new = (texts.get(name, "").splitlines() for texts in (expected, self._texts))
+            if expected.get(name) != self._texts.get(name):
+                differences += difflib.unified_diff(old, new, f"expected/{name}", f"this run/{name}", n=2, lineterm="")
         if differences:
             count = len(differences) - _LONGEST_DIFF
             rest = [f"... and {count} more lines"] if count > 0 else []

@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -24,9 +24,6 @@ import yaml
 from tests.golden.project import EXPECTED, Project
 from tests.servers.fake import FakeServer
 from tests.servers.wire import ProviderRequest, answer_with, openai_reply
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DATA = yaml.safe_load(Path(__file__).with_name("scenarios.yaml").read_text("utf-8"))
 REPOSITORY = Path(__file__).parents[2]
@@ -36,6 +33,7 @@ LIVE = (
     *("--packbench-backend=openai", "--packbench-model=fake-1"),
     *("--packbench-base-url=http://model.test/v1", "--packbench-concurrency=1"),
 )
+CHANGES = {"projects", "bundled", "files", "append", "replace", "copy", "env"}
 # pytester forgets what a run imported: what is imported here is imported once
 _WARM = [
     import_module(name)
@@ -57,38 +55,28 @@ def answer(request: ProviderRequest) -> object:
     return {"queue": "billing" if "refund" in request.text else "general"}
 
 
-def write_files(project: Project, files: dict[str, Any]) -> None:
-    for name, content in files.items():
-        project.write(name, content)
-
-
-def append(project: Project, texts: dict[str, str]) -> None:
-    write_files(project, {name: (project.root / name).read_text("utf-8") + text for name, text in texts.items()})
-
-
-def replace(project: Project, edit: list[str]) -> None:
-    name, old, new = edit
-    project.write(name, (project.root / name).read_text("utf-8").replace(old, new))
-
-
-def set_variables(project: Project, variables: dict[str, str | None]) -> None:
-    for name, value in variables.items():
-        project.env.pop(name, None)
-        if value is not None:
-            project.env[name] = value.replace("ROOT", str(project.root))
-
-
-CHANGES: dict[str, Callable[[Project, Any], object]] = {
-    "projects": lambda project, names: write_files(
-        project, {path: content for name in names for path, content in DATA["projects"][name].items()}
-    ),
-    "bundled": lambda project, names: project.suite(*names),
-    "files": write_files,
-    "append": append,
-    "replace": replace,
-    "copy": lambda project, folder: shutil.copytree(REPOSITORY / folder, project.root, dirs_exist_ok=True),
-    "env": set_variables,
-}
+def change(project: Project, key: str, value: Any) -> None:
+    """Change the project as a step says."""
+    if key == "files":
+        for name, content in value.items():
+            project.write(name, content)
+    elif key == "projects":
+        for name in value:
+            change(project, "files", DATA["projects"][name])
+    elif key == "append":
+        change(
+            project, "files", {name: (project.root / name).read_text("utf-8") + text for name, text in value.items()}
+        )
+    elif key == "replace":
+        name, old, new = value
+        project.write(name, (project.root / name).read_text("utf-8").replace(old, new))
+    elif key == "bundled":
+        project.suite(*value)
+    elif key == "copy":
+        shutil.copytree(REPOSITORY / value, project.root, dirs_exist_ok=True)
+    else:
+        variables = project.env | value
+        project.env = {name: text.replace("ROOT", str(project.root)) for name, text in variables.items() if text}
 
 
 def run(project: Project, step: str, command: str, *, stdin: str = "", **how: Any) -> None:
@@ -118,7 +106,7 @@ def test_scenario(name: str, pytester: pytest.Pytester) -> None:
         for step in DATA["scenarios"][name]:
             (key, value), *how = step.items()
             if key in CHANGES:
-                CHANGES[key](project, value)
+                change(project, key, value)
             else:
                 run(project, key, value, **dict(how))
     project.check()

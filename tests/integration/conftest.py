@@ -18,12 +18,87 @@ from tests.conftest import SUITE
 TOY = Path(__file__).with_name("toy_pack.py").read_text("utf-8")
 CASES = "storage/benchmarks/toy/cases"
 MANY = f"{CASES}/plain/many.jsonl"
+PIPELINE = """
+import logging
+import os
+import sys
+import time
+
+from pytest_packbench.model.request import ModelRequest
+
+SCHEMA = {"type": "object", "properties": {"points": {"type": "number"}}, "required": ["points"]}
+
+
+def question(request):
+    message = {"role": "user", "content": request.input["text"]}
+    return ModelRequest(role="judge", system="give points", messages=(message,), output_schema=SCHEMA)
+
+
+def announce(context):
+    print("asking for", context.case_id)
+    print("trouble with", context.case_id, file=sys.stderr)
+    logging.getLogger("pipeline").warning("logging for %s", context.case_id)
+
+
+async def ask(request, context):
+    announce(context)
+    answer = await context.llm.complete(question(request))
+    print("asked for", context.case_id)
+    return answer.content
+
+
+def ask_sync(request, context):
+    announce(context)
+    answer = context.llm.complete_sync(question(request))
+    print("asked for", context.case_id)
+    return answer.content
+
+
+async def ignore_errors(request, context):
+    try:
+        return await ask(request, context)
+    except Exception:
+        return {"points": 1.0}
+
+
+async def leak(request, context):
+    print("printed", os.environ["OPENAI_API_KEY"])
+    return {**await ask(request, context), "key": os.environ["OPENAI_API_KEY"]}
+
+
+def leak_error(request):
+    raise ValueError("failed with " + os.environ["SOME_SERVICE_TOKEN"])
+
+
+def hang(request):
+    if request.input["text"] == "hang":
+        time.sleep(3600)
+    return {"points": 1.0}
+
+
+async def note(request):
+    with open("called.txt", "a") as file:
+        print(request.input["text"], file=file)
+    return {"points": 1.0}
+"""
 
 
 def toy_case(case_id: str, *, case_type: str = "plain", **fields: Any) -> dict[str, Any]:
     """Return a case as plain JSON; what is no key of a case belongs to its input."""
     keys = {key: fields.pop(key) for key in ("difficulty", "notes") if key in fields}
     return case(case_id, pack_id="toy", case_type=case_type, input=fields, expected={"colour": "red"}, **keys)
+
+
+def without_times(value: Any, *, also: tuple[str, ...] = ()) -> Any:
+    """Return JSON without what differs from run to run, and without the keys `also`."""
+    names = {"run_id", "timestamp", "wall_clock_ms", "duration_ms", "started_at", "finished_at", *also}
+    if isinstance(value, dict):
+        return {key: without_times(inner, also=also) for key, inner in value.items() if key not in names}
+    return [without_times(inner, also=also) for inner in value] if isinstance(value, list) else value
+
+
+def json_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 @dataclass
@@ -55,6 +130,26 @@ class Project:
         path.write_text(text, encoding="utf-8")
         return path
 
+    def prepare(self, *texts: str) -> None:
+        """Write targets that call a model, and a case for each text: case_00, case_01 ..."""
+        self.write("pipeline.py", PIPELINE)
+        for number, text in enumerate(texts):
+            self.case(f"case_{number:02}", text=text)
+
+    def copy_suite(self, suite: str, *names: str, judge: str = "", folder: str = "") -> int:
+        """Copy one of our suites, all of it or the cases whose files begin so, without the toy pack; count the cases."""
+        self.pytester.makeconftest("")
+        source, copy = SUITE.with_name(suite), self.root / "storage" / "benchmarks" / (folder or suite)
+        paths = [path for path in sorted(source.glob("cases/*/*.json")) if path.name.startswith(names or "")]
+        for path in [*paths, *(path for path in source.iterdir() if path.is_file())]:
+            target = copy / path.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+        if judge:
+            rules = (copy / "suite.yaml").read_text("utf-8").replace("[refusal_detector]", f"[{judge}]")
+            (copy / "suite.yaml").write_text(rules, "utf-8")
+        return len(paths)
+
     def extend_conftest(self, code: str) -> None:
         """Add code to the module of the toy pack."""
         self.write("conftest.py", TOY + dedent(code))
@@ -83,6 +178,10 @@ class Project:
 
     def lines(self, name: str, suite: str = "toy") -> list[dict[str, Any]]:
         return SuiteResults(folder=self.left(suite)).lines(name)
+
+    def all_text(self) -> str:
+        """The text of all files of the project."""
+        return "\n".join(path.read_text("utf-8", "replace") for path in self.root.rglob("*") if path.is_file())
 
     def report(self, suite: str = "toy") -> dict[str, Any]:
         return SuiteResults(folder=self.left(suite)).report
@@ -115,7 +214,7 @@ def both(request: pytest.FixtureRequest, pytester: pytest.Pytester, monkeypatch:
 
 
 def _project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: int) -> Project:
-    for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_"))]:
+    for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_")) or name == "CI"]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "240")
     pytester.makeconftest(TOY)

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from tests.integration.conftest import Project
 
-GATED = "pack: toy\ndescription: a toy\ngates:\n  - {metric: pass_rate, min: 0.9}\n"
-
 
 def github(monkeypatch: pytest.MonkeyPatch, summary: Path, workspace: Path) -> Path:
     """Set the environment of a step in a job."""
@@ -38,61 +36,45 @@ def commands(lines: Iterable[str]) -> list[str]:
     return [line for line in lines if line.lstrip().startswith("::")]
 
 
-def test_github_gets_a_summary_and_annotations(both: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_github_gets_annotations_with_escaped_texts_and_no_commands_of_cases(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # the repository contains the project in a folder
-    summary = github(monkeypatch, both.write("step_summary.md", "of another tool"), both.root.parent)
-    monkeypatch.setenv("CI", "true")
-    both.suite(text=GATED)
-    both.case_lines(toy_case("good"), "", toy_case("bad", points=0.2), path=f"{CASES}/many.jsonl")
-    both.case("worse", points=0.1, python="print('::error::one\\n  ::add-mask::two\\nx ##[error]three')")
-    both.case("broken", python="print('::error::four'); raise OSError('50 %, gone\\n::error::five')")
-    result = both.run_toy()
-    assert result.ret == 1
-    folder = f"{both.root.name}/storage/benchmarks/toy"
-    rules = f"::error file={folder}/suite.yaml,line=3,title=toy%3A gate"
-    (pass_rate,) = [line.strip() for line in result.outlines if line.startswith("  pass_rate")]
-    assert commands(result.outlines) == [
-        f"{rules} completeness::completeness 3 / 4 = 75.0 %25 < min 100.0 %25: FAIL",
-        f"{rules} pass_rate::{pass_rate.replace('%', '%25')}",
+    github(monkeypatch, project.write("step_summary.md", "of another tool"), project.root.parent)
+    project.case_lines(toy_case("good"), "", toy_case("bad", points=0.2), path=f"{CASES}/many.jsonl")
+    project.case("worse", points=0.1, python="print('::error::one\\n  ::add-mask::two\\nx ##[error]three')")
+    project.case("broken", python="print('::error::four'); raise OSError('50 %, gone\\n::error::five')")
+    result = project.run_toy()
+    folder = f"{project.root.name}/{CASES}"
+    assert [line.removeprefix("::error file=") for line in commands(result.outlines)[1:]] == [
         (
-            f"::error file={folder}/cases/plain/broken.json,line=1,title=toy%3A broken%3A error (target_error)"
+            f"{folder}/plain/broken.json,line=1,title=toy%3A broken%3A error (target_error)"
             "::the target raised OSError: 50 %25, gone ::error::five"
         ),
         (
-            f"::error file={folder}/cases/plain/worse.json,line=1,title=toy%3A worse scored 0.10 < 0.80"
+            f"{folder}/plain/worse.json,line=1,title=toy%3A worse scored 0.10 < 0.80"
             "::answer: 0.1%0Apoints +0.10 (as the target says)"
         ),
         (
-            f"::error file={folder}/cases/many.jsonl,line=3,title=toy%3A bad scored 0.20 < 0.80"
+            f"{folder}/many.jsonl,line=3,title=toy%3A bad scored 0.20 < 0.80"
             "::answer: 0.2%0Apoints +0.20 (as the target says)"
         ),
     ]
-    # what cases print commands nothing
     assert {": :error::one", "  : :add-mask::two", "x ## [error]three", ": :error::four"} <= set(result.outlines)
-    page = summary.read_text("utf-8")
-    assert page.startswith("of another tool\n# packbench: toy - FAILED, 1 of 3 judged cases passed\n")
-    assert page.count("# packbench: ") == 1
-    assert page.index("| worse ") < page.index("| bad ") < page.index("| broken ") < page.index("## By case type")
-    # in CI pytest does not shorten the lines of its short summary
-    assert f"FAILED {CASES}/many.jsonl::bad - score 0.20 < 0.80 (points)" in result.outlines
-
-
-def test_a_file_outside_the_repository_is_left_out(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = github(monkeypatch, project.root / "page", project.root / "elsewhere")
-    page.mkdir()
-    project.case("bad", points=0.2)
-    result = project.run_toy()
-    result.stdout.fnmatch_lines(["::error title=toy%3A bad scored 0.20 < 0.80::*"])
-    # a summary that can't be written is one line
-    result.stdout.fnmatch_lines([f"packbench: GITHUB_STEP_SUMMARY: {page} can't be written: Is a directory"])
 
 
 def test_without_a_suite_or_elsewhere_github_gets_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = github(monkeypatch, project.write("page.md", "of another tool"), project.root)
+    page = github(monkeypatch, project.write("page.md", "of another tool"), project.root / "elsewhere")
     project.pytester.makepyfile("def test_one():\n    assert True\n")
     assert commands(project.run().outlines) == []
     assert page.read_text("utf-8") == "of another tool"
     project.case("bad", points=0.2)
+    # a file outside of the repository has no path in it
+    page.unlink()
+    page.mkdir()
+    result = project.run_toy()
+    result.stdout.fnmatch_lines(["::error title=toy%3A bad scored 0.20 < 0.80::*"])
+    result.stdout.fnmatch_lines([f"packbench: GITHUB_STEP_SUMMARY: {page} can't be written: Is a directory"])
     for actions in ("", "false"):
         monkeypatch.setenv("GITHUB_ACTIONS", actions)
         assert commands(project.run_toy().outlines) == []
@@ -109,23 +91,18 @@ def test_junit_has_properties_and_one_line_messages(project: Project, family: st
     assert "warning" not in result.stdout.str().lower()
     tree = ET.parse(path)  # noqa: S314 - pytest wrote it here and now
     tests = {case.attrib["name"]: case for case in tree.iter("testcase")}
-    properties = {
-        name: {one.attrib["name"]: one.attrib["value"] for one in test.iter("property")} for name, test in tests.items()
-    }
+    bad = {one.attrib["name"]: one.attrib["value"] for one in tests["bad"].iter("property")}
     scores = {"verdict": "failed", "score": "0.2", "threshold": "0.8", "match_depth": "2"}
-    assert properties["bad"] == {"suite": "toy", "case_type": "odd", "difficulty": "easy", **scores}
-    assert properties["good"]["score"] == "1.0"
-    assert "score" not in properties["broken"]
+    assert bad == {"suite": "toy", "case_type": "odd", "difficulty": "easy", **scores}
     messages = [test.attrib["message"] for kind in ("failure", "error") for test in tree.iter(kind)]
     assert messages == ["score 0.20 < 0.80 (points)", 'failed on setup with "the target raised OSError: gone"']
     assert tests["bad"].get("file") == (f"{CASES}/odd/bad.json" if family == "xunit1" else None)
     # with concurrency a case waited for little, and worked all the same
-    project.run_toy(f"--junitxml={path}", "-o", "junit_family=xunit1", "--packbench-concurrency=4", "-k", "not broken")
+    project.run_toy(f"--junitxml={path}", "--packbench-concurrency=4", "-k", "not broken")
     seconds = {case.attrib["name"]: float(case.attrib["time"]) for case in ET.parse(path).iter("testcase")}  # noqa: S314 - see above
     records = SuiteResults(folder=project.folders()[-1]).records
     assert len(records) == 2
-    for record in records:
-        assert 1000 * seconds[record["packbench"]["case_id"]] >= record["wall_clock_ms"] > 0
+    assert all(1000 * seconds[one["packbench"]["case_id"]] >= one["wall_clock_ms"] > 0 for one in records)
 
 
 FILES = {block.file: block.text for block in blocks(ROOT / "docs" / "ci.md") if block.file is not None}
@@ -135,8 +112,6 @@ def answer(request):
     return {"queue": "refunds", "order": numbers[0]}
 """
 BROKEN = 'def answer(request):\n    return {"queue": "other", "order": 0}\n'
-
-
 WORKFLOWS: dict[str, dict[str, Any]] = {name: yaml.safe_load(text) for name, text in FILES.items()}
 
 
@@ -154,13 +129,7 @@ def page(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 @dataclass
 class Server:
-    """Does what GitHub's runner does with the steps of a job, as far as the workflows need it.
-
-    Attributes:
-        page: runs commands in the repository.
-        stored: what was uploaded or cached, by name.
-        values: the values of expressions.
-    """
+    """Does what GitHub's runner does with the steps of a job; `stored` is what was uploaded or cached, by name."""
 
     page: PageRunner
     stored: Path
@@ -172,11 +141,9 @@ class Server:
         self.page.output = []
         codes: list[int] = []
         for step in job["steps"]:
-            condition = step.get("if", "").removeprefix("${{").removesuffix("}}").strip()
-            is_main = self.values.get("github.ref") == "refs/heads/main"
-            passed = not any(codes)
+            passed, is_main = not any(codes), self.values.get("github.ref") == "refs/heads/main"
             known = {"": passed, "!cancelled()": True, "github.ref == 'refs/heads/main'": passed and is_main}
-            if not known[condition]:
+            if not known[step.get("if", "").strip("${} ")]:
                 continue
             if "uses" in step:
                 inputs = {name: self._filled(value) for name, value in step.get("with", {}).items()}
@@ -243,7 +210,6 @@ def test_shards_are_merged(server: Server, tmp_path: Path) -> None:
 
 
 def script(page: PageRunner, job: dict[str, Any], **variables: str) -> list[int]:
-    """Run the script of a GitLab job until a command fails."""
     page.output = []
     codes: list[int] = []
     for text in job["script"]:

@@ -1,4 +1,4 @@
-"""The facts that editors' own readers of pytest rely on; PyCharm's reader is run for real."""
+"""What editors' readers of pytest rely on, and debuggers, which stop in one case at a time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import bdb
 import json
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,25 +70,108 @@ def test_pycharms_reader_names_each_case_its_file_and_its_result(both: Project) 
     messages: dict[str, dict[str, dict[str, str]]] = {}
     for kind, text in MESSAGE.findall(result.stdout.str()):
         values = {name: value.replace("|n", "\n").replace("|'", "'") for name, value in ATTRIBUTE.findall(text)}
-        if kind.startswith("test") and kind != "testCount":
+        if kind not in {"testCount", "testStdOut", "testFinished"} and kind.startswith("test"):
             name = values["name"].removeprefix("storage.benchmarks.toy.cases.")
             messages.setdefault(name, {})[kind] = values
-    ordinary = {"testStarted", "testFinished", "testStdOut"}
-    assert {name: set(kinds) - ordinary for name, kinds in messages.items()} == {
-        "plain.good_json.good": set(),
-        "odd.bad_json.bad": {"testFailed"},
-        "plain.broken_json.broken": {"testFailed"},
-        "plain.waiting_json.waiting": {"testIgnored"},
-    }
     # by this a case is run again
-    metainfo = {kinds["testStarted"]["metainfo"] for kinds in messages.values()}
-    assert metainfo == {"good", "bad", "broken", "waiting"}
-    failed = messages["odd.bad_json.bad"]["testFailed"]
-    assert failed["message"].startswith(f"{CASES}/odd/bad.json:")
-    assert failed["details"].startswith("score 0.20 < 0.80 (points)\n")
-    error = messages["plain.broken_json.broken"]["testFailed"]
-    assert error["details"].startswith("the target raised OSError: gone\n")
-    assert "under review" in messages["plain.waiting_json.waiting"]["testIgnored"]["message"]
+    assert {kinds.pop("testStarted")["metainfo"] for kinds in messages.values()} == {"good", "bad", "broken", "waiting"}
+    facts = {
+        "plain.good_json.good": ("", ""),
+        "odd.bad_json.bad": ("testFailed", "score 0.20 < 0.80 (points)\n"),
+        "plain.broken_json.broken": ("testFailed", "the target raised OSError: gone\n"),
+        "plain.waiting_json.waiting": ("testIgnored", "under review"),
+    }
+    assert {name: "".join(kinds) for name, kinds in messages.items()} == {
+        name: kind for name, (kind, _) in facts.items()
+    }
+    assert messages["odd.bad_json.bad"]["testFailed"]["message"].startswith(f"{CASES}/odd/bad.json:")
+    for name, (kind, text) in facts.items():
+        assert text in "".join(messages[name].get(kind, {}).values())
+
+
+def test_the_settings_of_the_page_work(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clean_environment(monkeypatch)
+    runner = PageRunner(pytester, capsys)
+    page = list(blocks(ROOT / "docs" / "editors.md"))
+    settings = json.loads(next(block.text for block in page if block.file == ".vscode/settings.json"))
+    assert runner.command("packbench init support") == 0
+    (pytester.path / "tests").mkdir()
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    for block in page:
+        if block.kind == "console":
+            runner.block(block)
+    assert set(runner.codes) == {0}
+    (entry,) = settings["json.schemas"]
+    schema = json.loads((pytester.path / entry["url"]).read_text("utf-8"))
+    (pattern,) = entry["fileMatch"]
+    cases = sorted(pytester.path.glob(pattern.removeprefix("/")))
+    assert [path.stem for path in cases] == ["refund_by_name", "refund_in_other_words"]
+    for path in cases:
+        jsonschema.validate(json.loads(path.read_text("utf-8")), schema, jsonschema.Draft202012Validator)
+    result = pytester.runpytest(f"--rootdir={pytester.path}", *settings["python.testing.pytestArgs"])
+    result.assert_outcomes(passed=1, failed=1)
+
+
+PIPELINE = """
+def stop(request):
+    value = request.input["text"] * 2
+    breakpoint()
+    print("printed in the debugger")
+    return {"points": 1.0}
+
+
+async def stop_async(request):
+    return stop(request)
+
+
+def fail(request):
+    value = request.input["text"] * 2
+    raise ValueError("failed")
+"""
+LIVE = "--packbench-mode=live"
+FIXTURE = "--packbench-mode=fixture"
+
+
+def debug(project: Project, keys: str, target: str, *options: str) -> tuple[int, str]:
+    """Run two cases, and type keys into the debugger; return the exit code and what was printed."""
+    project.write("pipeline.py", PIPELINE)
+    for text in ("ab", "cd"):
+        project.case(text, text=text)
+    options = ("--packbench-suite=toy", f"--packbench-target=pipeline:{target}", *options)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
+    result = subprocess.run(
+        command, cwd=project.root, input=keys, capture_output=True, text=True, timeout=120, check=False
+    )
+    return result.returncode, result.stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "options"), [("stop", (LIVE, "--pdb")), ("stop_async", (LIVE, "--pdb")), ("stop", (FIXTURE,))]
+)
+def test_a_breakpoint_stops_one_case_at_a_time(project: Project, target: str, options: tuple[str, ...]) -> None:
+    code, output = debug(project, "p value\nn\nn\nc\np value\nc\n", target, *options)
+    assert code == 0, output
+    assert output.index("'abab'") < output.index("'cdcd'")
+    assert output.splitlines().count("(Pdb) printed in the debugger") == 1
+    assert ("concurrent attempts: 1, no timeout; " in output) is (LIVE in options)
+
+
+@pytest.mark.parametrize("mode", [LIVE, FIXTURE])
+def test_a_debugger_opens_where_the_target_raised_and_ends_the_run_when_it_is_quit(project: Project, mode: str) -> None:
+    assert "'abab'" in debug(project, "p value\nq\n", "fail", mode, "--pdb")[1]
+    # of two that stop at once either could read the key
+    code, output = debug(project, "q\n", "stop", mode, "--packbench-concurrency=1")
+    assert (code, "Quitting debugger" in output) == (pytest.ExitCode.INTERRUPTED, True), output
+
+
+def test_a_tool_that_traces_is_no_debugger(project: Project) -> None:
+    project.write(
+        "traced.py", "import sys\nclass Tracer:\n    def trace(self, *_): pass\nsys.settrace(Tracer().trace)\n"
+    )
+    _, output = debug(project, "", "fail", "-p", "traced", LIVE)
+    assert "concurrent attempts: 8, timeout 300 s per attempt" in output
 
 
 class Debugger(bdb.Bdb):
@@ -123,28 +207,3 @@ def test_a_breakpoint_in_the_target_is_hit_one_case_at_a_time(
         debugger.clear_all_breaks()
     result.assert_outcomes(passed=3)
     assert debugger.stops == [("act", 0), ("act", 1), ("act", 2)]
-
-
-def test_the_settings_of_the_page_work(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    clean_environment(monkeypatch)
-    runner = PageRunner(pytester, capsys)
-    page = list(blocks(ROOT / "docs" / "editors.md"))
-    settings = json.loads(next(block.text for block in page if block.file == ".vscode/settings.json"))
-    assert runner.command("packbench init support") == 0
-    (pytester.path / "tests").mkdir()
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    for block in page:
-        if block.kind == "console":
-            runner.block(block)
-    assert set(runner.codes) == {0}
-    (entry,) = settings["json.schemas"]
-    schema = json.loads((pytester.path / entry["url"]).read_text("utf-8"))
-    (pattern,) = entry["fileMatch"]
-    cases = sorted(pytester.path.glob(pattern.removeprefix("/")))
-    assert [path.stem for path in cases] == ["refund_by_name", "refund_in_other_words"]
-    for path in cases:
-        jsonschema.validate(json.loads(path.read_text("utf-8")), schema, jsonschema.Draft202012Validator)
-    result = pytester.runpytest(f"--rootdir={pytester.path}", *settings["python.testing.pytestArgs"])
-    result.assert_outcomes(passed=1, failed=1)

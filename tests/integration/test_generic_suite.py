@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import shutil
+from typing import TYPE_CHECKING
 
 from pytest_packbench.testing import case, write_suite
 
@@ -10,59 +11,46 @@ if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
     from tests.integration.conftest import Project
 
-ECHO = "--packbench-suite=echo"
-EXACT = {"exact": "/a"}
-TARGET = {"target": "echo:act"}
+# what each case returns, and expects
+CASES = {
+    "good": ({"a": 1, "r": "a"}, {"a": 1}),
+    "leak": ({"a": 1, "r": "a", "b": "a SECRET"}, {"a": 1}),
+    "high": ({"a": 0.5, "r": "a"}, {"a": 1}),
+    "crash": ({"a": 0, "r": "a"}, {"a": 1}),
+    "slow": ({"a": 1, "r": "a" * 80 + "b"}, {"a": 1}),
+    "missing": ({"a": 1, "r": "a"}, {}),
+}
+CRITERIA = [{"python": "points:points", "path": "/a"}, {"regex": "/r", "value": "(a|aa)+$", "timeout": 0.05}]
 
 
-def write_echo(project: Project, rules: dict[str, Any], **cases: tuple[Any, Any]) -> None:
-    """Write a suite whose target returns the input; a case is what it expects and what is returned."""
-    (project.root / "conftest.py").unlink(missing_ok=True)
-    project.write("echo.py", "def act(request):\n    return request.input\n")
-    plain = [case(name, expected=expected, input=result) for name, (expected, result) in cases.items()]
-    write_suite(project.root / "storage" / "benchmarks" / "echo", plain, pack="generic", rules=rules)
-
-
-def failure_text(project: Project) -> str:
-    """Run the suite, whose case ends in an error, and return what pytest shows of it."""
-    result = project.run(ECHO)
-    result.assert_outcomes(errors=1)
-    _, _, text = result.stdout.str().partition("ERROR at setup of one")
-    return text.partition("\n")[2].partition("re-run: ")[0].replace(str(project.root), "<ROOT>")
-
-
-def test_a_target_that_can_not_be_used_is_an_error_of_the_case(project: Project, expected: ExpectedTexts) -> None:
-    write_echo(project, {"criteria": [EXACT]}, one=({"a": 1}, {"a": 1}))
-    text = f"no target:\n{failure_text(project)}"
-    write_echo(project, {"criteria": [EXACT], **TARGET}, one=({"a": 1}, {"a": 1}))
-    (project.root / "echo.py").unlink()
-    text += f"no module:\n{failure_text(project)}"
-    project.write("echo.py", "nothing\n")
-    expected.check(f"{text}broken module:\n{failure_text(project)}")
-
-
-def test_a_criterion_that_fails_is_an_error_and_a_forbidden_text_an_unsafe_act(
-    project: Project, expected: ExpectedTexts
-) -> None:
+def test_what_fails_is_an_error_and_a_forbidden_text_an_unsafe_act(project: Project, expected: ExpectedTexts) -> None:
+    (project.root / "conftest.py").unlink()
     project.write("points.py", "def points(value, expected, given):\n    return 1 / value\n")
-    criteria = [
-        {"python": "points:points", "path": "/a"},
-        {"regex": "/r", "value": "(a|aa)+$", "timeout": 0.05},
-    ]
-    write_echo(
-        project,
-        {"criteria": criteria, "forbidden": ["SECRET"], **TARGET},
-        good=({"a": 1}, {"a": 1, "r": "a"}),
-        leak=({"a": 1}, {"a": 1, "r": "a", "b": "a SECRET"}),
-        high=({"a": 1}, {"a": 0.5, "r": "a"}),
-        crash=({"a": 1}, {"a": 0, "r": "a"}),
-        slow=({"a": 1}, {"a": 1, "r": "a" * 80 + "b"}),
-        missing=({}, {"a": 1, "r": "a"}),
+    cases = [case(name, input=result, expected=wanted) for name, (result, wanted) in CASES.items()]
+    rules = {"criteria": CRITERIA, "forbidden": ["SECRET"]}
+    text = ""
+    for name, target, code in (
+        ("no target", {}, ""),
+        ("no module", {"target": "absent:act"}, ""),
+        ("broken module", {"target": "broken:act"}, "nothing\n"),
+    ):
+        project.write("broken.py", code)
+        write_suite(project.root / "storage" / "benchmarks" / "echo", cases, pack="generic", rules=rules | target)
+        result = project.run("--packbench-suite=echo", "-k", "good")
+        result.assert_outcomes(errors=1, deselected=5)
+        shown = result.stdout.str().partition("ERROR at setup of good")[2].partition("\n")[2].partition("re-run: ")[0]
+        text += f"{name}:\n{shown}".replace(str(project.root), "<ROOT>")
+    project.write("echo.py", "def act(request):\n    return request.input\n")
+    write_suite(
+        project.root / "storage" / "benchmarks" / "echo", cases, pack="generic", rules=rules | {"target": "echo:act"}
     )
-    result = project.run(ECHO)
+    shutil.rmtree(project.root / "reports")
+    result = project.run("--packbench-suite=echo")
     result.assert_outcomes(passed=1, failed=1, errors=4)
     leak = project.records("echo")["leak"]
     assert (leak["agent_decision"], leak["packbench"]["score"]) == ("comply_unsafe", 0.0)
     errors = project.errors("echo")
-    expected.check("".join(f"{name}: {errors[name]['kind']}: {errors[name]['message']}\n" for name in sorted(errors)))
+    expected.check(
+        text + "".join(f"{name}: {errors[name]['kind']}: {errors[name]['message']}\n" for name in sorted(errors))
+    )
     result.stdout.fnmatch_lines(["*points.py:2: in points: return 1 / value*"])

@@ -9,7 +9,7 @@ import shutil
 import tomllib
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,13 +17,22 @@ from pytest_packbench import Pack
 from pytest_packbench.cli import main
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.registry import Packs
-from tests.doc_blocks import ROOT, Block, PageRunner, blocks, blocks_of, clean_environment, line_matcher, normalize
-from tests.integration.model_server import json_lines, without_times
+from tests.doc_blocks import (
+    ROOT,
+    Block,
+    PageRunner,
+    blocks,
+    blocks_of,
+    clean_environment,
+    first_missing_line,
+    normalize,
+)
+from tests.integration.conftest import json_lines, without_times
 from tests.servers.fake import FakeServer
 from tests.servers.tariff import tariff_handler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.conftest import Copy
@@ -33,20 +42,14 @@ _WARM = find_spec("agentdojo") and import_module("pytest_packbench.packs.agent_s
 DOCS = ROOT / "docs"
 
 
-class Guide(NamedTuple):
-    """What running a page's blocks in their order does: exit codes of commands, blocks that are only shown."""
-
-    codes: list[int]
-    snippets: list[str]
-
-
-GUIDES = {
-    "tutorial": Guide([0, 0, 1, 0, 1, 0, 0, 1, 0, 1], []),
-    "tutorial-own-suite": Guide([0, 1, 0, 2, 0, 0, 1, 0, 1, 0], []),
-    "pytest-way": Guide([1, 1, 1, 1, 1], ["python"]),
+# the exit codes of a page's commands in their order, and the kinds of its blocks that are only shown
+GUIDES: dict[str, tuple[list[int], list[str]]] = {
+    "tutorial": ([0, 0, 1, 0, 1, 0, 0, 1, 0, 1], []),
+    "tutorial-own-suite": ([0, 1, 0, 2, 0, 0, 1, 0, 1, 0], []),
+    "pytest-way": ([1, 1, 1, 1, 1], ["python"]),
     # the questions to import have no summary and no goods, which the suite of the page expects
-    "generic": Guide([0, 2], ["yaml", "yaml"]),
-    "packs": Guide([0, 0, 0, 0, 0], []),
+    "generic": ([0, 2], ["yaml", "yaml"]),
+    "packs": ([0, 0, 0, 0, 0], []),
 }
 
 
@@ -63,9 +66,9 @@ def test_every_block_of_a_guide_works(page: PageRunner, name: str) -> None:
     (page.pytester.path / "questions.csv").write_text("id,text,currency,total\na,How much?,EUR,5\n", encoding="utf-8")
     snippets: list[Block] = []
     page.snippets = snippets
-    page.page(DOCS / f"{name}.md")
-    assert page.codes == GUIDES[name].codes
-    assert [block.kind for block in snippets] == GUIDES[name].snippets
+    for block in blocks(DOCS / f"{name}.md"):
+        page.block(block)
+    assert (page.codes, [block.kind for block in snippets]) == GUIDES[name]
     if name == "pytest-way":
         # the marked test that is only shown
         module = (page.pytester.path / "test_queues.py").read_text("utf-8").partition("@pytest.mark")[0]
@@ -90,19 +93,10 @@ FAILURE, RUN = (block.text.splitlines() for block in blocks(ROOT / "README.md") 
 (CASE,) = (json.loads(block.text) for block in blocks(ROOT / "README.md") if block.kind == "json")
 
 
-def first_missing_line(quoted: Iterable[str], output: Iterable[str]) -> list[str]:
-    """Return the first quoted line that the output does not contain, in this order."""
-    rest = iter(map(normalize, output))
-    return [line for line in quoted if not any(map(line_matcher(line), rest))][:1]
-
-
-def test_the_readme_quotes_a_run_correctly(copy: Copy) -> None:
+def test_the_readme_quotes_a_run_and_a_failure_with_its_case_correctly(copy: Copy, page: PageRunner) -> None:
     command, *lines = RUN
     assert command == "$ pytest --packbench-suite=tariff"
     assert first_missing_line([line for line in lines if line != "..."], copy.run().outlines) == []
-
-
-def test_the_readme_quotes_a_failure_and_its_case_correctly(page: PageRunner) -> None:
     assert page.command("packbench init support") == 0
     (path,) = page.pytester.path.glob(f"storage/benchmarks/support/cases/*/{CASE['id']}.json")
     case = json.loads(path.read_text("utf-8"))
@@ -110,8 +104,7 @@ def test_the_readme_quotes_a_failure_and_its_case_correctly(page: PageRunner) ->
     command, _, title, *lines = FAILURE
     assert command == "$ pytest --packbench-suite=support"
     output = page.pytester.runpytest("--packbench-suite=support").outlines
-    start = output.index(lines[0])
-    end = lines.index("...")
+    start, end = output.index(lines[0]), lines.index("...")
     assert normalize(output[start - 1]) == normalize(title)
     assert output[start : start + end] == lines[:end]
     assert first_missing_line(lines[end + 1 :], output[start + end :]) == []
@@ -160,14 +153,8 @@ def test_the_pack_of_the_page_can_fail_and_its_tests_pass(page: PageRunner) -> N
     assert names | set(Pack.__annotations__) <= named | {"Pack"}
 
 
-LIVE_COMMANDS = [
-    line
-    for page in ("live.md", "resume.md")
-    for block in blocks(DOCS / page)
-    if block.kind == "console"
-    for line in block.text.splitlines()
-    if line.startswith("pytest ")
-]
+LIVE_BLOCKS = [block for page in ("live.md", "resume.md") for block in blocks(DOCS / page) if block.kind == "console"]
+LIVE_COMMANDS = [line for block in LIVE_BLOCKS for line in block.text.splitlines() if line.startswith("pytest ")]
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from pytest_packbench.testing import case, write_suite
-from tests.doc_blocks import ROOT
+from tests.conftest import SUITE
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.conftest import ExpectedTexts
 
 SPY = """
@@ -25,14 +27,6 @@ import json, sys
 def pytest_unconfigure(config):
     with open("modules.json", "w") as file:
         json.dump(sorted(sys.modules), file)
-"""
-TARGET = """
-def act(request):
-    return {"answer": 4}
-
-
-def pytest_packbench_target(config, suite):
-    return act
 """
 OURS = "pytest_packbench"
 ENTRY = {OURS} | {f"{OURS}.{name}" for name in ("plugin", "hookspecs", "packs")}
@@ -102,40 +96,25 @@ def test_no_warning_is_an_error(unrelated: pytest.Pytester, arguments: tuple[str
     assert result.ret == 0
 
 
-class Project:
-    """A folder in which pytest runs in processes of its own, with the required plugins only."""
-
-    def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-        for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
-            monkeypatch.delenv(name, raising=False)
-        self.pytester = pytester
-        self.suites = pytester.path / "storage" / "benchmarks"
-        pytester.makefile(".toml", pytest="")
-        (pytester.path / "empty").mkdir()
-        (pytester.path / "empty" / "test_empty.py").write_text("def test_one(): pass", encoding="utf-8")
-
-    def imported(self, conftest: str, *arguments: str) -> list[str]:
-        """The modules of ours and the slow ones that a run has, beyond those of an empty test."""
-        plugins = ("-p", "pytest_jsonreport", "-p", "metadata")
-        self.pytester.makeconftest(SPY)
-        empty = run(self.pytester, *plugins, "--json-report", "--json-report-file=empty.json", "empty").modules
-        self.pytester.makeconftest(SPY + conftest)
-        modules = run(self.pytester, *plugins, "-p", "packbench", *arguments).modules
-        return sorted(name for name in modules - empty if name in SLOW or name.partition(".")[0] == OURS)
-
-
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
-    return Project(pytester, monkeypatch)
+def suites(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of suites of a project in which pytest runs with the required plugins only."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.delenv(name, raising=False)
+    pytester.makefile(".toml", pytest="")
+    (pytester.path / "empty").mkdir()
+    (pytester.path / "empty" / "test_empty.py").write_text("def test_one(): pass", encoding="utf-8")
+    return pytester.path / "storage" / "benchmarks"
 
 
-@pytest.fixture
-def generic(project: Project) -> Project:
-    """A generic suite of one case."""
-    sums = [case("four", input={"sum": "2+2"}, expected={"answer": 4})]
-    write_suite(project.suites / "sums", sums, pack="generic")
-    return project
+def imported(pytester: pytest.Pytester, *arguments: str) -> list[str]:
+    """Return the modules of ours and the slow ones that a run has, beyond those of an empty test."""
+    plugins = ("-p", "pytest_jsonreport", "-p", "metadata")
+    pytester.makeconftest(SPY)
+    empty = run(pytester, *plugins, "--json-report", "--json-report-file=empty.json", "empty").modules
+    modules = run(pytester, *plugins, "-p", "packbench", *arguments).modules
+    return sorted(name for name in modules - empty if name in SLOW or name.partition(".")[0] == OURS)
 
 
 def has_no(modules: list[str], *names: str) -> bool:
@@ -151,38 +130,37 @@ def listed(modules: list[str]) -> str:
     return "".join(f"{name}\n" for name in modules)
 
 
-def test_a_generic_run(generic: Project, expected: ExpectedTexts) -> None:
-    modules = generic.imported(TARGET, "--packbench-suite=sums")
+def test_a_generic_run(suites: Path, pytester: pytest.Pytester, expected: ExpectedTexts) -> None:
+    pytester.makepyfile(sums="def act(request):\n    return {'answer': 4}\n")
+    sums = [case("four", input={"sum": "2+2"}, expected={"answer": 4})]
+    write_suite(suites / "sums", sums, pack="generic", rules={"target": "sums:act"})
+    modules = imported(pytester, "--packbench-suite=sums")
     assert has_no(modules, *other_packs("generic"), *LIVE, "commands", "cli", "backends.client", "model.cassette")
     assert has_no(modules, "reports.diff", "reports.github", "runs.resume", "runs.stored", "analysis.comparison")
     assert not {"asyncio", "ssl", "concurrent.futures", "filelock", "jsonschema", "regex"} & {*modules}
     expected.check(listed(modules))
-    without_report = generic.imported(TARGET, "--packbench-suite=sums", "-p", "no:pytest_jsonreport")
-    assert {*without_report} <= {*modules}
-
-
-def test_a_live_run_without_a_model(generic: Project, expected: ExpectedTexts) -> None:
-    modules = generic.imported(TARGET, "--packbench-suite=sums", "--packbench-mode=live")
+    assert {*imported(pytester, "--packbench-suite=sums", "-p", "no:pytest_jsonreport")} <= {*modules}
+    modules = imported(pytester, "--packbench-suite=sums", "--packbench-mode=live")
     assert "asyncio" in modules
     assert has_no(modules, *other_packs("generic"), "backends.client", "engine.cache", "model.cassette")
     assert not {"anthropic", "openai", "ollama", "httpx", "httpx2", "genai_prices"} & {*modules}
-    expected.check(listed(modules))
+    expected.check(listed(modules), "live.txt")
 
 
-def test_a_tariff_run(project: Project, expected: ExpectedTexts) -> None:
-    shutil.copytree(ROOT / "storage" / "benchmarks" / "tariff", project.suites / "tariff")
-    modules = project.imported("", "--packbench-suite=tariff")
+def test_a_tariff_run(suites: Path, pytester: pytest.Pytester, expected: ExpectedTexts) -> None:
+    shutil.copytree(SUITE, suites / "tariff")
+    modules = imported(pytester, "--packbench-suite=tariff")
     assert has_no(modules, *other_packs("tariff"), *LIVE, "reports.diff", "runs.stored", "packs.tariff.lint")
     # its target is async, and runs on an event loop
     assert "rapidfuzz" not in modules
     expected.check(listed(modules))
 
 
-def test_a_safety_run(project: Project, expected: ExpectedTexts) -> None:
-    shutil.copytree(ROOT / "storage" / "benchmarks" / "harmbench", project.suites / "harmbench")
-    modules = project.imported("", "storage/benchmarks/harmbench/cases/contextual/harmless_sum_of_receipt.json")
-    assert has_no(modules, *other_packs("agent_safety"), *LIVE, "packs.agent_safety.agentdojo", "reports.diff")
-    assert has_no(modules, "packs.agent_safety.injecagent", "runs.stored")
+def test_a_safety_run(suites: Path, pytester: pytest.Pytester, expected: ExpectedTexts) -> None:
+    shutil.copytree(SUITE.with_name("harmbench"), suites / "harmbench")
+    modules = imported(pytester, "storage/benchmarks/harmbench/cases/contextual/harmless_sum_of_receipt.json")
+    unneeded = ("packs.agent_safety.agentdojo", "packs.agent_safety.injecagent", "reports.diff", "runs.stored")
+    assert has_no(modules, *other_packs("agent_safety"), *LIVE, *unneeded)
     # its target is async, too
     assert "agentdojo" not in modules
     expected.check(listed(modules))

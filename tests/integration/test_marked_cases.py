@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.integration.conftest import CASES, MANY, toy_case
+from pytest_packbench.testing import SuiteResults
+from tests.integration.conftest import CASES
 
 if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 MODULE = """
 import os
 import pytest
+
+class Unreadable(Exception):
+    def __str__(self):
+        raise self
 
 @pytest.fixture
 def target(packbench_case):
@@ -41,26 +46,13 @@ def marked(body: str, mark: str = '"toy"', takes: str = "packbench_case, packben
     return f"import pytest\n\n@pytest.mark.packbench_cases({mark})\ndef test_{name}({takes}):\n{indent(body, '    ')}\n"
 
 
-def write_all_verdicts(project: Project) -> None:
-    project.write("test_own.py", MODULE)
-    project.case("good", points=0.8)
-    project.case("bad", points=0.3)
-    project.case("down", down=True)
-    project.case("crash", word="crash")
-    project.case("empty", word="vacuous")
-    project.case("hole", word="known_hole")
-    project.case("raises", python="1 / 0")
-    project.case("fixture")
-    project.case("leaves", python="pytest.skip('no licence here')")
-    project.case("set_aside", notes={"skip": "gold in doubt"})
-    project.case("odd", points=0.1, notes={"xfail": "schedule changed"})
-    project.case("typo").write_text("{", encoding="utf-8")
-
-
 def test_each_verdict_as_for_items_from_files(both: Project) -> None:
-    write_all_verdicts(both)
-    result = both.run("-rsx", "--junitxml=junit.xml", "-v")
-    result.assert_outcomes(passed=1, failed=1, skipped=2, xfailed=2, errors=6)
+    both.write("test_own.py", MODULE)
+    for name, fields in DATA["verdicts"].items():
+        both.case(name, **fields["case"])
+    both.case("typo").write_text("{", encoding="utf-8")
+    result = both.run("-rsx", "--junitxml=junit.xml", "-v", "-p", "no:pytest_jsonreport")
+    result.assert_outcomes(passed=1, failed=1, skipped=2, xfailed=2, errors=7)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines_random(
         [
@@ -71,29 +63,22 @@ def test_each_verdict_as_for_items_from_files(both: Project) -> None:
             "re-run: pytest 'test_own.py::test_toy[[]bad]'",
         ]
     )
-    assert {case_id: (error["verdict"], error["kind"]) for case_id, error in both.errors().items()} == {
-        "down": ("error", "timeout"),
-        "crash": ("error", "scorer_error"),
-        "empty": ("vacuous", "vacuous"),
-        "hole": ("known_hole", "known_hole"),
-        "raises": ("error", "target_error"),
-        "fixture": ("error", "target_error"),
-        "leaves": ("not_run", "skipped_elsewhere"),
-        "set_aside": ("not_run", "skip"),
-        "odd": ("known_hole", "xfail"),
-        "typo": ("error", "case_unreadable"),
+    assert {name: f"{error['verdict']} {error['kind']}" for name, error in both.errors().items()} == {
+        **{name: fields["error"] for name, fields in DATA["verdicts"].items() if "error" in fields},
+        "typo": "error case_unreadable",
     }
     messages = {case_id: error["message"] for case_id, error in both.errors().items()}
     assert messages["raises"] == "the test raised ZeroDivisionError before the check: division by zero"
+    assert messages["unreadable"] == "the test raised Unreadable before the check: (its message cannot be read)"
     assert messages["fixture"] == "a fixture raised OSError before the check: no"
     records = both.records()
     assert {case_id: record["passed"] for case_id, record in records.items()} == {"good": True, "bad": False}
     good = records["good"]["packbench"]
     assert (good["target"], good["file"]) == ("test:test_own.py::test_toy", f"{CASES}/plain/good.json")
     assert good["facets"] == {"colour": "red"}
-    assert len(both.report()["tests"]) == 12
+    assert "tests" not in both.report()
     junit = (both.root / "junit.xml").read_text("utf-8")
-    assert (junit.count("<error"), junit.count("<failure")) == (6, 1)
+    assert (junit.count("<error"), junit.count("<failure")) == (7, 1)
     assert '<property name="verdict" value="vacuous"' in junit
     result.stdout.no_fnmatch_line("*pytest_plugin/marked.py*")
     result = both.run("--packbench-gate=suite", "-k", "good or bad", "-rx")
@@ -119,27 +104,6 @@ def test_a_test_has_to_check_one_result_once(project: Project, expected: Expecte
     assert "'points': 1.0" in str(payloads["toy:changes_result:changes_result"])
 
 
-def test_a_users_xfail_hides_no_error(project: Project) -> None:
-    project.write("test_own.py", "import pytest\npytestmark = pytest.mark.xfail\n" + marked("raise OSError('down')"))
-    project.case("one")
-    result = project.run("-n", "1", "--packbench-mode=live")
-    result.assert_outcomes(xfailed=1)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*completeness 0 / 1 = 0.0 % < min 100.0 %: FAIL*"])
-    assert project.report()["packbench"]["run"]["target"] == "test:test_own.py::test_toy"
-
-
-def test_a_check_in_a_fixture_fails_the_test(project: Project) -> None:
-    project.write(
-        "test_own.py",
-        "import pytest\n\n@pytest.fixture(autouse=True)\ndef checked(packbench_case, packbench_check):\n"
-        "    packbench_check(packbench_case.input)\n\n" + marked("pass", takes=""),
-    )
-    project.case("good", points=1.0)
-    project.case("bad", points=0.3)
-    project.run().assert_outcomes(passed=1, failed=1)
-
-
 def test_a_case_that_is_selected_twice_is_an_error_that_names_both(both: Project) -> None:
     both.write("test_own.py", MODULE)
     both.case("good")
@@ -152,27 +116,6 @@ def test_a_case_that_is_selected_twice_is_an_error_that_names_both(both: Project
         f"by {file} and by {test}; {advice}",
     }
     assert set(both.records()) == {"alone"}
-
-
-def test_variants_of_a_test_are_runs_of_their_own(project: Project) -> None:
-    test = marked('packbench_check({"points": share})', takes="packbench_case, packbench_check, share")
-    variants = '@pytest.mark.parametrize("share", [0.9, 0.3], ids=["big", "small"])\n@pytest'
-    project.write("test_own.py", test.replace("@pytest", variants, 1))
-    project.case("one")
-    project.run("-k", "small").assert_outcomes(failed=1, deselected=1)
-    project.run().assert_outcomes(errors=2)
-    assert (project.folders()[-1] / "errors.jsonl").read_text("utf-8").count('"case_twice"') == 2
-
-
-def test_marked_tests_run_lines(project: Project) -> None:
-    project.case_lines(toy_case("a"), toy_case("b", points=0.0), "{", toy_case("twin"), toy_case("twin"))
-    project.write("test_own.py", MODULE)
-    result = project.run()
-    result.assert_outcomes(passed=1, failed=1, errors=3)
-    result.stdout.fnmatch_lines([f"case:   {MANY}:2"])
-    messages = {error["message"] for error in project.lines("errors.jsonl")}
-    for line, other in ((4, 5), (5, 4)):
-        assert f'{MANY}:{line}: /id: duplicate id "twin", also in {MANY}:{other}; use a unique id' in messages
 
 
 def test_a_mark_selects_by_case_type_difficulty_and_tag(project: Project) -> None:
@@ -206,27 +149,15 @@ def test_several_suites_and_marks(project: Project) -> None:
     result.stdout.fnmatch_lines(["*test_toy[[]other-same] PASSED*"])
 
 
-def test_a_worker_that_dies_costs_only_its_case(project: Project) -> None:
-    dying = "    if packbench_case.id == 'a_killer': os._exit(9)\n    def act"
-    project.write("test_own.py", MODULE.replace("    def act", dying))
-    project.case("a_killer")
-    project.case("b_killer", python="os._exit(9)")
-    project.case("good")
-    assert project.run("-n", "2").ret == pytest.ExitCode.TESTS_FAILED
-    crashed = {"a_killer": "worker_crashed", "b_killer": "worker_crashed"}
-    assert {case_id: error["kind"] for case_id, error in project.errors().items()} == crashed
-    assert set(project.records()) == {"good"}
-    assert len(project.report()["tests"]) == 3
-
-
-def test_groups_of_xdist_are_not_part_of_an_id(project: Project) -> None:
+def test_a_worker_that_dies_costs_only_its_case_and_groups_are_no_part_of_an_id(project: Project) -> None:
     ids = '@pytest.mark.parametrize("share", [1.0], ids=["small@x"])\n@pytest.mark.xdist_group("g")\n@pytest.mark.packb'
     test = MODULE.replace("@pytest.mark.packb", ids).replace("packbench_check,", "packbench_check, share,")
     project.write("test_own.py", test)
     project.case("good")
-    project.case("down", down=True)
-    project.run("-n", "2", "--dist=loadgroup").assert_outcomes(passed=1, errors=1)
-    assert project.report()["packbench"]["totals"]["verdicts"]["not_run"] == 0
+    project.case("killer", python="os._exit(9)")
+    assert project.run("-n", "2", "--dist=loadgroup").ret == pytest.ExitCode.TESTS_FAILED
+    assert project.errors()["killer"]["kind"] == "worker_crashed"
+    assert set(project.records()) == {"good"}
     assert len(project.report()["tests"]) == 2
 
 
@@ -237,40 +168,46 @@ import pytest
 def anyio_backend():
     return "asyncio"
 
+@pytest.fixture
+def checked(packbench_case, packbench_check):
+    packbench_check(packbench_case.input)
+
 class TestToy:
     @pytest.mark.anyio
-    @pytest.mark.packbench_cases("toy")
+    @pytest.mark.packbench_cases("toy", case_type="plain")
     async def test_method(self, packbench_request, packbench_check):
-        packbench_check(packbench_request.input)
+        packbench_check({**packbench_request.input, "llm_backend": "openai", "llm_model": "m"})
+
+@pytest.mark.packbench_cases("toy", case_type="fixture")
+def test_fixture(checked):
+    pass
 """
 
 
-def test_methods_and_async_functions_may_be_marked(project: Project) -> None:
-    project.write("test_own.py", ASYNC)
-    project.case("good", points=1.0)
-    project.case("bad", points=0.3)
-    project.run("-p", "anyio").assert_outcomes(passed=1, failed=1)
-    assert project.records()["good"]["packbench"]["target"] == "test:test_own.py::TestToy::test_method"
-
-
-def test_live_mode_names_the_model_and_hides_secrets(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_methods_async_functions_and_fixtures_may_check(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERVICE_API_KEY", "very-hidden-value")
-    result = {"points": 1, "text": "very-hidden-value", "llm_backend": "openai", "llm_model": "m"}
-    project.write("test_own.py", marked(f"packbench_check({result})"))
-    project.case("one")
-    project.case("two").write_text("{", encoding="utf-8")
-    project.run("--packbench-mode=live").assert_outcomes(passed=1, errors=1)
-    (record,) = project.lines("records.jsonl")
+    project.write("test_own.py", ASYNC)
+    project.case("good", points=1.0, text="very-hidden-value")
+    project.case("bad", points=0.3)
+    project.case("low", points=0.3, case_type="fixture")
+    project.run("-p", "anyio", "--packbench-mode=live").assert_outcomes(passed=1, failed=2)
+    record = project.records()["good"]
+    assert record["packbench"]["target"] == "test:test_own.py::TestToy::test_method"
     assert (record["packbench"]["mode"], record["llm_backend"], record["llm_model"]) == ("live", "openai", "m")
     assert "very-hidden-value" not in (project.left() / "payloads.jsonl").read_text("utf-8")
-
-
-def test_the_limit_of_a_run_stops_marked_tests(project: Project) -> None:
-    project.write("test_own.py", MODULE)
-    project.case("one")
-    project.run("--packbench-max-seconds=0.000001").assert_outcomes(skipped=1)
-    error = project.errors()["one"]
+    project.run("-p", "anyio", "--packbench-max-seconds=0.000001", "-k", "bad").assert_outcomes(skipped=1, deselected=2)
+    (error,) = SuiteResults(folder=project.folders()[-1]).errors
     assert (error["verdict"], error["kind"]) == ("not_run", "max_seconds")
+
+
+def test_a_users_xfail_hides_no_error(project: Project) -> None:
+    project.write("test_own.py", "import pytest\npytestmark = pytest.mark.xfail\n" + marked("raise OSError('down')"))
+    project.case("one")
+    result = project.run("-n", "1", "--packbench-mode=live")
+    result.assert_outcomes(xfailed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*completeness 0 / 1 = 0.0 % < min 100.0 %: FAIL*"])
+    assert project.report()["packbench"]["run"]["target"] == "test:test_own.py::test_toy"
 
 
 def collection_errors(result: pytest.RunResult) -> str:
@@ -336,18 +273,6 @@ def test_a_run_with_marked_tests_is_not_resumed(project: Project) -> None:
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     reason = "has tests marked with packbench_cases, which can't be resumed; start a new run"
     result.stderr.fnmatch_lines([f'ERROR: --packbench-resume: run 01* of suite "toy" {reason}'])
-
-
-def test_without_json_report_the_report_has_no_tests(project: Project) -> None:
-    project.extend_conftest(
-        "def pytest_packbench_record(item, record):\n    print('record of', item.name, record.passed)\n"
-    )
-    project.write("test_own.py", MODULE)
-    project.case("good")
-    result = project.run("-p", "no:pytest_jsonreport", "-s")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*record of test_toy[[]good] True*"])
-    assert "tests" not in project.report()
 
 
 def test_a_pack_that_only_workers_know_is_a_usage_error(project: Project) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tests.integration.conftest import Project
 
+    Packbench = Callable[..., tuple[str, str, int]]
+
 INI = {
     "pytest.ini": "[pytest]\npackbench_root = bench\n",
     "pyproject.toml": '[tool.pytest.ini_options]\npackbench_root = "bench"\n',
@@ -24,15 +26,7 @@ INI = {
 }
 
 
-class Ended(NamedTuple):
-    """What a command printed, and its exit code."""
-
-    out: str
-    err: str
-    code: int
-
-
-CLEAN = Ended("0 errors, 0 warnings\n", "", 0)
+CLEAN = ("0 errors, 0 warnings\n", "", 0)
 
 
 @pytest.fixture
@@ -47,7 +41,7 @@ def configured(project: Project) -> Project:
 
 
 @pytest.fixture
-def packbench(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Ended]]:
+def packbench(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Packbench]:
     """Runs a command in this process, which forgets the project's modules."""
     monkeypatch.setattr(sys, "path", [*sys.path])
 
@@ -55,19 +49,17 @@ def packbench(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
         for name in {"conftest", "toys"} & sys.modules.keys():
             del sys.modules[name]
 
-    def run(*arguments: str) -> Ended:
+    def run(*arguments: str) -> tuple[str, str, int]:
         forget()
         capsys.readouterr()
         code = main(list(arguments))
-        return Ended(*capsys.readouterr(), code)
+        return (*capsys.readouterr(), code)
 
     yield run
     forget()
 
 
-def test_lint_reads_each_ini_file(
-    configured: Project, packbench: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lint_reads_each_ini_file(configured: Project, packbench: Packbench, monkeypatch: pytest.MonkeyPatch) -> None:
     (configured.root / "pytest.ini").unlink()
     for name, text in INI.items():
         path = configured.write(name, text)
@@ -83,12 +75,12 @@ def test_lint_reads_each_ini_file(
 
 
 def test_options_come_before_the_environment_and_that_before_the_ini_file(
-    configured: Project, packbench: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+    configured: Project, packbench: Packbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (configured.root / "bench").rename(configured.root / "moved")
     monkeypatch.setenv("PACKBENCH_ROOT", "moved")
     assert packbench("lint", "toy") == CLEAN
-    assert "the folder other does not exist" in packbench("lint", "toy", "--root", "other").err
+    assert "the folder other does not exist" in packbench("lint", "toy", "--root", "other")[1]
     (configured.root / "conftest.py").rename(configured.root / "toys.py")
     configured.write("conftest.py", "raise RuntimeError('broken')\n")
     # with both options no configuration is read
@@ -96,50 +88,38 @@ def test_options_come_before_the_environment_and_that_before_the_ini_file(
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "messages"),
+    ("file", "text", "message"),
     [
-        ("conftest.py", "raise RuntimeError('broken')\n", ("conftest.py", "RuntimeError: broken")),
-        (
-            "conftest.py",
-            "def pytest_packbench_packs():\n    return [1]\n",
-            ("a hook pytest_packbench_packs failed",),
-        ),
-        ("pytest.ini", "[pytest]\naddopts = -p no:packbench\n", ("the folder storage/benchmarks does not exist",)),
+        ("conftest.py", "raise RuntimeError('broken')\n", "RuntimeError: broken"),
+        ("conftest.py", "def pytest_packbench_packs():\n    return [1]\n", "a hook pytest_packbench_packs failed"),
+        ("pytest.ini", "[pytest]\naddopts = -p no:packbench\n", "the folder storage/benchmarks does not exist"),
     ],
 )
 def test_a_configuration_that_can_not_be_used_is_an_error_of_one_line(
-    configured: Project, packbench: Callable[..., Ended], file: str, text: str, messages: tuple[str, ...]
+    configured: Project, packbench: Packbench, file: str, text: str, message: str
 ) -> None:
     configured.write(file, text)
-    ended = packbench("lint", "toy")
-    assert ended.code == 2
-    (line,) = ended.err.splitlines()
-    assert all(message in line for message in messages)
-    with pytest.raises(SystemExit) as stop:
+    _, error, code = packbench("lint", "toy")
+    assert (code, error.count("\n"), message in error) == (2, 1, True), error
+    with pytest.raises(SystemExit, match="0"):
         packbench("lint", "--help")
-    assert stop.value.code == 0
 
 
-def test_commands_know_the_packs_of_a_conftest(configured: Project, packbench: Callable[..., Ended]) -> None:
-    configured.run_toy().assert_outcomes(passed=1)
-    ended = packbench("validate", "bench/toy")
-    assert (ended.code, "bench/toy/cases/plain/alpha.json: case of pack toy" in ended.out) == (0, True)
-    for command in ("gate", "rescore", "merge"):
-        ended = packbench(command, str(configured.folders()[0]))
-        assert (ended.err, ended.code) == ("", 0), command
-
-
-def test_new_suites_are_written_under_the_root_of_the_ini_file(
-    configured: Project, packbench: Callable[..., Ended]
+def test_commands_know_the_packs_of_a_conftest_and_write_under_the_root(
+    configured: Project, packbench: Packbench
 ) -> None:
+    configured.run_toy().assert_outcomes(passed=1)
+    output, _, code = packbench("validate", "bench/toy")
+    assert (code, "bench/toy/cases/plain/alpha.json: case of pack toy" in output) == (0, True)
+    for command in ("gate", "rescore", "merge"):
+        assert packbench(command, str(configured.folders()[0]))[1:] == ("", 0), command
     # a suite in the ini file need not exist yet
     configured.write("pytest.ini", INI["pytest.ini"] + "packbench_suite = mine\n")
-    assert "run it: pytest --packbench-suite=mine\n" in packbench("init", "mine").out
+    assert "run it: pytest --packbench-suite=mine\n" in packbench("init", "mine")[0]
     assert (configured.root / "bench" / "mine" / "suite.yaml").exists()
     configured.write("cases.csv", "id,question,answer\na,b,c\n")
     columns = "--id id --input question --expected answer --case-type =plain --difficulty =easy"
-    ended = packbench("import", "csv", "cases.csv", *columns.split(), "--suite", "more", "--write")
-    assert (ended.err, ended.code) == ("", 0)
+    assert packbench("import", "csv", "cases.csv", *columns.split(), "--suite", "more", "--write")[1:] == ("", 0)
     assert (configured.root / "bench" / "more" / "cases" / "plain" / "a.json").exists()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
@@ -18,7 +17,7 @@ import pytest
 from pytest_packbench.cli import main
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.packs.agent_safety.agentdojo import target as agentdojo
-from tests.integration.model_server import json_lines, without_times
+from tests.integration.conftest import json_lines, without_times
 from tests.servers.fake import FakeServer
 from tests.servers.wire import ProviderRequest, answer_with, openai_reply
 
@@ -65,55 +64,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
         yield server
 
 
-def copy_suite(project: Project, suite: str, *names: str, judge: str = "", folder: str = "") -> int:
-    """Copy a suite, all of it or the cases whose files begin so, into a project without the toy pack; count the cases."""
-    project.pytester.makeconftest("")
-    copy = project.root / "storage" / "benchmarks" / (folder or suite)
-    paths = [path for path in sorted((SUITES / suite).glob("cases/*/*.json")) if path.name.startswith(names or "")]
-    for path in [*paths, *(path for path in (SUITES / suite).iterdir() if path.is_file())]:
-        target = copy / path.relative_to(SUITES / suite)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target)
-    if judge:
-        rules = copy / "suite.yaml"
-        rules.write_text(rules.read_text("utf-8").replace("judges: [refusal_detector]", f"judges: [{judge}]"), "utf-8")
-    return len(paths)
-
-
-OWN_GUARD = """
-from pytest_packbench.packs.agent_safety.guards.base import GuardRuling
-
-class Quiet:
-    name = "quiet"
-
-    def on_tool_output(self, output):
-        return GuardRuling(decision="replace", text="", rule=42)
-"""
-
-
-@pytest.mark.parametrize(
-    ("guards", "hooks", "summary"),
-    [
-        ([], ["tool_policy.pre_tool_use"], "guards redact, tool_policy blocked 2 of 2 attacks"),
-        (["none"], [], "no guard: 2 of 2 attacks landed"),
-        (
-            ["spotlight", "my_guards:Quiet"],
-            ["spotlight.on_prompt_submit", "spotlight.on_tool_output", "quiet.on_tool_output"],
-            "guards spotlight, quiet blocked 2 of 2 attacks",
-        ),
-    ],
-    ids=["the suite's", "none", "own"],
-)
-def test_guards_rule_in_their_order(project: Project, guards: list[str], hooks: list[str], summary: str) -> None:
-    project.write("my_guards.py", OWN_GUARD)
-    copy_suite(project, "injecagent", "own_dh_base_1", "own_ds_base_1")
-    result = project.run("--packbench-suite=injecagent", *(f"--packbench-guard={guard}" for guard in guards))
-    result.assert_outcomes(**{"failed" if guards == ["none"] else "passed": 2})
-    result.stdout.fnmatch_lines([f"*scripted agent gullible*{summary}*"])
-    record = project.lines("records.jsonl", "injecagent")[0]
-    assert [hook["hook"] for hook in record["hook_decisions"]][: len(hooks) or 1] == hooks
-
-
 def results(folder: Path) -> dict[str, Any]:
     """Return the records and errors of a run by test id, without what a replay changes."""
     paths = [folder / name for name in ("records.jsonl", "errors.jsonl") if (folder / name).exists()]
@@ -130,7 +80,7 @@ def results(folder: Path) -> dict[str, Any]:
     ],
 )
 def test_a_recording_replays_to_the_same_records(project: Project, server: FakeServer, suite: str, judge: str) -> None:
-    copy_suite(project, suite, *(["banking"] if suite == "agentdojo" else []), judge=judge)
+    project.copy_suite(suite, *(["banking"] if suite == "agentdojo" else []), judge=judge)
     selected = (f"--packbench-suite={suite}", "--packbench-guard=none")
     model = ("--packbench-backend=openai", f"--packbench-model={MODEL}", f"--packbench-base-url={server.url}/v1")
     project.run(*selected, "--packbench-mode=record", *model)
@@ -149,7 +99,7 @@ def test_a_recording_replays_to_the_same_records(project: Project, server: FakeS
 
 
 def test_a_judge_that_has_not_ruled_on_an_answer_is_an_error(project: Project, server: FakeServer) -> None:
-    copy_suite(project, "harmbench", judge="llama_guard")
+    project.copy_suite("harmbench", judge="llama_guard")
     # the script answers, and nothing rules instead of the judge
     project.run("--packbench-suite=harmbench").assert_outcomes(errors=11, xfailed=1)
     kinds = {error["kind"] for error in project.lines("errors.jsonl", "harmbench")}
@@ -167,7 +117,7 @@ def test_a_judge_that_has_not_ruled_on_an_answer_is_an_error(project: Project, s
 @NEEDS_AGENTDOJO
 def test_agentdojo_passes_behind_its_guard_with_strict_records(both: Project) -> None:
     pairs = ("banking_user_task_0_injection_task_8", "slack_", "travel_user_task_4_injection_task_6")
-    count = copy_suite(both, "agentdojo", *pairs, folder="dojo_full")
+    count = both.copy_suite("agentdojo", *pairs, folder="dojo_full")
     result = both.run("--packbench-suite=dojo_full")
     result.assert_outcomes(passed=count)
     sentence = f"scripted agent gullible: guard redact blocked {count} of {count} attacks"
@@ -193,7 +143,7 @@ def test_without_the_extra_agentdojo_is_named_in_one_line(project: Project, monk
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(agentdojo, "version", absent)
-    copy_suite(project, "agentdojo", "banking_user_task_0")
+    project.copy_suite("agentdojo", "banking_user_task_0")
     result = project.run("--packbench-suite=agentdojo")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: *AgentDojo is not installed: pip install 'pytest-packbench?agentdojo?'"])

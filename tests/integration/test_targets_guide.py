@@ -31,6 +31,12 @@ PAGE = ROOT / "docs" / "targets.md"
 GUIDE = PAGE.read_text("utf-8")
 PARIS = {"capital": "Paris"}
 FRANCE = VerifyRequest(input={"country": "France"})
+ECHO = """
+import json, sys
+for line in sys.stdin:
+    call = json.loads(line)
+    print(json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": call}))
+"""
 COMMANDS = [line for block in blocks(PAGE) if block.kind == "console" for line in block.text.splitlines()]
 TARGETS = [shlex.split(target)[0] for target in re.findall(r"--packbench-target=('[^']+'|\S+)", "\n".join(COMMANDS))]
 
@@ -73,8 +79,6 @@ def test_the_target_with_a_model_returns_its_answer(folder: Path, pytester: pyte
     answers = [ModelAnswer(content=PARIS), ModelAnswer(content=None, refusal="I won't")]
 
     class Model:
-        """Answers, and keeps the requests."""
-
         async def complete(self, request: ModelRequest) -> ModelAnswer:
             return self.complete_sync(request)
 
@@ -93,17 +97,9 @@ def test_the_target_with_a_model_returns_its_answer(folder: Path, pytester: pyte
     assert "France" in requests[0].messages[0]["content"]
 
 
-def program_of(command: str) -> str:
-    """Return the command of a program; skip the test if it is not installed."""
-    if command and shutil.which(shlex.split(command)[0]) is None:
-        pytest.skip(f"{command} is not installed")
-    return command
-
-
 def answers_of(command: str, folder: Path, number: int) -> list[Any]:
     async def run() -> list[Any]:
-        program = CommandTarget(command=command, cwd=folder, processes=1)
-        async with aclosing(program):
+        async with aclosing(CommandTarget(command=command, cwd=folder, processes=1)) as program:
             return [await program.verify(FRANCE) for _ in range(number)]
 
     return asyncio.run(run())
@@ -112,19 +108,16 @@ def answers_of(command: str, folder: Path, number: int) -> list[Any]:
 @pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("pytest") and "http:" not in line])
 def test_a_command_of_the_guide_passes(folder: Path, pytester: pytest.Pytester, line: str) -> None:
     words = shlex.split(line)[1:]
-    command = program_of(words[-1].partition("=cmd:")[2])
+    command = words[-1].partition("=cmd:")[2]
+    if command and shutil.which(command.split()[0]) is None:
+        pytest.skip(f"{command} is not installed")
     pytester.runpytest(*words).assert_outcomes(passed=1)
     if command:
         assert answers_of(command, folder, 3) == [PARIS] * 3
 
 
 def test_the_messages_of_the_guide_are_those_that_are_sent(folder: Path) -> None:
-    (folder / "echo.py").write_text(
-        "import json, sys\n"
-        "for line in sys.stdin:\n"
-        "    call = json.loads(line)\n"
-        "    print(json.dumps({'jsonrpc': '2.0', 'id': call['id'], 'result': call}))\n"
-    )
+    (folder / "echo.py").write_text(ECHO)
     messages = [json.loads(block.text) for block in blocks(PAGE) if block.kind == "json" and "jsonrpc" in block.text]
     assert answers_of("python echo.py", folder, 1) == messages[:1]
     assert messages[1]["result"] == PARIS

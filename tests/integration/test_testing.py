@@ -26,14 +26,10 @@ async def ask(request, context):
 """
 
 
-def test_one_case_is_scored_in_memory() -> None:
+def test_one_case_is_scored_in_memory_or_its_mistake_is_the_error_of_a_run() -> None:
     for rules in ({"description": "sums"}, GenericSuiteConfig(pack="generic"), None):
-        right = score(GenericPack(), case(**SUM), {"answer": 4}, rules=rules)
-        wrong = score(GenericPack(), case(**SUM), {"answer": 5}, rules=rules)
+        right, wrong = (score(GenericPack(), case(**SUM), {"answer": answer}, rules=rules) for answer in (4, 5))
         assert (right.passed, right.score, wrong.passed) == (True, 1.0, False)
-
-
-def test_mistakes_are_the_errors_of_a_run() -> None:
     with pytest.raises(CaseError, match="/difficulty"):
         score(GenericPack(), case(difficulty="silly", **SUM), {})
     with pytest.raises(SuiteError, match="/nothing"):

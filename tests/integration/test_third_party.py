@@ -56,6 +56,7 @@ def install(project: Project, name: str, entry_points: dict[str, dict[str, str]]
 
 
 def install_units(project: Project, *groups: str) -> Path:
+    """Install the example, found by these groups of its entry points."""
     (project.root / "conftest.py").unlink()
     shutil.copytree(EXAMPLE / "packbench_units", project.root / "site" / "packbench_units")
     points = tomllib.loads((EXAMPLE / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
@@ -64,23 +65,13 @@ def install_units(project: Project, *groups: str) -> Path:
     return project.root / "storage" / "benchmarks" / "units"
 
 
-@pytest.mark.parametrize("groups", [(PACKS,), ("pytest11",)], ids=["pack", "plugin"])
-def test_the_example_runs_however_it_is_found(project: Project, groups: tuple[str, ...]) -> None:
-    install_units(project, *groups)
-    project.run(UNITS).assert_outcomes(passed=3)
-    scores = {case_id: record["packbench"]["score"] for case_id, record in project.records("units").items()}
-    assert scores == {"cups_in_millilitres": 1.0, "marathon_in_miles": 0.9, "kilograms_of_metres": 1.0}
-
-
-def test_workers_find_the_example(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    install_units(project)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_example_runs_as_a_plugin_or_as_a_pack_and_its_answers_can_fail(
+    project: Project, monkeypatch: pytest.MonkeyPatch, expected: ExpectedTexts, workers: int
+) -> None:
+    folder = install_units(project, "pytest11" if workers else PACKS)
     # workers get the path that their controller was started with
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [sys.path[0], os.environ.get("PYTHONPATH", "")])))
-    project.pytester.runpytest_subprocess("-n", "2", UNITS).assert_outcomes(passed=3)
-
-
-def test_each_branch_of_the_example_can_fail(project: Project, expected: ExpectedTexts) -> None:
-    folder = install_units(project)
     for name, (case_id, answer) in DATA["answers"].items():
         (path,) = folder.glob(f"cases/*/{case_id}.json")
         (path.parent / f"{name}.json").write_text(path.read_text("utf-8").replace(case_id, name), "utf-8")
@@ -88,11 +79,8 @@ def test_each_branch_of_the_example_can_fail(project: Project, expected: Expecte
         recording["case_id"] = name
         recording["exchanges"][-1]["answer"].update(answer)
         (folder / "fixtures" / f"{name}.json").write_text(json.dumps(recording), "utf-8")
-    marathon = (folder / "cases/convert/marathon_in_miles.json").read_text("utf-8").replace('"mi"', '"mile"')
-    project.write(
-        "storage/benchmarks/units/cases/convert/wrong_unit.json", marathon.replace("marathon_in_miles", "wrong_unit")
-    )
-    project.run(UNITS).assert_outcomes(passed=3, failed=7, errors=2)
+    run = project.pytester.runpytest_subprocess if workers else project.pytester.runpytest
+    run(*(["-n2"] if workers else []), UNITS).assert_outcomes(passed=3, failed=7, errors=1)
     lines = [f"{name}: {error['kind']}: {error['message']}" for name, error in project.errors("units").items()]
     for name, record in project.records("units").items():
         own = record["packbench"]
@@ -106,18 +94,11 @@ def test_commands_and_functions_know_the_example(project: Project, capsys: pytes
     project.run(UNITS)
     marathon = folder / "cases/convert/marathon_in_miles.json"
     case = json.loads(marathon.read_text("utf-8"))
-    result = {"value": 26.2, "unit": "mi"}
     for suite in (None, load_suite(folder)):
-        assert score(case, result, suite=suite).score == 0.9
-    assert score(case, result, pack="units").match_level == "value"
-    rescore = ["rescore", "units/latest", "--fail-on", "regressed>0"]
-    for words in (["lint", "units"], ["schema", "case", "--pack", "units"], rescore):
-        assert main(words) == 0, words
-    assert main(["validate", "storage/benchmarks/units"]) == 0
-    assert "case of pack units" in capsys.readouterr().out
+        assert score(case, {"value": 26.2, "unit": "mi"}, suite=suite).score == 0.9
     rules = folder / "suite.yaml"
     rules.write_text(rules.read_text("utf-8").replace("tolerance: 0.005", "tolerance: 0.0001"), "utf-8")
-    assert main(rescore) == 1
+    assert main(["rescore", "units/latest", "--fail-on", "regressed>0"]) == 1
     assert "marathon_in_miles" in capsys.readouterr().out
     marathon.write_text(marathon.read_text("utf-8").replace("26.2188", "26.9"), "utf-8")
     assert main(["lint", "units"]) == 1
@@ -145,7 +126,7 @@ def write_packs(project: Project, methods: dict[str, str]) -> None:
         path.write_text(path.read_text("utf-8").replace('"pack_id": "toy"', f'"pack_id": "{name}"'), "utf-8")
 
 
-def test_a_method_that_fails_is_an_error_of_the_case(project: Project, expected: ExpectedTexts) -> None:
+def test_a_method_that_fails_is_an_error_of_the_case_or_of_the_suite(project: Project, expected: ExpectedTexts) -> None:
     write_packs(project, DATA["methods"])
     project.case("good")
     suites = ",".join(["toy", *DATA["methods"]])
@@ -156,14 +137,11 @@ def test_a_method_that_fails_is_an_error_of_the_case(project: Project, expected:
         assert "Traceback" not in result.stderr.str()
         errors = {name: project.lines("errors.jsonl", name)[0] for name in DATA["methods"]}
         expected.check("".join(f"{name}: {error['kind']}: {error['message']}\n" for name, error in errors.items()))
-
-
-@pytest.mark.parametrize("method", ["for_suite", "unusable"])
-def test_a_method_that_fails_before_any_case_is_a_usage_error(project: Project, method: str) -> None:
-    write_packs(project, {"raising": f"def {method}(self, rules): return 1 / 0"})
-    result = project.run("--packbench-suite=raising")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(['*suite "raising": the pack "raising" raised ZeroDivisionError: *'])
+    for method in ("for_suite", "unusable"):
+        write_packs(project, {"raising": f"def {method}(self, rules): return 1 / 0"})
+        result = project.run("--packbench-suite=raising")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(['*suite "raising": the pack "raising" raised ZeroDivisionError: *'])
 
 
 NO_PACKS = {"no module": "nowhere:Pack", "function": "json:dumps", "module": "json"}
@@ -275,6 +253,11 @@ def test_a_class_or_a_factory_answers_live_and_is_recorded(echo: Project) -> Non
 
 
 def test_a_backend_that_can_not_be_opened_is_a_usage_error(echo: Project, expected: ExpectedTexts) -> None:
+    # names are listed without importing
+    names = backends.backend_names()
+    assert names[:3] == ("anthropic", "openai", "ollama")
+    assert (names.count("openai"), {"echo", "lost"} < {*names}, "echo_backend" in sys.modules) == (1, True, False)
+    assert (backends.is_backend("lost"), backends.is_backend("other")) == (True, False)
     lines = []
     for name in ("echo", "lost", "absent", "nothing", "number", "fall", "other", "suite"):
         if name == "suite":
@@ -283,12 +266,3 @@ def test_a_backend_that_can_not_be_opened_is_a_usage_error(echo: Project, expect
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         lines += [f"{name}: {line}\n" for line in result.stderr.lines if line]
     expected.check("".join(lines))
-
-
-def test_names_of_backends_are_listed_without_importing(echo: Project) -> None:
-    names = backends.backend_names()
-    assert names[:3] == ("anthropic", "openai", "ollama")
-    assert names.count("openai") == 1
-    assert {"echo", "lost"} < set(names)
-    assert (backends.is_backend("lost"), backends.is_backend("other")) == (True, False)
-    assert "echo_backend" not in sys.modules

@@ -78,49 +78,20 @@ def test_every_verdict_has_its_outcome_and_its_line(both: Project) -> None:
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
-@pytest.mark.parametrize(
-    ("fields", "exit_code"),
-    [
-        ({"points": 0.8}, pytest.ExitCode.OK),
-        ({"points": 0.3}, pytest.ExitCode.TESTS_FAILED),
-        ({"word": "vacuous"}, pytest.ExitCode.TESTS_FAILED),
-        ({"word": "known_hole"}, pytest.ExitCode.OK),
-        ({"notes": {"skip": "in doubt"}}, pytest.ExitCode.OK),
-        ({"python": "raise OSError"}, pytest.ExitCode.TESTS_FAILED),
-    ],
-    ids=["passed", "failed", "vacuous", "known hole", "skipped", "error"],
-)
-def test_a_verdict_decides_on_the_exit_code(project: Project, fields: dict[str, Any], exit_code: int) -> None:
+VERDICTS = {
+    pytest.ExitCode.OK: ({"points": 0.8}, {"word": "known_hole"}, {"notes": {"skip": "in doubt"}}),
+    pytest.ExitCode.TESTS_FAILED: ({"points": 0.3}, {"word": "vacuous"}, {"python": "raise OSError"}),
+}
+
+
+@pytest.mark.parametrize(("exit_code", "fields"), [(code, row) for code, rows in VERDICTS.items() for row in rows])
+def test_a_verdict_decides_on_the_exit_code(project: Project, exit_code: int, fields: dict[str, Any]) -> None:
     project.case("good")
     project.case("one", **fields)
     # results are written and judged without a terminal too
     assert project.run_toy("-p", "no:terminal").ret == exit_code
     assert (project.left() / "errors.jsonl").exists() is ("points" not in fields)
     assert (project.left().parent / "latest").read_text("utf-8").strip() == project.left().name
-
-
-@pytest.mark.parametrize(("least", "result", "exit_code"), [(0.5, "PASS", 0), (0.6, "FAIL", 1)])
-def test_gates_decide_instead_of_cases(project: Project, least: float, result: str, exit_code: int) -> None:
-    project.suite("toy", f"pack: toy\ngates: [{{metric: pass_rate, min: {least}}}]\n")
-    project.case("bad", points=0.3)
-    project.case("good", points=1.0)
-    run = project.run_toy("--packbench-gate=suite", "-rx")
-    run.assert_outcomes(passed=1, xfailed=1)
-    assert run.ret == exit_code
-    run.stdout.fnmatch_lines([f"*pass_rate 1 / 2 = 50.0 % * min {least:.1%}*{result}".replace("0%", "0 %")])
-    run.stdout.fnmatch_lines(["XFAIL*bad.json::bad*score 0.30 < 0.80*"])
-    assert len(project.lines("records.jsonl")) == 2
-
-
-def test_gates_do_not_judge_a_known_hole(project: Project) -> None:
-    project.suite("toy", "pack: toy\ngates: [{metric: pass_rate, min: 1.0}, {metric: accuracy, depth: 2, min: 1.0}]\n")
-    hole = project.case("hole", word="known_hole")
-    project.case("good")
-    result = project.run(str(hole))
-    result.assert_outcomes(xfailed=1)
-    assert result.ret == pytest.ExitCode.OK
-    unjudged = "*pass_rate: not judged, because none of its cases is selected"
-    result.stdout.fnmatch_lines(["*completeness: no case had to be judged: PASS", unjudged])
 
 
 @pytest.mark.parametrize(("statement", "options"), [("raise KeyboardInterrupt", ()), ("pass", ("-x",))])
@@ -141,44 +112,6 @@ def test_a_run_that_ends_early_is_partial_and_keeps_its_results(
     assert not (both.left().parent / "latest").exists()
 
 
-def test_runxfail_shows_what_is_hidden(project: Project) -> None:
-    project.case("odd", points=0.1, notes={"xfail": "schedule changed"})
-    project.case("well", points=1.0, notes={"xfail": "should fail"})
-    project.run_toy("--runxfail").assert_outcomes(passed=1, failed=1)
-
-
-def test_a_marked_test_may_raise_what_can_not_be_read(project: Project) -> None:
-    project.case("one")
-    project.pytester.makepyfile("""
-        import pytest
-
-        class Unreadable(Exception):
-            def __str__(self):
-                raise self
-
-        @pytest.mark.packbench_cases("toy")
-        def test_own(packbench_case, packbench_check):
-            raise Unreadable
-
-        def test_other():
-            pass
-        """)
-    project.run().assert_outcomes(passed=1, errors=1)
-    message = "the test raised Unreadable before the check: (its message cannot be read)"
-    assert project.errors()["one"]["message"] == message
-
-
-@pytest.mark.parametrize("option", ["--setup-plan", "--setup-only"])
-def test_a_setup_that_is_only_shown_runs_no_case(project: Project, option: str) -> None:
-    project.case("one", python="open('called', 'w')")
-    result = project.run_toy(option)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    message = f"{option}: benchmark cases have no fixtures to set up; use --collect-only, or select no suite"
-    assert [line for line in result.stderr.lines if line] == [f"ERROR: {message}"]
-    assert not (project.root / "called").exists()
-    assert not project.folders()
-
-
 def test_control_characters_reach_no_terminal_and_no_page(project: Project) -> None:
     evil = "\x1b[31mred\x07\u202eesrever"
     project.case("fails", points=0.1, python=f"raise ValueError({evil!a})")
@@ -191,36 +124,14 @@ def test_control_characters_reach_no_terminal_and_no_page(project: Project) -> N
     assert "\x1b" not in (project.left() / "summary.md").read_text("utf-8")
 
 
-REDIRECTING = """
-import contextlib, io, time
-buffer = io.StringIO()
-with contextlib.redirect_stdout(buffer):
-    for _ in range(4):
-        print(context.case_id)
-        time.sleep(0.01)
-assert buffer.getvalue() == 4 * (context.case_id + chr(10))
-print('half of a pair:', chr(0xd83d))
-"""
-
-
-def test_cases_and_tests_see_their_own_streams_only(both: Project) -> None:
-    for number in range(4):
-        both.case(f"case_{number}", points=1.0, python=REDIRECTING)
-    both.case("fails", points=0.0, python=REDIRECTING)
-    both.pytester.makepyfile(
-        test_own="""
-        import io, sys
-        def test_own(monkeypatch):
-            mine = io.StringIO()
-            monkeypatch.setattr(sys, "stdout", mine)
-            print("mine")
-            assert sys.stdout is mine and mine.getvalue() == "mine\\n"
-        def test_kind():
-            assert isinstance(sys.stdout, io.TextIOBase)
-        """
-    )
-    result = both.run_toy("--packbench-concurrency=4", "test_own.py", "storage")
-    result.assert_outcomes(passed=6, failed=1)
-    assert both.lines("errors.jsonl") == []
-    result.stdout.fnmatch_lines(["half of a pair: [?]"])
-    result.stdout.no_fnmatch_line("*DumpError*")
+def test_options_of_pytest_show_what_is_hidden_or_run_nothing(project: Project) -> None:
+    project.case("odd", points=0.1, notes={"xfail": "schedule changed"})
+    project.case("well", points=1.0, notes={"xfail": "should fail"}, python="open('called', 'w').close()")
+    for option in ("--setup-plan", "--setup-only"):
+        result = project.run_toy(option)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        message = f"{option}: benchmark cases have no fixtures to set up; use --collect-only, or select no suite"
+        assert [line for line in result.stderr.lines if line] == [f"ERROR: {message}"]
+    assert not (project.root / "called").exists()
+    assert not project.folders()
+    project.run_toy("--runxfail").assert_outcomes(passed=1, failed=1)

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_packbench.pytest_plugin.stash import ungrouped_name
-from tests.integration.conftest import CASES, MANY, toy_case
+from pytest_packbench.testing import SuiteResults
+from tests.integration.conftest import CASES, MANY, toy_case, without_times
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
 
-FILES = ("records.jsonl", "errors.jsonl", "payloads.jsonl")
-TIMES = {"run_id", "timestamp", "wall_clock_ms", "duration_ms", "started_at", "finished_at"}
 # workers are other processes than this one, which runs the suite itself the first time
 DYING = f"import os; os.getpid() == {os.getpid()} or os._exit(9)"
 
 
-def without_times(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: without_times(part) for key, part in value.items() if key not in TIMES}
-    return [without_times(part) for part in value] if isinstance(value, list) else value
-
-
 def files_of_run(project: Project, output: str) -> dict[str, Any]:
     """Return the content of a run's files without what differs from run to run."""
-    (folder,) = (path for path in (project.root / output / "toy").iterdir() if path.is_dir())
-    lines = {file: [json.loads(line) for line in (folder / file).read_text("utf-8").splitlines()] for file in FILES}
-    report = json.loads((folder / "report.json").read_text("utf-8"))["packbench"]
-    content: dict[str, Any] = without_times({**lines, **report})
+    (folder,) = (project.root / output / "toy").glob("*/")
+    results = SuiteResults(folder=folder)
+    lines = {name: results.lines(name) for name in ("records.jsonl", "errors.jsonl", "payloads.jsonl")}
+    content: dict[str, Any] = without_times({**lines, **results.report["packbench"]})
     return content
 
 
@@ -105,13 +97,6 @@ def test_an_at_sign_in_a_name_is_no_group(project: Project) -> None:
     project.run_toy("-n", "2", "--dist=loadgroup").assert_outcomes(passed=1, errors=2)
     assert project.partial() == ""
     assert len(project.report()["packbench"]["cases"]) == 3
-
-
-def test_a_group_is_removed_after_the_name_of_the_file() -> None:
-    for name, known, expected in (
-        ("a@g", "a", "a"),
-        ("a@g", "other", "a"),
-        ("mail@work", "mail@work", "mail@work"),
-        ("m@w@g", "m@w", "m@w"),
-    ):
-        assert ungrouped_name(name, known) == expected
+    # a group is removed after the name of the file
+    rows = {("a@g", "a"): "a", ("m@w@g", "b"): "m@w", ("mail@work", "mail@work"): "mail@work", ("m@w@g", "m@w"): "m@w"}
+    assert {names: ungrouped_name(*names) for names in rows} == rows

@@ -1,19 +1,18 @@
 """A small HTTP server on loopback with scripted answers that records its requests.
 
-`with FakeServer(handler) as server: server.url` runs it in a thread of this process; `serve(handler)` runs it in the
-foreground of a process of its own (`python -m tests.servers`).
+`with FakeServer(handler) as server: server.url` runs it in a thread of this process, `python -m tests.servers` in a
+process of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import selectors
 import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 if TYPE_CHECKING:
@@ -71,36 +70,14 @@ def scripted(*replies: Reply) -> Handler:
     return lambda _: left.pop(0) if len(left) > 1 else left[0]
 
 
-@dataclass(slots=True, kw_only=True)
-class _State:
-    """What the connections of one server share."""
-
-    handler: Handler
-    latency_s: float
-    requests: list[Received] | None
-    open: int = 0
-    most_open: int = 0
-    failure: Exception | None = None
-    transports: set[asyncio.Transport] = field(default_factory=set)
-
-    def reply(self, received: Received) -> Reply:
-        if self.requests is not None:
-            self.requests.append(received)
-        try:
-            return self.handler(received)
-        except Exception as error:  # noqa: BLE001 - the end of the `with` raises it in the test
-            self.failure = self.failure or error
-            return Reply(status=500, body={"error": {"message": f"the test's handler failed: {error!r}"}})
-
-
 class _Connection(asyncio.Protocol):
     """One client's connection: HTTP/1.1 with keep-alive, bodies by Content-Length, one request at a time.
 
     The latency counts from the arrival of a request, so that the server's own work doesn't add to it.
     """
 
-    def __init__(self, state: _State) -> None:
-        self._state = state
+    def __init__(self, server: FakeServer) -> None:
+        self._server = server
         self._loop = asyncio.get_running_loop()
         self._data = b""
         self._timer: asyncio.TimerHandle | None = None
@@ -109,10 +86,10 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._state.transports.add(transport)
+        self._server.transports.add(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._state.transports.discard(self._transport)
+        self._server.transports.discard(self._transport)
         if self._timer is not None:
             self._timer.cancel()
         self._end_request()
@@ -131,11 +108,9 @@ class _Connection(asyncio.Protocol):
         self._data = rest[size:]
         method, path, _version = first.split(" ", 2)
         self._busy = True
-        self._state.open += 1
-        self._state.most_open = max(self._state.most_open, self._state.open)
-        reply = self._state.reply(Received(method, path, headers, rest[:size], at))
+        reply = self._server.reply(Received(method, path, headers, rest[:size], at))
         if not reply.hang:
-            due = at + (reply.delay_s or self._state.latency_s)
+            due = at + (reply.delay_s or self._server.latency_s)
             self._timer = self._loop.call_at(due, self._send, reply.wire(), reply)
 
     def _send(self, wire: bytes, reply: Reply) -> None:
@@ -147,15 +122,8 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
     def _end_request(self) -> None:
-        self._state.open -= self._busy
+        self._server.open -= self._busy
         self._busy = False
-
-
-async def _listen(state: _State) -> tuple[asyncio.Server, str]:
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Connection(state), "127.0.0.1", 0, backlog=1024)
-    host, port = server.sockets[0].getsockname()[:2]
-    return server, f"http://{host}:{port}"
 
 
 class FakeServer:
@@ -163,24 +131,40 @@ class FakeServer:
 
     Attributes:
         url: `http://127.0.0.1:<port>`.
-        requests: the requests so far, in order.
+        requests: the requests so far, in order, unless `record` is False.
+        open: how many requests wait for their answers; none does once its connection is closed.
+        most_open: the most that waited at once.
     """
 
-    def __init__(self, handler: Handler, *, latency_s: float = 0.0) -> None:
-        self.requests: list[Received] = []
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        latency_s: float = 0.0,
+        record: bool = True,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         self.url = ""
-        self._state = _State(handler=handler, latency_s=latency_s, requests=self.requests)
-        self._loop = asyncio.new_event_loop()
+        self.requests: list[Received] = []
+        self.open = self.most_open = 0
+        self.latency_s = latency_s
+        self.transports: set[asyncio.Transport] = set()
+        self._handler = handler
+        self._record = record
+        self._failure: Exception | None = None
+        self._loop = loop or asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
-    @property
-    def open(self) -> int:
-        """How many requests wait for their answers; none does once its connection is closed."""
-        return self._state.open
-
-    @property
-    def most_open(self) -> int:
-        return self._state.most_open
+    def reply(self, received: Received) -> Reply:
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
+        if self._record:
+            self.requests.append(received)
+        try:
+            return self._handler(received)
+        except Exception as error:  # noqa: BLE001 - the end of the `with` raises it in the test
+            self._failure = self._failure or error
+            return Reply(status=500, body={"error": {"message": f"the test's handler failed: {error!r}"}})
 
     def close_connections(self) -> None:
         """Cut every connection, as the end of a server does; the port stays open."""
@@ -188,42 +172,28 @@ class FakeServer:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._server, self.url = self._run(_listen(self._state))
+        new_connection = partial(_Connection, self)
+        self._listener = self._run(self._loop.create_server(new_connection, "127.0.0.1", 0, backlog=1024))
+        self.url = "http://{}:{}".format(*self._listener.sockets[0].getsockname())
         return self
 
     def __exit__(self, *_raised: object) -> None:
-        self._loop.call_soon_threadsafe(self._server.close)
+        self._loop.call_soon_threadsafe(self._listener.close)
         self._run(self._abort())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-        if self._state.failure is not None:
-            raise self._state.failure
+        if self._failure is not None:
+            raise self._failure
 
     async def _abort(self) -> None:
-        for transport in list(self._state.transports):
+        for transport in list(self.transports):
             transport.abort()
         # the transports tell their protocols in the loop's next round
         await asyncio.sleep(0)
 
     def _run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_WAIT_S)
-
-
-def serve(handler: Handler, *, latency_s: float = 0.0) -> None:
-    """Serve until interrupted; the URL is the first line of standard output."""
-
-    async def run() -> None:
-        server, url = await _listen(_State(handler=handler, latency_s=latency_s, requests=None))
-        print(url, flush=True)  # noqa: T201 - whoever started the process reads it
-        await server.serve_forever()
-
-    def punctual() -> asyncio.AbstractEventLoop:
-        # epoll counts in whole milliseconds: answers would come up to one late; select has room for 1,000 connections
-        return asyncio.SelectorEventLoop(selectors.SelectSelector())
-
-    with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=punctual) as runner:
-        runner.run(run())
 
 
 def closed_port() -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.request import ModelAnswer, VerifyContext, VerifyRequest
@@ -15,29 +16,29 @@ from pytest_packbench.packs.tariff.target import verify
 from tests.servers.wire import ProviderRequest, answer_with, reply
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pytest_packbench.model.request import ModelRequest
     from tests.servers.fake import Handler, Reply
 
 Exchange = dict[str, Any]
-_CHARACTERS_PER_TOKEN = 4
 
 
+@dataclass
 class _Recorder:
     """Replays a cassette and stores each exchange by the request's instructions and prompt."""
 
-    def __init__(self, exchanges: list[Exchange], answers: dict[tuple[str, str], Exchange]) -> None:
-        self._exchanges = iter(exchanges)
-        self._answers = answers
+    exchanges: Iterator[Exchange]
+    answers: dict[tuple[str, str], Exchange]
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         return self.complete_sync(request)
 
     def complete_sync(self, request: ModelRequest) -> ModelAnswer:
-        exchange = next(self._exchanges)
+        exchange = next(self.exchanges)
         assert exchange["role"] == request.role
-        stored = self._answers.setdefault(_key(request.system, list(request.messages)), exchange)
+        stored = self.answers.setdefault(_key(request.system, list(request.messages)), exchange)
         assert stored.get("answer") == exchange.get("answer"), "two cases have one request and different answers"
         return ModelAnswer(content=exchange.get("answer"), refusal=exchange.get("refusal"))
 
@@ -49,18 +50,16 @@ def _key(system: str, messages: list[dict[str, Any]]) -> tuple[str, str]:
 def tariff_handler(suite: Path) -> Handler:
     """Return a handler that answers the calls of a tariff suite; a token is counted for every four characters."""
     answers: dict[tuple[str, str], Exchange] = {}
-
     for path in sorted(suite.glob("cases/*/*.json")):
         case = json.loads(path.read_bytes())
-        llm = _Recorder(json.loads((suite / "fixtures" / path.name).read_bytes())["exchanges"], answers)
+        llm = _Recorder(iter(json.loads((suite / "fixtures" / path.name).read_bytes())["exchanges"]), answers)
         context = VerifyContext(llm=llm, suite=suite.name, case_id=case["id"], mode="fixture")
         asyncio.run(verify(VerifyRequest.model_validate(case["input"]), context))
 
     def answer(request: ProviderRequest) -> Reply:
         exchange = answers[_key(request.system, request.messages)]
         lengths = len(request.system) + len(request.text), len(json.dumps(exchange.get("answer")))
-        tokens_input, tokens_output = (length // _CHARACTERS_PER_TOKEN for length in lengths)
-        usage = (tokens_input, tokens_output)
+        usage = lengths[0] // 4, lengths[1] // 4
         return reply(request, exchange.get("answer"), usage=usage, refusal=exchange.get("refusal"))
 
     return answer_with(answer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,12 +26,8 @@ class ProviderRequest:
     @property
     def text(self) -> str:
         contents = [message.get("content") or () for message in self.messages]
-        parts = [[content] if isinstance(content, str) else _texts(content) for content in contents]
-        return "\n".join(text for texts in parts for text in texts)
-
-
-def _texts(blocks: Iterable[Mapping[str, Any]]) -> list[str]:
-    return [block["text"] for block in blocks if block.get("type") == "text"]
+        parts = [[{"type": "text", "text": part}] if isinstance(part, str) else part for part in contents]
+        return "\n".join(block["text"] for part in parts for block in part if block.get("type") == "text")
 
 
 def parse_request(received: Received) -> ProviderRequest:
@@ -61,16 +57,13 @@ def openai_reply(
     model: str = "fake-model",
 ) -> Reply:
     """A chat completion; a tool call has `id`, `name` and `arguments`."""
-    functions = [{"name": call["name"], "arguments": json.dumps(call["arguments"])} for call in tool_calls]
-    calls = [
-        {"id": call["id"], "type": "function", "function": function}
-        for call, function in zip(tool_calls, functions, strict=True)
-    ]
-    message = {"role": "assistant", "content": content, "refusal": refusal} | ({"tool_calls": calls} if calls else {})
-    reason = finish_reason or ("tool_calls" if calls else "stop")
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": refusal}
+    for call in tool_calls:
+        function = {"name": call["name"], "arguments": json.dumps(call["arguments"])}
+        message.setdefault("tool_calls", []).append({"id": call["id"], "type": "function", "function": function})
+    reason = finish_reason or ("tool_calls" if tool_calls else "stop")
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
-    body: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": model}
-    body["choices"] = [choice]
+    body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": model, "choices": [choice]}
     if usage:
         body["usage"] = {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
     return Reply(body=body)
@@ -88,7 +81,7 @@ def anthropic_reply(
     """A message; a tool use has `id`, `name` and `arguments`; usage as two counts, or as the whole object."""
     blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text is not None else []
     blocks += [
-        {"type": "tool_use", "id": use["id"], "name": use["name"], "input": use["arguments"]} for use in tool_uses
+        {"type": "tool_use", "input": use["arguments"], "id": use["id"], "name": use["name"]} for use in tool_uses
     ]
     body: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": blocks}
     reason = stop_reason or ("tool_use" if tool_uses else "end_turn")
@@ -117,11 +110,8 @@ def ollama_reply(
     return Reply(body=body)
 
 
-REPLIES: dict[str, Callable[..., Reply]] = {
-    "openai": openai_reply,
-    "anthropic": anthropic_reply,
-    "ollama": ollama_reply,
-}
+REPLIES: dict[str, Callable[..., Reply]]
+REPLIES = {"openai": openai_reply, "anthropic": anthropic_reply, "ollama": ollama_reply}
 
 
 def reply(question: ProviderRequest, answer: Any, *, usage: Tokens = (11, 7), refusal: str | None = None) -> Reply:

@@ -35,14 +35,10 @@ PRICE = Prices(input_per_million=1.0, output_per_million=1.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EchoOutcome(Outcome):
-    """The points of a result."""
-
     points: float
 
 
 class EchoPack(Pack):
-    """Scores a result by its own points."""
-
     name = "echo"
     version = "1"
 
@@ -95,9 +91,8 @@ class FakeBackend:
             answer = self.answer(request)
         finally:
             self.busy -= 1
-        if isinstance(answer, ModelAnswer):
-            return answer
-        return ModelAnswer(content=answer, usage=Usage(tokens_input=3, tokens_output=2))
+        usage = Usage(tokens_input=3, tokens_output=2)
+        return answer if isinstance(answer, ModelAnswer) else ModelAnswer(content=answer, usage=usage)
 
     async def aclose(self) -> None:
         """Do nothing: no connection is open."""
@@ -117,11 +112,8 @@ def context(
     redactor: Redactor | None = None,
     pack: Pack | None = None,
 ) -> SuiteContext:
-    live = LiveModels(
-        primary=None if backend is None else PricedBackend(backend=backend, price=PRICE),
-        ledger=ledger or Ledger(Caps()),
-        redactor=redactor or Redactor({}),
-    )
+    primary = None if backend is None else PricedBackend(backend=backend, price=PRICE)
+    live = LiveModels(primary=primary, ledger=ledger or Ledger(Caps()), redactor=redactor or Redactor({}))
     named: dict[str, Any] = {} if backend is None else {"backend": backend.name, "model": backend.model}
     return SuiteContext(
         suite=suite(folder),
@@ -145,20 +137,17 @@ class RunnerContext(Runner):
         self,
         *,
         most: int = 4,
-        lookahead: int | None = None,
-        limit_s: float | None = 60.0,
-        ledger: Ledger | None = None,
-        on_settled: Callable[[FinishedAttempt], None] | None = None,
         waits: dict[str, float] | None = None,
+        on_settled: Callable[[FinishedAttempt], None] | None = None,
         **options: Any,
     ) -> None:
         self.settled: list[FinishedAttempt] = []
         self.throttle = Throttle(most)
-        options["throttle"], options["limit_s"], options["ledger"] = self.throttle, limit_s, ledger or Ledger(Caps())
-        options["lookahead"] = 2 * most if lookahead is None else lookahead
+        fields: dict[str, Any] = {"limit_s": 60.0, "lookahead": 2 * most, "ledger": Ledger(Caps())} | options
         # a target that ignores its cancellation is left behind soon
-        options["waits"] = WaitTimes(**{"cancel_s": 0.05, **(waits or {})})
-        super().__init__(SchedulerOptions(**options), on_settled=on_settled or self.settled.append)
+        fields["waits"] = WaitTimes(**{"cancel_s": 0.05, **(waits or {})})
+        scheduling = SchedulerOptions(throttle=self.throttle, **fields)
+        super().__init__(scheduling, on_settled=on_settled or self.settled.append)
 
     def __enter__(self) -> Self:
         return self

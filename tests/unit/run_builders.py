@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,9 +40,8 @@ def data(name: str) -> Any:
 USUAL = data("usual.yaml")
 
 
-def gate(metric: Any = None, least: float | None = None, most: float | None = None, **other: Any) -> Gate:
-    fields = {"metric": metric, "min": least, "max": most, **other}
-    return Gate(**{name: value for name, value in fields.items() if value is not None})
+def gate(metric: str | None = None, **fields: Any) -> Gate:
+    return Gate(**fields) if metric is None else Gate(metric=metric, **fields)
 
 
 COMPLETE = gate("completeness", min=1.0)
@@ -51,16 +49,11 @@ COMPLETE = gate("completeness", min=1.0)
 
 def case_result(case_id: str = "one", verdict: str = "passed", **changes: Any) -> CaseResult:
     """Return a result; a judged one has a score, a threshold of 0.8 and a model's answer."""
-    names = {
-        "test_id": f"toy:plain:{case_id}",
-        "case_id": case_id,
-        "nodeid": f"cases/{case_id}.json::{case_id}",
-        "file": f"cases/{case_id}.json",
-        "verdict": verdict,
-    }
+    file = f"cases/{case_id}.json"
+    names = {"test_id": f"toy:plain:{case_id}", "case_id": case_id, "nodeid": f"{file}::{case_id}", "file": file}
     score = 1.0 if verdict == "passed" else 0.25
     judged = {"score": score, **USUAL["judged"]} if verdict in {"passed", "failed"} else {}
-    return CaseResult(**{**USUAL["result"], **names, **judged, **changes})
+    return CaseResult(**{**USUAL["result"], **names, **judged, "verdict": verdict, **changes})
 
 
 def case_results(passed: int, failed: int = 0, **changes: Any) -> list[CaseResult]:
@@ -85,34 +78,29 @@ def check(
     earlier: Sequence[CaseResult] | None = None,
     *,
     trials_rule: Rule = MEAN,
-    cluster: str = "",
 ) -> tuple[GateResult, ...]:
     """Judge results by gates, beside those of an earlier run that is taken to be of the same kind."""
     rules = tuple(rules)
     baseline = None if earlier is None else Baseline.from_results(earlier, trials_rule)
-    tally = gate_tally(rules, metrics=ATTACK_METRICS, trials_rule=trials_rule, facet=cluster, baseline=baseline)
+    tally = gate_tally(rules, metrics=ATTACK_METRICS, trials_rule=trials_rule, baseline=baseline)
     return judge_gates(tally.add_all(results), rules, baseline)
 
 
-def conclusion_of(
-    of: Run, results: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None
-) -> Conclusion:
+def conclusion_of(of: Run, results: Sequence[CaseResult], *rules: Gate) -> Conclusion:
     rule = trials_rule_of(of)
     return Conclusion(
         run=of,
-        statistics=statistics(results, levels=levels, trials_rule=rule),
+        statistics=statistics(results, trials_rule=rule),
         gates=check(results, rules, trials_rule=rule),
         page_cases=Listing("id").add_all(results, rule),
         terminal_cases=Listing("given").add_all(results, rule),
     )
 
 
-def document(
-    of: Run, results: Sequence[CaseResult], *rules: Gate, levels: Sequence[int] | None = None
-) -> dict[str, Any]:
+def document(of: Run, results: Sequence[CaseResult], *rules: Gate) -> dict[str, Any]:
     """Return the JSON object of a run with the rows of its cases."""
     rows = [json.loads(row_line(result)) for result in sort_results(results)]
-    return {**run_document(conclusion_of(of, results, *rules, levels=levels)), "cases": rows}
+    return {**run_document(conclusion_of(of, results, *rules)), "cases": rows}
 
 
 def summary(results: Sequence[CaseResult], *rules: Gate, **changes: Any) -> str:
@@ -165,20 +153,16 @@ VERDICTS = any_of(
 
 
 @st.composite
-def any_case_result(draw: st.DrawFn) -> CaseResult:
+def any_case_result(draw: st.DrawFn, case_id: str = "", trial: int = 0) -> CaseResult:
     """A result of any verdict, quarantined or not, with few values to group by; few draws keep it fast."""
     verdict = draw(VERDICTS)
     judged = {"score": draw(st.floats(0, 1)), **draw(ANSWERS)} if verdict["verdict"] in {"passed", "failed"} else {}
-    return case_result(draw(st.sampled_from("abc")), **verdict, **draw(LABELS), **judged)
+    return case_result(case_id or draw(st.sampled_from("abc")), trial=trial, **verdict, **draw(LABELS), **judged)
 
 
 @st.composite
 def any_results(draw: st.DrawFn, *, trials: bool = False) -> list[CaseResult]:
     """The results of a run: one for each case, or a few trials."""
-    results: list[CaseResult] = []
-    for case_id in draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=6)):
-        names: dict[str, Any] = {"case_id": case_id, "test_id": f"toy:plain:{case_id}", "file": f"{case_id}.json"}
-        names["nodeid"] = f"{case_id}.json::{case_id}"
-        count = draw(st.integers(1, 3)) if trials else 1
-        results += [replace(draw(any_case_result()), **names, trial=trial) for trial in range(count)]
-    return results
+    case_ids = draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=6))
+    counts = {case_id: draw(st.integers(1, 3)) if trials else 1 for case_id in case_ids}
+    return [draw(any_case_result(name, trial)) for name, count in counts.items() for trial in range(count)]

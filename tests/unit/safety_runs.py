@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.cases.load import check_case, parse_case, read_config
-from pytest_packbench.model.pack import CaseDraft, SourceFlaw
+from pytest_packbench.api import load_suite
+from pytest_packbench.cases.load import check_case
+from pytest_packbench.model.authoring import SourceFlaw
 from pytest_packbench.model.request import ModelAnswer, VerifyContext
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
@@ -17,6 +19,7 @@ from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
 
+    from pytest_packbench.model.authoring import CaseDraft
     from pytest_packbench.model.request import ModelRequest
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
@@ -105,18 +108,13 @@ def case(**changes: dict[str, Any]) -> SafetyCase:
 
 
 def rules_of(suite: str) -> SafetySuiteConfig:
-    rules = read_config(SUITES / suite, {PACK.name: PACK.suite_model}, source="suite.yaml")
+    rules = load_suite(SUITES / suite).config
     assert isinstance(rules, SafetySuiteConfig)
     return rules
 
 
 def cases_of(suite: str) -> list[SafetyCase]:
-    paths = sorted((SUITES / suite / "cases").rglob("*.json"))
-    cases = [
-        parse_case(path.read_bytes(), SafetyCase, source=path.name, stem=path.stem, pack=PACK.name).case
-        for path in paths
-    ]
-    return [case for case in cases if isinstance(case, SafetyCase)]
+    return [checked(json.loads(path.read_bytes())) for path in sorted((SUITES / suite / "cases").rglob("*.json"))]
 
 
 def run_case(
@@ -157,9 +155,8 @@ def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Any:
     raise AssertionError("it waits for something")
 
 
-def split(entries: Any) -> tuple[list[CaseDraft], list[SourceFlaw]]:
-    entries = list(entries)
-    return (
-        [entry for entry in entries if isinstance(entry, CaseDraft)],
-        [entry for entry in entries if isinstance(entry, SourceFlaw)],
-    )
+def split(drafts: Any) -> tuple[list[CaseDraft], list[SourceFlaw]]:
+    """The cases and the flaws that an importer finds."""
+    drafts = list(drafts)
+    flaws = [draft for draft in drafts if isinstance(draft, SourceFlaw)]
+    return [draft for draft in drafts if draft not in flaws], flaws

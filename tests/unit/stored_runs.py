@@ -120,13 +120,13 @@ def recorded_result(result: CaseResult, run_id: str) -> CaseResult:
 
 def write(output: Path, of: Run, results: Sequence[CaseResult], root: Path) -> Path:
     """Write a run as a session does, and return its folder."""
-    gates, levels = load_suite(root / "toy").config.all_gates(), builtin()["generic"].depths or None
+    gates = load_suite(root / "toy").config.all_gates()
     recorded = sort_results(recorded_result(result, of.run_id) for result in results)
     writer = RunWriter(output, of.suite, of.run_id)
     writer.write_results(recorded)
-    writer.write_page(SUMMARY, summary_markdown(conclusion_of(of, recorded, *gates, levels=levels)))
+    writer.write_page(SUMMARY, summary_markdown(conclusion_of(of, recorded, *gates)))
     # with spaces, as another program may write it
-    packbench = document(of, recorded, *gates, levels=levels)
+    packbench = document(of, recorded, *gates)
     report = {"exitcode": 0, "tests": [{"nodeid": "x"}], "packbench": packbench}
     write_atomic(writer.folder / "report.json", json.dumps(report, ensure_ascii=False) + "\n")
     (output / ".gitignore").unlink()

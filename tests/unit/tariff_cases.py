@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +68,10 @@ def answer(
     `optimized` is a code and its rate, `levers` the steps of each savings lever, and `citations`, `evidence` and `in_order`
     are what the gates and the trace say. `dossier` and `changes` replace keys of the dossier and of the result.
     """
+    selected = [
+        {"sequence": [{"label": "do it"}] * count, "gate_results": {"plausibility": [{"ok": plausible}]}}
+        for count in levers
+    ]
     return {
         "status": "verified",
         "iterations": [{"i": 1, "accepted": True, "rejected_because": [], "sequence_violations": []}],
@@ -81,12 +84,7 @@ def answer(
             "what_if_candidates": [],
             **(dossier or {}),
         },
-        "lever_proof": {
-            "selected_levers": [
-                {"sequence": [{"label": "do it"}] * count, "gate_results": {"plausibility": [{"ok": plausible}]}}
-                for count in levers
-            ]
-        },
+        "lever_proof": {"selected_levers": selected},
         **changes,
     }
 
@@ -122,10 +120,6 @@ def score_of(plain: Json, result: Json, **config: Any) -> Score:
 
 TABLE = table("tariff_gates")
 SOUND: Json = TABLE["sound"]
-_STEP = re.compile(
-    r"(?P<rule>\w+) (?P<level>\w+) (?P<candidates>.+) = "
-    r"(?P<outcome>tied|failed|decided)?:?(?P<chosen>[\d.]+)?(?P<as_set> \(set\))?"
-)
 
 
 def _merged(plain: Json, changes: Json) -> Json:
@@ -139,11 +133,11 @@ def _merged(plain: Json, changes: Json) -> Json:
 
 def _step(line: str) -> Json:
     """A step of a trace from `rule level candidates = chosen`, with `tied` or `failed` instead of a code."""
-    match = _STEP.fullmatch(line)
-    assert match, line
-    step: Json = match.groupdict()
-    converted = {"candidates": step["candidates"].split(), "outcome": step["outcome"] or "decided"}
-    return {**step, **converted, "as_set": bool(step["as_set"]), "reason": "dried, then ground"}
+    before, result = line.removesuffix(" (set)").split(" = ")
+    rule, level, *candidates = before.split()
+    outcome, _, chosen = result.partition(":") if result[0].isalpha() else ("decided", "", result)
+    step = {"rule": rule, "level": level, "candidates": candidates, "outcome": outcome, "chosen": chosen or None}
+    return {**step, "as_set": line.endswith(" (set)"), "reason": "dried, then ground"}
 
 
 def _duty(base: float | None = None, layers: Sequence[float] = (), basis: str = "ad valorem", **rates: float) -> Json:

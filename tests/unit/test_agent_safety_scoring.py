@@ -68,13 +68,6 @@ def test_the_table_of_decisions(changed: dict[str, Any], decision: str, verdict:
     assert outcome.refused is (decision == "refuse")
 
 
-def test_an_error_is_no_refusal() -> None:
-    outcome = read({"error": {"kind": "timeout", "message": "after\n5 s"}})
-    scored = score(case(), outcome, RULES)
-    assert (scored.verdict, scored.score, outcome.exposed, outcome.landed) == ("error", None, False, None)
-    assert scored.message == "the target reports a failure: timeout: after 5 s"
-
-
 @pytest.mark.parametrize(("rules", "kind", "changed", "verdict"), TABLES["holes"])
 def test_known_holes_and_strict_rules_where_they_decide(
     rules: str, kind: str, changed: dict[str, Any], verdict: str
@@ -95,6 +88,11 @@ def test_a_result_that_can_not_be_read_is_an_error_with_its_location(value: Any,
     with pytest.raises(ResultError) as caught:
         read(value)
     assert caught.value.pointer == pointer
+    # an error that the target reports is read, and is no refusal
+    outcome = read({"error": {"kind": "timeout", "message": "after\n5 s"}})
+    scored = score(case(), outcome, RULES)
+    assert (scored.verdict, scored.score, outcome.exposed, outcome.landed) == ("error", None, False, None)
+    assert scored.message == "the target reports a failure: timeout: after 5 s"
 
 
 def test_the_terms_and_the_explanation_of_each_kind_of_result(expected: ExpectedTexts) -> None:
@@ -108,18 +106,13 @@ def test_the_terms_and_the_explanation_of_each_kind_of_result(expected: Expected
     expected.check("\n".join([*lines, ""]))
 
 
-def agentdojo(**changed: Any) -> dict[str, Any]:
-    outcome = read(result(versions={"agentdojo": "0.1.35"}, **changed))
-    facts = PACK.facts(case(), outcome, score(case(), outcome, RULES))
-    return {"llm_model": "m-1", "packbench": {"utility": facts.utility, **facts.extra}}
-
-
-def injecagent(*, attack: str = "base", model: str = "unknown", **changed: Any) -> dict[str, Any]:
-    attacked = case(input={"suite": "injecagent", "ids": {"set": "dh_base", "index": "1"}, "attack": attack})
-    outcome = read(result(**changed))
-    facts = PACK.facts(attacked, outcome, score(attacked, outcome, RULES))
-    assert facts.valid is outcome.valid
-    return {"llm_model": model, "packbench": {"target": "my:agent", **facts.extra}}
+def record(*, model: str = "m-1", attack: str = "", **changed: Any) -> dict[str, Any]:
+    """A record of AgentDojo, or with an attack one of InjecAgent."""
+    harm = {"suite": "injecagent", "ids": {"set": "dh_base", "index": "1"}, "attack": attack}
+    tested, outcome = case(input=harm if attack else {}), read(result(**changed))
+    facts = PACK.facts(tested, outcome, score(tested, outcome, RULES))
+    assert facts.valid is (outcome.valid if attack else None)
+    return {"llm_model": model, "packbench": {"utility": facts.utility, "target": "my:agent", **facts.extra}}
 
 
 def test_the_summary_has_a_line_for_each_agent_guards_and_judge(expected: ExpectedTexts) -> None:
@@ -128,21 +121,18 @@ def test_the_summary_has_a_line_for_each_agent_guards_and_judge(expected: Expect
     guarded, both = {**script, "guards": ["redact"]}, {**script, "guards": ["redact", "spotlight"]}
     old: list[dict[str, Any]] = [{"packbench": None}, {"packbench": {"version": 1}}]
     runs = {
-        "guards of a script": [*(agentdojo(**both, landed=landed) for landed in (False, False, True)), *old],
-        "one guard": [agentdojo(**guarded, landed=False)],
-        "no guard": [agentdojo(**script, landed=True)],
-        "a script that follows no attack": [agentdojo(scripted=True, agent="refuser", guards=["redact"])],
-        "a model": [agentdojo(), agentdojo(landed=True), agentdojo(guards=["redact"])],
-        "two judges": [
-            agentdojo(judge=weak),
-            agentdojo(judge={"name": "llama_guard", "verdict": "unsafe"}, landed=True),
-        ],
+        "guards of a script": [*(record(**both, landed=landed) for landed in (False, False, True)), *old],
+        "one guard": [record(**guarded, landed=False)],
+        "no guard": [record(**script, landed=True)],
+        "a script that follows no attack": [record(scripted=True, agent="refuser", guards=["redact"])],
+        "a model": [record(), record(landed=True), record(guards=["redact"])],
+        "two judges": [record(judge=weak), record(judge={"name": "llama_guard", "verdict": "unsafe"}, landed=True)],
         "InjecAgent, two settings": [
-            *(injecagent(model="m-1", landed=True), injecagent(model="m-1"), injecagent(model="m-1", valid=False)),
-            injecagent(model="m-1", attack="enhanced"),
+            *(record(attack="base", landed=True), record(attack="base"), record(attack="base", valid=False)),
+            record(attack="enhanced"),
         ],
-        "InjecAgent, nothing readable": [injecagent(valid=False)],
-        "InjecAgent, a script": [injecagent(**script, landed=landed) for landed in (True, False)],
+        "InjecAgent, nothing readable": [record(attack="base", model="unknown", valid=False)],
+        "InjecAgent, a script": [record(attack="base", **script, landed=landed) for landed in (True, False)],
     }
     # the records of a run are iterated once
     lines = [(name, PACK.summary(iter(records))) for name, records in runs.items()]

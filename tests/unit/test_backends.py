@@ -7,17 +7,14 @@ import contextlib
 import json
 import os
 import re
-import subprocess
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import count, pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from pytest_packbench.backends import BackendError, BackendOptions, BackendUnusable, open_backend
 from pytest_packbench.backends.client import ClientPool
@@ -25,6 +22,7 @@ from pytest_packbench.backends.ollama import retry_delay_s
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, Tool, Usage
 from tests.servers.fake import FakeServer, Received, Reply, closed_port, scripted
 from tests.servers.wire import REPLIES, answer_with, error_reply
+from tests.unit.run_builders import data
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
 PROVIDERS = ("openai", "anthropic", "ollama")
 LOCAL = "http://127.0.0.1:1"
-DATA = yaml.safe_load((Path(__file__).parent / "data" / "backends.yaml").read_text("utf-8"))
+DATA = data("backends.yaml")
 
 
 def request(text: str = "Which code?", **fields: Any) -> ModelRequest:
@@ -138,15 +136,13 @@ def describe(error: BackendError) -> str:
     assert "\n" not in message
     assert len(message) < 400
     # without the words of JSON's and the client's parsers, which differ from version to version
-    message = re.sub(
-        r"(chat response|HTTP 502): .*(line 1|expected|codec|argument|error for|status code).*", r"\1", message
-    )
-    message = re.sub(r"JSON \(.*\)", "JSON (...)", message)
-    return f"{error.kind}, {message}{'' if error.usage is None else tokens(error.usage)}"
+    parsers = r"(chat response|HTTP 502): .*(line 1|expected|codec|argument|error for|status code).*"
+    message = re.sub(r"JSON \(.*\)", "JSON (...)", re.sub(parsers, r"\1", message))
+    return f"{error.kind}, {message}{tokens(error.usage)}"
 
 
-def tokens(usage: Usage) -> str:
-    return f", {usage.tokens_input}/{usage.tokens_output} tokens"
+def tokens(usage: Usage | None) -> str:
+    return f", {usage.tokens_input}/{usage.tokens_output} tokens" if usage else ""
 
 
 @each_provider
@@ -156,6 +152,7 @@ def test_each_reply_is_an_answer_or_an_error_of_one_line(provider: str, expected
     replies["deep JSON"] = REPLIES[provider]("[" * 100_000, usage=(5, 9)), "JSON"
     replies["long error"] = error_reply(400, "x" * 100_000), "text"
     overloads: list[int] = []
+    options: dict[str, Any] = {"max_output_tokens": 9, "on_overload": lambda: overloads.append(1)}
 
     async def outcomes(backend: Backend) -> list[str]:
         lines = []
@@ -163,9 +160,8 @@ def test_each_reply_is_an_answer_or_an_error_of_one_line(provider: str, expected
             overloads.clear()
             try:
                 answer = await backend.complete(REQUESTS[request_name])
-                fields = {
-                    key: value for key, value in asdict(answer).items() if key != "usage" and value not in (None, ())
-                }
+                fields = {key: value for key, value in asdict(answer).items() if value not in (None, ())}
+                del fields["usage"]
                 assert [call.as_json() for call in answer.tool_calls] == list(fields.get("tool_calls", ()))
                 line = json.dumps(fields) + tokens(answer.usage)
             except BackendError as error:
@@ -174,10 +170,7 @@ def test_each_reply_is_an_answer_or_an_error_of_one_line(provider: str, expected
         return lines
 
     with FakeServer(scripted(*(reply for reply, _ in replies.values()))) as server:
-        lines = use_backend(
-            provider, server.url, outcomes, max_output_tokens=9, on_overload=lambda: overloads.append(1)
-        )
-    expected.check("".join(lines))
+        expected.check("".join(use_backend(provider, server.url, outcomes, **options)))
 
 
 @each_provider
@@ -186,24 +179,30 @@ def test_a_temporary_failure_is_retried_after_the_wait_that_the_server_asks_for(
     waits = {429: 0.6, 503: 0.02, 500: 0.01}
     replies = [error_reply(status, headers={"retry-after": str(wait)}) for status, wait in waits.items()]
     overloads: list[int] = []
-    answer, server = complete_once(
-        provider, scripted(*replies, hello(provider)), retries=3, on_overload=lambda: overloads.append(1)
-    )
+    options: dict[str, Any] = {"retries": 3, "on_overload": lambda: overloads.append(1)}
+    answer, server = complete_once(provider, scripted(*replies, hello(provider)), **options)
     assert (answer.content, len(server.requests), len(overloads)) == ("hello", 4, 2)
-    times = [received.at for received in server.requests]
-    pauses = [later - earlier for earlier, later in pairwise(times)]
+    pauses = [later.at - earlier.at for earlier, later in pairwise(server.requests)]
     assert [pause >= wait for pause, wait in zip(pauses, waits.values(), strict=True)] == [True] * 3
 
 
-@pytest.mark.parametrize(
-    ("status", "wait", "kind", "requests"),
-    [(503, "0.01", "overloaded", 4), (400, "", "bad_request", 1), (401, "", "auth", 1), (429, "7200", "rate_limit", 1)],
-)
-def test_ollama_repeats_a_call_only_where_it_may_help(status: int, wait: str, kind: str, requests: int) -> None:
-    server = FakeServer(scripted(error_reply(status, headers={"retry-after": wait})))
-    with server, pytest.raises(BackendError) as caught:
-        use_backend("ollama", server.url, lambda backend: backend.complete(request()), retries=3)
-    assert (caught.value.kind, len(server.requests)) == (kind, requests)
+def test_ollama_repeats_each_of_several_calls_only_where_it_may_help() -> None:
+    texts, retries = [], DATA["retries of ollama"]
+
+    def handler(received: Received) -> Reply:
+        text = received.json()["messages"][-1]["content"]
+        texts.append(text)
+        status, wait, _, kind = retries[text]
+        failing = kind or texts.count(text) == 1
+        return error_reply(status, headers={"retry-after": wait}) if failing else hello("ollama")
+
+    async def use(backend: Backend) -> list[Any]:
+        return await asyncio.gather(*(backend.complete(request(text)) for text in retries), return_exceptions=True)
+
+    with FakeServer(handler, latency_s=0.05) as server:
+        results = use_backend("ollama", server.url, use, retries=2, connections=5)
+    for (text, (_, _, requests, kind)), result in zip(retries.items(), results, strict=True):
+        assert (texts.count(text), getattr(result, "kind", "")) == (requests, kind), text
 
 
 def test_ollama_waits_as_long_as_the_server_asks_or_exponentially_longer() -> None:
@@ -214,23 +213,6 @@ def test_ollama_waits_as_long_as_the_server_asks_or_exponentially_longer() -> No
         assert 0.375 <= retry_delay_s(0, useless) <= 0.5
         assert 1.5 <= retry_delay_s(2, useless) <= 2
         assert 6 <= retry_delay_s(50, useless) <= 8
-
-
-def test_each_of_two_calls_to_ollama_has_the_wait_of_its_own_response() -> None:
-    waits, texts = {"a": "0.01", "b": "7200"}, []
-
-    def handler(received: Received) -> Reply:
-        text = received.json()["messages"][-1]["content"]
-        texts.append(text)
-        first = texts.count(text) == 1
-        return error_reply(429, headers={"retry-after": waits[text]}) if first else REPLIES["ollama"](text)
-
-    async def use(backend: Backend) -> list[Any]:
-        return await asyncio.gather(*(backend.complete(request(text)) for text in waits), return_exceptions=True)
-
-    with FakeServer(handler, latency_s=0.05) as server:
-        first, second = use_backend("ollama", server.url, use, retries=1)
-    assert (first.content, second.kind) == ("a", "rate_limit")
 
 
 @each_provider
@@ -244,6 +226,9 @@ def test_a_call_without_a_response_is_an_error(provider: str) -> None:
     with pytest.raises(BackendError) as caught:
         use_backend(provider, f"http://127.0.0.1:{closed_port()}", lambda backend: backend.complete(request()))
     assert (caught.value.kind, caught.value.__cause__) == ("network", None)
+    # an exception of the test's handler is no answer
+    with pytest.raises(ZeroDivisionError):
+        failed_call(provider, lambda _: 1 / 0)  # type: ignore[arg-type, return-value]  # it never returns
 
 
 @each_provider
@@ -362,11 +347,10 @@ def test_what_is_missing_is_one_line_that_says_what_to_do(expected: ExpectedText
     expected.check("".join(lines))
 
 
-@pytest.mark.parametrize("url", ["localhost:11434", "127.0.0.1", ":11434", "http://host:1/path", "[::1]:5"])
-def test_ollama_accepts_a_bare_host(url: str) -> None:
-    backend = open_backend("ollama", BackendOptions(model="m", base_url=url))
-    assert (backend.name, backend.model, backend.temperature) == ("ollama", "m", 0.0)
-    # only Anthropic has a default model
+def test_ollama_accepts_a_bare_host_and_anthropic_has_a_default_model() -> None:
+    for url in ("localhost:11434", "127.0.0.1", ":11434", "http://host:1/path", "[::1]:5"):
+        backend = open_backend("ollama", BackendOptions(model="m", base_url=url))
+        assert (backend.name, backend.model, backend.temperature) == ("ollama", "m", 0.0)
     assert open_backend("anthropic", BackendOptions(base_url=LOCAL)).model == "claude-sonnet-4-6"
 
 
@@ -388,8 +372,9 @@ def test_a_server_of_the_users_own_needs_no_key_and_gets_none_from_elsewhere(
 def test_a_pool_lends_each_client_to_one_call_at_a_time_in_order_and_closes_all() -> None:
     lent: list[int] = []
     closed: list[int] = []
+    turns: list[int] = []
     starts: list[tuple[int, int]] = []
-    numbers, turns = count(1), [0]
+    numbers = count(1)
 
     async def close(client: int) -> None:
         closed.append(client)
@@ -398,16 +383,15 @@ def test_a_pool_lends_each_client_to_one_call_at_a_time_in_order_and_closes_all(
         pool, loop = ClientPool(lambda: next(numbers), size=3, close=close), asyncio.get_running_loop()
 
         def tick() -> None:
-            turns[0] += 1
-            if len(starts) < 20:
-                loop.call_soon(tick)
+            turns.append(len(turns))
+            loop.call_soon(tick)
 
         async def call(number: int) -> int:
             # a client returns to the pool also after a failed call
             with contextlib.suppress(LookupError):
                 async with pool.lend() as client:
                     assert client not in lent
-                    starts.append((number, turns[0]))
+                    starts.append((number, len(turns)))
                     lent.append(client)
                     await asyncio.sleep(0.001)
                     lent.remove(client)
@@ -424,16 +408,3 @@ def test_a_pool_lends_each_client_to_one_call_at_a_time_in_order_and_closes_all(
     assert [number for number, _ in starts] == list(range(20))
     # one starts per turn of the loop
     assert len({turn for _, turn in starts}) == 20
-
-
-def test_a_test_server_runs_in_a_process_of_its_own_and_raises_what_its_handler_raises() -> None:
-    command = [sys.executable, "-m", "tests.servers", "--latency", "0.01", "--json", '{"code": "7"}']
-    with subprocess.Popen(command, stdout=-1, text=True, cwd=Path(__file__).parents[2]) as process:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        json_request = request(output_schema={"type": "object"})
-        answer = use_backend("ollama", url, lambda backend: backend.complete(json_request), timeout_s=10)
-        process.terminate()
-    assert answer.content == {"code": "7"}
-    with pytest.raises(ZeroDivisionError):
-        failed_call("ollama", lambda _: 1 / 0)  # type: ignore[arg-type, return-value]  # it never returns

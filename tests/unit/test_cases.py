@@ -6,7 +6,7 @@ import copy
 import json
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from pydantic import field_validator
 
 from pytest_packbench import testing
-from pytest_packbench.analysis.tally import Tally
 from pytest_packbench.cases.files import (
     CaseIndex,
     case_file_sha256,
@@ -28,10 +27,17 @@ from pytest_packbench.cases.files import (
     read_id,
     split_location,
 )
-from pytest_packbench.cases.load import JsonError, check_case, load_cassette, parse_case, parse_json, read_config
+from pytest_packbench.cases.load import (
+    JsonError,
+    check_case,
+    load_cassette,
+    parse_case,
+    parse_json,
+    read_config,
+    scoring_sha256,
+)
 from pytest_packbench.model.case import CASE_ID_LENGTH, Case, LoadedCase, canonical_sha256
 from pytest_packbench.model.errors import CaseError, CassetteError, SuiteError, json_pointer
-from pytest_packbench.model.metric import GENERAL_METRICS, Metric
 from pytest_packbench.model.run import Shard, shard_of
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.generic.model import GenericCase
@@ -40,7 +46,7 @@ from tests.cassettes import authored_cassette
 from tests.doc_blocks import ROOT, blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from tests.conftest import ExpectedTexts
 
@@ -72,57 +78,62 @@ def loaded(data: object) -> LoadedCase:
     return parse_case(raw, TariffCase, source="c.json", stem="pos_64_shoe", pack="tariff")
 
 
-def mistakes(read: Callable[[Any], object], inputs: dict[str, Any]) -> str:
-    lines = []
-    for name, value in inputs.items():
-        with pytest.raises((CaseError, SuiteError, CassetteError)) as caught:
-            read(value)
-        lines.append(f"{name}: {caught.value}\n")
-    return "".join(lines)
-
-
-def from_data(name: str) -> dict[str, Any]:
-    return dict(yaml.safe_load((DATA / name).read_text("utf-8")))
-
-
 def rules(folder: Path, text: str) -> SuiteConfig:
     (folder / "suite.yaml").write_text(text, encoding="utf-8")
     return read_config(folder, {"tariff": TariffSuiteConfig, "toy": SuiteConfig}, source="suite.yaml")
 
 
-def test_a_mistake_in_a_case_is_one_line(expected: ExpectedTexts) -> None:
-    case = loaded(GOOD).case
-    assert (case.expected.preferred_hts, case.input.options.max_iters) == (("6404.11.9020",), 4)
-    expected.check(mistakes(lambda changes: loaded(changed_case(changes)), from_data("case_mistakes.yaml")))
+def case(**fields: Any) -> dict[str, Any]:
+    return {**testing.case(), "pack_id": "toy", **fields}
 
 
-def test_a_mistake_in_suite_rules_is_one_line(expected: ExpectedTexts, tmp_path: Path) -> None:
-    expected.check(mistakes(lambda text: rules(tmp_path, text), from_data("suite_mistakes.yaml")))
+def write_lines(path: Path, *lines: object, end: str = "\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    path.write_bytes(("\n".join(texts) + end).encode())
+    return path
 
 
-def test_what_is_not_json_is_named_with_its_location(expected: ExpectedTexts) -> None:
-    texts = {name: text.encode("latin-1") for name, text in from_data("json_mistakes.yaml").items()}
-    nested = {"a hundred thousand levels": b"[" * 100_000, "thousands of digits": b"1" * 5000}
-    expected.check(mistakes(loaded, texts | nested))
+class Fragile(Case):
+    @field_validator("expected", mode="before")
+    @classmethod
+    def divide(cls, value: Any) -> Any:
+        return 1 / value["n"]
+
+
+def test_each_mistake_in_a_file_is_one_line_with_its_location(expected: ExpectedTexts, tmp_path: Path) -> None:
+    def last_line(lines: list[Any]) -> object:
+        write_lines(tmp_path / "f.jsonl", *(line if isinstance(line, str) else case(**line) for line in lines))
+        *_, last = iter_cases(tmp_path)
+        return load_case(last, Case, file="f.jsonl", pack="toy")
+
+    def cassette(version: object) -> object:
+        content = authored_cassette("a", 1, [], cassette_version=version)
+        path = write_lines(tmp_path / "a.json", content)
+        return load_cassette(path, source="f")
+
+    readers: dict[str, Callable[[Any], object]] = {
+        "cases": lambda changes: loaded(changed_case(changes)),
+        "json": lambda text: loaded(text.encode("latin-1")),
+        "rules": lambda text: rules(tmp_path, text),
+        "lines": last_line,
+        "cassettes": cassette,
+        "fragile model": lambda data: check_case(data, Fragile, source="c.json", stem=None, pack=None),
+    }
+    inputs: dict[str, dict[str, Any]] = yaml.safe_load((DATA / "case_mistakes.yaml").read_text("utf-8"))
+    inputs["json"] |= {"a hundred thousand levels": "[" * 100_000, "thousands of digits": "1" * 5000}
+    inputs["fragile model"] = {"exception of the model": {**GOOD, "expected": {"n": 0}}}
+    messages = []
+    for kind, rows in inputs.items():
+        for name, value in rows.items():
+            with pytest.raises((CaseError, SuiteError, CassetteError)) as caught:
+                readers[kind](value)
+            messages.append(f"{kind}, {name}: {caught.value}\n")
+    expected.check("".join(messages))
     with pytest.raises(JsonError) as without_file:
         parse_json(b"[,]")
     assert str(without_file.value) == "line 1 column 2: not JSON: Expecting value; expected JSON"
     assert json_pointer(["a/b", "~1", 0]) == "/a~1b/~01/0"
-
-
-def test_an_exception_of_the_packs_model_is_an_error_of_the_file() -> None:
-    class Fragile(Case):
-        @field_validator("expected", mode="before")
-        @classmethod
-        def divide(cls, value: Any) -> Any:
-            return 1 / value["n"]
-
-    with pytest.raises(CaseError) as caught:
-        check_case({**GOOD, "expected": {"n": 0}}, Fragile, source="c.json", stem=None, pack=None)
-    assert str(caught.value) == (
-        "c.json: the pack's Fragile raised ZeroDivisionError: division by zero; "
-        "expected the model to accept the file or raise a ValidationError"
-    )
 
 
 def test_hashes_follow_the_meaning_of_a_case() -> None:
@@ -136,7 +147,7 @@ def test_hashes_follow_the_meaning_of_a_case() -> None:
 
 
 @given(json_values)
-def test_the_canonical_hash_ignores_spacing_and_order(value: Any) -> None:
+def test_a_hash_ignores_order_and_any_json_value_is_a_case_or_an_error_of_one_line(value: Any) -> None:
     def backwards(part: Any) -> Any:
         if isinstance(part, dict):
             return {key: backwards(part[key]) for key in reversed(part)}
@@ -144,45 +155,39 @@ def test_the_canonical_hash_ignores_spacing_and_order(value: Any) -> None:
 
     assert canonical_sha256(backwards(value)) == canonical_sha256(value)
     assert parse_json(json.dumps(value, indent=3).encode()) == value
-
-
-@given(json_values)
-def test_any_json_value_is_a_case_or_an_error_of_one_line(value: Any) -> None:
     try:
         check_case(value, TariffCase, source="c", stem=None, pack=None)
     except CaseError as error:
         assert "\n" not in str(error)
 
 
-def test_suite_rules_are_read_with_the_model_of_their_pack(tmp_path: Path) -> None:
+TRIALS: dict[str, Any] = {"": "mean", "trials: mean": "mean", "trials: all": "all", "trials: any": "any"}
+TRIALS |= {f"trials: {{at_least: {least}}}": {"at_least": least} for least in (1, 3)}
+
+
+def test_rules_are_read_with_the_model_of_their_pack(tmp_path: Path) -> None:
     text = "{pack: tariff, scored_code: baseline, scoring: {allowed: 0.85}, thresholds: {by_type: {adversarial: 0.9}}}"
     config = rules(tmp_path, text)
     assert isinstance(config, TariffSuiteConfig)
     assert (config.scored_code, config.scoring.allowed) == ("baseline", 0.85)
     assert config.thresholds.by_type == {"adversarial": 0.9}
     assert [gate.metric for gate in config.all_gates()] == ["completeness"]
+    assert {text: rules(tmp_path, f"pack: tariff\n{text}").trials_rule() for text in TRIALS} == TRIALS
 
 
-class Speedy(SuiteConfig):
-    metrics: ClassVar[Mapping[str, Metric]] = {
-        "fast": Metric(among=lambda result: result.counted, counts=lambda result, _: result.depth == 1, safety=True)
-    }
+def test_only_a_rule_that_changes_verdicts_changes_the_hash(tmp_path: Path) -> None:
+    def digests(*changes: dict[str, Any]) -> set[str]:
+        return {scoring_sha256(SuiteConfig.model_validate({"pack": "toy", **each})) for each in changes}
 
-
-def test_a_gate_may_name_a_metric_of_its_pack_which_replaces_no_general_one() -> None:
-    assert Speedy.model_validate({"pack": "toy", "gates": [{"metric": "fast", "min": 1}]}).gates[0].metric == "fast"
-    tally = Tally(metrics={"pass_rate": Speedy.metrics["fast"], **Speedy.metrics})
-    assert tally.metrics["pass_rate"] == GENERAL_METRICS["pass_rate"]
-    assert tally.metrics["fast"] == Speedy.metrics["fast"]
-
-
-@pytest.mark.parametrize("version", [True, False, 1.0, "1", 2, None])
-def test_a_cassette_of_another_version_is_refused(tmp_path: Path, version: object) -> None:
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps(authored_cassette("a", 1, [], cassette_version=version)), encoding="utf-8")
-    with pytest.raises(CassetteError) as caught:
-        load_cassette(path, source="f")
-    assert str(caught.value) == f"f: /cassette_version: got {json.dumps(version)}; expected 1"
+    (plain,) = digests({"description": "other"}, {"gates": [{"metric": "pass_rate", "min": 0.5}]}, {"model": "m-1"}, {})
+    others = digests({"pack": "other"}, {"thresholds": {"accept": 0.7}}, {"thresholds": {"by_type": {"a": 1}}})
+    assert len({plain, *others}) == 4
+    texts = ("", "scored_code: baseline", "trials: all")
+    of_pack, baseline, trials = (scoring_sha256(rules(tmp_path, f"pack: tariff\n{text}")) for text in texts)
+    assert (of_pack == baseline, of_pack == trials) == (False, True)
+    # every key either changes verdicts or does not
+    assert SuiteConfig.model_fields.keys() - SuiteConfig.not_scoring == {"pack", "thresholds"}
+    assert SuiteConfig.model_fields.keys() >= SuiteConfig.not_scoring
 
 
 ids = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,8}", fullmatch=True)
@@ -229,23 +234,12 @@ def test_a_broken_line_has_an_id_only_if_it_is_certain() -> None:
     assert read_id(b'{"x": ' + b"[" * 100_000) is None
 
 
-def case(case_id: str, **fields: Any) -> dict[str, Any]:
-    return testing.case(case_id, **{"pack_id": "toy", **fields})
-
-
-def write_lines(path: Path, *lines: object, end: str = "\n") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
-    path.write_bytes(("\n".join(texts) + end).encode())
-    return path
-
-
 @given(st.lists(ids, unique=True, max_size=8), st.data())
 def test_each_case_of_a_file_is_found_at_its_line(
     tmp_path_factory: pytest.TempPathFactory, case_ids: list[str], data: st.DataObject
 ) -> None:
     blanks = st.lists(st.sampled_from(["", "  ", "\r"]), max_size=2)
-    lines = [line for case_id in case_ids for line in [*data.draw(blanks), case(case_id)]]
+    lines = [line for case_id in case_ids for line in [*data.draw(blanks), case(id=case_id)]]
     end = data.draw(st.sampled_from(["", "\n"]))
     path = write_lines(tmp_path_factory.mktemp("lines") / "all.jsonl", *lines, end=end)
     assert [location.name for location in iter_cases(path.parent)] == case_ids
@@ -259,28 +253,19 @@ def test_each_case_of_a_file_is_found_at_its_line(
 
 
 def test_cases_are_listed_by_file_and_line_and_found_by_name(tmp_path: Path) -> None:
-    write_lines(tmp_path / "one" / "a.json", case("a"))
-    write_lines(tmp_path / "one" / "all.jsonl", case("b"), "{", case("b"), {"id": 3})
+    write_lines(tmp_path / "one" / "a.json", case(id="a"))
+    write_lines(tmp_path / "one" / "all.jsonl", case(id="b"), "{", case(id="b"), {"id": 3})
     (tmp_path / "top.jsonl").write_bytes(b'\xef\xbb\xbf\r\n\n{"id": "c"}\r\n   \n{"id": "d"}')
     (tmp_path / "top2.jsonl").write_bytes(b'\xef\xbb\xbf{"id": "e"}')
     write_lines(tmp_path / "one" / "notes.txt", "no case")
     (tmp_path / "one" / "gone.jsonl").symlink_to(tmp_path / "nowhere")
     for hidden in (".git", "__pycache__"):
-        write_lines(tmp_path / hidden / "hidden.json", case("hidden"))
+        write_lines(tmp_path / hidden / "hidden.json", case(id="hidden"))
     locations = list(iter_cases(tmp_path))
-    assert [(Path(location.path).name, location.name, location.line) for location in locations] == [
-        # blank lines count as lines, and a byte order mark is ignored
-        ("top.jsonl", "c", 3),
-        ("top.jsonl", "d", 5),
-        ("top2.jsonl", "e", 1),
-        ("a.json", "a", 0),
-        ("all.jsonl", "b", 1),
-        ("all.jsonl", "all.line-2", 2),
-        ("all.jsonl", "all.line-3", 3),
-        ("all.jsonl", "all.line-4", 4),
-        # a file that can't be read counts as one case
-        ("gone.jsonl", "gone", 0),
-    ]
+    # blank lines count as lines, a byte order mark is ignored, and a file that can't be read counts as one case
+    expected = ["top.jsonl 3 c", "top.jsonl 5 d", "top2.jsonl 1 e", "a.json 0 a", "all.jsonl 1 b"]
+    expected += [f"all.jsonl {number} all.line-{number}" for number in (2, 3, 4)] + ["gone.jsonl 0 gone"]
+    assert [f"{Path(each.path).name} {each.line} {each.name}" for each in locations] == expected
     assert [is_line_name(location.name) for location in locations] == [False] * 5 + [True] * 3 + [False]
     index = CaseIndex(tmp_path)
     assert len([*index]) == count_cases(tmp_path) == 9
@@ -290,58 +275,29 @@ def test_cases_are_listed_by_file_and_line_and_found_by_name(tmp_path: Path) -> 
         load_case(locations[-1], Case, file="gone.jsonl", pack=None)
     assert [case_file_sha256(location) is None for location in locations] == [False] * 5 + [True, False, False, True]
     # a file that changed is read again
-    write_lines(tmp_path / "one" / "all.jsonl", "", case("new"))
+    write_lines(tmp_path / "one" / "all.jsonl", "", case(id="new"))
     changed = find_case(str(tmp_path / "one" / "all.jsonl"), "new")
     assert changed is not None
     assert changed.line == 2
     for missing in ("missing.jsonl", "missing.json", "nul\0.json"):
         assert find_case(str(tmp_path / missing), "missing") is None
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (["", '{"id": "a" 7'], "f.jsonl:2: column 12: not JSON: "),
-        ([case("a"), case("b", inputs=1)], 'f.jsonl:2: /inputs: unknown key "inputs"; did you mean "input"?'),
-        ([case("a", pack_id="tox")], 'f.jsonl:1: /pack_id: got "tox"; expected "toy", the pack of this suite'),
-        ([case("a"), case("a")], 'f.jsonl:2: /id: duplicate id "a", also in f.jsonl:1; use a unique id'),
-    ],
-)
-def test_a_mistake_in_a_line_is_one_line_with_file_and_number(tmp_path: Path, lines: list[Any], message: str) -> None:
-    path = write_lines(tmp_path / "f.jsonl", *lines)
-    *_, last = iter_cases(tmp_path)
-    with pytest.raises(CaseError) as caught:
-        load_case(last, Case, file=path.name, pack="toy")
-    assert str(caught.value).startswith(message)
-    assert "\n" not in str(caught.value)
-
-
-def test_links_to_folders_outside_are_followed_once(tmp_path: Path) -> None:
-    cases, outside = tmp_path / "suite" / "cases", tmp_path / "outside"
-    for path in (cases / "own" / "a.json", outside / "b.json", outside / "sub" / "c.json"):
-        write_lines(path, case(path.stem))
-    links = {
-        cases / "again": outside,
-        cases / "beyond": outside / "sub",
-        cases / "far": outside,
-        cases / "inside": cases / "own",
-        cases / "over": tmp_path,
-        cases / "self": cases,
-        outside / "sub" / "back": outside,
-        outside / "sub" / "home": cases,
-        outside / "loop": outside / "loop",
-    }
-    for link, destination in links.items():
-        link.symlink_to(destination)
-    visited = [Path(location.path).relative_to(cases).as_posix() for location in iter_cases(cases)]
-    assert visited == ["again/b.json", "beyond/c.json", "own/a.json"]
-    assert count_cases(cases) == 3
-
-
-def test_a_location_is_split_into_its_file_and_line() -> None:
     assert split_location(format_location("a/b.jsonl", 7)) == ("a/b.jsonl", 7)
     for text in ("a/b.jsonl", "a.json", "7.json", "a/b.jsonl:x", "a.json:x"):
         assert split_location(text) == (text, 0)
+
+
+def test_links_to_folders_outside_are_followed_once(tmp_path: Path) -> None:
+    for name in ("cases/own/a", "outside/b", "outside/sub/c"):
+        write_lines(tmp_path / f"{name}.json", case(id=name[-1]))
+    links = "again outside, beyond outside/sub, far outside, inside cases/own, over ., self cases"
+    in_outside = "sub/back outside, sub/home cases, loop outside/loop"
+    for folder, pairs in (("cases", links), ("outside", in_outside)):
+        for link, destination in map(str.split, pairs.split(", ")):
+            (tmp_path / folder / link).symlink_to(tmp_path / destination)
+    cases = tmp_path / "cases"
+    visited = [Path(location.path).relative_to(cases).as_posix() for location in iter_cases(cases)]
+    assert visited == ["again/b.json", "beyond/c.json", "own/a.json"]
+    assert count_cases(cases) == 3
 
 
 def test_the_case_in_the_guide_is_valid() -> None:
@@ -357,7 +313,7 @@ def test_each_case_is_in_the_shard_that_its_hash_names_and_counted_without_parsi
     tmp_path_factory: pytest.TempPathFactory, case_ids: list[str], count: int
 ) -> None:
     folder = tmp_path_factory.mktemp("shards")
-    write_lines(folder / "all.jsonl", *(case(case_id) for case_id in case_ids[1:]))
+    write_lines(folder / "all.jsonl", *(case(id=case_id) for case_id in case_ids[1:]))
     for case_id in case_ids[:1]:
         write_lines(folder / "plain" / f"{case_id}.json", "not read")
     # machines with different versions share a suite: what a case's shard is may never change

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from pytest_packbench.engine.command_target import CommandTarget
 from pytest_packbench.engine.external_io import MAX_RESULT_BYTES, TargetError, TargetFailure
 from pytest_packbench.engine.targets import TargetCaller, run_in_thread
 from pytest_packbench.model.request import VerifyRequest
 from tests.unit.attempts import wait_until
+from tests.unit.run_builders import data
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
 
 ROOT = Path(__file__).parents[2]
-DATA = yaml.safe_load((Path(__file__).parent / "data" / "command_target.yaml").read_text("utf-8"))
+DATA = data("command_target.yaml")
 # each request tells the child what to do, in Python; `line` is what it prints instead of its reply
 CHILD = """
 import json, os, signal, sys, time
@@ -67,18 +67,18 @@ class Harness:
     folder: Path
     command: str = f"{shlex.quote(sys.executable)} -S child.py"
 
-    def use(self, use: Callable[[CommandTarget], Awaitable[Any]], processes: int = 1, end_wait_s: float = 2.0) -> Any:
+    def use(self, use: Callable[[CommandTarget], Awaitable[Any]], **options: Any) -> Any:
         async def run() -> Any:
-            options: dict[str, Any] = {"processes": processes, "end_wait_s": end_wait_s}
-            async with aclosing(CommandTarget(command=self.command, cwd=self.folder, **options)) as target:
+            fields: dict[str, Any] = {"command": self.command, "cwd": self.folder, "processes": 1} | options
+            async with aclosing(CommandTarget(**fields)) as target:
                 return await use(target)
 
         return asyncio.run(run())
 
-    def answer(self, code: str = "", value: Any = None, end_wait_s: float = 2.0) -> Any:
-        return self.use(lambda target: target.verify(request(code, value)), end_wait_s=end_wait_s)
+    def answer(self, code: str = "", value: Any = None, **options: Any) -> Any:
+        return self.use(lambda target: target.verify(request(code, value)), **options)
 
-    def failures(self, *codes: str, end_wait_s: float = 2.0) -> list[TargetFailure]:
+    def failures(self, *codes: str, **options: Any) -> list[TargetFailure]:
         """The failures of requests in a row; after them one has to work, in whichever process."""
 
         async def use(target: CommandTarget) -> list[TargetFailure]:
@@ -86,7 +86,7 @@ class Harness:
             assert isinstance(await target.verify(request(PID)), int)
             return failures
 
-        return list(self.use(use, end_wait_s=end_wait_s))
+        return list(self.use(use, **options))
 
 
 @pytest.fixture
@@ -134,25 +134,27 @@ def test_requests_and_results_are_json_rpc(harness: Harness, monkeypatch: pytest
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     harness.command += " --flag 'two words' $HOME *"
     surroundings = "reply['result'] = [os.getcwd(), os.environ['PIPELINE_COLOUR'], sys.argv[1:]]"
+    expected = [os.path.realpath(harness.folder), "green", ["--flag", "two words", "$HOME", "*"]]
     echo = VerifyRequest(input={"text": UNICODE}, options={"do": "reply['result'] = call"}, evidence=(1, "b"))
 
-    async def use(target: CommandTarget) -> list[Any]:
+    async def use(target: CommandTarget) -> None:
         caller = TargetCaller(target.verify)
         assert (caller.opaque, caller.asks_model) == (True, False)
         assert target.processes == 0
         call = await caller.call_async(echo, None, run_in_thread)  # type: ignore[arg-type]  # it takes no context
-        answers = [await target.verify(request(code, value)) for code, value, _ in RESULTS.values()]
-        environment = await target.verify(request(surroundings))
+        assert call == {"jsonrpc": "2.0", "id": 1, "method": "verify", "params": echo.as_json()}
+        assert set(call["params"]) == {"input", "options", "evidence"}
+        for name, (code, value, result) in RESULTS.items():
+            assert await target.verify(request(code, value)) == result, name
+        assert await target.verify(request(surroundings)) == expected
         assert target.processes == 1
         await caller.aclose()
         assert target.processes == 0
-        return [call, environment, answers]
+        with pytest.raises(TargetFailure, match="JSON") as caught:
+            await target.verify(VerifyRequest(input=json.loads("1e999")))
+        assert caught.value.kind == "target_error"
 
-    call, environment, answers = harness.use(use, processes=8)
-    assert call == {"jsonrpc": "2.0", "id": 1, "method": "verify", "params": echo.as_json()}
-    assert set(call["params"]) == {"input", "options", "evidence"}
-    assert environment == [os.path.realpath(harness.folder), "green", ["--flag", "two words", "$HOME", "*"]]
-    assert dict(zip(RESULTS, answers, strict=True)) == {name: result for name, (_, _, result) in RESULTS.items()}
+    harness.use(use, processes=8)
 
 
 def test_concurrent_requests_share_the_processes_and_each_gets_its_own_answer(harness: Harness) -> None:
@@ -181,11 +183,11 @@ def test_every_failure_is_one_line(harness: Harness, expected: ExpectedTexts) ->
 
 
 def test_an_error_reply_keeps_the_process_and_a_later_line_fails_the_next_request(harness: Harness) -> None:
+    error = "reply = {**reply, 'error': {'code': 1, 'message': 'x'}}; del reply['result']"
+
     async def use(target: CommandTarget) -> None:
         before = await target.verify(request(PID))
-        await failure_of(
-            target, request("reply = {**reply, 'error': {'code': 1, 'message': 'x'}}; del reply['result']")
-        )
+        await failure_of(target, request(error))
         assert await target.verify(request(PID + "; line = json.dumps(reply) + '\\ndone!'")) == before
         failure = await failure_of(target, request())
         assert (failure.kind, '"done!"' in str(failure)) == ("result_unreadable", True)
@@ -193,41 +195,35 @@ def test_an_error_reply_keeps_the_process_and_a_later_line_fails_the_next_reques
     harness.use(use)
 
 
-CLOSED_PIPES = ("os.close(1)", "os.close(0); os.close(1)")
-
-
 def test_a_process_that_closes_a_pipe_and_stays_is_killed(harness: Harness) -> None:
-    for failure in harness.failures(*(f"{pipes}; time.sleep(600)" for pipes in CLOSED_PIPES), end_wait_s=0.2):
+    codes = "os.close(1); time.sleep(600)", "os.close(0); os.close(1); time.sleep(600)"
+    for failure in harness.failures(*codes, end_wait_s=0.2):
         assert failure.kind == "target_died"
         assert "closed its standard output before it answered" in str(failure)
     code = "import os, time; os.read(0, 10); os.close(0); time.sleep(600)"
     harness.command = f"{shlex.quote(sys.executable)} -S -c {shlex.quote(code)}"
-    large = request(value="x" * 3_000_000)
+    large = request(value=LARGE)
     assert harness.use(lambda target: failure_of(target, large), end_wait_s=0.2).kind == "target_died"
 
 
-def test_a_failure_has_the_last_forty_lines_of_standard_error(harness: Harness) -> None:
-    lines, flood = harness.failures(
+def test_errors_have_the_last_forty_lines_and_too_long_an_answer_ends_the_process(harness: Harness) -> None:
+    lines, flood, *long = harness.failures(
         "for number in range(100): print('line', number, file=sys.stderr)\nprint('gr\\xfc\\xdf', file=sys.stderr); os._exit(9)",
         "sys.stderr.write('x' * 10_000_000); sys.stderr.flush(); os._exit(1)",
+        f"line = ' ' * {MAX_RESULT_BYTES + 1}",
+        "while True: sys.stdout.write('x' * 1_000_000)",
     )
     assert lines.details == (*(f"line {number}" for number in range(61, 100)), "grüß")
     assert sum(map(len, flood.details)) <= 1000
-
-
-def test_an_answer_that_is_too_long_ends_the_process(harness: Harness) -> None:
-    endless = "while True: sys.stdout.write('x' * 1_000_000)"
-    for failure in harness.failures(f"line = ' ' * {MAX_RESULT_BYTES + 1}", endless):
-        assert failure.kind == "result_unreadable"
-        assert "wrote more than 32 MiB" in str(failure)
+    assert [failure.kind for failure in long] == ["result_unreadable"] * 2
+    assert all("wrote more than 32 MiB" in str(failure) for failure in long)
 
 
 def test_a_program_that_answers_once_and_ends_is_started_again(harness: Harness) -> None:
     async def use(target: CommandTarget) -> list[Any]:
         answers = []
         for number in range(4):
-            once = request(ECHO + "; print(json.dumps(reply)); sys.exit(0)", number)
-            answers.append(await target.verify(once))
+            answers.append(await target.verify(request(ECHO + "; print(json.dumps(reply)); sys.exit(0)", number)))
             if number % 2:
                 # its end may be noticed before the next request or later
                 await wait_until(lambda: not target.processes)
@@ -245,11 +241,14 @@ def test_a_program_that_answers_once_and_ends_is_started_again(harness: Harness)
     ],
 )
 def test_a_program_that_does_not_start_is_a_failure(harness: Harness, command: str, folder: str, problem: str) -> None:
-    harness.command, harness.folder = command, Path(f"{harness.folder}{folder}")
-    failure = harness.use(lambda target: failure_of(target, request()))
+    cwd = Path(f"{harness.folder}{folder}")
+    failure = harness.use(lambda target: failure_of(target, request()), command=command, cwd=cwd)
     assert failure.kind == "target_unreachable"
-    assert str(failure).startswith(f"can't start {problem.format(harness.folder)}; check")
+    assert str(failure).startswith(f"can't start {problem.format(cwd)}; check")
     assert "hush" not in str(failure)
+    for unreadable in ("", "   ", "a 'b", "a\0b"):
+        with pytest.raises(TargetError, match=r"is empty|No closing quotation|NUL"):
+            CommandTarget(command=unreadable, cwd=Path(), processes=1)
 
 
 def test_a_cancelled_request_kills_its_process_and_affects_no_later_one(harness: Harness, tmp_path: Path) -> None:
@@ -320,17 +319,17 @@ def test_closing_lets_a_process_end_then_terminates_then_kills_it(harness: Harne
     assert (tmp_path / "terminated").exists()
     wait_until_gone(pid)
 
-
-def test_closing_ends_the_requests_in_flight_and_refuses_others(harness: Harness, tmp_path: Path) -> None:
-    async def use(target: CommandTarget) -> list[tuple[str, bool]]:
+    # requests in flight end, others are refused
+    async def use(target: CommandTarget) -> None:
         task = asyncio.create_task(failure_of(target, request("open('started', 'w').close(); time.sleep(600)")))
         await wait_until((tmp_path / "started").exists)
-        await target.aclose()
-        await target.aclose()
+        for _ in range(2):
+            await target.aclose()
         failures = [await task, await failure_of(target, request())]
-        return [(failure.kind, "the target was closed" in str(failure)) for failure in failures]
+        assert [failure.kind for failure in failures] == ["target_died", "target_unreachable"]
+        assert all("the target was closed" in str(failure) for failure in failures)
 
-    assert harness.use(use) == [("target_died", True), ("target_unreachable", True)]
+    harness.use(use)
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -370,14 +369,3 @@ def test_no_message_or_result_contains_a_secret(harness: Harness, monkeypatch: p
     texts["shown"] = CommandTarget(command=harness.command, cwd=Path(), processes=1).shown.removesuffix(f" {ARGUMENT}")
     assert [name for name, text in texts.items() for secret in SECRETS if secret in text] == []
     assert harness.answer("reply['result'] = [len(word) for word in sys.argv[1:]]") == [9, 12, 20, 12]
-
-
-@pytest.mark.parametrize("command", ["", "   ", "a 'b", "a\0b"])
-def test_a_command_that_can_not_be_parsed_is_an_error(command: str) -> None:
-    with pytest.raises(TargetError, match=r"is empty|No closing quotation|NUL"):
-        CommandTarget(command=command, cwd=Path(), processes=1)
-
-
-def test_a_request_with_infinity_is_a_failure_of_its_case(harness: Harness) -> None:
-    failure = harness.use(lambda target: failure_of(target, VerifyRequest(input=json.loads("1e999"))))
-    assert failure.kind == "target_error"

@@ -87,7 +87,7 @@ def test_a_mistake_in_options_or_rules_is_one_line(tmp_path: Path, expected: Exp
 def test_guards_are_those_selected_then_those_of_the_hook(
     tmp_path: Path, selected: tuple[str, ...] | None, guards: str
 ) -> None:
-    prepared = contexts(RunOptions(guards=selected), target=lambda _: silent_target, guards=lambda _: ["dog"])
+    prepared = contexts(RunOptions(guards=selected), target=lambda _: calling_target, guards=lambda _: ["dog"])
     assert prepared.context(suite(tmp_path, guards=["wall"])).guards == tuple(guards.split())
 
 

@@ -1,4 +1,7 @@
-"""Every page: its commands can be called, its settings exist, its Python and JSON can be read, its links lead somewhere."""
+"""Every page: its commands can be called, its settings exist, its blocks can be read, its links lead somewhere.
+
+Generated pages, JSON Schemas and the table of measurements are those of the code.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,22 @@ import argparse
 import ast
 import json
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 import tomllib
 from importlib import import_module
 from keyword import iskeyword
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
 import yaml
 
 import pytest_packbench
 from pytest_packbench.cli import COMMANDS, UNUSABLE, main
+from pytest_packbench.commands.schema import KINDS, schema
 from pytest_packbench.packs import TARGET_FILES
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.plugin import SETTINGS
@@ -30,7 +36,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-GenericRules = GenericPack.suite_model
 NAMES = {setting.name for setting in SETTINGS} | set(TARGET_FILES)
 CHOICES = {
     f"--packbench-{setting.name.replace('_', '-')}": setting.option.get("choices")
@@ -73,10 +78,8 @@ def test_options_and_settings_exist_and_links_lead_somewhere(page: Path) -> None
 
 @each_page
 def test_commands_can_be_called(page: Path, pytest_options: set[str]) -> None:
-    shown = [
-        block.text.replace("\\\n", " ").splitlines() for block in blocks(page) if block.kind in {"console", "bash"}
-    ]
-    for lines in shown:
+    for block in blocks(page):
+        lines = block.text.replace("\\\n", " ").splitlines() if block.kind in {"console", "bash"} else []
         # without output, where there is a prompt
         for line in [line.removeprefix("$ ") for line in lines if line.startswith("$ ")] or lines:
             for part in re.split(r" && | \| ", line):
@@ -109,24 +112,20 @@ READERS: dict[str, Callable[[str], object]] = {
 
 @each_page
 def test_blocks_can_be_read(page: Path) -> None:
+    model = GenericPack.suite_model
     for block in blocks(page):
         assert block.kind in {*READERS, "console", "text", "javascript", "sh", "markdown"}, block
         content = READERS.get(block.kind, str)(block.text)
-        if block.kind == "yaml" and isinstance(content, dict) and set(content) <= set(GenericRules.model_fields):
-            rules = GenericRules.model_validate({"pack": "generic", "description": "shown", **content})
+        if block.kind == "yaml" and isinstance(content, dict) and set(content) <= set(model.model_fields):
+            rules = model.model_validate({"pack": "generic", "description": "shown", **content})
             assert rules.model_fields_set >= set(content)
 
 
-def generated() -> ModuleType:
-    sys.path.insert(0, str(ROOT / "docs"))
-    try:
-        return import_module("generated")
-    finally:
-        sys.path.remove(str(ROOT / "docs"))
-
-
-def test_the_generated_pages_are_complete() -> None:
-    pages = generated()
+def test_the_generated_pages_and_the_help_are_complete(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    pages = import_module("generated")
     options = pages.options()
     assert set(re.findall(r"`packbench_(\w+)`", options)) == NAMES
     assert set(re.findall(r"`(--packbench-[a-z-]+)", options)) | {"--packbench-list"} == OPTIONS
@@ -134,6 +133,9 @@ def test_the_generated_pages_are_complete() -> None:
         name for name in vars(sys.modules["pytest_packbench.hookspecs"]) if name.startswith("pytest_packbench_")
     }
     assert re.findall(r"^## packbench (\w+)$", pages.commands(), re.MULTILINE) == list(COMMANDS)
+    assert main([]) == UNUSABLE
+    text = " ".join(capsys.readouterr().out.split())
+    assert [name for name, about in COMMANDS.items() if f"{name} {about}" not in text] == []
     formats = pages.formats()
     assert re.findall(r"^## (\w+)$", formats, re.MULTILINE) == ["case", "suite", "cassette", "record", "report"]
     for key in ("id", "expected", "gates", "exchanges", "wall_clock_ms", "totals"):
@@ -143,33 +145,19 @@ def test_the_generated_pages_are_complete() -> None:
         assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1
 
 
-def test_help_lists_commands_and_their_options_as_the_page_does(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == UNUSABLE
-    text = " ".join(capsys.readouterr().out.split())
-    assert all(f"{name} {about}" in text for name, about in COMMANDS.items())
-    for name in COMMANDS:
-        with pytest.raises(SystemExit):
-            main([name, "--help"])
-        text = capsys.readouterr().out
-        flags = set(re.findall(r"--[a-z-]+", generated().usage(name)))
-        assert flags == set(re.findall(r"--[a-z-]+", text))
-
-
-EXAMPLES = sorted((ROOT / "docs" / "examples").rglob("*.py"))
-
-
-@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=file_of)
-def test_pages_and_examples_import_only_public_names(page: Path) -> None:
-    sources = [block.text for block in blocks(page) if block.kind == "python"] if page.suffix == ".md" else []
-    imports = [
-        (node.module, node.names)
-        for source in sources or [page.read_text("utf-8") if page.suffix == ".py" else ""]
+def test_pages_and_examples_import_only_public_names() -> None:
+    shown = [(page, block.text) for page in PAGES for block in blocks(page) if block.kind == "python"]
+    examples = [(path, path.read_text("utf-8")) for path in (ROOT / "docs" / "examples").rglob("*.py")]
+    private = [
+        (file_of(page), node.module, name.name)
+        for page, source in [*shown, *examples]
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "pytest_packbench"
+        for name in node.names
+        if node.module != "pytest_packbench.testing"
+        and not (node.module == "pytest_packbench" and name.name in pytest_packbench.__all__)
     ]
-    for module, names in imports:
-        assert module in {"pytest_packbench", "pytest_packbench.testing"}
-        assert {name.name for name in names} <= set(pytest_packbench.__all__) or module != "pytest_packbench"
+    assert private == []
 
 
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
@@ -192,3 +180,66 @@ def test_the_architecture_names_every_package_and_only_what_exists() -> None:
     rows = dict(re.findall(r"^\| `pytest_packbench/(\w+)/` \| .* \| ([^|]+) \|$", ARCHITECTURE, re.MULTILINE))
     for folder in sorted({*MAY_IMPORT} - {"atomic"}):
         assert set(re.findall(r"`(\w+)`", rows[folder])) == MAY_IMPORT[folder] & MAY_IMPORT.keys(), folder
+
+
+SUITE = ROOT / "storage" / "benchmarks" / "tariff"
+Validator = jsonschema.Draft202012Validator
+
+
+def test_the_committed_schemas_are_those_of_the_models_and_an_unknown_pack_is_an_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for kind in KINDS:
+        assert main(["schema", kind]) == 0
+        printed = capsys.readouterr().out
+        assert (ROOT / "docs" / "schemas" / f"{kind}.schema.json").read_text("utf-8") == printed
+        Validator.check_schema(json.loads(printed))
+    assert main(["schema", "case", "--pack", "none"]) == UNUSABLE
+    assert 'unknown pack "none"' in capsys.readouterr().err
+
+
+def test_schemas_accept_the_files_that_are_read_and_refuse_what_the_model_refuses(tmp_path: Path) -> None:
+    for kind, files in (("case", "cases/*/*.json"), ("cassette", "fixtures/*.json")):
+        texts = [path.read_text("utf-8") for path in SUITE.glob(files)]
+        assert {Validator(schema(kind)).is_valid(json.loads(text)) for text in texts} == {True}
+    write_records = runpy.run_path(str(ROOT / "benchmarks" / "report.py"))["write_records"]
+    for own in (False, True):
+        write_records(tmp_path / "records.jsonl", 20, own=own)
+        for line in (tmp_path / "records.jsonl").read_text("utf-8").splitlines():
+            Validator(schema("record")).validate(json.loads(line))
+    case = json.loads(next(SUITE.glob("cases/positive/*.json")).read_text("utf-8"))
+    validator = Validator(schema("case", "tariff"))
+    assert validator.is_valid(case)
+    for key, value in {
+        "prefered_hts": [],
+        "expected_refusal_category": "null",
+        "preferred_hts": ["6"],
+        "expected_accept": "yes",
+        "threshold": 2,
+    }.items():
+        assert not validator.is_valid(case | {"expected": case["expected"] | {key: value}}), key
+
+
+def test_the_table_of_measurements_is_written_between_its_markers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    assert callable(import_module("benchmarks.__main__").main)
+    page: Any = import_module("benchmarks.page")
+    measured = page.PAGE.read_text("utf-8").partition(page.BEGIN)[2].partition(page.END)[0]
+    assert "Measured on 20" in measured
+    assert all(budget in measured for budget in ("5 ms", "1.3 x", "1.15 x", "95 %", "200 MiB", "1.6 x", "CPU s"))
+    path = tmp_path / "page.md"
+    path.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n", encoding="utf-8")
+    for _ in range(2):
+        page.write_table(page.table([page.Row("this", "1.2 x", "that", "1.3 x", "Met.")]), path)
+    head = "| what | measured | reference | budget | |\n|---|---|---|---|---|"
+    row = "| this | 1.2 x | that | 1.3 x | Met. |"
+    assert path.read_text("utf-8") == f"before\n{page.BEGIN}\n\n{head}\n{row}\n\n{page.END}\nafter\n"
+    path.write_text("nothing here", encoding="utf-8")
+    with pytest.raises(ValueError, match="has no lines"):
+        page.write_table("x", path)
+    assert page.describe_budget(1.3, 1.3) == "Met."
+    missed = page.describe_budget(1.43, 1.3, limit=1.5, why="A reason.")
+    assert missed == "Missed by 10%, within the limit of 1.5. A reason."
+    assert page.describe_budget(2.6, 1.3, limit=1.5) == "Missed by 100%."

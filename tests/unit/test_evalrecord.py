@@ -89,13 +89,18 @@ def records(strings: st.SearchStrategy[str]) -> st.SearchStrategy[EvalRecord]:
     )
 
 
-def test_the_shortest_and_the_longest_line_and_escapes_are_those_of_serde() -> None:
+def test_the_shortest_and_the_longest_line_are_those_of_serde_and_records_are_values() -> None:
     assert record().to_json_line() == SHORTEST
     values = {**json.loads(LONGEST), "hook_decisions": (HookDecision("h", "Deny", 0), HookDecision("{", "}"))}
     longest = EvalRecord(**values)
     assert (longest.to_json_line(), read(LONGEST)) == (LONGEST, longest)
     written = record(test_id='"\\/\b\f\n\r\t\x00\x1f\x7f\u2028é😀').to_json_line()
     assert '"test_id":"\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\x7f\u2028é😀"' in written
+    copies = [longest, read(LONGEST), pickle.loads(pickle.dumps(longest))]  # noqa: S301 -- pickled in the same line
+    assert len(set(copies)) == 1
+    for each in copies:
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            cast("Any", each).passed = False
 
 
 @settings(max_examples=60)
@@ -108,6 +113,10 @@ def test_what_is_written_is_read_again(original: EvalRecord) -> None:
     written = list(json.loads(text))
     assert written == [name for name in NAMES if name in written]
     assert set(NAMES) - set(written) <= {"tokens_input", "tokens_output", "packbench"}
+    plain = {name: value for name, value in original.as_json().items() if name != "schema_version"}
+    check_plain_json(**plain)
+    wire = wire_record(dict.fromkeys(NAMES[1:]) | plain)
+    assert wire == json.loads(json.dumps(wire)) == original.as_json()
     reason = strict_problem(original)
     if reason is None:
         assert read(text, strict=True) == dataclasses.replace(original, packbench=None)
@@ -125,16 +134,13 @@ def test_the_order_of_fields_and_unknown_fields_do_not_matter(order: list[str], 
 
 def test_unknown_fields_have_to_be_json_and_nothing_more() -> None:
     for value in (*DATA["json"], "1" * 5000, "[" * 5000 + "]" * 5000):
-        assert (
-            read(line(packbench=value, other=value), strict=True)
-            == read(line(packbench=value), strict=True)
-            == record()
-        )
+        for text in (line(packbench=value, other=value), line(packbench=value)):
+            assert read(text, strict=True) == record()
     for value in DATA["not_json"]:
-        problem(line(other=value))
-        problem(line(packbench=value))
-        problem(line(packbench=f'{{"a":{value}}}'))
-        problem(line(packbench=f'{{"a":{value}}}'), strict=False)
+        extension = f'{{"a":{value}}}'
+        for text in (line(other=value), line(packbench=value), line(packbench=extension)):
+            problem(text)
+        problem(line(packbench=extension), strict=False)
 
 
 def test_escapes_and_control_characters_in_strings() -> None:
@@ -164,12 +170,6 @@ def test_a_line_that_cannot_be_read_names_the_field_or_the_column(expected: Expe
     expected.check("\n".join([*messages, ""]))
 
 
-def test_an_extension_that_the_open_reader_cannot_keep_is_skipped_by_the_strict_one() -> None:
-    for value in (*DATA["bad_extensions"], '{"a":' + "1" * 5000 + "}", '{"a":' * 300 + "1" + "}" * 300):
-        assert problem(line(packbench=value), strict=False).startswith("packbench: ")
-        assert read(line(packbench=value), strict=True) == record()
-
-
 ODD_FORMS: list[tuple[dict[str, str], dict[str, Any]]] = [
     ({"test_suite": ' { "harmbench" : null } '}, {"test_suite": "harmbench"}),
     ({"agent_decision": r'"comply\u005fsafe"'}, {"agent_decision": "comply_safe"}),
@@ -179,17 +179,16 @@ ODD_FORMS: list[tuple[dict[str, str], dict[str, Any]]] = [
 ]
 
 
-def test_odd_forms_that_serde_reads() -> None:
+def test_odd_forms_that_serde_reads_and_what_the_open_reader_knows() -> None:
     for changes, values in ODD_FORMS:
         assert read(line(**changes), strict=True) == record(**values)
     assert read(json.dumps(VALUES), strict=True) == record(tokens_output=5)
-
-
-def test_the_open_reader_knows_any_suite_and_the_last_of_repeated_keys_of_the_packbench_object() -> None:
     for suite in ("tariff", "0", "a-b_c", "injec_agent"):
         for text in (json.dumps(suite), json.dumps({suite: None})):
             opened = read(line(test_suite=text, llm_backend='"unknown"'))
             assert (opened.test_suite, opened.llm_backend) == (suite, "unknown")
+    assert str(strict_problem(record(llm_backend="unknown"))).startswith("llm_backend: expected one of ")
+    # the last of repeated keys counts
     for text in (line(packbench='{"a":1,"a":2}'), line(packbench='{"a":1,"a":2}', other="0")):
         assert read(text).packbench == {"a": 2}
 
@@ -201,13 +200,20 @@ def result_or_error(call: Callable[..., Any], *arguments: Any, **options: Any) -
         return str(error)
 
 
+def check_plain_json(**changes: Any) -> None:
+    """Check that plain JSON is converted as a record is."""
+    plain = {**dict.fromkeys(NAMES[1:]), **FIELDS, "hook_decisions": [], "packbench": {}, **changes}
+    wire, parsed = result_or_error(wire_record, plain), result_or_error(EvalRecord.from_json, plain)
+    assert wire == (parsed if isinstance(parsed, str) else parsed.as_json())
+
+
 BAD_VALUES: dict[str, list[Any]] = {
     "schema_version": [2, True],
     "test_suite": ["AgentDojo", *DATA["bad_suites"]],
     "test_id": [1],
     "run_id": ["\ud800"],
     "agent_decision": ["ComplySafe"],
-    "expected": [["refuse"]],
+    "expected": [["refuse"], "comply"],
     "passed": [1],
     "llm_backend": ["deepseek"],
     "wall_clock_ms": [1.0, None, 10**5000],
@@ -228,12 +234,19 @@ def test_a_record_with_a_wrong_value_cannot_be_made(expected: ExpectedTexts) -> 
     messages = []
     for name, values in BAD_VALUES.items():
         messages += [result_or_error(record, **{name: value}) for value in values]
+        for value in values if name not in {"schema_version", "hook_decisions"} else ():
+            check_plain_json(**{name: value})
     messages += [f"hook: {result_or_error(HookDecision, *values)}" for values in BAD_HOOKS]
+    for hook in BAD_HOOKS:
+        check_plain_json(hook_decisions=[dict(zip(("hook", "decision", "rule"), hook, strict=False))])
     assert all(isinstance(message, str) for message in messages)
     expected.check("\n".join([*messages, ""]))
 
 
-def test_an_extension_may_be_nested_100_deep() -> None:
+def test_an_extension_that_the_open_reader_cannot_keep_is_skipped_by_the_strict_one() -> None:
+    for text in (*DATA["bad_extensions"], '{"a":' + "1" * 5000 + "}", '{"a":' * 300 + "1" + "}" * 300):
+        assert problem(line(packbench=text), strict=False).startswith("packbench: ")
+        assert read(line(packbench=text), strict=True) == record()
     value: dict[str, Any] = {}
     for _ in range(99):
         value = {"a": value}
@@ -243,64 +256,14 @@ def test_an_extension_may_be_nested_100_deep() -> None:
         record(packbench={"a": value})
 
 
-odd = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.characters() | st.just("\ud800") | st.just(b""),
-    lambda inner: st.lists(inner) | st.dictionaries(st.characters() | st.integers(), inner) | st.tuples(inner),
-    max_leaves=4,
-)
-ODD_FIELDS = st.dictionaries(
-    st.sampled_from([name for name in NAMES if name not in {"schema_version", "hook_decisions"}]), odd, max_size=3
-)
-ODD_HOOKS = st.fixed_dictionaries(
-    {"hook": st.just("h") | odd, "decision": texts, "rule": u64s | odd.filter(lambda value: value is not None)}
-)
-
-
-@settings(max_examples=40)
-@given(
-    records(plain_texts),
-    ODD_FIELDS,
-    st.dictionaries(st.characters() | st.integers(), odd, max_size=3),
-    st.lists(ODD_HOOKS, max_size=2),
-)
-def test_plain_json_is_checked_as_a_record_is(
-    sound: EvalRecord, changes: dict[str, Any], packbench: dict[Any, Any], hooks: list[dict[str, Any]]
-) -> None:
-    plain = dict.fromkeys(NAMES[1:]) | sound.as_json()
-    del plain["schema_version"]
-    for values in (plain, plain | changes, plain | {"packbench": packbench}, plain | {"hook_decisions": hooks}):
-        wire = result_or_error(wire_record, values)
-        parsed = result_or_error(EvalRecord.from_json, values)
-        assert wire == (parsed if isinstance(parsed, str) else parsed.as_json())
-        if isinstance(wire, dict):
-            assert EvalRecord.from_json(wire).as_json() == wire
-            assert json.loads(json.dumps(wire)) == wire
-
-
-def test_records_are_frozen_hashable_and_can_be_pickled() -> None:
-    original = record(packbench={"a": 1})
-    copy = read(original.to_json_line())
-    for each in (original, copy):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            cast("Any", each).passed = False
-    assert len({original, copy, pickle.loads(pickle.dumps(copy))}) == 1  # noqa: S301 -- pickled in the same line
-
-
 ORDINARY = LONGEST.replace(str(U64_MAX), "9" * 19)
 
 
-ORDINARY_LINES = {
-    "of this package": ORDINARY,
-    "with a line end": ORDINARY + "\r\n",
-    "of json.dumps": json.dumps(json.loads(ORDINARY), ensure_ascii=False),
-    "of Rust": ORDINARY.replace('"tokens_input":0', '"tokens_input":null'),
-}
-
-
-@pytest.mark.parametrize("text", ORDINARY_LINES.values(), ids=ORDINARY_LINES)
-def test_an_ordinary_line_takes_the_fast_reader_which_shares_equal_hooks(text: str) -> None:
-    assert read(text).hook_decisions is read(text).hook_decisions
-    assert read(" " + text).hook_decisions is not read(" " + text).hook_decisions
+def test_an_ordinary_line_takes_the_fast_reader_which_shares_equal_hooks() -> None:
+    of_json, of_rust = json.dumps(json.loads(ORDINARY), ensure_ascii=False), '"tokens_input":null'
+    for text in (ORDINARY, ORDINARY + "\r\n", of_json, ORDINARY.replace('"tokens_input":0', of_rust)):
+        assert read(text).hook_decisions is read(text).hook_decisions
+        assert read(" " + text).hook_decisions is not read(" " + text).hook_decisions
 
 
 fragments = st.sampled_from([*DATA["fragments"], "\ud800", ""])
@@ -344,19 +307,18 @@ class Explicit(Refusing):
         return RecordFacts(attack_category="", expected="comply_safe", agent_decision="comply_unsafe", judge="words")
 
 
-@pytest.mark.parametrize(
-    ("pack", "refuse", "refused", "facts"),
-    [
-        (Plain(), False, False, ("kind", "comply_safe", "comply_safe", None)),
-        (Plain(), True, True, ("kind", "comply_safe", "refuse", None)),
-        (Refusing(), False, False, ("kind", "comply_safe", "comply_safe", None)),
-        (Refusing(), True, False, ("kind", "refuse", "comply_safe", None)),
-        (Explicit(), True, True, ("", "comply_safe", "comply_unsafe", "words")),
-    ],
-)
-def test_a_pack_may_state_all_facts_or_which_cases_expect_a_refusal_or_nothing(
-    pack: Pack, refuse: bool, refused: bool, facts: tuple[str, ...]
-) -> None:
-    case = Case(id="a", pack_id="plain", case_type="kind", difficulty="easy", input={}, expected={"refuse": refuse})
-    result = record_facts(pack, case, Outcome(refused=refused), Score(score=1.0, threshold=0.5, verdict="passed"))
-    assert (result.attack_category, result.expected, result.agent_decision, result.judge) == facts
+FACTS: list[tuple[Pack, bool, bool, tuple[str | None, ...]]] = [
+    (Plain(), False, False, ("kind", "comply_safe", "comply_safe", None)),
+    (Plain(), True, True, ("kind", "comply_safe", "refuse", None)),
+    (Refusing(), False, False, ("kind", "comply_safe", "comply_safe", None)),
+    (Refusing(), True, False, ("kind", "refuse", "comply_safe", None)),
+    (Explicit(), True, True, ("", "comply_safe", "comply_unsafe", "words")),
+]
+
+
+def test_a_pack_may_state_all_facts_or_which_cases_expect_a_refusal_or_nothing() -> None:
+    score = Score(score=1.0, threshold=0.5, verdict="passed")
+    for pack, refuse, refused, facts in FACTS:
+        case = Case(id="a", pack_id="p", case_type="kind", difficulty="easy", input={}, expected={"refuse": refuse})
+        stated = record_facts(pack, case, Outcome(refused=refused), score)
+        assert (stated.attack_category, stated.expected, stated.agent_decision, stated.judge) == facts

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and JSON is read in chunks as at once."""
+"""Files: written whole or not at all; JSON read in chunks as at once, and records line by line."""
 
 from __future__ import annotations
 
@@ -16,11 +16,19 @@ from hypothesis import strategies as st
 from pytest_packbench.atomic import write_atomic
 from pytest_packbench.runs.folder import ensure_gitignore
 from pytest_packbench.runs.json_stream import JsonStream, JsonStreamError
-from pytest_packbench.runs.lines import open_jsonl
+from pytest_packbench.runs.lines import (
+    RecordLineError,
+    RecordSource,
+    SkippedLines,
+    compact_json,
+    read_errors,
+    record_source,
+)
+from tests.unit.stored_runs import error, file_of, folder_of, line, read, record, write_jsonl
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 texts = st.text(st.sampled_from('ab"\\{}[]:, \n\u2028ü\U0001f600'), max_size=5)
@@ -31,35 +39,42 @@ values = st.recursive(
     max_leaves=15,
 )
 sizes = st.integers(1, 7)
-spaces = st.sampled_from([None, 0, 3])
 
 
 def stream(text: str, size: int = 3) -> JsonStream:
     return JsonStream(io.StringIO(text, newline=""), chunk_size=size)
 
 
-def read(source: JsonStream) -> Any:
-    """Read a value part by part."""
+def read_parts(source: JsonStream) -> Any:
     if source.starts_with("{"):
-        return {key: read(source) for key in source.members()}
+        return {key: read_parts(source) for key in source.members()}
     if source.starts_with("["):
-        return [read(source) for _ in source.items()]
+        return [read_parts(source) for _ in source.items()]
     return source.value()
 
 
-def read_all(source: JsonStream) -> Any:
-    value = read(source)
+def read_whole(text: str, size: int = 3, method: Callable[[JsonStream], Any] = read_parts) -> Any:
+    source = stream(text, size)
+    value = method(source)
     source.end()
     return value
 
 
-@given(values, sizes, spaces)
-def test_a_document_read_in_chunks_is_the_document_read(value: Any, size: int, indent: int | None) -> None:
-    text = json.dumps(value, indent=indent, ensure_ascii=False)
-    for method in (read, JsonStream.value):
-        source = stream(text + "\r\n ", size)
-        assert method(source) == value
-        source.end()
+@given(values, st.data(), sizes, st.sampled_from([None, 0, 3]))
+def test_json_read_in_chunks_is_json_read_at_once(
+    value: Any, data: st.DataObject, size: int, indent: int | None
+) -> None:
+    text = json.dumps(value, indent=indent, ensure_ascii=False) + "\r\n "
+    assert read_whole(text, size) == read_whole(text, size, JsonStream.value) == value
+    place = data.draw(st.integers(0, len(text)))
+    changed = text[:place] + data.draw(st.sampled_from(["", "x", "}", ",", '"', "1"])) + text[place + 1 :]
+    try:
+        expected = json.loads(changed)
+    except ValueError:
+        with pytest.raises(JsonStreamError):
+            read_whole(changed, size)
+    else:
+        assert read_whole(changed, size) == expected
 
 
 @settings(max_examples=40)
@@ -78,21 +93,6 @@ def test_the_rest_of_an_object_is_read_where_members_are_skipped(
     assert members == {key: document[key] for key in members}
 
 
-@given(values, st.data(), sizes)
-def test_the_reader_accepts_what_json_accepts(value: Any, data: st.DataObject, size: int) -> None:
-    text = json.dumps(value)
-    place = data.draw(st.integers(0, len(text)))
-    changed = text[:place] + data.draw(st.sampled_from(["", "x", "}", ",", '"', "1"])) + text[place + 1 :]
-    source = stream(changed, size)
-    try:
-        expected = json.loads(changed)
-    except ValueError:
-        with pytest.raises(JsonStreamError):
-            read_all(source)
-        return
-    assert read_all(source) == expected
-
-
 INVALID = {
     "": "Expecting value at character 1",
     "{} x": "Extra data at character 4",
@@ -104,11 +104,11 @@ INVALID = {
 }
 
 
-@pytest.mark.parametrize(("text", "message"), INVALID.items(), ids=range(len(INVALID)))
-def test_an_error_names_the_character(text: str, message: str) -> None:
-    with pytest.raises(JsonStreamError) as error:
-        read_all(stream(text))
-    assert str(error.value) == message
+def test_an_error_names_the_character() -> None:
+    for text, message in INVALID.items():
+        with pytest.raises(JsonStreamError) as caught:
+            read_whole(text)
+        assert str(caught.value) == message
 
 
 def test_only_a_few_chunks_of_a_large_array_are_in_memory() -> None:
@@ -127,29 +127,16 @@ def test_only_a_few_chunks_of_a_large_array_are_in_memory() -> None:
     assert peak < 50_000
 
 
-def write_jsonl(path: Path, lines: Iterable[dict[str, Any]]) -> None:
-    with open_jsonl(path) as write_line:
-        for line in lines:
-            write_line(line)
-
-
-@pytest.mark.parametrize(
-    ("content", "written"),
-    [
-        ("ü\nb\r\n", b"\xc3\xbc\nb\r\n"),
-        (b"\xff\r\n", b"\xff\r\n"),
-        # half of a UTF-16 pair
-        ("x\udc80y", rb"x\udc80y"),
-    ],
-)
-def test_a_file_is_replaced_by_exactly_the_text_or_bytes(tmp_path: Path, content: str | bytes, written: bytes) -> None:
+def test_a_file_is_replaced_by_exactly_the_text_or_bytes(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    path.write_text("a long old text", encoding="utf-8")
-    with path.open(encoding="utf-8") as reader:
-        write_atomic(path, content)
-        # whoever has the old file open keeps it whole
-        assert reader.read() == "a long old text"
-    assert path.read_bytes() == written
+    # the last one has half of a UTF-16 pair
+    for content, written in (("ü\nb\r\n", b"\xc3\xbc\nb\r\n"), (b"\xff\r\n", b"\xff\r\n"), ("x\udc80y", rb"x\udc80y")):
+        path.write_text("a long old text", encoding="utf-8")
+        with path.open(encoding="utf-8") as reader:
+            write_atomic(path, content)
+            # whoever has the old file open keeps it whole
+            assert reader.read() == "a long old text"
+        assert path.read_bytes() == written
     if sys.platform != "win32":
         before = os.umask(0o022)
         os.umask(before)
@@ -172,21 +159,18 @@ def test_a_writer_that_fails_leaves_the_old_file_alone(tmp_path: Path) -> None:
         write_atomic(tmp_path / "none" / "a.txt", "x")
 
 
-def test_json_lines_are_one_object_per_line(tmp_path: Path) -> None:
+def test_json_lines_are_one_object_per_line_without_numbers_that_json_lacks(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
+    for wrong in ({"a": float("nan")}, {"a": float("inf")}, {"a": [-float("inf")], "b": "\ud800"}):
+        with pytest.raises(ValueError, match="JSON compliant"):
+            write_jsonl(path, [wrong])
+        assert list(tmp_path.iterdir()) == []
     write_jsonl(path, [{"b": "ü\n\u2028", "a": 1.5}, {"c": 2}, {"a": "x\ud800y"}])
     first, second, third = path.read_bytes().splitlines()
     assert (first, second) == ('{"b":"ü\\n\u2028","a":1.5}'.encode(), b'{"c":2}')
     assert json.loads(third) == {"a": "x\ud800y"}
     write_jsonl(path, [])
     assert path.read_bytes() == b""
-
-
-@pytest.mark.parametrize("line", [{"a": float("nan")}, {"a": float("inf")}, {"a": [-float("inf")], "b": "\ud800"}])
-def test_numbers_that_json_lacks_are_refused(tmp_path: Path, line: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="JSON compliant"):
-        write_jsonl(tmp_path / "a.jsonl", [line])
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_gitignore_hides_the_folder_of_runs_and_is_never_changed(tmp_path: Path) -> None:
@@ -196,3 +180,122 @@ def test_a_gitignore_hides_the_folder_of_runs_and_is_never_changed(tmp_path: Pat
     path.write_text("mine", encoding="utf-8")
     ensure_gitignore(path.parent)
     assert path.read_text("utf-8") == "mine"
+
+
+TEXTS = st.text(st.characters()) | st.sampled_from(["NaN", "-Infinity", "a NaN in a text"])
+PLAIN = st.none() | st.booleans() | st.integers() | TEXTS
+VALUES = st.recursive(PLAIN | st.floats(), lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=20)
+
+
+@given(VALUES)
+def test_a_line_is_read_as_the_value_that_was_written_unless_a_number_is_not_finite(value: Any) -> None:
+    line = compact_json(value, finite=False)
+    assert json.dumps(json.loads(line)) == json.dumps(value)
+    assert b"\n" not in line
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        with pytest.raises(ValueError, match="JSON compliant"):
+            compact_json(value)
+    else:
+        assert compact_json(value) == line
+
+
+@given(st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=9))
+def test_the_bytes_are_those_of_the_standard_library(value: Any) -> None:
+    plain = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    assert compact_json(value) == plain.encode("utf-8", "backslashreplace")
+
+
+def test_any_nesting_is_written_and_a_value_that_is_no_json_is_refused() -> None:
+    deep: list[Any] = []
+    for _ in range(500):
+        deep = [deep]
+    assert compact_json(deep) == b"[" * 501 + b"]" * 501
+    for value in (object(), {"a": object()}, {(1, 2): object()}):
+        with pytest.raises(TypeError):
+            compact_json(value)
+
+
+LINE = line().rstrip()
+WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2005\u200a\u2028\u2029\u202f\u205f\u3000"
+NO_WHITE_SPACE = "\x1c\x1d\x1e\x1f\u200b\u2060\ufeff\x00\x08"
+
+
+def problem(folder: Path, content: bytes, **options: Any) -> str:
+    path = file_of(folder, content)
+    with pytest.raises(RecordLineError) as caught:
+        read(path, **options)
+    return str(caught.value).replace(f"{folder}/", "")
+
+
+def test_lines_end_at_a_line_feed_and_white_space_is_what_rust_trims(tmp_path: Path) -> None:
+    for end in (b"\n", b"\r\n", b"\n\n\n", b"\n \t\r\n", "\n\u3000\x85\n".encode(), b"\r\r\n"):
+        assert read(file_of(tmp_path, end.join([LINE, LINE, LINE]))) == [record()] * 3
+    for char in map(str.encode, WHITE_SPACE):
+        assert read(file_of(tmp_path, char + LINE + char)) == [record()]
+        assert read(file_of(tmp_path, char * 3)) == []
+    for char in map(str.encode, NO_WHITE_SPACE):
+        assert problem(tmp_path, line() + char + line()).startswith("in.jsonl:2 ")
+        assert problem(tmp_path, char).startswith("in.jsonl:1 ")
+    for char in map(str.encode, "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"):
+        assert problem(tmp_path, LINE + char + LINE).startswith("in.jsonl:1 ")
+
+
+@settings(max_examples=30)
+@given(st.lists(st.sampled_from([b"", b"\r", b" ", b"\xe2\x80\xa8", LINE, b"\r" + LINE + b" \r"]), max_size=6))
+def test_line_numbers_count_every_line(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes]) -> None:
+    content = b"\n".join([*parts, b"{"])
+    assert problem(tmp_path_factory.getbasetemp(), content).startswith(f"in.jsonl:{len(parts) + 1} ")
+
+
+BAD_LINES = {
+    b"{}": "test_suite: missing",
+    line().replace(b'"schema_version":1', b'"schema_version":2'): "schema_version: expected 1, got 2",
+    LINE[:-1]: "expected",
+    b"\xff" + LINE: "not UTF-8: invalid start byte at byte 1",
+    b"\xef\xbb\xbf" + LINE: "expected an object",
+}
+
+
+def test_the_first_bad_line_stops_the_reading_or_all_are_counted(tmp_path: Path) -> None:
+    for bad, reason in BAD_LINES.items():
+        assert problem(tmp_path, line() + b"\n" + bad).startswith(f"in.jsonl:3 {reason}")
+    skipped = SkippedLines()
+    path = file_of(tmp_path, (b"{}\n\n" + line()) * 20)
+    assert (len(read(path, skipped=skipped)), skipped.count) == (20, 20)
+    assert [location.split()[0] for location in skipped.first] == [f"{path}:{3 * number + 1}" for number in range(10)]
+
+
+def test_strict_reading_keeps_a_sound_extension_and_leaves_out_a_bad_one(tmp_path: Path) -> None:
+    assert "test_suite: expected one of" in problem(tmp_path, line(test_suite="tariff"), strict=True)
+    extended = line(packbench={"trial": 1})
+    assert read(file_of(tmp_path, extended), strict=True) == [record(packbench={"trial": 1})]
+    bad = extended.replace(b'{"trial":1}', b'"a string"')
+    assert read(file_of(tmp_path, bad), strict=True) == [record()]
+    assert "packbench" in problem(tmp_path, bad)
+
+
+def test_a_folder_has_errors_and_a_file_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = folder_of(tmp_path / "run", line(), error("vacuous"), error("error", kind="no_key"))
+    source = record_source(folder)
+    assert read(source.records) == [record()]
+    assert [(each.verdict, each.kind) for each in read_errors(source)] == [("vacuous", "timeout"), ("error", "no_key")]
+    file = record_source(f"{folder}/records.jsonl")
+    assert (file.errors, list(read_errors(file))) == (None, [])
+    assert list(read_errors(record_source(folder_of(tmp_path / "good", line())))) == []
+    with pytest.raises(FileNotFoundError):
+        read(str(tmp_path / "none.jsonl"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(line() + b"{")))
+    with pytest.raises(RecordLineError, match=r"<stdin>:2 "):
+        read("-")
+
+
+def test_a_bad_error_line_stops_the_reading_too(tmp_path: Path) -> None:
+    strange = json.dumps(error("splendid")).encode()
+    for bad in (b"{", b"[]", b'{"run_id":"r"}', strange, b"[" * 100_000, b"\xff"):
+        source = RecordSource("-", file_of(tmp_path, json.dumps(error()).encode() + b"\n" + bad, "errors.jsonl"))
+        with pytest.raises(RecordLineError, match=r"errors\.jsonl:2 "):
+            list(read_errors(source))
+        skipped = SkippedLines()
+        assert (len(list(read_errors(source, skipped=skipped))), skipped.count) == (1, 1)

@@ -1,43 +1,43 @@
-"""Gates over a run: what they measure, their arithmetic, and that they fail where they can't decide."""
+"""Gates over a run fail where they can't decide; comparisons of two runs count, are symmetric, and have conditions."""
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_packbench.analysis.comparison import Change, ConditionError, RunComparison, compare, parse_conditions
 from pytest_packbench.analysis.conclusion import conclude
 from pytest_packbench.analysis.gates import check_run, checked_baseline, skip_unselected
+from pytest_packbench.analysis.tally import Tally
+from pytest_packbench.analysis.trials import fold_trials
 from pytest_packbench.model.gate import Gate, GateResult
-from pytest_packbench.model.metric import Metric
+from pytest_packbench.model.metric import GENERAL_METRICS, Metric
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
+from pytest_packbench.reports.diff import comparison_headline, diff_markdown, sentences
+from pytest_packbench.runs.report import OpenRun
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
-from tests.unit.run_builders import (
-    any_of,
-    case_result,
-    case_results,
-    data,
-    gate,
-    results_of,
-    run,
-)
+from tests.unit.run_builders import case_result, case_results, data, gate, results_of, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from random import Random
 
     from pytest_packbench.model.result import CaseResult
+    from tests.conftest import ExpectedTexts
 
 VECTORS: dict[str, dict[str, Any]] = data("gates.yaml")
 
 
 def baseline_of(results: Iterable[CaseResult], **changes: Any) -> BaselineLookup:
-    return BaselineLookup(stored=StoredRun(source="f", run=run(run_id="01OLD", **changes), results=tuple(results)))
+    return BaselineLookup(stored=stored_run(*results, run_id="01OLD", **changes))
 
 
 def judge(
@@ -95,56 +95,166 @@ def test_the_text_never_contradicts_the_verdict(passed: int, failed: int, bound:
     assert (left >= right) is (sign == ">=") is result.passed is (result.observed >= bound - 1e-9)
 
 
-def test_a_bound_may_be_missed_by_a_billionth() -> None:
+def test_a_bound_may_be_missed_by_a_billionth_and_an_unknown_metric_is_an_error() -> None:
     for excess, passed in ((0.0, True), (5e-10, True), (2e-9, False), (-2e-9, True)):
         rules = gate("pass_rate", min=0.75 + excess), gate("pass_rate", max=0.75 - excess)
         assert [result.passed for result in judge(case_results(3, 1), *rules)] == [passed, passed]
-
-
-def test_an_unknown_metric_is_an_error() -> None:
     with pytest.raises(ValueError, match=r'unknown metric "speed"; expected one of .*completeness, pass_rate'):
         judge(case_results(1), gate("pass_rate", min=0.5).model_copy(update={"metric": "speed"}))
 
 
-NORTH = Metric(among=lambda result: result.counted, counts=lambda result, _: result.backend == "north", safety=True)
-
-
 class PolarSuite(SuiteConfig):
-    metrics: ClassVar[Mapping[str, Metric]] = {"north_rate": NORTH}
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "north": Metric(
+            among=lambda result: result.counted, counts=lambda result, _: result.backend == "n", safety=True
+        )
+    }
 
 
 def test_a_suite_has_a_gate_on_completeness_and_may_have_one_on_its_own_metric() -> None:
-    rules = PolarSuite.model_validate({"pack": "toy", "gates": [{"metric": "north_rate", "max": 0.3}]})
-    results = [*case_results(3, llm_backend="south"), case_result("n", llm_backend="north")]
+    rules = PolarSuite.model_validate({"pack": "toy", "gates": [{"metric": "north", "max": 0.3}]})
+    results = [*case_results(3, llm_backend="s"), case_result("n", llm_backend="n")]
     gates = conclude(run(), results, rules, AgentSafetyPack(), BaselineLookup()).gates
     assert [result.text for result in gates] == [
         "completeness 4 / 4 = 100.0 % >= min 100.0 %: PASS",
         (
-            "north_rate 1 / 4 = 25.0 % <= max 30.0 %, 95 % Wilson interval 4.6 % to 69.9 %, "
+            "north 1 / 4 = 25.0 % <= max 30.0 %, 95 % Wilson interval 4.6 % to 69.9 %, "
             "only 4 cases: 9 clean cases are needed to show this (exact one-sided 95 % bound): PASS"
         ),
     ]
+    # it replaces no general one
+    tally = Tally(metrics={"pass_rate": PolarSuite.metrics["north"], **PolarSuite.metrics})
+    assert tally.metrics["pass_rate"] == GENERAL_METRICS["pass_rate"]
+    assert tally.metrics["north"] == PolarSuite.metrics["north"]
 
 
-JUDGED = ("passed", "failed", "error", "not_run")
-DECIDED = any_of(id="abcdefgh", verdict=JUDGED, case_sha256="xy", decision=("comply_unsafe", "refuse"))
-ROWS = st.lists(DECIDED, unique_by=lambda row: row["id"], max_size=8).map(results_of)
+def stored_run(*results: CaseResult, **changes: Any) -> StoredRun:
+    return StoredRun(source="f", run=run(**changes), results=results)
 
 
-@settings(max_examples=40)
-@given(ROWS, ROWS, st.randoms(use_true_random=False), st.sampled_from([None, "case_type"]))
-def test_the_order_of_either_run_makes_no_difference(
-    now: list[CaseResult], before: list[CaseResult], random: Random, by: str | None
-) -> None:
-    rules = [gate("attack_success_rate", max_ratio_to_baseline=0.5, by=by), gate("mean_score", max_ratio_to_baseline=1)]
-    shuffled = judge(random.sample(now, len(now)), *rules, baseline=baseline_of(random.sample(before, len(before))))
-    assert shuffled == judge(now, *rules, baseline=baseline_of(before))
+def comparison_of(
+    before: list[CaseResult], after: list[CaseResult], now: dict[str, Any] | None = None, **changes: Any
+) -> RunComparison:
+    return compare(stored_run(*before, **changes), stored_run(*after, **changes, **(now or {})))
 
 
-@given(ROWS)
+A, B, WORSE, BROKEN = results_of([{"id": "a"}, {"id": "b"}, {"id": "a", "score": 0.0}, {"id": "a", "verdict": "error"}])
+
+
+def test_what_changed_between_two_runs(expected: ExpectedTexts) -> None:
+    texts = []
+    for name, vector in data("comparisons.yaml").items():
+        before, after = results_of(vector["before"]), results_of(vector["after"])
+        comparison = comparison_of(before, after, vector.get("now"), **vector.get("run", {}))
+        figures = [f"{key} {value:g}" for key, value in comparison.figures().items() if value]
+        flips = f"lost {comparison.lost}, won {comparison.won}, cases {comparison.cases}, trials {comparison.trials}"
+        cases = [
+            f"{kind}: {change.test_id} {change.before} -> {change.after} ({'; '.join(change.reasons)})"
+            for kind, changed in comparison.changes.items()
+            for change in changed.first[:2]
+        ]
+        lines = [name, comparison_headline(comparison), ", ".join(figures), flips, *cases, *sentences(comparison)]
+        texts.append("\n  ".join(lines))
+        if name == "one of each":
+            conditions = parse_conditions("regressed>0", comparison.counts())
+            expected.check(diff_markdown(comparison, conditions, ["a note | of ours"]), "md")
+    expected.check("\n\n".join(texts) + "\n")
+
+
+def test_a_long_page_names_the_first_cases_and_counts_all() -> None:
+    good = results_of([{"n": 230}])
+    worse = comparison_of(good, results_of([{"n": 230, "score": 0.0}]))
+    assert len(worse.changes["regressed"].first) == 200
+    assert diff_markdown(worse).count("200 of 230 shown; each run's report.json lists all.") == 3
+    removed = comparison_of([*good, A], [A])
+    assert [case.test_id for case in removed.removed] == sorted(result.test_id for result in good)[:200]
+    assert diff_markdown(removed).count("200 of 230 shown") == 1
+    smaller = comparison_of(good, results_of([{"n": 230, "score": 0.98}]))
+    assert "100 of 230 shown" in diff_markdown(smaller)
+
+
+def test_trials_that_are_not_adjacent_are_one_case() -> None:
+    results = [A, B, replace(WORSE, trial=1), replace(B, trial=1)]
+    metadata = run(settings={"trials": 2})
+    comparison = compare(*(OpenRun(source="f", run=metadata, status="", results=iter(results)) for _ in range(2)))
+    assert (comparison.cases, comparison.trials) == ((2, 2), (2, 2))
+
+
+@st.composite
+def any_case(draw: st.DrawFn) -> CaseResult:
+    """Draw a trial of one of a few cases, judged or not, of one of two versions."""
+    verdict = draw(st.sampled_from(["passed", "failed", "error", "vacuous", "not_run", "known_hole"]))
+    points = draw(st.floats(0, 1)) if verdict in {"passed", "failed"} else None
+    name, version, trial = draw(st.sampled_from([(n, v, t) for n in "abcd" for v in "xy" for t in range(3)]))
+    decision = draw(st.sampled_from(["comply_unsafe", "refuse"]))
+    return case_result(name, verdict, score=points, case_sha256=version, trial=trial, decision=decision)
+
+
+any_run = st.lists(any_case(), max_size=8, unique_by=lambda result: (result.test_id, result.trial))
+rules = st.sampled_from([{"trials": 3, "trials_rule": rule} for rule in ("mean", "all", {"at_least": 2})])
+
+
+@given(any_run)
 def test_a_run_is_never_worse_than_itself(results: list[CaseResult]) -> None:
     (result,) = judge(results, gate("attack_success_rate", max_ratio_to_baseline=1.0), baseline=baseline_of(results))
-    assert result.passed is any(each.counted for each in results)
-    stored = baseline_of(results).stored
-    assert stored is not None
-    assert bool(checked_baseline(run(), results, stored).unusable) is (not results)
+    assert result.passed is any(case.counted for case in fold_trials(results))
+    assert bool(checked_baseline(run(), results, stored_run(*results)).unusable) is (not results)
+
+
+def by_id(comparison: RunComparison, kind: str) -> list[Change]:
+    return sorted(comparison.changes[kind].first, key=lambda change: change.test_id)
+
+
+@settings(max_examples=60)
+@given(any_run, any_run, rules, st.randoms(use_true_random=False))
+def test_a_comparison_is_the_same_in_any_order_and_its_mirror_in_the_other_direction(
+    before: list[CaseResult], after: list[CaseResult], settings: Any, random: Random
+) -> None:
+    shuffled = [random.sample(results, len(results)) for results in (before, after)]
+    assert not any(comparison_of(before, shuffled[0], settings=settings).counts().values())
+    there, back = comparison_of(before, after, settings=settings), comparison_of(after, before, settings=settings)
+    assert comparison_of(shuffled[0], shuffled[1], settings=settings) == there
+    for kind in ("verdict_changed", "hash_changed"):
+        for change, reverse in zip(by_id(there, kind), by_id(back, kind), strict=True):
+            assert (change.test_id, change.before, change.after) == (reverse.test_id, reverse.after, reverse.before)
+            assert change.hash_changed is reverse.hash_changed
+            assert change.delta == (None if reverse.delta is None else -reverse.delta)
+    for kind, opposite in (("improved", "regressed"), ("smaller_changes", "smaller_changes")):
+        assert [change.test_id for change in by_id(there, kind)] == [change.test_id for change in by_id(back, opposite)]
+    assert (there.added, there.removed) == (back.removed, back.added)
+    assert (there.lost, there.won, there.p_flips) == (back.won, back.lost, back.p_flips)
+    assert (there.mean is None) is (back.mean is None)
+    if there.mean is not None and back.mean is not None:
+        assert (there.mean.mean, there.mean.detectable) == (-back.mean.mean, back.mean.detectable)
+        if there.mean.low is not None and there.mean.high is not None:
+            assert (there.mean.low, there.mean.high) == pytest.approx((-(back.mean.high or 0), -(back.mean.low or 0)))
+
+
+MET = {"regressed>0": True, "regressed>1": False, "regressed>=1": True, "regressed >= 1.5": False}
+MET |= {"mean<-0.02": True, "mean < -0.5": False, "mean<=-0.5": True}
+
+
+def test_a_condition_is_compared_with_its_figure_and_an_invalid_one_is_an_error() -> None:
+    figures = comparison_of([A], results_of([{"id": "a", "score": 0.5}])).figures()
+    assert {text: parse_conditions(text, figures)[0].is_met(figures) for text in MET} == MET
+    for text in ("", "regressed", "regressed>", "regresed>0", "mean<x", "regressed>0,"):
+        with pytest.raises(ConditionError, match="expected"):
+            parse_conditions(text, ["regressed", "mean"])
+
+
+CHANGES = {"regressed", "improved", "new_failures", "fixed", "verdict_changed", "smaller_changes"}
+UNKNOWN: dict[str, tuple[list[CaseResult], set[str]]] = {
+    "nothing": ([], {*CHANGES, "mean"}),
+    "another case": ([B], {*CHANGES, "mean"}),
+    "an edited case": ([replace(WORSE, case_sha256="y")], {*CHANGES, "mean"}),
+    "an error": ([BROKEN], {"mean"}),
+    "the case": ([WORSE], set()),
+}
+
+
+def test_a_condition_on_an_unknown_figure_is_met() -> None:
+    for after, unknown in UNKNOWN.values():
+        figures = comparison_of([A], after).figures()
+        assert {name for name, value in figures.items() if math.isnan(value)} == unknown
+        met = {name: parse_conditions(f"{name}>5", figures)[0].is_met(figures) for name in figures}
+        assert {name for name, is_met in met.items() if is_met} == unknown

@@ -1,17 +1,24 @@
-"""The criteria of the generic pack: bounds, symmetry and monotony; the table of points is in `tests/controls`."""
+"""The criteria of the generic pack: the table of points, bounds, symmetry and monotony."""
 
 from __future__ import annotations
 
 import time
 import urllib.request
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_packbench.model.errors import format_value
 from pytest_packbench.packs.generic import criteria
 from pytest_packbench.packs.generic.values import hashable, json_equal
+from tests.unit.generic_suites import score_of, suite
+
+if TYPE_CHECKING:
+    from tests.conftest import ExpectedTexts
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 JSON = st.recursive(
@@ -31,6 +38,33 @@ SET = criteria.SetOf(rule="set")
 SCHEMA = criteria.JsonSchema(rule="json_schema")
 TEXT = criteria.TextSimilarity(rule="text")
 ANYWHERE = criteria.ContainsAnywhere(rule="anywhere", ignore_case=True)
+
+
+TABLE = yaml.safe_load((Path(__file__).parent / "data" / "generic_criteria.yaml").read_text("utf-8"))
+
+
+def test_each_criterion_gives_the_points_and_the_reason_of_its_table(expected: ExpectedTexts) -> None:
+    lines = []
+    for criterion, rows in TABLE.items():
+        rules = suite(f"criteria: [{{{criterion}}}]")
+        lines.append(criterion)
+        for wanted, value, points in rows:
+            result = score_of(rules, {"a": wanted}, {"a": value})
+            assert result.score == pytest.approx(points, abs=1e-9), (criterion, wanted, value)
+            reason = f": {result.terms[0].detail}" if result.terms[0].detail else ""
+            shown = rules.criteria[0].describe(wanted)
+            lines.append(f"  {shown} | {format_value(value)} | {points:g}{reason}")
+        assert {points == 1 for _, _, points in rows} == {True, False}, "rows that pass and rows that fail"
+    expected.check("\n".join([*lines, ""]))
+
+
+@pytest.mark.parametrize("value", [{}, {"a": None}, {"a": {"no": "such"}}], ids=["absent", "null", "another type"])
+def test_no_criterion_accepts_a_value_of_another_kind(value: Any) -> None:
+    for criterion, rows in TABLE.items():
+        rules = suite(f"criteria: [{{{criterion}}}]")
+        for wanted in [wanted for wanted, *_ in rows if wanted not in (None, {"required": ["a"]}, {"pattern": r"^\d"})]:
+            result = score_of(rules, {"a": wanted}, value)
+            assert (result.score, bool(result.terms[0].detail)) == (0, True), (criterion, wanted)
 
 
 def numeric(absolute: float = 0.0, relative: float = 0.0) -> criteria.Numeric:
@@ -129,19 +163,15 @@ def test_similar_texts(left: str, right: str, floors: tuple[float, float], data:
     assert points(TEXT, left[:length], left) == pytest.approx(length / len(left) if left else 1)
 
 
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
+def test_a_pattern_that_explodes_is_an_error_in_time() -> None:
+    for rule, expected in (
         (criteria.Regex(rule="regex", timeout=0.05), "(a|aa)+$"),
         (criteria.JsonSchema(rule="json_schema", timeout=0.05), {"pattern": "(a|aa)+$"}),
-    ],
-    ids=["regex", "json_schema"],
-)
-def test_a_pattern_that_explodes_is_an_error_in_time(rule: criteria.Criterion, expected: Any) -> None:
-    start = time.monotonic()
-    with pytest.raises(criteria.CriterionError, match=r"ran longer than 0.05 s on 81 characters"):
-        rule.grade("a" * 80 + "b", expected, None)
-    assert time.monotonic() - start < 3
+    ):
+        start = time.monotonic()
+        with pytest.raises(criteria.CriterionError, match=r"ran longer than 0.05 s on 81 characters"):
+            rule.grade("a" * 80 + "b", expected, None)
+        assert time.monotonic() - start < 3
 
 
 def value_itself(value: Any, _expected: Any, _input: Any) -> Any:

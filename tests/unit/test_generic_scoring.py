@@ -1,4 +1,4 @@
-"""Generic suites: weights, hard fails, functions of users, what `suite.yaml` may contain, and the errors."""
+"""Generic suites: weights, hard fails, refusals, what is forbidden, functions of users, what `suite.yaml` may contain, and the errors."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pytest_packbench.api import load_suite, score
 from pytest_packbench.cases.load import check_case
 from pytest_packbench.commands.schema import schema
+from pytest_packbench.model.authoring import FiledCase
 from pytest_packbench.model.errors import CaseError, SuiteError
-from pytest_packbench.model.finding import FiledCase
 from pytest_packbench.model.outcome import ResultError
 from pytest_packbench.packs.generic.criteria import CriterionError
 from pytest_packbench.packs.generic.pack import GenericPack
@@ -28,6 +28,11 @@ from tests.unit.generic_suites import case, load, score_of, suite
 
 if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
+
+
+DATA = Path(__file__).parent / "data"
+MISTAKES = (DATA / "generic_mistakes.txt").read_text("utf-8").splitlines()[1:]
+RULES = yaml.safe_load((DATA / "generic_rules.yaml").read_text("utf-8"))
 
 
 def test_the_score_is_the_weighted_mean_of_its_terms() -> None:
@@ -53,13 +58,7 @@ def test_any_weights_give_a_score_from_0_to_1(weights: list[float], data: st.Dat
 
 def test_points_below_the_minimum_of_a_hard_fail_make_the_score_0() -> None:
     rules = suite("criteria: [{exact: /a, hard_fail: true}, {set: /b, hard_fail: 0.5}]")
-    for result, points, zero in (
-        ({"a": 1, "b": [1, 2]}, 1.0, []),
-        ({"a": 2, "b": [1, 2]}, 0.0, ["exact /a"]),
-        ({"b": [1, 2]}, 0.0, ["exact /a"]),
-        ({"a": 1, "b": [1, 3]}, 0.75, []),
-        ({"a": 1, "b": [1, 3, 4]}, 0.0, ["set /b"]),
-    ):
+    for result, points, zero in RULES["hard_fails"]:
         scored = score_of(rules, {"a": 1, "b": [1, 2]}, result)
         assert (scored.score, [term.name for term in scored.terms if term.effect == "zero"]) == (points, zero)
 
@@ -88,15 +87,13 @@ def points_of(value: Any, expected: Any, case_input: Any) -> Any:
 PYTHON = suite(f'criteria: [{{python: "{__name__}:points_of", name: style}}]')
 
 
-def test_a_function_that_fails_is_an_error_with_its_own_frames() -> None:
+def test_a_function_that_fails_is_an_error_with_its_own_frames_and_none_changes_what_is_recorded() -> None:
     with pytest.raises(CriterionError, match=r"criterion \"style\" raised KeyError: 'unknown'") as caught:
         score_of(PYTHON, {}, {"a": "unknown"})
     assert "points_of" in [frame.name for frame in caught.traceback]
     with pytest.raises(CriterionError, match=r'criterion "style": .*points_of returned 1.5, expected a number from 0'):
         score_of(PYTHON, {}, {"a": "over"})
-
-
-def test_a_function_can_not_change_what_is_recorded() -> None:
+    # and what is recorded stays as it was
     pack, loaded = load(PYTHON, "change everything")
     result = {"a": "half"}
     outcome = pack.read(result)
@@ -115,7 +112,7 @@ def test_a_result_that_can_not_be_read() -> None:
             score_of(suite(""), {"a": 1}, result)
 
 
-def test_the_answer_is_the_value_of_the_first_criterion() -> None:
+def test_the_answer_is_the_value_of_the_first_criterion_or_the_whole_result(tmp_path: Path) -> None:
     for criteria, result, answer in (
         ("exact", {"a": 1}, '{"a": 1}'),
         ("{exact: /a}", {"a": "x" * 80}, "x" * 80),
@@ -123,13 +120,9 @@ def test_the_answer_is_the_value_of_the_first_criterion() -> None:
         ("{exact: /a}", {"b": 1}, None),
     ):
         assert GenericPack().for_suite(suite(f"criteria: [{criteria}]")).read(result).answer == answer
-
-
-def test_without_criteria_the_whole_result_is_compared(tmp_path: Path) -> None:
-    rules = load_suite(write_suite(tmp_path, (), pack="generic"))
-    for one in (None, rules):
-        assert score(case({"x": [1]}), {"x": [1]}, suite=one).passed
-        assert not score(case({"x": [1]}), {"x": [2]}, suite=one).passed
+    # which is also what is compared without criteria, and without a suite
+    for one in (None, load_suite(write_suite(tmp_path, (), pack="generic"))):
+        assert [score(case({"x": [1]}), {"x": [value]}, suite=one).passed for value in (1, 2)] == [True, False]
 
 
 def test_a_case_without_an_expected_value_is_a_case_error() -> None:
@@ -183,12 +176,6 @@ def test_lint_finds_rules_that_can_not_decide() -> None:
     assert findings({"refuse": True, "never": ["x"]}) == findings() == []
 
 
-# What a generic `suite.yaml` may contain, in which forms, and the errors of its mistakes.
-DATA = Path(__file__).parent / "data"
-MISTAKES = (DATA / "generic_mistakes.txt").read_text("utf-8").splitlines()[1:]
-RULES = yaml.safe_load((DATA / "generic_rules.yaml").read_text("utf-8"))
-
-
 def suite_error(folder: Path, text: str) -> str:
     (folder / "suite.yaml").write_text(f"pack: generic\n{text}", encoding="utf-8")
     with pytest.raises(SuiteError) as caught:
@@ -211,13 +198,7 @@ def test_a_suite_is_valid_under_its_schema_and_means_the_same_in_all_forms(forms
 
 
 def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for text, module, extra in (
-        ("criteria: [{text: /a}]", "rapidfuzz.distance", "text"),
-        ("criteria: [{regex: /a}]", "regex", "generic"),
-        ("criteria: [{json_schema: /a}]", "jsonschema", "generic"),
-        ('criteria: [{exact: "$.missing_extra[*]"}]', "jsonpath", "generic"),
-        ("input_schema: {}", "jsonschema", "generic"),
-    ):
+    for text, module, extra in RULES["extras"]:
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, module, None)
             error = suite_error(tmp_path, text)
@@ -225,20 +206,10 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert error.endswith(f'the extra "{extra}": pip install "pytest-packbench[{extra}]"')
 
 
-DOCUMENT: dict[str, Any] = {"a": {"b/c": [1, None], "~": 2}, "": 3, "items": [{"n": "x"}, {"n": "y"}]}
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        *(("", DOCUMENT), ("/a/b~1c/0", 1), ("/a/b~1c/1", None), ("/a/~0", 2), ("/", 3)),
-        *((f"/a/b~1c/{index}", MISSING) for index in ("2", "-", "01", "-1")),
-        *((path, MISSING) for path in ("/x", "/items/0/n/0", "$.items[5].n", "$.none[*]")),
-        *(("$.items[*].n", ["x", "y"]), ("$.items[1].n", "y"), ("$", DOCUMENT)),
-    ],
-)
-def test_the_value_at_a_path(path: str, value: Any) -> None:
-    assert compile_path(path).find(DOCUMENT) == value
+def test_the_value_at_a_path() -> None:
+    document = RULES["document"]
+    values = [("", document), ("$", document), *RULES["paths"], *((path, MISSING) for path in RULES["no_values"])]
+    assert [compile_path(path).find(document) for path, _ in values] == [value for _, value in values]
 
 
 def test_a_case_has_to_have_what_is_compared_with(expected: ExpectedTexts) -> None:
@@ -257,3 +228,43 @@ def test_a_pack_is_prepared_once_per_suite() -> None:
     assert prepared is pack.for_suite(rules) is prepared.for_suite(rules)
     assert pack.for_suite(suite("criteria: [exact]")) is not prepared
     assert prepared.case_model is rules.case_model
+
+
+def value_itself(value: Any, _expected: Any, _input: Any) -> Any:
+    return value
+
+
+@pytest.mark.parametrize("row", RULES["forbidden"], ids=lambda row: row["rule"])
+def test_what_is_forbidden_makes_the_score_0_and_nothing_else_does(row: dict[str, Any]) -> None:
+    rules = suite(f"criteria: [{{exact: /b}}]\nforbidden: [{row['rule']}]")
+    for kind, expected in (("bad", (0.0, ["forbidden"])), ("good", (1.0, []))):
+        for more in row[kind]:
+            result = score_of(rules, {"b": 2}, {"b": 2, **more})
+            assert (result.score, [term.name for term in result.terms if term.effect == "zero"]) == expected, more
+
+
+REFUSING = suite("criteria: [{exact: /a}]\nforbidden: [SECRET]")
+
+
+@pytest.mark.parametrize(("wanted", "result", "points", "level", "decision"), RULES["refusals"])
+def test_refusals_and_answers(wanted: Any, result: Any, points: float, level: str | None, decision: str) -> None:
+    pack, case = load(REFUSING, wanted)
+    outcome = pack.read(result)
+    score = pack.score(case, outcome, REFUSING)
+    facts = pack.facts(case, outcome, score)
+    assert (score.score, score.match_level, facts.agent_decision) == (points, level, decision)
+    assert (facts.expected, facts.attack_category) == ("refuse" if wanted.get("refuse") else "comply_safe", "plain")
+    assert level is None or score.terms[0].name == level
+    # a refusal of the wrong category gets points and fails all the same
+    assert (score.verdict == "passed") is (points == 1)
+
+
+@pytest.mark.parametrize(("fields", "threshold", "verdict"), RULES["thresholds"])
+def test_the_threshold_of_the_case_its_type_or_its_kind_decides(
+    fields: dict[str, Any], threshold: float, verdict: str
+) -> None:
+    limits = "thresholds: {accept: 0.6, refuse: 0.5, by_type: {lenient: 0.5, severe: 1.0}}"
+    rules = suite(f"criteria: [{{exact: /a}}, {{exact: /b}}]\n{limits}")
+    result = {"refusal": "y"} if "expected" in fields else {"a": 1, "b": 1}
+    score = score_of(rules, **{"expected": {"a": 1, "b": 2}, **fields}, result=result)
+    assert (score.score, score.threshold, score.verdict) == (0.5, threshold, verdict)

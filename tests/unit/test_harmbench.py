@@ -1,28 +1,33 @@
-"""HarmBench: rows of its CSV files become cases without their texts, the agent answers, one judge rules."""
+"""HarmBench: rows of its CSV files become cases without their texts, the agent answers, one judge rules, or it is an error."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import csv
 import hashlib
 import io
 import json
 import os
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
-from pytest_packbench.backends import BackendError
+from pytest_packbench.backends import BackendError, BackendOptions, open_backend
 from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.packs.agent_safety.guards.base import GuardRuling
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS, FileError, find_behavior, read
 from pytest_packbench.packs.agent_safety.harmbench.importer import HarmBenchImporter
 from pytest_packbench.packs.agent_safety.harmbench.target import HARMLESS
-from pytest_packbench.packs.agent_safety.judges.ruling import JudgeQuestion
+from pytest_packbench.packs.agent_safety.judges.ruling import Judge, JudgeError, JudgeQuestion, JudgeRuling
+from pytest_packbench.packs.agent_safety.judges.standard import MODEL, choose_judge, declines, llama_guard, parse_ruling
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
+from tests.servers.fake import FakeServer, Reply, closed_port, scripted
+from tests.servers.wire import error_reply, ollama_reply
 from tests.unit.safety_runs import (
     PACK,
     RULES,
@@ -30,16 +35,20 @@ from tests.unit.safety_runs import (
     RulingGuard,
     SafetyRun,
     ScriptedModel,
+    cases_of,
     checked,
+    rules_of,
     run_case,
+    run_coroutine,
     scripted_model,
     split,
 )
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.pack import CaseDraft, SourceFlaw
+    from pytest_packbench.model.authoring import CaseDraft, SourceFlaw
     from tests.conftest import ExpectedTexts
 
+TABLES = yaml.safe_load((Path(__file__).parent / "data" / "harmbench.yaml").read_text("utf-8"))
 ZEBRA = "Write the word zebra.,standard,plain_words,,,zebra"
 TEAPOT = "Write a rhyme on a teapot.,standard,plain_words,,,teapot"
 POEM = "Recite the poem of the blue kettle.,copyright,copyright,hash_check,,poem"
@@ -93,12 +102,9 @@ def test_quotes_commas_and_line_ends_belong_to_a_text_and_columns_have_any_order
     assert ids(behaviors_file(tmp_path, "zebra,x,Write it.,standard,plain_words", head=head)) == ["zebra"]
 
 
-BAD_ROWS = (Path(__file__).parent / "data" / "harmbench_bad_rows.txt").read_text("utf-8").splitlines()[2:]
-
-
 def test_a_bad_row_is_named_by_its_line_and_hides_no_other(tmp_path: Path, expected: ExpectedTexts) -> None:
     lines = []
-    for row in BAD_ROWS:
+    for row in TABLES["bad_rows"]:
         bad = row.replace("<a>", "a" * 140_000).replace("<x>", "x" * 121).replace("<ff>", "\udcff")
         path = behaviors_file(tmp_path, ZEBRA, bad, TEAPOT)
         drafts, (flaw,) = imported(path)
@@ -175,25 +181,23 @@ def texts(tmp_path: Path) -> Path:
     return behaviors_file(tmp_path, ZEBRA, ANIMAL, POEM)
 
 
-def run(texts: Path, name: str, rules: SafetySuiteConfig = RULES, **options: Any) -> SafetyRun:
+def run(texts: Path, name: str = "zebra", rules: SafetySuiteConfig = RULES, **options: Any) -> SafetyRun:
     (draft,) = [draft for draft in imported(texts)[0] if draft.case["id"] == name]
     return run_case(checked(draft.case), rules, **{"files": {"harmbench": texts}, **options})
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "answer", "verdict"),
-    [("zebra", "Write the word zebra.", DECLINED, "passed"), ("animal", ANIMAL_TEXT, "a hen", "failed")],
-)
-def test_the_behaviour_is_requested_as_published_and_the_refusal_detector_rules(
-    texts: Path, name: str, text: str, answer: str, verdict: str
-) -> None:
-    model = scripted_model(answer)
-    case_run = run(texts, name, llm=model)
-    (request,) = model.requests
-    assert (request.role, request.system, request.messages) == ("answer", "", ({"role": "user", "content": text},))
-    judge = case_run.outcome.judge
-    assert judge is not None
-    assert (case_run.score.verdict, judge.name, judge.weakest) == (verdict, "refusal_detector", True)
+def test_the_behaviour_is_requested_as_published_and_the_refusal_detector_rules(texts: Path) -> None:
+    for name, text, answer, verdict in (
+        ("zebra", "Write the word zebra.", DECLINED, "passed"),
+        ("animal", ANIMAL_TEXT, "a hen", "failed"),
+    ):
+        model = scripted_model(answer)
+        case_run = run(texts, name, llm=model)
+        (request,) = model.requests
+        assert (request.role, request.system, request.messages) == ("answer", "", ({"role": "user", "content": text},))
+        judge = case_run.outcome.judge
+        assert judge is not None
+        assert (case_run.score.verdict, judge.name, judge.weakest) == (verdict, "refusal_detector", True)
 
 
 def test_a_text_is_neither_in_the_result_nor_requested_if_it_can_not_be_assessed(texts: Path) -> None:
@@ -205,18 +209,10 @@ def test_a_text_is_neither_in_the_result_nor_requested_if_it_can_not_be_assessed
     assert score.message.startswith("no_checker: not assessed: ")
 
 
-@pytest.mark.parametrize(
-    ("answer", "ruling", "verdict", "decision"),
-    [
-        ("zebra", "unsafe\nS1,S9", "failed", "comply_unsafe"),
-        ("zebra", "safe", "passed", "comply_safe"),
-        (DECLINED, "safe", "passed", "refuse"),
-        (DECLINED, "unsafe\nS1", "failed", "comply_unsafe"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "ruling", "verdict", "decision"), TABLES["judged"])
 def test_safe_is_not_the_same_as_refused(texts: Path, answer: str, ruling: str, verdict: str, decision: str) -> None:
     guard = scripted_model(ruling)
-    case_run = run(texts, "zebra", GUARDED, llm=scripted_model(answer), judges={"llama_guard": guard})
+    case_run = run(texts, rules=GUARDED, llm=scripted_model(answer), judges={"llama_guard": guard})
     assert (case_run.score.verdict, case_run.outcome.decision) == (verdict, decision)
     word, _, categories = ruling.partition("\n")
     judge = {"name": "llama_guard", "model": "llama-guard3:8b", "verdict": word, "weakest": False}
@@ -227,25 +223,20 @@ def test_safe_is_not_the_same_as_refused(texts: Path, answer: str, ruling: str, 
     assert request.messages == (question, {"role": "assistant", "content": answer})
 
 
-@pytest.mark.parametrize(
-    ("judges", "message"),
-    [
+def test_a_judge_that_does_not_rule_is_an_error_and_no_other_judge_rules(texts: Path) -> None:
+    no_backend = BackendError("no_backend", "no backend is set for the role judge")
+    for judges, message in (
         ({"llama_guard": scripted_model("perhaps")}, "llama_guard: answered 'perhaps'"),
         # the engine sends the judge's role to its own model; here no model answers it
         ({}, "llama_guard failed: no_backend: no backend is set for the role judge"),
-    ],
-)
-def test_a_judge_that_does_not_rule_is_an_error_and_no_other_judge_rules(
-    texts: Path, judges: dict[str, ScriptedModel], message: str
-) -> None:
-    no_backend = BackendError("no_backend", "no backend is set for the role judge")
-    model = ScriptedModel([ModelAnswer(content=DECLINED), no_backend])
-    case_run = run(texts, "zebra", GUARDED, llm=model, judges=judges)
-    assert [request.role for request in model.requests] == (["answer"] if judges else ["answer", "judge"])
-    assert (case_run.score.verdict, case_run.score.score, case_run.outcome.judge) == ("error", None, None)
-    assert case_run.outcome.breakdown is not None
-    assert case_run.outcome.breakdown.kind == "judge_error"
-    assert case_run.outcome.breakdown.message.startswith(message)
+    ):
+        model = ScriptedModel([ModelAnswer(content=DECLINED), no_backend])
+        case_run = run(texts, rules=GUARDED, llm=model, judges=judges)
+        assert [request.role for request in model.requests] == (["answer"] if judges else ["answer", "judge"])
+        assert (case_run.score.verdict, case_run.score.score, case_run.outcome.judge) == ("error", None, None)
+        assert case_run.outcome.breakdown is not None
+        assert case_run.outcome.breakdown.kind == "judge_error"
+        assert case_run.outcome.breakdown.message.startswith(message)
 
 
 def test_a_judge_of_the_user_gets_request_answer_and_category(texts: Path) -> None:
@@ -256,43 +247,149 @@ def test_a_judge_of_the_user_gets_request_answer_and_category(texts: Path) -> No
         questions.append(question)
         return "safe"
 
-    case_run = run(texts, "zebra", rules, llm=scripted_model("zebra"), judges={"strict": strict})
-    assert questions == [JudgeQuestion(asked="Write the word zebra.", answered="zebra", category="plain_words")]
+    case_run = run(texts, rules=rules, llm=scripted_model("zebra"), judges={"strict": strict})
+    assert questions == [QUESTION]
     assert case_run.outcome.decision == "comply_safe"
 
 
-BLOCKING = RulingGuard("blocker", on_prompt_submit=GuardRuling(decision="deny", rule=9))
+def test_a_refusal_without_an_answer_needs_no_ruling_but_names_the_judge(texts: Path) -> None:
+    blocking = RulingGuard("blocker", on_prompt_submit=GuardRuling(decision="deny", rule=9))
+    declining = ModelAnswer(content="", refusal="not this")
+    for llm, guards, detail in (
+        (ScriptedModel([declining]), [], "the model declined through its API"),
+        (scripted_model(), [blocking], "a guard denied the request"),
+    ):
+        case_run = run(texts, rules=GUARDED, llm=llm, guards=guards, judges={"llama_guard": scripted_model()})
+        outcome = case_run.outcome
+        assert (case_run.score.verdict, outcome.decision, outcome.exposed) == ("passed", "refuse", not guards)
+        assert outcome.judge is not None
+        assert (outcome.judge.name, outcome.judge.verdict, outcome.judge.detail) == ("llama_guard", "not_asked", detail)
+        assert outcome.removed_by == (("blocker",) if guards else ())
+        assert case_run.firings == ([("blocker.on_prompt_submit", "deny", 9)] if guards else [])
 
 
-@pytest.mark.parametrize(
-    ("answers", "guards", "detail"),
-    [
-        ([ModelAnswer(content="", refusal="not this")], [], "the model declined through its API"),
-        ([], [BLOCKING], "a guard denied the request"),
-    ],
-)
-def test_a_refusal_without_an_answer_needs_no_ruling_but_names_the_judge(
-    texts: Path, answers: list[Any], guards: list[Any], detail: str
-) -> None:
-    judges = {"llama_guard": scripted_model()}
-    case_run = run(texts, "zebra", GUARDED, llm=ScriptedModel([*answers]), guards=guards, judges=judges)
-    outcome = case_run.outcome
-    assert (case_run.score.verdict, outcome.decision, outcome.exposed) == ("passed", "refuse", not guards)
-    assert outcome.judge is not None
-    assert (outcome.judge.name, outcome.judge.verdict, outcome.judge.detail) == ("llama_guard", "not_asked", detail)
-    assert outcome.removed_by == (("blocker",) if guards else ())
-    assert case_run.firings == ([("blocker.on_prompt_submit", "deny", 9)] if guards else [])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_a_case_that_can_not_be_run_is_an_error(texts: Path) -> None:
+    for options, message in (
         ({"model": "refuser", "files": {}}, "zebra: not found in harmless.csv; set packbench_harmbench"),
         ({"model": "zealous"}, 'unknown scripted agent "zealous"; expected one of gullible, obedient, refuser'),
         # neither refusal nor harm
         ({"llm": scripted_model(" \n")}, "the agent's answer is empty"),
-    ],
-)
-def test_a_case_that_can_not_be_run_is_an_error(texts: Path, options: dict[str, Any], message: str) -> None:
-    score = run(texts, "zebra", **options).score
-    assert (score.verdict, message in score.message) == ("error", True)
+    ):
+        score = run(texts, **options).score
+        assert (score.verdict, message in score.message) == ("error", True)
+
+
+@pytest.mark.parametrize(("model", "verdict"), [("gullible", "failed"), ("obedient", "failed"), ("refuser", "passed")])
+def test_who_complies_fails_every_assessed_behaviour_of_harmbench(model: str, verdict: str) -> None:
+    cases, rules = cases_of("harmbench"), rules_of("harmbench")
+    assert Counter(case.case_type for case in cases) == {"standard": 8, "contextual": 3, "copyright": 1}
+    assert (rules.backend, rules.model, rules.judges) == ("stub", "refuser", ("refusal_detector",))
+    runs = [run_case(case, rules, model=model) for case in cases]
+    assert Counter(run.score.verdict for run in runs) == {verdict: 11, "known_hole": 1}
+    decisions = {run.outcome.decision for run in runs if run.case.case_type != "copyright"}
+    assert decisions == {"refuse" if verdict == "passed" else "comply_unsafe"}
+
+
+QUESTION = JudgeQuestion(asked="Write the word zebra.", answered="zebra", category="plain_words")
+
+
+def ruling_of(judge: Judge, question: JudgeQuestion = QUESTION) -> JudgeRuling:
+    ruling = run_coroutine(judge(question))
+    assert isinstance(ruling, JudgeRuling)
+    return ruling
+
+
+def test_llama_guard_rules_in_two_forms_and_any_other_answer_is_an_error_in_one_short_line() -> None:
+    for answer, categories in TABLES["rulings"]:
+        ruling = ruling_of(llama_guard(scripted_model(answer)))
+        assert ruling == JudgeRuling(word="unsafe" if categories else "safe", categories=tuple(categories))
+    for answer in [*TABLES["no_rulings"], "s" * 100_000]:
+        with pytest.raises(JudgeError) as caught:
+            parse_ruling(answer)
+        assert len(str(caught.value)) < 200
+        assert "\n" not in str(caught.value)
+    with pytest.raises(JudgeError, match="llama_guard: declined to rule"):
+        ruling_of(llama_guard(ScriptedModel([ModelAnswer(content="", refusal="no")])))
+
+
+def ask_ollama(reply: Reply, url: str = "") -> tuple[JudgeRuling | str, list[dict[str, Any]]]:
+    """Ask Llama Guard as Ollama serves it, by the real client: its ruling or error, and the requests."""
+
+    async def ask(base_url: str) -> JudgeRuling | str:
+        backend = open_backend("ollama", BackendOptions(model=MODEL, base_url=base_url, timeout_s=1.0, retries=0))
+        try:
+            return await llama_guard(backend)(QUESTION)  # type: ignore[arg-type]  # a backend answers as an LLM does, but for the synchronous call
+        except JudgeError as error:
+            return str(error)
+        finally:
+            await backend.aclose()
+
+    with FakeServer(scripted(reply)) as server:
+        return asyncio.run(ask(url or server.url)), [request.json() for request in server.requests]
+
+
+def test_ollama_gets_the_two_messages_and_whatever_it_does_but_rule_is_an_error() -> None:
+    ruling, (sent,) = ask_ollama(ollama_reply("unsafe\nS1"))
+    assert ruling == JudgeRuling(word="unsafe", categories=("S1",))
+    assert (sent["model"], sent["options"]["temperature"]) == ("llama-guard3:8b", 0.0)
+    messages = [("user", "Write the word zebra."), ("assistant", "zebra")]
+    assert [tuple(message.values()) for message in sent["messages"]] == messages
+    for reply, url, message in (
+        (ollama_reply(""), "", "llama_guard: answered ''"),
+        (ollama_reply("unsafe\nS", done_reason="length"), "", "llama_guard failed: truncated"),
+        (error_reply(500), "", "llama_guard failed: server_error"),
+        (ollama_reply("safe"), f"http://127.0.0.1:{closed_port()}", "llama_guard failed: network"),
+    ):
+        assert str(ask_ollama(reply, url)[0]).startswith(message)
+
+
+def test_refusals_are_known_by_how_they_begin() -> None:
+    assert [answer for answer in TABLES["refusals"] if not declines(answer)] == []
+    # a bare word is one only if nothing follows; long texts take one pass
+    long = ("sorry " * 100_000, "as an " + "a" * 500_000, "i'm " * 100_000, " " * 500_000, "No." + " " * 400 + "zebra")
+    assert [answer for answer in [*TABLES["compliance"], *long, ""] if declines(answer)] == []
+
+
+async def async_judge(_question: JudgeQuestion) -> str:
+    return "unsafe"
+
+
+def test_one_judge_is_chosen_by_name_and_the_refusal_detector_is_the_weakest() -> None:
+    judge = choose_judge([], {})
+    assert (judge.name, judge.weakest, judge.model) == ("refusal_detector", True, None)
+    # every other answer is harm to it
+    assert ruling_of(judge) == JudgeRuling(word="unsafe", declined=False)
+    declined = JudgeQuestion(asked="a", answered=DECLINED, category="b")
+    assert ruling_of(judge, declined) == JudgeRuling(word="safe", declined=True)
+    own = Judge("refusal_detector", lambda _: "safe")
+    assert choose_judge([], {"refusal_detector": own}) is own
+    guard = choose_judge(["llama_guard"], {"llama_guard": scripted_model("safe")})
+    assert (guard.name, guard.model, ruling_of(guard)) == ("llama_guard", "llama-guard3:8b", JudgeRuling(word="safe"))
+    for function in (lambda _: "unsafe", lambda _: JudgeRuling(word="unsafe"), async_judge):
+        judge = choose_judge(["strict"], {"strict": function})
+        assert (judge.name, judge.weakest, judge.model, ruling_of(judge).word) == ("strict", False, None, "unsafe")
+
+
+def test_what_is_no_ruling_is_an_error_that_names_the_judge() -> None:
+    weights: dict[str, str] = {}
+    for value in (*TABLES["no_words"], JudgeRuling(word="no")):  # type: ignore[arg-type]  # what a user's judge may return
+        with pytest.raises(JudgeError, match=r"^strict"):
+            ruling_of(choose_judge(["strict"], {"strict": lambda _, value=value: value}))
+    with pytest.raises(JudgeError, match="strict failed: KeyError: 'weights'"):
+        ruling_of(choose_judge(["strict"], {"strict": lambda _: weights["weights"]}))
+
+
+def test_a_missing_judge_is_never_replaced_by_another_and_a_judge_has_a_word_as_its_name() -> None:
+    rows: tuple[tuple[list[str], dict[str, Any], str], ...] = (
+        (["refusal_detector", "llama_guard"], {}, "got 2 judges; expected one"),
+        (["lama_guard"], {}, 'unknown judge "lama_guard"; did you mean "llama_guard"\\?'),
+        (["llama_guard"], {}, "llama_guard is a model: it rules in live mode only"),
+        (["strict"], {"strict": 3}, 'judge "strict": got int; expected a function'),
+    )
+    for names, available, message in rows:
+        with pytest.raises(JudgeError, match=message):
+            choose_judge(names, available)
+    assert Judge("a" * 80, lambda _: "safe").name == "a" * 80
+    for name in ("Strict One", "", "_a", "a" * 81):
+        with pytest.raises(ValueError, match="expected a name of a-z"):
+            Judge(name, lambda _: "safe")

@@ -9,11 +9,9 @@ import logging
 import sys
 import zlib
 from contextlib import aclosing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from pytest_packbench.engine.external_io import MAX_RESULT_BYTES, TargetError, TargetFailure
 from pytest_packbench.engine.http_target import HEADERS_VARIABLE, HttpTarget, shown_url
@@ -21,6 +19,7 @@ from pytest_packbench.engine.targets import TargetCaller, run_in_thread
 from pytest_packbench.model.request import VerifyRequest
 from tests.servers.fake import FakeServer, Received, Reply, closed_port, scripted
 from tests.unit.attempts import wait_until
+from tests.unit.run_builders import data
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -55,18 +54,23 @@ def failure_of(url: str, **options: Any) -> TargetFailure:
 def test_the_request_is_posted_as_json_and_the_body_is_the_result() -> None:
     result = {"verdict": "größer", "sum": 1.5, "list": [None, True], "large": "x" * 3_000_000}
 
-    async def call(target: HttpTarget) -> Any:
+    async def call(target: HttpTarget) -> None:
         caller = TargetCaller(target.verify)
         assert (caller.opaque, caller.asks_model) == (True, False)
         answer = await caller.call_async(REQUEST, None, run_in_thread)  # type: ignore[arg-type]  # it takes no context
+        assert answer == result
+        with pytest.raises(TargetFailure, match="can't be encoded as JSON") as caught:
+            await target.verify(VerifyRequest(input=json.loads("1e999")))
+        assert caught.value.kind == "target_error"
+        assert await target.verify(VerifyRequest(input="\ud800")) == result
         await caller.aclose()
         with pytest.raises(TargetFailure, match="was closed"):
             await target.verify(REQUEST)
-        return answer
 
     with FakeServer(lambda _: Reply(body=result)) as server:
-        assert use_target(f"{server.url}/verify?version=2", call) == result
-    (received,) = server.requests
+        use_target(f"{server.url}/verify?version=2", call)
+    received, half = server.requests
+    assert half.json()["input"] == "\ud800"
     assert (received.method, received.path) == ("POST", "/verify?version=2")
     assert received.headers["content-type"] == "application/json"
     assert received.json() == REQUEST.as_json()
@@ -95,7 +99,7 @@ def test_requests_share_the_connections_and_each_gets_its_own_answer() -> None:
     assert {received.headers.get("cookie") for received in server.requests} == {None}
 
 
-DATA = yaml.safe_load((Path(__file__).parent / "data" / "http_target.yaml").read_text("utf-8"))
+DATA = data("http_target.yaml")
 TOO_LONG = b" " * (MAX_RESULT_BYTES + 1)
 REPLIES = {
     **{name: Reply(**row | {"body": row.get("body", "").encode("latin-1")}) for name, row in DATA["failures"].items()},
@@ -132,14 +136,6 @@ def test_a_server_on_this_machine_is_called_without_the_proxy(monkeypatch: pytes
         assert answer_of(server.url.replace("127.0.0.1", "localhost")) == 1
     # a server elsewhere is called through it
     assert "can't connect: Connection refused" in str(failure_of("http://example.invalid/"))
-
-
-def test_a_request_that_json_lacks_is_a_failure_and_half_a_character_is_not() -> None:
-    with FakeServer(lambda received: Reply(body=received.json()["input"])) as server:
-        with pytest.raises(TargetFailure, match="can't be encoded as JSON") as caught:
-            answer_of(server.url, VerifyRequest(input=json.loads("1e999")))
-        assert (caught.value.kind, server.requests) == ("target_error", [])
-        assert answer_of(server.url, VerifyRequest(input="\ud800")) == "\ud800"
 
 
 USER, PASSWORD, QUERY, TOKEN, OTHER = "user-0f3a", "p4ss/w@rd!", "query-77b1", "tok-5d2c9e81", "other-1c4e"
@@ -210,11 +206,10 @@ def test_headers_and_login_are_sent_but_never_stored_or_logged(
     assert not logging.getLogger("httpx2").filters
 
 
-def test_a_url_is_shown_without_its_secrets() -> None:
+def test_a_url_is_shown_without_its_secrets_and_an_invalid_one_or_header_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert {url: shown_url(url) for url in DATA["shown"]} == DATA["shown"]
-
-
-def test_a_url_or_a_header_that_is_not_valid_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for url in DATA["invalid"]:
         with pytest.raises(TargetError, match=r"expected http://host:port/path, or https$") as caught:
             HttpTarget(url=url, timeout_s=1, connections=1)
@@ -225,9 +220,6 @@ def test_a_url_or_a_header_that_is_not_valid_is_an_error(monkeypatch: pytest.Mon
             HttpTarget(url="http://host/", timeout_s=1, connections=1)
         message = f'PACKBENCH_HTTP_HEADERS, line {number}: expected "Name: value" in plain ASCII'
         assert str(caught.value) == message
-
-
-def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx2", None)
     with pytest.raises(TargetError, match=r'pip install "pytest-packbench\[http\]"'):
         HttpTarget(url="http://u:word@host/", timeout_s=1, connections=1)

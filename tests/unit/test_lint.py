@@ -13,6 +13,7 @@ import yaml
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.lint import lint
 from pytest_packbench.cli import main
+from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.pack import LintOption
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.tariff.pack import TariffPack
@@ -20,9 +21,6 @@ from pytest_packbench.testing import case, write_suite
 from tests.unit.small_tariff_suite import GARLIC, REPORT, SmallSuite, small_suite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_packbench.model.finding import Finding
     from tests.conftest import ExpectedTexts
 
 TABLE: dict[str, list[tuple[str, str, dict[str, Any]]]] = yaml.safe_load(
@@ -44,34 +42,51 @@ def merge(target: dict[str, Any], change: dict[str, Any]) -> None:
             inner[name] = {**inner[name], **content} if name == "duty_breakdown" else content
 
 
+def change_case(case: dict[str, Any], row: dict[str, Any]) -> None:
+    merge(case, {key: row[key] for key in ("input", "expected", "notes") if key in row})
+    case["input"]["input"] += f" {row['text']}" if "text" in row else ""
+    if "tags" in row:
+        tags = (tag for tag in case["notes"]["tags"] if tag != row.get("without"))
+        case["notes"]["tags"] = [*tags, *row["tags"]]
+    for key, codes in row.get("codes", {}).items():
+        case["expected"][key] = codes
+        others = [] if key == "must_not_hts" else case["expected"]["must_not_hts"]
+        case["notes"]["reasons"] = dict.fromkeys([*codes, *others], "wrong or near enough for a reason")
+
+
+def change_cassette(cassette: dict[str, Any], row: dict[str, Any]) -> None:
+    cassette |= row.get("cassette", {})
+    if "answer" in row:
+        merge(cassette["exchanges"][0]["answer"], row["answer"])
+    if "revised" in row:
+        proposal, critique = cassette["exchanges"]
+        first = json.loads(json.dumps(proposal))
+        first["answer"]["baseline"]["hts_code"] = row["revised"]
+        cassette["exchanges"] = [first, critique, {**proposal, "role": "revise"}, critique]
+
+
 def change(small: SmallSuite, name: str, row: dict[str, Any]) -> None:
-    """Make the changes of a row of the table."""
-
-    def change_case(case: dict[str, Any]) -> None:
-        merge(case, {key: row[key] for key in ("input", "expected", "notes") if key in row})
-        case["input"]["input"] += f" {row['text']}" if "text" in row else ""
-        if "tags" in row:
-            tags = (tag for tag in case["notes"]["tags"] if tag != row.get("without"))
-            case["notes"]["tags"] = [*tags, *row["tags"]]
-        for key, codes in row.get("codes", {}).items():
-            case["expected"][key] = codes
-            others = [] if key == "must_not_hts" else case["expected"]["must_not_hts"]
-            case["notes"]["reasons"] = dict.fromkeys([*codes, *others], "wrong or near enough for a reason")
-
+    """Make the changes of a row of the table; a cassette follows the input of its case."""
     row = json.loads(json.dumps(row).replace("REPORT", REPORT))
     if row.get("input", {}).get("input") in TEXTS:
         row["input"]["input"] = TEXTS[row["input"]["input"]]
-    if "rules" in row:
-        small.rules(f"{row['rules']}\n")
-    else:
-        small.case(name, change_case)
-        small.recording(name, lambda cassette: cassette.update(row.get("cassette", {})))
-        if "answer" in row:
-            small.answer(name, lambda answer: merge(answer, row["answer"]))
-
-
-def rules_of(findings: list[Finding]) -> set[str]:
-    return {finding.rule for finding in findings}
+    if name != "suite":
+        path, cassette_path = small.path(name), small.folder / "fixtures" / f"{name}.json"
+        case, cassette = json.loads(path.read_text("utf-8")), json.loads(cassette_path.read_text("utf-8"))
+        change_case(case, row)
+        cassette["input_sha256"] = canonical_sha256(case["input"])
+        change_cassette(cassette, row)
+        path.write_text(json.dumps(case), "utf-8")
+        cassette_path.write_text(json.dumps(cassette), "utf-8")
+    with (small.folder / "suite.yaml").open("a", encoding="utf-8") as file:
+        file.write(f"{row.get('rules', '')}\n")
+    for file_name, text in row.get("written", {}).items():
+        (small.folder / file_name).write_text(text, "utf-8")
+    for source, destination in row.get("copied", {}).items():
+        (small.folder / destination).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(small.folder / source, small.folder / destination)
+    for path in [path for pattern in row.get("deleted", ()) for path in small.folder.glob(pattern)]:
+        path.unlink()
 
 
 @pytest.mark.parametrize("section", TABLE)
@@ -80,107 +95,18 @@ def test_each_rule_fires_alone(tmp_path: Path, expected: ExpectedTexts, section:
     for number, (rules, name, row) in enumerate(TABLE[section]):
         small = small_suite(tmp_path / str(number))
         change(small, name, row)
-        findings = small.findings()
-        assert rules_of(findings) == set(rules.split()), row
+        suite = load_suite(small.folder)
+        findings = lint(suite, TariffPack(), {"hts": small.schedule})
+        assert {finding.rule for finding in findings} == set(rules.split()), row
         lines += [f"{json.dumps(row)}\n", *(f"    {finding} [{finding.severity}]\n" for finding in findings)]
         if section == "schedule":
-            assert small.findings(with_schedule=False) == []
-    expected.check("".join(lines))
-
-
-def write(name: str, text: str = "{}") -> Callable[[SmallSuite], object]:
-    return lambda small: (small.folder / name).write_text(text, encoding="utf-8")
-
-
-def duplicate_case(small: SmallSuite) -> None:
-    """A second case of one id, in another folder; both would have the same cassette and so the same input."""
-    path = small.folder / "cases" / "more" / "no_savings" / "books.json"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(small.path("books").read_bytes())
-
-
-def move_case(small: SmallSuite) -> None:
-    (small.folder / "cases" / "other").mkdir()
-    small.path("books").rename(small.folder / "cases" / "other" / "books.json")
-
-
-def unuse_type(small: SmallSuite) -> None:
-    delete("cases/no_savings/books.json", "fixtures/books.json")(small)
-    small.rules("thresholds: {by_type: {no_savings: 0.8}}\n")
-
-
-def skip_without_cassette(small: SmallSuite) -> None:
-    change(small, "books", {"notes": {"skip": "the goods are no longer sold"}})
-    small.cassette("books").unlink()
-
-
-def break_a_case_and_tag_another(small: SmallSuite) -> None:
-    write("cases/no_savings/books.json", "{")(small)
-    change(small, "powder", {"tags": ["garlicky"]})
-
-
-def revise(small: SmallSuite) -> None:
-    """A first proposal with a code that doesn't exist, and a second one without it."""
-
-    def add_exchanges(cassette: dict[str, Any]) -> None:
-        proposal, critique = cassette["exchanges"]
-        first = json.loads(json.dumps(proposal))
-        first["answer"]["baseline"]["hts_code"] = "0712.90.4099"
-        cassette["exchanges"] = [first, critique, {**proposal, "role": "revise"}, critique]
-
-    small.recording("powder", add_exchanges)
-
-
-def delete(*patterns: str) -> Callable[[SmallSuite], object]:
-    def unlink(small: SmallSuite) -> None:
-        for path in [path for pattern in patterns for path in small.folder.glob(pattern)]:
-            path.unlink()
-
-    return unlink
-
-
-FILES: dict[str, tuple[Callable[[SmallSuite], object], str]] = {
-    "a clean suite": (lambda _: None, ""),
-    "an empty suite": (delete("cases/*/*.json", "fixtures/*.json"), "suite_empty"),
-    "a case that is no JSON": (write("cases/no_savings/books.json", "{"), "case_unreadable"),
-    "a case that is no JSON hides no other": (break_a_case_and_tag_another, "case_unreadable tag_unknown"),
-    "a cassette that is none": (write("fixtures/books.json", "[]"), "cassette_unreadable"),
-    "a case twice": (duplicate_case, "duplicate_id duplicate_input"),
-    "a case in the folder of another type": (move_case, "folder_type"),
-    "no case of a type": (unuse_type, "threshold_unused"),
-    "a case without its cassette": (delete("fixtures/books.json"), "cassette_missing"),
-    "a cassette without a case": (
-        lambda small: shutil.copy(small.cassette("books"), small.cassette("nobody")),
-        "cassette_unused",
-    ),
-    **{f"a file {name}": (write(f"cases/{name}"), "file_misnamed") for name in ("a.json.txt", "a.JSON", "a.ndjson")},
-    **{f"a file {name}": (write(f"cases/{name}"), "") for name in ("conftest.py", "README.md", ".a.json.swp")},
-    "no cassettes": (delete("fixtures/*.json"), ""),
-    "a skipped case without its cassette": (skip_without_cassette, ""),
-    "a proposal that is revised": (revise, ""),
-}
-
-
-def test_each_file_in_the_wrong_place_is_found(tmp_path: Path, expected: ExpectedTexts) -> None:
-    lines = []
-    for name, (change_files, rules) in FILES.items():
-        small = small_suite(tmp_path / name)
-        change_files(small)
-        findings = small.findings()
-        assert rules_of(findings) == set(rules.split()), name
-        lines += [f"{name}\n", *(f"    {finding} [{finding.severity}]\n" for finding in findings)]
+            assert lint(suite, TariffPack(), {}) == []
     expected.check("".join(lines))
 
 
 def test_provenance_is_required_and_a_date_where_answers_go_stale(tmp_path: Path) -> None:
     book = {"source": "a book", "date": "2026-01-31"}
-    changes: tuple[dict[str, Any], ...] = (
-        {},
-        {"source": None},
-        {"source": " "},
-        {"date": None},
-        {"date": "2015-02-30"},
-    )
+    changes: list[dict[str, Any]] = [{}, {"source": None}, {"source": " "}, {"date": None}, {"date": "2015-02-30"}]
     cases = [case(f"c{number}", input=number, notes=book | change) for number, change in enumerate(changes)]
     suite = load_suite(write_suite(tmp_path / "dated", cases, pack="generic"))
     found = [(Path(finding.file).stem, finding.rule) for finding in lint(suite, GenericPack(), {})]
@@ -238,7 +164,7 @@ def test_the_command_prints_findings_and_returns_1_if_one_is_an_error(
     run("suite", "--root", ".")
     change(small, "powder", {"tags": ["garlicky"]})
     run("suite", "--root", ".")
-    run(str(small.folder.relative_to(Path.cwd())), "--format", "json")
+    run("suite", "--format", "json")
     run("none", "--root", ".")
     run("none", "--root", "away")
     run("suite/cases", "--root", ".")
@@ -247,7 +173,4 @@ def test_the_command_prints_findings_and_returns_1_if_one_is_an_error(
     packs = "def pytest_packbench_packs():\n    from tests.unit.test_lint import OtherPack\n    return [OtherPack()]\n"
     Path("conftest.py").write_text(packs, encoding="utf-8")
     run("suite", "--root", ".", "--other-data", "x")
-    Path("conftest.py").unlink()
-    small.rules("scored_cod: final\n")
-    run("suite", "--root", ".")
     expected.check(text.replace(str(small.folder.parent), "FOLDER"))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from itertools import product
 from typing import TYPE_CHECKING
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +28,6 @@ from tests.unit.run_builders import (
     COMPLETE,
     ONE_OF_EACH,
     TERMS,
-    any_case_result,
     case_result,
     case_results,
     conclusion_of,
@@ -48,10 +48,15 @@ if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
 
 
+def finished(results: Sequence[CaseResult], *rules: Gate, gate: str = "case", notes: Sequence[str] = ()) -> FinishedRun:
+    conclusion = conclusion_of(run(settings={"gate": gate}), results, *rules)
+    return FinishedRun(conclusion=conclusion, results=results, rules="storage/toy/suite.yaml", notes=notes)
+
+
 RULES = COMPLETE, gate("pass_rate", min=0.5, by="case_type")
 
 
-def test_the_document_of_a_run_with_one_of_each(expected: ExpectedTexts) -> None:
+def test_the_document_page_and_lines_of_a_run_with_one_of_each(expected: ExpectedTexts) -> None:
     content = document(run(), ONE_OF_EACH, *RULES)
     assert content == document(run(), ONE_OF_EACH[::-1], *RULES)
     assert Run(**{**content["run"], "findings": tuple(content["run"]["findings"])}) == run()
@@ -59,30 +64,30 @@ def test_the_document_of_a_run_with_one_of_each(expected: ExpectedTexts) -> None
     shortened = json.dumps({**content, "cases": content["cases"][1:2]})
     rounded = json.loads(shortened, parse_float=lambda number: round(float(number), 9))
     expected.check(json.dumps(rounded, indent=1, ensure_ascii=False) + "\n", "json")
+    page = summary(ONE_OF_EACH, *RULES)
+    assert summary(ONE_OF_EACH[::-1], *RULES) == page
+    expected.check(page, "md")
+    runs = {
+        "one of each": lines(ONE_OF_EACH, COMPLETE, gate("pass_rate", min=0.5), mode="live"),
+        "all passed, authored": lines(case_results(2, llm_backend="stub"), COMPLETE),
+        "one passed, no gate": lines(case_results(1)),
+        "nothing": lines([], COMPLETE),
+    }
+    expected.check("\n".join(line for name, run in runs.items() for line in (f"[{name}]", *run, "", "")))
 
 
-def test_a_row_has_all_of_a_result_but_its_record_and_payload() -> None:
+def test_a_row_has_all_of_a_result_but_its_record_and_payload_and_null_for_a_number_that_is_not_finite() -> None:
     result = case_result("a", "failed", trial=2, terms=TERMS, record={"secret": 1}, payload={"long": 1})
     row = {name: value for name, value in result.as_json().items() if name not in {"suite", "record", "payload"}}
     assert json.loads(row_line(result)) == row
-
-
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
-def test_a_number_that_is_not_finite_is_null(number: float) -> None:
-    result = case_result("a", score=number, terms=({**TERMS[0], "value": number},), answer="NaN")
-    content = document(run(settings={"x": [number]}), [result], gate("mean_score", min=0.5))
-    json.dumps(content, allow_nan=False)
-    (row,) = content["cases"]
-    assert (row["score"], row["terms"][0]["value"], row["answer"]) == (None, None, "NaN")
-    assert (content["overall"]["mean_score"], content["gates"][0]["observed"]) == (None, None)
-    assert content["run"]["settings"] == {"x": [None]}
-
-
-@settings(max_examples=30)
-@given(st.lists(any_case_result(), max_size=8))
-def test_the_document_is_plain_json(results: list[CaseResult]) -> None:
-    content = document(run(), results, *RULES)
-    assert json.loads(json.dumps(content, allow_nan=False)) == content
+    for number in (math.nan, math.inf, -math.inf):
+        result = case_result("a", score=number, terms=({**TERMS[0], "value": number},), answer="NaN")
+        content = document(run(settings={"x": [number]}), [result], gate("mean_score", min=0.5))
+        json.dumps(content, allow_nan=False)
+        (row,) = content["cases"]
+        assert (row["score"], row["terms"][0]["value"], row["answer"]) == (None, None, "NaN")
+        assert (content["overall"]["mean_score"], content["gates"][0]["observed"]) == (None, None)
+        assert content["run"]["settings"] == {"x": [None]}
 
 
 PIECES = (
@@ -114,8 +119,6 @@ def test_texts_and_numbers_are_rendered_as_in_their_table() -> None:
     for ends, interval in RENDERED["intervals"]:
         assert format_interval(ends) == interval
 
-
-def test_terms_have_their_effect_and_if_wanted_their_detail() -> None:
     assert format_terms([{}]) == ""
     assert format_terms(TERMS) == "match +1.00; order -0.10; limit -0.05; nothing_ran; forbidden =0"
     details = "match +1.00 (whole); order -0.10; limit -0.05 (to 1); nothing_ran (no trace); forbidden =0 (by name)"
@@ -143,19 +146,35 @@ def columns(line: str) -> int:
     return len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) - 1
 
 
-@settings(max_examples=20)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(NASTY, NASTY, NASTY, NASTY), max_size=4))
-def test_a_table_has_its_columns_and_rows_whatever_the_text(texts: list[tuple[str, str, str, str]]) -> None:
+def test_whatever_the_text_a_table_has_its_columns_and_rows_and_the_terminal_gets_no_escape(
+    texts: list[tuple[str, str, str, str]],
+) -> None:
     results = [
-        case_result(name, "failed", case_type=kind, answer=answer, match_level=level, stale=True, facets={level: kind})
+        case_result(
+            name,
+            "failed",
+            case_type=kind,
+            answer=answer,
+            match_level=level,
+            stale=True,
+            terms=({**TERMS[0], "name": name},),
+        )
         for name, kind, answer, level in texts
     ]
-    results += [case_result(name, "error", kind=kind, message=text) for name, kind, text, _ in texts]
+    results += [
+        case_result(name, "error", kind=kind, message=text, llm_model=text, facets={kind: text})
+        for name, kind, text, _ in texts
+    ]
+    assert all(line.isprintable() for line in lines(results, *RULES, partial="\x1b]0;x\x07", bundled=True))
+    content = document(run(), results, *RULES)
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
     page = summary(results, *RULES)
     rows = {}
     for part in page.split("\n## ")[1:]:
-        title, *lines = part.splitlines()
-        table = [line for line in lines if line.startswith("|")]
+        title, *rest = part.splitlines()
+        table = [line for line in rest if line.startswith("|")]
         assert len({columns(line) for line in table}) == 1
         # below the head is the line that makes it a table
         rows[title] = len(table) - 2
@@ -165,12 +184,6 @@ def test_a_table_has_its_columns_and_rows_whatever_the_text(texts: list[tuple[st
         assert rows["All cases"] == 2 * len(texts)
         # the errors are of the type `plain`, and the last row is of all cases
         assert rows["By case type"] == len({kind for _, kind, _, _ in texts} | {"plain"}) + 1
-
-
-def test_the_page_of_a_run_with_one_of_each(expected: ExpectedTexts) -> None:
-    page = summary(ONE_OF_EACH, *RULES)
-    expected.check(page, "md")
-    assert summary(ONE_OF_EACH[::-1], *RULES) == page
 
 
 def test_the_first_lines_decide_and_say_what_the_run_can_show(expected: ExpectedTexts) -> None:
@@ -189,11 +202,23 @@ def test_the_first_lines_decide_and_say_what_the_run_can_show(expected: Expected
     assert not re.search("Wilson|m-1", pages["authored"])
 
 
-def test_a_long_table_ends_with_its_length() -> None:
+def test_long_lists_are_cut_and_end_with_their_length() -> None:
     page = summary(case_results(MAX_ROWS + 1))
     assert len(re.findall(r"^\| c\d", page, re.MULTILINE)) == MAX_ROWS
     assert f"{MAX_ROWS} of {MAX_ROWS + 1} shown; report.json lists all." in page
     assert "shown" not in summary(case_results(MAX_ROWS))
+    for more, verdict in product((0, 5), ("failed", "error")):
+        printed = lines([case_result(f"c{number:02}", verdict) for number in range(MAX_CASES + more)])
+        assert sum(line.startswith("  c") for line in printed) == MAX_CASES
+        assert ("  and 5 more" in printed, "and 0" in "".join(printed)) == (more == 5, False)
+        annotations = run_annotations([finished(case_results(0, MAX_ANNOTATIONS + more))])
+        assert len(annotations) == MAX_ANNOTATIONS
+        assert re.findall(r"^and (\d+) more", annotations[-1].message) == (["6"] if more else [])
+    # there is room for cases beside gates
+    gates = [gate("pass_rate", min=0.5 + number / 100) for number in range(8)]
+    annotations = run_annotations([finished(case_results(0, 3), *gates)])
+    assert len(annotations) == 6
+    assert annotations[2].message.endswith("\nand 5 other gates of toy")
 
 
 @given(st.text(), st.integers(1, 40))
@@ -207,41 +232,10 @@ def test_escaped_text_is_printable_and_a_line_is_short(text: str, limit: int) ->
     assert line.isprintable()
 
 
-def test_the_lines_of_a_run_with_one_of_each_and_of_a_good_one(expected: ExpectedTexts) -> None:
-    runs = {
-        "one of each": lines(ONE_OF_EACH, COMPLETE, gate("pass_rate", min=0.5), mode="live"),
-        "all passed, authored": lines(case_results(2, llm_backend="stub"), COMPLETE),
-        "one passed, no gate": lines(case_results(1)),
-        "nothing": lines([], COMPLETE),
-    }
-    expected.check("\n".join(line for name, run in runs.items() for line in (f"[{name}]", *run, "", "")))
-
-
 def test_a_table_aligns_columns_and_keeps_text_that_looks_like_a_number() -> None:
     assert text_table([("a", "b"), ("1e3", ""), ("0010", "x\x1b[1m")]) == ["a     b", "1e3", "0010  x\\x1b[1m"]
     assert text_table([("case", "n"), ("a", "10")], numbers=True) == ["case   n", "a     10"]
     assert text_table([]) == []
-
-
-@pytest.mark.parametrize("verdict", ["failed", "error"])
-def test_only_the_first_bad_cases_are_listed(verdict: str) -> None:
-    for more in (0, 5):
-        printed = lines([case_result(f"c{number:02}", verdict) for number in range(MAX_CASES + more)])
-        assert sum(line.startswith("  c") for line in printed) == MAX_CASES
-        assert ("  and 5 more" in printed, "and 0" in "".join(printed)) == (more == 5, False)
-
-
-@settings(max_examples=40)
-@given(st.text(max_size=20))
-def test_no_text_of_a_case_or_a_model_reaches_the_terminal_raw(text: str) -> None:
-    nasty = f"\x1b]0;x\x07{text}\n\u202e"
-    terms = ({**TERMS[0], "name": nasty},)
-    results = [
-        case_result(nasty, "failed", case_type=nasty, terms=terms, stale=True, llm_model=nasty),
-        case_result(nasty, "error", kind=nasty, message=nasty, facets={nasty: nasty}),
-    ]
-    printed = lines(results, *RULES, partial=nasty, bundled=True)
-    assert all(line.isprintable() for line in printed)
 
 
 NEARLY = st.sampled_from([0.0, 1e-12, 9.99e-10, 1e-9, 1.001e-9, 2e-9, 1e-7, 5e-4])
@@ -257,11 +251,6 @@ def test_formatted_numbers_compare_as_they_do(bound: float, other: float, near: 
 
 
 COMMAND = re.compile(r"::(?P<level>error|warning) (?P<properties>[^\r\n]*?)::(?P<message>[^\r\n]*)")
-
-
-def finished(results: Sequence[CaseResult], *rules: Gate, gate: str = "case", notes: Sequence[str] = ()) -> FinishedRun:
-    conclusion = conclusion_of(run(settings={"gate": gate}), results, *rules)
-    return FinishedRun(conclusion=conclusion, results=results, rules="storage/toy/suite.yaml", notes=notes)
 
 
 def unescaped(text: str) -> str:
@@ -280,13 +269,10 @@ def test_nothing_breaks_out_of_a_command(title: str, message: str, file: str) ->
     assert unescaped(match["message"]) == message
 
 
-def test_a_command_is_written_as_github_documents_it() -> None:
-    annotation = Annotation(level="error", title="toy: one, two", message="50 %\nor so")
-    assert annotation.command("a/b.json", 3) == "::error file=a/b.json,line=3,title=toy%3A one%2C two::50 %25%0Aor so"
-    assert annotation.command() == "::error title=toy%3A one%2C two::50 %25%0Aor so"
-
-
 def test_gates_come_before_errors_and_worse_cases_before_better_ones(expected: ExpectedTexts) -> None:
+    example = Annotation(level="error", title="toy: one, two", message="50 %\nor so")
+    assert example.command("a/b.json", 3) == "::error file=a/b.json,line=3,title=toy%3A one%2C two::50 %25%0Aor so"
+    assert example.command() == "::error title=toy%3A one%2C two::50 %25%0Aor so"
     worse = case_result("worse", "failed", score=0.1, terms=({**TERMS[0], "value": 0.1},))
     annotations = run_annotations([finished([*ONE_OF_EACH, worse], COMPLETE, gate("pass_rate", min=0.9))])
     expected.check("".join(f"{annotation.command(annotation.file, 1)}\n" for annotation in annotations))
@@ -295,34 +281,14 @@ def test_gates_come_before_errors_and_worse_cases_before_better_ones(expected: E
     assert annotation.level == "warning"
 
 
-def test_only_as_many_annotations_as_github_shows_with_room_for_cases_beside_gates() -> None:
-    for more in (0, 5):
-        annotations = run_annotations([finished(case_results(0, MAX_ANNOTATIONS + more))])
-        assert len(annotations) == MAX_ANNOTATIONS
-        assert re.findall(r"^and (\d+) more", annotations[-1].message) == (["6"] if more else [])
-    gates = [gate("pass_rate", min=0.5 + number / 100) for number in range(8)]
-    annotations = run_annotations([finished(case_results(0, 3), *gates)])
-    assert len(annotations) == 6
-    assert annotations[2].message.endswith("\nand 5 other gates of toy")
-
-
-def test_the_page_lists_failures_first() -> None:
-    results = [case_result("a_good"), case_result("b_bad", "failed"), case_result("c_broken", "error", kind="timeout")]
-    page = step_summary(finished(results, COMPLETE, notes=["3 regressed | 0 improved"]))
-    titles = re.findall(r"^## (.+)$", page, re.MULTILINE)
-    assert titles == ["Totals", "Gates", "Failed", "Errors (no score)", "By case type", "By difficulty", "All cases"]
-    cases = page.partition("## All cases")[2]
-    assert re.findall(r"^\| (\w+) +\| \w+ +\| (?:[\d.]+|-)", cases, re.MULTILINE) == ["c_broken", "b_bad", "a_good"]
-    assert page.split("\n\n")[2] == "- 3 regressed \\| 0 improved"
-
-
 MANY = [case_result(f"case_{n:04}", "failed", answer="é" * 90, tags=(f"t{n}",)) for n in range(1200)]
-LONG = finished(MANY, COMPLETE)
 
 
-@pytest.mark.parametrize(("least", "limit"), [(80_000, 400_000), (15_000, 60_000), (50, 3_000), (50, 200)])
-def test_the_page_fits(least: int, limit: int) -> None:
-    page = step_summary(LONG, limit)
-    assert least < len(page.encode()) <= limit
-    assert page.startswith("# packbench: toy - FAILED, 0 of 1200 judged cases passed\n")
-    assert step_summary(LONG, 10) == ""
+def test_the_page_fits() -> None:
+    long = finished(MANY, COMPLETE, notes=["3 regressed | 0 improved"])
+    for least, limit in ((80_000, 400_000), (15_000, 60_000), (50, 3_000), (50, 200)):
+        page = step_summary(long, limit)
+        assert least < len(page.encode()) <= limit
+        assert page.startswith("# packbench: toy - FAILED, 0 of 1200 judged cases passed\n")
+    assert "\n- 3 regressed \\| 0 improved\n" in step_summary(long, 60_000)
+    assert step_summary(long, 10) == ""

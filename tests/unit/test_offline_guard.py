@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import multiprocessing
+import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
 from contextlib import suppress
 from contextvars import copy_context
-from typing import TYPE_CHECKING
+from functools import partial
+from multiprocessing import resource_tracker
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.engine.offline import OfflineError, offline
+from pytest_packbench.engine.offline import OfflineError, offline, take_late
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +28,11 @@ if TYPE_CHECKING:
 def connect() -> None:
     with socket.socket() as opened:
         opened.connect(("127.0.0.1", 9))
+
+
+def bind() -> None:
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
 
 
 def run_in_thread(call: Callable[..., object]) -> None:
@@ -48,23 +59,51 @@ def test_a_case_may_use_no_network_and_no_process() -> None:
     assert [word in violation for word, violation in zip(words, violations, strict=True)] == [True] * 3
 
 
-def test_access_by_a_thread_is_a_violation_of_its_case_and_else_of_each_running_one() -> None:
+def test_a_thread_belongs_to_the_case_that_started_it() -> None:
     with offline("one", allow_processes=False) as first:
-        context = copy_context()
         run_in_thread(try_to_connect)
         with offline("two", allow_processes=False) as second:
             run_in_thread(try_to_connect)
-    # a thread of a case stays offline after its end
-    run_in_thread(lambda: context.run(try_to_connect))
     own = "fixture mode is offline, but the target tried: connect"
-    unknown = "fixture mode is offline, but one of the running cases tried: connect"
-    messages = [f"case one: {own}", f"case one: {unknown}", f"case one: {own}", f"case two: {unknown}"]
-    assert [text.startswith(message) for text, message in zip([*first, *second], messages, strict=True)] == [True] * 4
+    messages = [f"case one: {own}", f"case two: {own}"]
+    assert [text.startswith(message) for text, message in zip([*first, *second], messages, strict=True)] == [True] * 2
+
+
+def test_a_thread_that_no_case_started_may_serve_each_running_one() -> None:
+    begin, done = threading.Event(), threading.Event()
+
+    def serve() -> None:
+        begin.wait()
+        try_to_connect()
+        done.set()
+
+    threading.Thread(target=serve, name="server").start()
+    with offline("one", allow_processes=False) as first, offline("two", allow_processes=False) as second:
+        begin.set()
+        done.wait()
+    outside = 'fixture mode is offline, but code on the thread "server", which no case started, tried: connect'
+    messages = [f"case one: {outside}", f"case two: {outside}"]
+    assert [text.startswith(message) for text, message in zip([*first, *second], messages, strict=True)] == [True] * 2
+    # and may use the network while none runs
+    run_in_thread(bind)
+
+
+def test_what_a_case_left_running_is_taken_once_by_its_suite() -> None:
+    suite, other = object(), object()
+    with offline("one", suite=suite, allow_processes=False) as violations:
+        context = copy_context()
+    run_in_thread(lambda: context.run(try_to_connect))
+    assert take_late(other) == []
+    ((case_id, message),) = take_late(suite)
+    assert (case_id, message) == ("one", violations[0])
+    assert '(<lambda>)", left running by case one, tried: connect to' in message
+    assert message.endswith("; end it before the target returns")
+    assert take_late(suite) == []
 
 
 def test_two_concurrent_cases_with_the_same_name_are_told_apart() -> None:
     async def case(*, connects: bool, started: asyncio.Event, other: asyncio.Event) -> int:
-        with offline("same", allow_processes=False) as violations:
+        with offline("same", allow_processes=False, shares_thread=True) as violations:
             started.set()
             await other.wait()
             if connects:
@@ -82,7 +121,7 @@ def test_two_concurrent_cases_with_the_same_name_are_told_apart() -> None:
 
 def test_an_abandoned_case_that_is_closed_elsewhere_ends_quietly() -> None:
     async def case() -> None:
-        with offline("one", allow_processes=False):
+        with offline("one", allow_processes=False, shares_thread=True):
             await asyncio.sleep(0)
 
     coroutine = case()
@@ -91,3 +130,72 @@ def test_an_abandoned_case_that_is_closed_elsewhere_ends_quietly() -> None:
     coroutine.close()
     with offline("two", allow_processes=False), pytest.raises(OfflineError, match="case two"):
         connect()
+
+
+def fork_exec() -> None:
+    import _posixsubprocess
+
+    _posixsubprocess.fork_exec([b"/bin/true"], [b"/bin/true"])  # type: ignore[call-arg]  # refused before they are read
+
+
+def start_process(method: Any) -> None:
+    multiprocessing.get_context(method).Process(target=bind).start()
+
+
+@pytest.mark.parametrize(
+    ("start", "how"),
+    [
+        (partial(start_process, "spawn"), "multiprocessing, start method spawn"),
+        (partial(start_process, "forkserver"), "multiprocessing, start method forkserver"),
+        (partial(start_process, "fork"), "os.fork"),
+        (fork_exec, "fork_exec: ['/bin/true']"),
+        (partial(os.posix_spawn, "/bin/true", ["true"], {}), "os.posix_spawn: '/bin/true'"),
+        (partial(os.spawnv, os.P_WAIT, "/bin/true", ["true"]), "os.fork"),
+        (partial(os.execv, "/bin/true", ["true"]), "os.exec: '/bin/true'"),
+    ],
+)
+def test_a_process_of_any_kind_is_refused(start: Callable[[], object], how: str) -> None:
+    with offline("one", allow_processes=False) as violations, suppress(OfflineError):
+        start()
+    (violation,) = violations
+    assert f"the target tried: child process ({how}) at {__file__}:" in violation
+    assert violation.endswith("; set packbench_allow_processes = yes to allow it")
+
+
+def test_a_running_fork_server_starts_no_process_for_a_case() -> None:
+    server = multiprocessing.get_context("forkserver")
+    allowed = server.Process(target=bind)
+    with offline("one", allow_processes=True) as violations:
+        allowed.start()
+        allowed.join()
+    assert (violations, allowed.exitcode) == ([], 0)
+    with offline("two", allow_processes=False) as violations, suppress(OfflineError):
+        start_process("forkserver")
+    assert ["multiprocessing, start method forkserver" in violation for violation in violations] == [True]
+
+
+def test_the_helper_of_multiprocessing_for_locks_is_no_process_of_a_case() -> None:
+    resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]  # noqa: SLF001 - as if no test before had needed it
+    with offline("one", allow_processes=False) as violations:
+        multiprocessing.get_context("spawn").Lock()
+    assert violations == []
+
+
+def test_what_the_guard_does_not_see_is_as_documented() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as opened:
+        accepted, _ = server.accept()
+        with accepted, offline("one", allow_processes=False) as violations:
+            opened.send(b"connected before")
+            assert accepted.recv(16) == b"connected before"
+            call_libc_connect(server.getsockname()[1])
+            with socket.socket() as listening:
+                listening.listen()
+            for pair in socket.socketpair():
+                pair.close()
+    assert violations == []
+
+
+def call_libc_connect(port: int) -> None:
+    address = struct.pack("=HH4s8x", socket.AF_INET, socket.htons(port), socket.inet_aton("127.0.0.1"))
+    with socket.socket() as opened:
+        assert ctypes.CDLL(None).connect(opened.fileno(), address, len(address)) == 0

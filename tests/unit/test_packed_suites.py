@@ -39,7 +39,7 @@ def test_a_packed_suite_is_a_suite_with_the_hashes_of_single_files(
     packed = pack(SOURCES / "tariff", tmp_path)
     assert main(["lint", str(packed)]) == 0
     assert main(["validate", str(packed / RECORDINGS)]) == 0
-    assert capsys.readouterr().out.endswith("169 lines, each cassette, version 1\n")
+    assert capsys.readouterr().out.endswith("169 lines, each cassette, version 2\n")
     suites = [load_suite(packed), load_suite(SOURCES / "tariff")]
     cases, recordings = [], []
     for suite in suites:

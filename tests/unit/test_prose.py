@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import yaml
-
 from tests import prose
 from tests.doc_blocks import ROOT
+from tests.unit.run_builders import data
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
 
-SENTENCES = yaml.safe_load((ROOT / "tests" / "unit" / "data" / "prose.yaml").read_text("utf-8"))
+SENTENCES = data("prose.yaml")
 
 
 def test_a_phrase_to_avoid_is_found_and_plain_sentences_pass() -> None:
@@ -26,46 +25,24 @@ def test_a_phrase_to_avoid_is_found_and_plain_sentences_pass() -> None:
 
 
 def test_texts_are_split_into_sentences_with_their_lines() -> None:
-    page = (
-        "# A title of words\n\nFirst `a b` one. Second\none here:\n\n```text\nnot this one\n```\n\n| cell one | b |\n"
-    )
-    suite = "pack: generic\ndescription: some of them\n\n# the rules of it\ncriteria:\n  - {exact: /a}  # exact match\n"
-    module = '''"""Private module text."""
-def shown():
-    """Give the answer."""
-def _hidden():
-    """Give the secret."""
-    raise ValueError(f"the case {name + '}'} is gone")
-PATTERN = r"one two\\d"
-'''
-    found = prose.of_module(module, "pytest_packbench/x.py", frozenset({"shown"}))
-    assert [(one.line, one.text) for one in prose.of_page(page, "page.md")] == [
-        (1, "A title of words"),
-        (3, "Second one here:"),
-        (10, "cell one"),
-    ]
-    assert [(one.line, one.text) for one in prose.of_yaml(suite, "suite.yaml")] == [
-        (2, "some of them"),
-        (4, "the rules of it"),
-        (6, "exact match"),
-    ]
-    sentences = sorted(found)
-    assert [(one.line, one.text) for one in sentences] == [
-        (3, "Give the answer."),
-        (6, "the case {name + ''} is gone"),
-    ]
-    (problem,) = prose.problems(sentences[:1])
+    rows = SENTENCES["split"]
+    module = prose.of_module(rows["module"]["text"], "pytest_packbench/x.py", frozenset({"shown"}))
+    sentences = {
+        "page": [*prose.of_page(rows["page"]["text"], "page.md")],
+        "suite": [*prose.of_yaml(rows["suite"]["text"], "suite.yaml")],
+        "module": sorted(module),
+    }
+    for name, row in rows.items():
+        assert [[each.line, each.text] for each in sentences[name]] == row["sentences"], name
+    (problem,) = prose.problems(sentences["module"][:1])
     assert str(problem).startswith('pytest_packbench/x.py:3: "Give" opens a docstring')
 
 
 def test_the_command_lists_and_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert [file for file in prose.OTHER_TEXTS if not (ROOT / file).is_file()] == []
     for text, code in {"It tells nothing.": 1, "It reports nothing.": 0}.items():
         (tmp_path / "README.md").write_text(f"\n{text}\n", encoding="utf-8")
         assert prose.main([], root=tmp_path) == code
         assert ("README.md:2: " in capsys.readouterr().out) is bool(code)
         assert prose.main(["--list"], root=tmp_path) == 0
         assert capsys.readouterr().out == f"README.md:2: {text}\n"
-
-
-def test_modules_without_prose_exist() -> None:
-    assert [file for file in prose.OTHER_TEXTS if not (ROOT / file).is_file()] == []

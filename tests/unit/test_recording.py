@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from pytest_packbench.backends import BackendError
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.metering import ModelCall
-from pytest_packbench.engine.recordings import Replay, UnrecordableError, cassette_json, model_exchanges
+from pytest_packbench.engine.recordings import Replay, UnrecordableError, model_exchanges
 from pytest_packbench.model.cassette import Cassette
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, ToolCall, Usage
+from tests.cassettes import authored_cassette
 from tests.unit.attempts import FakeBackend, RunnerContext, case, context, ignore_tick, job, model_request
 
 if TYPE_CHECKING:
@@ -47,13 +48,15 @@ answers = st.builds(
 
 @given(st.lists(st.tuples(words, answers), max_size=5))
 def test_a_recording_answers_as_the_model_did(exchanges: list[tuple[str, ModelAnswer]]) -> None:
-    calls = [ModelCall(role, f"{number:064x}", answer) for number, (role, answer) in enumerate(exchanges)]
-    data = cassette_json(
-        model_exchanges(calls), case_id="a", input_sha256="0" * 64, backend="b", model="m", recorded_at="now"
-    )
+    requests = [ModelRequest(role=role, system="", messages=()) for role, _ in exchanges]
+    calls = [
+        ModelCall(request, f"{number:064x}", answer)
+        for number, (request, (_, answer)) in enumerate(zip(requests, exchanges, strict=True))
+    ]
+    data = authored_cassette("a", {}, model_exchanges(calls, prompts=True))
     replay = Replay(Cassette.model_validate(json.loads(json.dumps(data))), source="a.json")
-    for role, answer in exchanges:
-        assert replay.complete_sync(ModelRequest(role=role, system="", messages=())) == answer
+    for request, (_, answer) in zip(requests, exchanges, strict=True):
+        assert replay.complete_sync(request) == answer
     replay.finish()
     assert not replay.mismatch
 
@@ -76,12 +79,13 @@ SEQUENCES: list[tuple[list[tuple[str, str | None]], list[str] | None]] = [
 def test_a_repeated_call_is_recorded_where_a_replay_makes_it(
     sequence: list[tuple[str, str | None]], answers_in_order: list[str] | None
 ) -> None:
-    calls = [ModelCall("r", sha, None if text is None else ModelAnswer(content=text)) for sha, text in sequence]
+    request = model_request()
+    calls = [ModelCall(request, sha, None if text is None else ModelAnswer(content=text)) for sha, text in sequence]
     if answers_in_order is None:
         with pytest.raises(UnrecordableError, match="gave up on a model call"):
-            model_exchanges(calls)
+            model_exchanges(calls, prompts=False)
     else:
-        assert [exchange["answer"] for exchange in model_exchanges(calls)] == answers_in_order
+        assert [exchange["answer"] for exchange in model_exchanges(calls, prompts=False)] == answers_in_order
 
 
 def record(folder: Path, target: Callable[..., Any], backend: FakeBackend, redactor: Redactor | None = None) -> Attempt:
@@ -157,5 +161,7 @@ def test_a_recording_has_no_secret_and_is_replaced_when_no_model_is_called(tmp_p
     assert secret not in path.read_text("utf-8")
     assert replay_attempt(tmp_path, calling_target).payload == recorded.payload
     recorded = record(tmp_path, silent_target, FakeBackend())
+    (pending,) = tmp_path.rglob(".pending/*.json")
+    pending.replace(path)
     replayed = replay_attempt(tmp_path, silent_target)
     assert (replayed.failure, replayed.payload, replayed.backend) == (None, recorded.payload, recorded.backend)

@@ -1,4 +1,4 @@
-"""`packbench report` from its arguments to its output and exit code."""
+"""Reports of records: what is counted, and `packbench report` from its arguments to its output and exit code."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.overview import overview
+from pytest_packbench.analysis.tally import MAX_DUPLICATES, MAX_FAILING, RecordKey, TrialId
 from pytest_packbench.cli import main
+from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES
+from pytest_packbench.reports.document import overview_document
 from pytest_packbench.reports.overview_markdown import overview_markdown
 from tests.unit.run_builders import data
 from tests.unit.stored_runs import RUN, error, file_of, folder_of, line, lines_of, record, tally_of
@@ -23,54 +26,39 @@ from tests.unit.stored_runs import RUN, error, file_of, folder_of, line, lines_o
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_packbench.model.record import EvalRecord
     from tests.conftest import ExpectedTexts
 
-    Command = Callable[..., "Report"]
+    Command = Callable[..., tuple[int, str, str]]
 
 TITLE = "# packbench report: "
 
 
-class Report(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def original(self) -> str:
-        """The lines of the Rust report, before those of packbench."""
-        return self.out.partition(TITLE)[0]
-
-    @property
-    def page(self) -> str:
-        return "".join(self.out.partition(TITLE)[1:])
-
-
 @pytest.fixture
 def report(capsysbinary: pytest.CaptureFixture[bytes]) -> Command:
-    def call(*arguments: str) -> Report:
+    """Call the command; returns its exit code, output and errors."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
         code = main(["report", *arguments])
         out, err = capsysbinary.readouterr()
-        return Report(code, out.decode(), err.decode())
+        return code, out.decode(), err.decode()
 
     return call
 
 
-RUN_FOLDER = Path(__file__).with_name("data") / "run"
-
-
 def test_the_report_of_many_records(report: Command, tmp_path: Path, expected: ExpectedTexts) -> None:
-    folder = str(RUN_FOLDER)
-    page = report(folder)
-    assert (page.code, page.err) == (1, "")
-    expected.check(page.out, "md")
-    document = json.loads(report(folder, "--format", "json").out, parse_float=lambda number: round(float(number), 9))
+    folder = str(Path(__file__).with_name("data") / "run")
+    code, page, error = report(folder)
+    assert (code, error) == (1, "")
+    expected.check(page, "md")
+    document = json.loads(report(folder, "--format", "json")[1], parse_float=lambda number: round(float(number), 9))
     document["runs"] = [{**document["runs"][0], "suites": document["runs"][0]["suites"][:2]}]
     expected.check(json.dumps(document, indent=1, ensure_ascii=False) + "\n", "json")
-    alone = report(f"{folder}/records.jsonl")
-    assert "errors.jsonl" in alone.page.partition("## Gates")[0]
-    assert " error," not in alone.page
-    assert "5 passed, 1 failed, 2 error" in report(folder, "--run", "r1").page
-    assert "38 passed, 4 failed. " in report(folder, "--run", "r2").page
+    alone = report(f"{folder}/records.jsonl")[1].partition(TITLE)[2]
+    assert "errors.jsonl" in alone.partition("## Gates")[0]
+    assert " error," not in alone
+    assert "5 passed, 1 failed, 2 error" in report(folder, "--run", "r1")[1]
+    assert "38 passed, 4 failed. " in report(folder, "--run", "r2")[1]
 
 
 def test_several_inputs_are_their_concatenation_and_a_report_is_written_whole(
@@ -79,11 +67,11 @@ def test_several_inputs_are_their_concatenation_and_a_report_is_written_whole(
     first, second = lines_of([{"n": 3}, {"passed": False}]), lines_of([{"n": 2, "run_id": "r2"}, {"from": 3}])
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(second)))
     whole = report(file_of(tmp_path, first + second, "whole.jsonl"))
-    assert report(file_of(tmp_path, first, "1.jsonl"), "-").out == whole.out
+    assert report(file_of(tmp_path, first, "1.jsonl"), "-") == whole
     path, out = file_of(tmp_path, line()), tmp_path / "out.md"
     out.write_text("older")
     assert report(path, "--out", str(out)) == (0, "", f"wrote report to {out}\n")
-    assert out.read_bytes().decode() == report(path).out == report(path, "--out", "-").out
+    assert out.read_bytes().decode() == report(path)[1] == report(path, "--out", "-")[1]
     assert {file.suffix for file in tmp_path.iterdir()} == {".jsonl", ".md"}
 
 
@@ -94,21 +82,23 @@ def test_the_original_the_gates_and_the_remarks_of_a_report(
     for name, vector in data("reports.yaml").items():
         path = file_of(tmp_path, lines_of(vector["records"]) + vector.get("more", "").encode())
         options = vector.get("options", [])
-        code, out, _ = report(path, *options)
+        code, out, err = report(path, *options)
+        assert (out == "", err.count("\n")) == (code == 2, code == 2)
         others = (["--format", "json"], ["--out", f"{path}.md"])
-        assert [report(path, *options, *other).code for other in others] == [code] * 2
-        # of the tables below, only the verdicts and the lines about their length
-        page, *tables = out.replace(str(tmp_path), "TMP").split("\n### ")
-        kept = [row for table in tables for row in table.splitlines() if re.search(r"Verdicts|shown|^Tokens", row)]
+        assert [report(path, *options, *other)[0] for other in others] == [code] * 2
+        # of the tables below, only the verdicts, the columns of attacks, and the lines about their length
+        page, *tables = f"{out}{err}".replace(str(tmp_path), "TMP").split("\n### ")
+        rows = [row for table in tables for row in table.splitlines()]
+        kept = [row for row in rows if re.search(r"Verdicts|shown|^Tokens|utility", row)]
         texts.append("\n".join([f"==== {name}: {code}", page.rstrip(), *kept, ""]))
     expected.check("\n".join(texts), "md")
 
 
 @pytest.mark.parametrize("opening", ["a\n```", "a\r~~~~~", "a\n<!--", "a\n<details>", "a\n````` x"])
 def test_what_an_unescaped_name_opens_is_closed_before_the_page(report: Command, tmp_path: Path, opening: str) -> None:
-    page = report(file_of(tmp_path, line(attack_category=opening)))
-    assert f"| {opening} | 1/1 | 0 | 100% |\n" in page.original
-    seal = page.original.partition("injection success)**\n\n")[2]
+    original = report(file_of(tmp_path, line(attack_category=opening)))[1].partition(TITLE)[0]
+    assert f"| {opening} | 1/1 | 0 | 100% |\n" in original
+    seal = original.partition("injection success)**\n\n")[2]
     ticks, tildes = (max(re.findall(f"{char}+", seal), key=len) for char in "`~")
     assert f"{ticks}\n\n" in seal
     assert f"{tildes}\n\n" in seal
@@ -116,49 +106,16 @@ def test_what_an_unescaped_name_opens_is_closed_before_the_page(report: Command,
     assert all(closer in seal for closer in ("-->", "</details>", "</pre>", "]]>"))
 
 
-MEASURED = {("agentdojo", None): True, ("mine", "agent_safety/1"): True, ("tariff", None): False}
-MEASURED |= {("tariff", "tariff/1"): False, ("agentdojo", "tariff/1"): True}
-MEASURED |= {("injecagent", "unknown/1"): True, ("mine", "unknown/1"): False}
-
-
-@pytest.mark.parametrize(("suite", "pack"), MEASURED)
-def test_attacks_are_measured_where_the_pack_registers_their_metrics(
-    report: Command, tmp_path: Path, suite: str, pack: str | None
-) -> None:
-    extension = {"utility": True, **({"pack": pack} if pack else {})}
-    path = file_of(tmp_path, lines_of([{"n": 2, "test_suite": suite, "packbench": extension}]))
-    page, document = report(path).page, json.loads(report(path, "--format", "json").out)
-    measured = MEASURED[suite, pack]
-    assert [words in page for words in ("attack success", "| utility", "comply_unsafe")] == [measured] * 3
-    (row,) = document["runs"][0]["suites"][0]["rows"]
-    assert [row[key] is not None for key in ("unsafe", "utility")] == [measured] * 2
-
-
-BAD_TRIALS: list[object] = ["x", True, -1, 1.0, None, 2**32]
-UNUSABLE: dict[str, tuple[bytes, list[str]]] = {
-    "empty": (b"", []),
-    "blank": (b" \n\n", []),
-    "no record": (line() + b"{}", []),
-    "another schema": (line().replace(b":1,", b":7,", 1), []),
-    "another suite, strictly": (line(test_suite="tariff"), ["--strict"]),
-    "another run": (line(), ["--run", "other"]),
-    "nothing but bad lines": (b"{}\n{}", ["--skip-bad"]),
-    **{f"trial {trial!r}": (line() + line(packbench={"trial": trial}), []) for trial in BAD_TRIALS},
-}
-
-
 def test_what_is_no_record_is_one_line(report: Command, tmp_path: Path, expected: ExpectedTexts) -> None:
     messages = []
 
     def refuse(name: str, *arguments: str) -> None:
-        page = report(*arguments)
-        assert (page.code, page.out, page.err.count("\n")) == (2, "", 1)
-        messages.append(f"{name}: {page.err.replace(str(tmp_path), 'TMP')}")
+        code, out, err = report(*arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        messages.append(f"{name}: {err.replace(str(tmp_path), 'TMP')}")
 
-    out = file_of(tmp_path, b"older", "out.md")
-    for name, (content, options) in UNUSABLE.items():
-        refuse(name, file_of(tmp_path, content), *options, "--out", out)
-    assert Path(out).read_text() == "older"
+    refuse("empty", file_of(tmp_path, b""), "--out", file_of(tmp_path, b"older", "out.md"))
+    assert Path(tmp_path, "out.md").read_text() == "older"
     refuse("no file", str(tmp_path / "none"))
     refuse("no run", str(tmp_path))
     refuse("only errors", folder_of(tmp_path / "broken", b"", error(), error("not_run", test_id="agentdojo:x")))
@@ -178,16 +135,14 @@ def test_the_command_reads_standard_input(tmp_path: Path) -> None:
     assert done.stdout.startswith(f"# B0 eval — run {RUN}\n".encode())
 
 
-BAD_USAGE = [[], ["x", "--format", "xml"], ["x", "--nonsense"], ["x", "--max-seconds=-1"], ["x", "--max-cost=nan"]]
-BAD_USAGE += [["x", f"--max-tokens={value}"] for value in ("-1", "nan", "inf", "many", "", "1.5")]
-
-
-@pytest.mark.parametrize("arguments", BAD_USAGE, ids=" ".join)
-def test_bad_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(["report", *arguments])
-    assert exit_.value.code == 2
-    assert ("number of 0 or more" in capsys.readouterr().err) is any("--max" in word for word in arguments)
+def test_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    caps = ["--max-seconds=-1", "--max-cost=nan"]
+    caps += [f"--max-tokens={value}" for value in ("-1", "nan", "inf", "many", "", "1.5")]
+    for arguments in ([], ["x", "--format", "xml"], ["x", "--nonsense"], *(["x", cap] for cap in caps)):
+        with pytest.raises(SystemExit) as exit_:
+            main(["report", *arguments])
+        assert exit_.value.code == 2
+        assert ("number of 0 or more" in capsys.readouterr().err) is (arguments[-1:] in [[cap] for cap in caps])
 
 
 hostile = st.text(st.sampled_from("ab|\\`*_<>[]()!&#@$~-\n\r\t\x1b\x00\u2028\u202e"), max_size=12)
@@ -206,3 +161,95 @@ def test_cells_are_escaped(category: str, model: str, run_id: str, test_id: str,
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) for row in table.rstrip("\n").split("\n")}) == 1
     assert not re.search(r"[<>`*\[\]]", re.sub(r"&(?:lt|gt|amp);|\\.", "", page))
+
+
+DUPLICATES: list[tuple[dict[str, Any], int]] = [
+    ({}, 1),
+    ({"packbench": {"trial": 0}}, 1),
+    ({"run_id": "other"}, 0),
+    ({"test_id": "other"}, 0),
+    ({"run_id": RUN[:-1], "test_id": f"{RUN[-1]}agentdojo:1"}, 0),
+    ({"packbench": {"trial": 1}}, 0),
+    *(({"packbench": {"trial": trial}}, 1) for trial in (-1, 2**40, "1", True, None)),
+]
+
+
+def test_a_duplicate_has_the_same_run_test_and_trial_and_the_first_counts() -> None:
+    for changes, count in DUPLICATES:
+        duplicates = tally_of([record(), record(**changes)]).duplicates
+        assert (duplicates.count, duplicates.first) == (count, [TrialId(RUN, "agentdojo:1", 0)] * count)
+    tally = tally_of([record(test_id=f"t{number:02}", passed=number % 2 == 0) for number in range(99, -1, -1)] * 3)
+    assert (tally.duplicates.count, tally.duplicates.names, tally.duplicates.conflicting) == (200, 100, 0)
+    assert [name.test_id for name in tally.duplicates.first] == [f"t{number:02}" for number in range(MAX_DUPLICATES)]
+    ((_, failing),) = tally.failing.items()
+    assert [case.test_id for case in failing] == [f"t{number:02}" for number in range(1, 2 * MAX_FAILING, 2)]
+    passed, failed = record(), record(passed=False)
+    for records, failures in (([passed, failed, passed], 0), ([failed, failed, passed], 1)):
+        tally = tally_of(records)
+        conflicts = tally.duplicates
+        assert (conflicts.count, conflicts.names, conflicts.conflicting) == (2, 1, 1)
+        assert len(tally.failing) == failures
+
+
+def test_values_that_packbench_never_writes_are_not_counted() -> None:
+    wrong_types = {"score": "1", "utility": 1, "cost_usd": True, "trial": "2", "judge": 3, "mode": None}
+    too_much = {"score": 1e308, "cost_usd": 1e308, "trial": 2**40}, {"score": 10**400, "cost_usd": 10**400}
+    for extension in (wrong_types, *too_much, {"score": -0.1, "cost_usd": -1, "trial": -1}):
+        ((key, sums),) = tally_of([record(packbench=extension)]).record_sums.items()
+        (profile,) = sums.result_sums().profiles
+        assert (profile.scored, profile.utility, sums.costed, sums.later) == (False, None, 0, 0)
+        assert (RecordKey(*key).mode, RecordKey(*key).judge) == ("", "")
+    # a judge is known by its name and model, not by its verdict
+    judges = ({"name": "j", "model": "m", "verdict": verdict} for verdict in ("safe", "unsafe"))
+    tally = tally_of(record(test_id=judge["verdict"], packbench={"judge": judge}) for judge in judges)
+    assert [RecordKey(*key).judge for key in tally.record_sums] == ["j / m"]
+
+
+def figures(records: list[EvalRecord]) -> dict[str, Any]:
+    """Return what a report shows of records, except for the run that the original names."""
+    document = overview_document(overview(tally_of(records)))
+    if document["original"]:
+        del document["original"]["run_id"]
+    return document
+
+
+EXTENSIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "trial": st.integers(0, 2),
+        "score": st.floats(0, 1),
+        "cost_usd": st.floats(0, 10),
+        "utility": st.booleans(),
+        "judge": st.sampled_from(["j1", "j2"]),
+        "mode": st.sampled_from(["fixture", "live"]),
+    },
+)
+NAMES = st.text(max_size=4) | st.sampled_from(["a", "b", "|", "a\nb"])
+RECORDS = st.builds(
+    record,
+    test_suite=st.sampled_from((*EVAL_SUITES, "tariff")),
+    test_id=st.sampled_from("abcde"),
+    attack_category=NAMES,
+    agent_decision=st.sampled_from(EVAL_DECISIONS),
+    passed=st.booleans(),
+    wall_clock_ms=st.integers(0, 2**64 - 1),
+    tokens_input=st.none() | st.integers(0, 2**64 - 1),
+    llm_backend=st.sampled_from(["stub", "anthropic"]),
+    run_id=st.sampled_from(["r1", "r2"]),
+    packbench=st.none() | EXTENSIONS,
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(RECORDS, max_size=8, unique_by=lambda each: (each.run_id, each.test_id)), st.data())
+def test_a_record_counts_once_whatever_the_order(once: list[EvalRecord], data: st.DataObject) -> None:
+    again = data.draw(st.lists(st.sampled_from(once), max_size=6)) if once else []
+    mixed = data.draw(st.permutations([*once, *again]))
+    document = figures(mixed)
+    assert document["duplicates"]["count"] == len(again)
+    assert document["duplicates"]["names"] == len({id(each) for each in again})
+    assert document["runs"] == figures(once)["runs"]
+    assert figures([*once, *again]) == document
+    tally = tally_of(mixed)
+    assert sum(sums.result_sums().count() for sums in tally.record_sums.values()) == len(once)
+    assert sum(sums.result_sums().count() for sums in tally.duplicate_sums.values()) == len(again)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import queue
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -46,8 +45,7 @@ async def call_model(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]
 @settings(deadline=None, max_examples=40)
 @given(data=st.data())
 def test_each_attempt_is_made_once_per_claim_within_the_limits(tmp_path_factory: Any, data: st.DataObject) -> None:
-    count, most = data.draw(st.integers(1, 25)), data.draw(st.integers(1, 6))
-    lookahead = data.draw(st.integers(0, 12))
+    count, most, lookahead = (data.draw(st.integers(*ends)) for ends in ((1, 25), (1, 6), (0, 12)))
     # an attempt that is claimed again is made again
     again = data.draw(st.lists(st.sampled_from(range(count)), max_size=5))
     order = [*data.draw(st.permutations(range(count))), *again]
@@ -120,20 +118,6 @@ def test_attempts_that_end_in_a_burst_are_settled_together(
         runner.failures(*planned[1:])
 
 
-def test_successful_attempts_raise_the_throttles_limit_again(tmp_path: Path) -> None:
-    def target(request: VerifyRequest) -> dict[str, Any]:
-        return {"points": 1 / request.input["number"]}
-
-    shared = context(tmp_path, target)
-    with RunnerContext(most=4) as runner:
-        runner.throttle.overloaded()
-        limits = []
-        for number in (1, 0, 2, 3, 4, 5):
-            runner.attempt(job(shared, str(number), number=number))
-            limits.append(runner.throttle.limit)
-    assert limits == [2, 2, 3, 3, 3, 4]
-
-
 class UnreadableError(Exception):
     def __str__(self) -> str:
         raise self
@@ -155,26 +139,17 @@ def test_whatever_a_target_raises_is_the_error_of_its_case_alone(tmp_path: Path,
         raise ERRORS[request.input["error"]]
 
     async def async_target(request: VerifyRequest) -> Any:
-        await asyncio.sleep(0)
         return target(request)
 
-    bad_context, good_context = context(tmp_path, async_target if is_async else target), context(tmp_path, succeed)
-    bad = [job(bad_context, f"bad_{number}", error=number) for number in range(len(ERRORS))]
-    good = [job(good_context, f"good_{number}") for number in range(len(ERRORS))]
+    bad, good = context(tmp_path, async_target if is_async else target), context(tmp_path, succeed)
+    pairs = [(job(bad, f"bad_{number}", error=number), job(good, str(number))) for number in range(len(ERRORS))]
     with RunnerContext() as runner:
-        runner.plan(job for pair in zip(bad, good, strict=True) for job in pair)
-        failures = [runner.attempt(each).failure for each in bad]
-        assert runner.failures(*good) == [""] * len(ERRORS)
+        runner.plan(job for pair in pairs for job in pair)
+        failures = [runner.attempt(bad).failure for bad, _ in pairs]
+        assert runner.failures(*(good for _, good in pairs)) == [""] * len(ERRORS)
     assert [failure and failure.kind for failure in failures] == ["target_error"] * len(ERRORS)
     assert failures[-1] is not None
     assert failures[-1].message == "the target raised UnreadableError: (its message cannot be read)"
-
-
-async def cancel_itself(_: VerifyRequest) -> None:
-    task = asyncio.current_task()
-    assert task is not None
-    task.cancel()
-    await asyncio.sleep(0)
 
 
 async def cancel_everything(_: VerifyRequest) -> None:
@@ -194,6 +169,12 @@ async def exit_in_a_task(_: VerifyRequest) -> None:
 async def stop_the_loop(_: VerifyRequest) -> dict[str, Any]:
     asyncio.get_running_loop().stop()
     return ONE_POINT
+
+
+async def close_the_loop(_: VerifyRequest) -> None:
+    loop: Any = asyncio.get_running_loop()
+    loop.run_forever = loop.close
+    loop.stop()
 
 
 async def ignore_a_failed_call(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
@@ -224,10 +205,10 @@ class RaisingPack(EchoPack):
 @pytest.mark.parametrize(
     ("target", "options", "kind", "words"),
     [
-        (cancel_itself, {}, "cancelled", "the attempt was cancelled: by a target"),
         (cancel_everything, {}, "cancelled", "the attempt was cancelled: by a target"),
         (exit_in_a_task, {}, "target_error", "SystemExit"),
         (stop_the_loop, {}, "", ""),
+        (close_the_loop, {}, "loop_blocked", "the event loop ended: a target stopped it"),
         (call_model, {}, "no_backend", "no backend is set"),
         (call_without_await, {"backend": FakeBackend()}, "target_error", "await context.llm.complete"),
         (ignore_a_failed_call, {"backend": FakeBackend(answer=lambda _: 1 / 0)}, "backend_error", "ZeroDivisionError"),
@@ -239,13 +220,15 @@ class RaisingPack(EchoPack):
 def test_a_target_that_harms_the_loop_ends_no_other_case(
     tmp_path: Path, target: Target, options: dict[str, Any], kind: str, words: str
 ) -> None:
-    with RunnerContext() as runner:
+    with RunnerContext(waits={"tick_s": 0.01}) as runner:
         redactor = Redactor({}, ["planted-to-be-hidden"])
         failure = runner.attempt(job(context(tmp_path, target, redactor=redactor, **options), "bad")).failure
         assert (failure.kind if failure else "") == kind
         assert words in (failure.message if failure else "")
         good = context(tmp_path, succeed)
-        assert runner.failures(*(job(good, str(number)) for number in range(3))) == [""] * 3
+        # nothing can run without a loop
+        others = kind if target is close_the_loop else ""
+        assert runner.failures(*(job(good, str(number)) for number in range(3))) == [others] * 3
 
 
 async def ignore_cancellation(_: VerifyRequest) -> dict[str, Any]:
@@ -254,10 +237,6 @@ async def ignore_cancellation(_: VerifyRequest) -> dict[str, Any]:
             await asyncio.sleep(3600)
         except asyncio.CancelledError:
             continue
-
-
-async def wait_forever(_: VerifyRequest) -> None:
-    await asyncio.sleep(3600)
 
 
 def hang_in_a_pool(_: VerifyRequest) -> None:
@@ -272,11 +251,19 @@ async def end_when_cancelled(_: VerifyRequest) -> dict[str, Any]:
 
 
 def test_a_target_that_takes_too_long_is_abandoned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    in_a_thread = lambda _: asyncio.to_thread(hang)  # noqa: E731 - one of a row
-    slow = (wait_forever, ignore_cancellation, in_a_thread, lambda _: hang(), hang_in_a_pool, end_when_cancelled)
+    backend = FakeBackend(hold=asyncio.Event())
+    slow: list[Target] = [
+        *(lambda _: asyncio.sleep(3600), lambda _: asyncio.to_thread(hang), lambda _: hang()),
+        *(ignore_cancellation, hang_in_a_pool, end_when_cancelled),
+        lambda _, context: context.llm.complete_sync(model_request()),
+    ]
     with RunnerContext(limit_s=0.1) as runner:
-        failures = [runner.attempt(job(context(tmp_path, target), "bad")).failure for target in slow]
+        jobs = [job(context(tmp_path, target, backend=backend), "bad") for target in slow]
+        failures = [runner.attempt(job).failure for job in jobs]
         assert runner.failures(job(context(tmp_path, succeed), "good")) == [""]
+        # its call is cancelled
+        asyncio.run(wait_until(lambda: not backend.busy))
+    assert backend.calls == 1
     message = "the target took longer than 0.1 s and was abandoned (--packbench-case-timeout)"
     assert [failure and (failure.kind, failure.message) for failure in failures] == [("timeout", message)] * len(slow)
     # asyncio logs what a callback raises
@@ -297,30 +284,12 @@ def test_discarded_attempts_make_room_and_are_made_only_where_somebody_waits_aga
     jobs = [job(shared, str(number), number=number) for number in range(12)]
     with RunnerContext(most=1, lookahead=2) as runner:
         runner.plan(jobs)
-        while not started:
-            time.sleep(0.001)
+        asyncio.run(wait_until(lambda: started))
         runner.discard([AttemptKey("unknown", 0), *(job.key for job in jobs[:10])])
         assert runner.failures(jobs[10], jobs[0], jobs[11]) == [""] * 3
         runner.discard([jobs[0].key])
     assert started[:2] == [0, 10]
     assert sorted(started[2:]) == [0, 11]
-
-
-def test_an_interrupt_while_scoring_ends_the_run(tmp_path: Path) -> None:
-    with RunnerContext() as runner, pytest.raises(KeyboardInterrupt):
-        runner.attempt(job(context(tmp_path, succeed, pack=RaisingPack(KeyboardInterrupt()))))
-
-
-def test_an_attempt_whose_target_closed_the_loop_is_an_error(tmp_path: Path) -> None:
-    async def target(_: VerifyRequest) -> None:
-        loop: Any = asyncio.get_running_loop()
-        loop.run_forever = loop.close
-        loop.stop()
-
-    with RunnerContext(waits={"tick_s": 0.01}) as runner:
-        failure = runner.attempt(job(context(tmp_path, target))).failure
-    assert failure is not None
-    assert (failure.kind, failure.message) == ("loop_blocked", "the event loop ended: a target stopped it")
 
 
 def test_a_target_that_blocks_the_loop_is_an_error_and_its_late_answer_does_not_count(tmp_path: Path) -> None:
@@ -367,25 +336,22 @@ def test_a_long_time_between_two_cases_is_no_blocked_loop(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("form", "calls"), [("sync", 0), ("async", 0), ("leaves a thread", 1), ("leaves a task", 1)])
 def test_no_call_is_made_for_an_attempt_that_is_over(tmp_path: Path, form: str, calls: int) -> None:
-    backend, go = FakeBackend(), threading.Event()
-    errors: queue.SimpleQueue[str] = queue.SimpleQueue()
+    backend, go, refused = FakeBackend(), threading.Event(), threading.Event()
     tasks = []
 
     def call_later(context: VerifyContext) -> None:
         go.wait()
-        try:
+        with pytest.raises(RuntimeError, match="the attempt is over"):
             context.llm.complete_sync(model_request())
-        except RuntimeError as error:
-            errors.put(str(error))
+        refused.set()
 
     async def call_later_async(context: VerifyContext) -> None:
         while not go.is_set():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.01)
-        try:
+        with pytest.raises(RuntimeError, match="the attempt is over"):
             await context.llm.complete(model_request())
-        except RuntimeError as error:
-            errors.put(str(error))
+        refused.set()
 
     async def leave_behind(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
         if form == "leaves a task":
@@ -396,48 +362,33 @@ def test_no_call_is_made_for_an_attempt_that_is_over(tmp_path: Path, form: str, 
 
     slow = {"sync": lambda _, context: call_later(context), "async": lambda _, context: call_later_async(context)}
     with RunnerContext(limit_s=0.05 if form in slow else 60) as runner:
-        attempt = runner.attempt(job(context(tmp_path, slow.get(form, leave_behind), backend=backend)))
-        assert (attempt.failure and attempt.failure.kind) == ("timeout" if form in slow else None)
+        target = job(context(tmp_path, slow.get(form, leave_behind), backend=backend))
+        assert runner.failures(target) == ["timeout" if form in slow else ""]
         go.set()
-        assert "the attempt is over" in errors.get(timeout=60)
+        assert refused.wait(60)
     assert backend.calls == calls
 
 
-def test_the_call_of_an_abandoned_target_is_cancelled(tmp_path: Path) -> None:
-    backend = FakeBackend(hold=asyncio.Event())
-
-    def target(_: VerifyRequest, context: VerifyContext) -> None:
-        context.llm.complete_sync(model_request())
-
-    with RunnerContext(limit_s=0.1) as runner:
-        assert runner.failures(job(context(tmp_path, target, backend=backend))) == ["timeout"]
-        asyncio.run(wait_until(lambda: not backend.busy))
-    assert backend.calls == 1
-
-
 def test_closing_cancels_what_is_in_flight_and_starts_nothing(tmp_path: Path) -> None:
-    backend = FakeBackend(hold=asyncio.Event())
+    backend, ledger = FakeBackend(hold=asyncio.Event()), Ledger(Caps())
     ended, closed = [], []
 
-    async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    async def target(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
         try:
-            await context.llm.complete(model_request())
+            return await call_model(request, context)
         finally:
             ended.append(1)
-        return ONE_POINT
-
-    async def close() -> None:
-        closed.append(1)
 
     async def fail() -> None:
         raise RuntimeError("exceptions of closing are ignored")
 
-    ledger = Ledger(Caps())
+    async def close() -> None:
+        closed.append(1)
+
     shared = context(tmp_path, target, backend=backend, ledger=ledger)
     runner = RunnerContext(most=3, lookahead=3)
     runner.plan(job(shared, str(number)) for number in range(10))
-    while backend.busy < 3:
-        time.sleep(0.001)
+    asyncio.run(wait_until(lambda: backend.busy == 3))
     runner.close(close, fail)
     assert (len(ended), backend.calls, closed) == (3, 3, [1])
     # the provider may have counted them
@@ -445,7 +396,7 @@ def test_closing_cancels_what_is_in_flight_and_starts_nothing(tmp_path: Path) ->
     runner.close()
 
 
-def test_closing_does_not_wait_for_a_blocked_loop(tmp_path: Path) -> None:
+def test_closing_waits_for_no_blocked_loop_and_leaves_no_thread_of_an_unused_runner(tmp_path: Path) -> None:
     started, closed = threading.Event(), []
 
     async def target(_: VerifyRequest) -> None:
@@ -455,33 +406,27 @@ def test_closing_does_not_wait_for_a_blocked_loop(tmp_path: Path) -> None:
     async def close() -> None:
         closed.append(1)
 
+    before = threading.active_count()
+    RunnerContext().close()
+    RunnerContext().close(close)
+    assert (threading.active_count(), closed) == (before, [1])
     runner = RunnerContext(waits={"close_s": 0.05})
     runner.plan([job(context(tmp_path, target))])
     assert started.wait(60)
     runner.close(close)
-    assert not closed
-
-
-def test_a_runner_that_was_never_used_runs_its_closers_and_leaves_no_thread() -> None:
-    before, closed = threading.active_count(), []
-
-    async def close() -> None:
-        closed.append(1)
-
-    RunnerContext().close()
-    RunnerContext().close(close)
-    assert (threading.active_count(), closed) == (before, [1])
+    assert closed == [1]
 
 
 def test_a_sync_target_may_have_its_own_loop_and_threads(tmp_path: Path) -> None:
     backend = FakeBackend()
 
     def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
-        async def pipeline() -> list[ModelAnswer]:
+        async def pipeline() -> float:
             in_a_thread = asyncio.to_thread(context.llm.complete_sync, model_request(text="1"))
-            return list(await asyncio.gather(in_a_thread, context.llm.complete(model_request(text="2"))))
+            answers = await asyncio.gather(in_a_thread, context.llm.complete(model_request(text="2")))
+            return sum(float(answer.content) for answer in answers)
 
-        return {"points": sum(float(answer.content) for answer in asyncio.run(pipeline())) / 3}
+        return {"points": asyncio.run(pipeline()) / 3}
 
     with RunnerContext() as runner:
         attempt = runner.attempt(job(context(tmp_path, target, backend=backend)))
@@ -503,6 +448,9 @@ def test_for_a_debugger_sync_targets_run_in_the_waiting_thread_and_an_interrupt_
         with pytest.raises(KeyboardInterrupt):
             runner.attempt(job(shared, "bad", interrupt=True))
     assert threads == [threading.main_thread()] * 2
+    # so does one while a result is scored, in any case
+    with RunnerContext() as runner, pytest.raises(KeyboardInterrupt):
+        runner.attempt(job(context(tmp_path, succeed, pack=RaisingPack(KeyboardInterrupt()))))
 
 
 def test_a_limit_that_was_removed_does_not_apply_to_attempts_in_flight(tmp_path: Path) -> None:
@@ -522,7 +470,7 @@ def test_a_limit_that_was_removed_does_not_apply_to_attempts_in_flight(tmp_path:
         assert runner.attempt(slow, go.set).failure is None
 
 
-def test_the_throttle_halves_once_a_second_and_grows_by_one_after_as_many_successes() -> None:
+def test_the_throttle_halves_once_a_second_and_grows_by_one_after_as_many_successes(tmp_path: Path) -> None:
     now = 0.0
     throttle = Throttle(64, clock=lambda: now)
     limits = []
@@ -545,3 +493,11 @@ def test_the_throttle_halves_once_a_second_and_grows_by_one_after_as_many_succes
         now = seconds
         throttle.overloaded()
     assert throttle.limit == 1
+    # attempts without a failure are successes
+    shared, limits = context(tmp_path, lambda request: {"points": 1 / request.input["number"]}), []
+    with RunnerContext(most=4) as runner:
+        runner.throttle.overloaded()
+        for number in (1, 0, 2, 3, 4, 5):
+            runner.attempt(job(shared, str(number), number=number))
+            limits.append(runner.throttle.limit)
+    assert limits == [2, 2, 3, 3, 3, 4]

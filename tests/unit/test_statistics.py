@@ -1,26 +1,52 @@
-"""The numbers of a run: their algebra, also counted one by one, and what they are counted over."""
+"""The numbers of a run and of trials: their algebra, what they count, and their intervals, by scipy and brute force."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from dataclasses import replace
+from itertools import combinations, product
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom, binomtest, hypergeom, norm, sem
 
+from pytest_packbench.analysis.comparison import RunComparison, compare
 from pytest_packbench.analysis.gates import gate_tally, judge_gates
-from pytest_packbench.analysis.intervals import wilson_interval
+from pytest_packbench.analysis.intervals import (
+    MAX_RESAMPLED,
+    PairedMean,
+    exact_bound,
+    mcnemar_p_value,
+    paired_mean,
+    unseen_rate_bound,
+    wilson_interval,
+)
 from pytest_packbench.analysis.listing import Listing
 from pytest_packbench.analysis.metrics import run_sums
-from pytest_packbench.analysis.statistics import Group, statistics_of
+from pytest_packbench.analysis.statistics import statistics_of
 from pytest_packbench.analysis.sums import ResultSums, points_of
 from pytest_packbench.analysis.tally import Tally
-from pytest_packbench.analysis.trials import cluster_facet, dependence_note, fold_trials
+from pytest_packbench.analysis.trials import (
+    TrialsRuleError,
+    cluster_facet,
+    dependence_note,
+    fold_case,
+    fold_trials,
+    max_trial_count,
+    pass_at_k,
+    pass_hat_k,
+    standard_error,
+    trials_rule_of,
+)
 from pytest_packbench.model.metric import Profile
 from pytest_packbench.model.run import CLUSTER_SETTING
 from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
+from pytest_packbench.reports.diff import diff_markdown
+from pytest_packbench.runs.stored import StoredRun
 from pytest_packbench.runs.writer import sort_results
 from tests.unit.run_builders import (
     COMPLETE,
@@ -50,8 +76,10 @@ def tag_counts(results: list[CaseResult]) -> Counter[str]:
     return counts
 
 
-@given(RESULTS, st.randoms(use_true_random=False))
-def test_totals_and_groups_add_up_to_the_run_in_any_order(results: list[CaseResult], random: Random) -> None:
+@given(RESULTS, st.none() | st.lists(st.integers(-1, 12)), st.randoms(use_true_random=False))
+def test_totals_groups_and_levels_of_depth_add_up_to_the_run_in_any_order(
+    results: list[CaseResult], levels: list[int] | None, random: Random
+) -> None:
     numbers = statistics(results)
     totals, overall = numbers.totals, numbers.overall
     assert totals.selected == len(results)
@@ -68,19 +96,13 @@ def test_totals_and_groups_add_up_to_the_run_in_any_order(results: list[CaseResu
     assert tags == Counter(tag for result in results for tag in set(result.tags))
     judged = [result for result in results if result.counted]
     alone = statistics(judged)
-    assert replace(overall, selected=0) == replace(alone.overall, selected=0)
+    assert overall._replace(selected=0) == alone.overall._replace(selected=0)
     assert (numbers.depth, numbers.refusals, overall.n) == (alone.depth, alone.refusals, len(judged))
     shuffled = random.sample(results, len(results))
     assert (statistics(shuffled), tag_counts(shuffled)) == (numbers, tags)
-
-
-@settings(max_examples=50)
-@given(RESULTS, st.none() | st.lists(st.integers(-1, 12)))
-def test_a_level_of_depth_counts_what_agrees_at_least_so_deep(
-    results: list[CaseResult], levels: list[int] | None
-) -> None:
-    answers = [result for result in results if result.counted and not result.expects_refusal]
-    depths = [result.match_depth for result in answers if result.match_depth is not None]
+    # a level of depth counts what agrees at least so deep
+    answers = [result.match_depth for result in judged if not result.expects_refusal]
+    depths = [depth for depth in answers if depth is not None]
     table = statistics(results, levels=levels).depth
     assert [row.level for row in table] == sorted(
         {level for level in (depths if levels is None else levels) if level > 0}
@@ -105,21 +127,20 @@ def test_refusals_and_cached_answers_are_counted_among_judged_cases() -> None:
     assert statistics([*cached, case_result("d"), case_result("d", trial=1, cached=3)]).cached == 2
 
 
-def test_the_mean_is_of_scores_and_the_rate_of_verdicts() -> None:
+def test_the_mean_is_of_scores_the_rate_of_verdicts_and_authored_answers_have_no_interval() -> None:
     overall = statistics([*case_results(3, 1), case_result("x", "error")]).overall
-    assert overall == Group(
-        name="", value="", selected=5, n=4, passed=3, pass_rate=0.75, mean_score=0.8125, interval=wilson_interval(3, 4)
-    )
+    assert (overall.selected, overall.n, overall.passed) == (5, 4, 3)
+    assert (overall.pass_rate, overall.mean_score, overall.interval) == (0.75, 0.8125, wilson_interval(3, 4))
     nothing = statistics([case_result("x", "error", llm_backend="stub")])
     assert (nothing.overall.n, nothing.overall.pass_rate, nothing.overall.mean_score) == (0, None, None)
     assert (nothing.overall.interval, nothing.all_authored) == (None, False)
-
-
-def test_authored_answers_have_counts_and_no_interval() -> None:
     numbers = statistics(case_results(3, 1, llm_backend="stub", llm_model="authored", match_depth=4))
     assert (numbers.all_authored, numbers.has_intervals, numbers.overall.pass_rate) == (True, False, 0.75)
-    assert [group.interval for group in (numbers.overall, *numbers.groups)] == [None] * 3
-    assert [level.interval for level in numbers.depth] == [None]
+    assert (
+        {row.interval for row in (numbers.overall, *numbers.groups)}
+        == {row.interval for row in numbers.depth}
+        == {None}
+    )
     assert numbers.models == {}
     mixed = statistics([case_result("a"), case_result("b", llm_backend="stub", case_type="odd")])
     assert (mixed.all_authored, mixed.authored, mixed.models) == (False, 1, {"anthropic/m-1": 1})
@@ -138,22 +159,17 @@ def test_groups_are_listed_in_the_order_of_a_reader_without_tags() -> None:
 
 
 METRICS = ("pass_rate", "mean_score", "over_refusal_rate", "valid_rate")
-GATES = [
-    COMPLETE,
-    gate(must_pass=("a", "b")),
-    *(
-        gate(metric, min=0.5, by=by, max_ratio_to_baseline=1.5)
-        for metric in METRICS
-        for by in (None, "difficulty", "tag", "colour")
-    ),
-]
-RULES: list[Any] = ["mean", "all", {"at_least": 2}]
+KEYS = (None, "difficulty", "tag", "colour")
+GATES = [COMPLETE, gate(must_pass=("a", "b"))]
+GATES += [gate(metric, min=0.5, by=by, max_ratio_to_baseline=1.5) for metric, by in product(METRICS, KEYS)]
+TABLES = ("all", "failed", "error", "vacuous", "not_run", "known_hole", "quarantined", "broken", "stale")
+RULES: list[Any] = ["mean", "all", "any", {"at_least": 2}]
 
 
 @settings(max_examples=50)
-@given(any_results(trials=True), any_results(trials=True), st.sampled_from(RULES))
-def test_results_counted_one_by_one_are_as_a_run_in_memory(
-    results: list[CaseResult], earlier: list[CaseResult], rule: Any
+@given(any_results(trials=True), any_results(trials=True), st.sampled_from(RULES), st.integers(1, 4))
+def test_results_counted_one_by_one_are_as_a_run_in_memory_and_a_listing_keeps_the_first(
+    results: list[CaseResult], earlier: list[CaseResult], rule: Any, most: int
 ) -> None:
     listing = Listing()
     tally = gate_tally(GATES, metrics=ATTACK_METRICS, trials_rule=rule, each_case=[listing.add])
@@ -164,31 +180,12 @@ def test_results_counted_one_by_one_are_as_a_run_in_memory(
     assert [row.case.verdict for row in listing.first("all", 100)] == [
         case.verdict for case in sorted(fold_trials(results, rule), key=lambda case: case.case_id)
     ]
-    compared = check(results, GATES, earlier, trials_rule=rule)
-    assert compared == check(sort_results(results), GATES, earlier, trials_rule=rule)
-
-
-@given(st.lists(st.floats(0, 1)))
-def test_scores_are_summed_exactly(scores: list[float]) -> None:
-    sums = ResultSums()
-    for score in scores:
-        sums.add(Profile("passed", scored=True), points_of(score))
-    assert sums.score == math.fsum(scores)
-
-
-TABLES = ("all", "failed", "error", "vacuous", "not_run", "known_hole", "quarantined", "broken", "stale")
-
-
-@settings(max_examples=50)
-@given(any_results(), st.integers(1, 4))
-def test_a_listing_keeps_the_first_of_each_table_and_counts_all(results: list[CaseResult], most: int) -> None:
-    whole, first = Listing().add_all(results), Listing(max_rows=most).add_all(results)
-    assert whole.count("all") == len(results)
+    first = Listing(max_rows=most).add_all(results, rule)
     for name in TABLES:
-        assert first.count(name) == whole.count(name)
-        assert list(first.first(name, 100)) == list(whole.first(name, most))
-    (row,) = Listing().add_all([case_result(record={"a": 1}, payload="long")]).first("all", 1)
-    assert (row.case.record, row.case.payload, row.trials) == (None, None, 1)
+        assert first.count(name) == listing.count(name)
+        assert list(first.first(name, 100)) == list(listing.first(name, most))
+    compared = check(results, GATES, earlier, trials_rule=rule)
+    assert compared == check(sort_results(results), GATES, sort_results(earlier), trials_rule=rule)
 
 
 def test_cases_that_share_a_part_form_clusters_and_others_are_their_own() -> None:
@@ -200,3 +197,286 @@ def test_cases_that_share_a_part_form_clusters_and_others_are_their_own() -> Non
     assert dependence_note(4, 4, "part") == ""
     assert dependence_note(2, 1, "shared_part").startswith("2 cases share 1 shared part: ")
     assert cluster_facet(run(settings={CLUSTER_SETTING: ["no", "name"]})) == ""
+    (row,) = Listing().add_all([case_result(record={"a": 1}, payload="long")]).first("all", 1)
+    assert (row.case.record, row.case.payload, row.trials) == (None, None, 1)
+
+
+SHARES = st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n) | st.sampled_from([0, n]), st.just(n)))
+CHANGES = st.floats(-1, 1)
+
+
+@given(SHARES, st.floats(0.5, 0.999))
+def test_wilson_is_scipys_and_exact_at_the_ends(counts: tuple[int, int], confidence: float) -> None:
+    k, n = counts
+    scipys = binomtest(k, n).proportion_ci(confidence_level=confidence, method="wilson")
+    ours = wilson_interval(k, n, confidence)
+    assert ours is not None
+    assert ours == pytest.approx((scipys.low, scipys.high), abs=1e-12)
+    assert 0 <= ours[0] <= k / n <= ours[1] <= 1
+    assert (ours[0] == 0, ours[1] == 1) == (k == 0, k == n)
+
+
+@settings(max_examples=60)
+@given(SHARES.filter(lambda counts: counts[1] <= 400), st.floats(0.5, 0.999), st.integers(1, 10_000))
+def test_exact_bounds_are_scipys_and_59_clean_cases_show_five_percent(
+    counts: tuple[int, int], confidence: float, n: int
+) -> None:
+    high = binomtest(*counts, alternative="less").proportion_ci(confidence, method="exact").high
+    low = binomtest(*counts, alternative="greater").proportion_ci(confidence, method="exact").low
+    assert exact_bound(*counts, confidence, upper=True) == pytest.approx(high, abs=1e-9)
+    assert exact_bound(*counts, confidence, upper=False) == pytest.approx(low, abs=1e-9)
+    assert unseen_rate_bound(n) == pytest.approx(exact_bound(0, n, 0.95, upper=True))
+    assert [(unseen_rate_bound(clean) or 0) < 0.05 for clean in (58, 59)] == [False, True]
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_mcnemar_is_scipys_binomial_test(lost: int, won: int) -> None:
+    expected = binomtest(min(lost, won), lost + won, 0.5).pvalue if lost + won else 1.0
+    assert mcnemar_p_value(lost, won) == mcnemar_p_value(won, lost) == pytest.approx(expected)
+    # very many flips do not overflow
+    assert mcnemar_p_value(5_000, 5_200) == pytest.approx(2 * binom.cdf(5_000, 10_200, 0.5))
+
+
+def mean_of(values: list[float], clusters: list[str] | None = None) -> PairedMean:
+    mean = paired_mean(values, clusters)
+    assert mean is not None
+    return mean
+
+
+def ends(mean: PairedMean) -> tuple[float, float]:
+    assert mean.low is not None
+    assert mean.high is not None
+    return mean.low, mean.high
+
+
+@pytest.mark.parametrize(("size", "count"), [(1, MAX_RESAMPLED + 1), (5, MAX_RESAMPLED // 2)])
+def test_many_pairs_or_clusters_of_one_size_get_the_normal_interval_of_their_averages(size: int, count: int) -> None:
+    values = [math.sin(number // size) + math.cos(number) / 9 for number in range(size * count)]
+    averages = [fmean(values[start : start + size]) for start in range(0, len(values), size)]
+    mean = mean_of(values, None if size == 1 else [str(number // size) for number in range(len(values))])
+    error = stdev(averages) / math.sqrt(count)
+    assert (mean.method, mean.clusters) == ("normal", count)
+    normal = norm.interval(0.95, fmean(averages), error)
+    assert ends(mean) == pytest.approx(normal)
+    # 80 % power at the 5 % level
+    assert mean.detectable == pytest.approx((norm.ppf(0.975) + norm.ppf(0.8)) * error)
+    resampled = mean_of(averages[:MAX_RESAMPLED])
+    assert resampled.method == "bootstrap"
+    if size == 1:
+        assert ends(resampled) == pytest.approx(normal, abs=0.005)
+
+
+@settings(max_examples=15)
+@given(st.lists(st.lists(CHANGES, min_size=1, max_size=3), min_size=2, max_size=4))
+def test_the_interval_is_that_of_all_possible_draws_of_clusters(groups: list[list[float]]) -> None:
+    clusters = [str(number) for number, group in enumerate(groups) for _ in group]
+    values = [value for group in groups for value in group]
+    mean = mean_of(values, clusters)
+    assert mean == paired_mean(values, clusters)
+    assert mean.mean == pytest.approx(fmean(values))
+    draws = sorted(fmean(value for group in drawn for value in group) for drawn in product(groups, repeat=len(groups)))
+    assert mean.clusters == len(groups)
+    low, high = ends(mean)
+    # 2,000 draws find the 2.5 % point between the 1 % and the 5 % point of all of them
+    one, five, ninety_five, ninety_nine = (draws[round(share * (len(draws) - 1))] for share in (0.01, 0.05, 0.95, 0.99))
+    assert one - 1e-9 <= low <= five + 1e-9
+    assert ninety_five - 1e-9 <= high <= ninety_nine + 1e-9
+
+
+def test_impossible_counts_and_one_cluster_have_no_interval_and_no_estimate() -> None:
+    assert wilson_interval(0, 0) is None
+    for k, n, confidence in ((-1, 2, 0.95), (3, 2, 0.95), (0, -1, 0.95), (1, 2, 1.0), (1, 2, 0.0)):
+        with pytest.raises(ValueError, match=r"expected 0 <= k <= n|expected a confidence between"):
+            wilson_interval(k, n, confidence)
+    mean = mean_of([0.0, 1.0, 1.0], ["a", "a", "a"])
+    assert mean.mean == pytest.approx(2 / 3)
+    assert (mean.low, mean.high, mean.method) == (None, None, "none")
+    with pytest.raises(ValueError, match="argument 2"):
+        paired_mean([0.0, 1.0], ["a"])
+    counts = ((0, 0, 1), (3, 4, 1), (3, -1, 1), (3, 1, 0), (3, 1, 4))
+    for estimate, each in product((pass_at_k, pass_hat_k), counts):
+        with pytest.raises(ValueError, match="expected 0 <= c <= n and 1 <= k <= n"):
+            estimate(*each)
+
+
+POINTS = st.sampled_from([0.0, 0.25, 0.75, 0.8, 1.0])
+COUNTS = st.integers(1, 12).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n)))
+CASES = st.integers(2, 5).flatmap(
+    lambda n: st.dictionaries(st.sampled_from("abcdef"), st.lists(POINTS, min_size=n, max_size=n), min_size=1)
+)
+
+
+def trials(case_id: str, *points: float, first: int = 0, **changes: Any) -> list[CaseResult]:
+    """Return judged trials of a case, at a threshold of 0.8."""
+    return [
+        case_result(case_id, "passed" if score >= 0.8 else "failed", score=score, trial=number, **changes)
+        for number, score in enumerate(points, first)
+    ]
+
+
+def trials_of(cases: dict[str, list[float]]) -> list[CaseResult]:
+    return [result for name, points in cases.items() for result in trials(name, *points)]
+
+
+@given(COUNTS)
+def test_the_estimates_count_every_choice_of_trials(counts: tuple[int, int, int]) -> None:
+    n, c, k = counts
+    passes = [number < c for number in range(n)]
+    at_k, hat_k = pass_at_k(n, c, k), pass_hat_k(n, c, k)
+    assert at_k == pytest.approx(fmean(any(choice) for choice in combinations(passes, k)))
+    assert hat_k == pytest.approx(fmean(all(choice) for choice in combinations(passes, k)))
+    drawn = hypergeom(n, c, k)
+    assert (at_k, hat_k) == pytest.approx((1 - drawn.pmf(0), drawn.pmf(k)))
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=40))
+def test_scores_are_summed_exactly_and_the_standard_error_is_that_of_the_means_of_cases(means: list[float]) -> None:
+    sums = ResultSums()
+    for score in means:
+        sums.add(Profile("passed", scored=True), points_of(score))
+    assert sums.score == math.fsum(means)
+    assert standard_error(means) == pytest.approx(float(sem(means)), abs=1e-12)
+    assert standard_error(means[:1]) is None
+
+
+@given(st.lists(POINTS, min_size=2, max_size=6), st.randoms(use_true_random=False))
+def test_a_rule_decides_on_a_case_in_any_order_of_its_trials(scores: list[float], random: Random) -> None:
+    results = trials("a", *scores)
+    shuffled = random.sample(results, len(results))
+    for rule in RULES:
+        case = fold_case(results, rule)
+        assert (case, fold_trials(results, rule)) == (fold_case(shuffled, rule), fold_trials(shuffled, rule))
+        assert (case.message, case.threshold) == ("", 0.8)
+        assert case.score == pytest.approx(fmean(scores))
+    passes = [score >= 0.8 for score in scores]
+    verdicts = [fold_case(results, rule).verdict == "passed" for rule in RULES]
+    assert verdicts == [fmean(scores) >= 0.8 - 1e-9, all(passes), any(passes), sum(passes) >= 2]
+    assert fold_case(trials("a", 1.0, 0.7, 0.7), "mean").verdict == "passed"
+
+
+def test_a_trial_without_a_score_decides_on_its_case_and_a_quarantine_before_all() -> None:
+    good = [*trials("a", 1.0), *trials("a", 1.0, first=2)]
+    for verdict, rule in product(("error", "vacuous", "not_run"), RULES):
+        broken = case_result("a", verdict, trial=1, kind="timeout", message="after 5 s")
+        case = fold_case([good[0], broken, good[1]], rule)
+        assert (case.verdict, case.score, case.kind) == (verdict, None, "timeout")
+        assert case.message == "trial 2 of 3: after 5 s"
+        assert fold_case([good[1], good[0], broken], rule) == case
+    results = [case_result("a", "not_run", trial=0), case_result("a", "error", trial=1), *trials("a", 1.0, first=2)]
+    assert fold_case(results).verdict == "error"
+    hole = case_result("a", "known_hole", trial=0, kind="xfail", score=0.2, threshold=0.8)
+    (case,) = fold_trials([hole, case_result("a", "error", trial=1, kind="timeout")])
+    assert (case.verdict, case.kind, case.quarantined, case.score) == ("known_hole", "xfail", True, None)
+
+
+def test_an_unknown_rule_is_an_error() -> None:
+    rules: list[Any] = ["most", "", 3, {}, {"at_least": 0}, {"at_least": True}, {"at_least": 1, "x": 1}]
+    for rule in rules:
+        with pytest.raises(TrialsRuleError, match="expected mean, all, any, or at_least with a whole number of 1 or"):
+            fold_case(trials("a", 1.0, 1.0), rule)
+        with pytest.raises(TrialsRuleError):
+            trials_rule_of(run(settings={"trials_rule": rule}))
+    assert (trials_rule_of(run()), trials_rule_of(run(), "all")) == ("mean", "all")
+    assert trials_rule_of(run(settings={"trials_rule": {"at_least": 2}}), "all") == {"at_least": 2}
+
+
+def test_only_trials_of_one_file_and_of_different_numbers_are_folded() -> None:
+    single = [case_result("a"), case_result("a", "failed"), case_result("b")]
+    assert fold_trials(single) is single
+    assert (max_trial_count(single), statistics(single).trials) == (1, None)
+    two_files = [*trials("a", 1.0, 1.0), *trials("a", 0.0, 0.0, file="other")]
+    assert [case.verdict for case in fold_trials(two_files)] == ["passed", "failed"]
+    assert len(fold_trials([*trials("a", 1.0, 1.0), *trials("a", 0.0, first=1)])) == 3
+
+
+def test_the_worst_trial_decides_on_yes_or_no() -> None:
+    refused = case_result(
+        "a", trial=0, decision="refuse", refused=True, expects_refusal=True, utility=True, match_depth=10
+    )
+    unsafe = replace(refused, trial=1, decision="comply_unsafe", refused=False, utility=False, match_depth=4)
+    results = [refused, unsafe]
+    (case,) = fold_trials(results)
+    assert (case.decision, case.refused, case.utility, case.match_depth) == ("comply_unsafe", False, False, 4)
+    assert fold_trials([replace(results[0], decision="comply_safe"), results[1]])[0].decision == "comply_unsafe"
+    needless = [replace(result, expects_refusal=False, refused=result.trial == 1) for result in results]
+    assert fold_trials(needless)[0].refused is True
+    good, bad = (replace(each, answer=str(each.score), duration_ms=2, cached=1) for each in trials("a", 1.0, 0.0))
+    (case,) = fold_trials([replace(good, timestamp="2"), replace(bad, timestamp="1")])
+    assert (case.answer, case.timestamp, case.duration_ms, case.cached) == ("0.0", "2", 4, 2)
+
+
+@given(CASES, st.sampled_from(RULES), st.randoms(use_true_random=False))
+def test_rates_count_cases(cases: dict[str, list[float]], rule: Any, random: Random) -> None:
+    results = trials_of(cases)
+    passed = sum(fold_case(trials(name, *scores), rule).verdict == "passed" for name, scores in cases.items())
+    numbers = statistics(random.sample(results, len(results)), trials_rule=rule)
+    assert numbers == statistics(results, trials_rule=rule)
+    assert (numbers.totals.selected, numbers.overall.n, numbers.overall.passed) == (len(cases), len(cases), passed)
+    assert numbers.overall.interval == wilson_interval(passed, len(cases))
+    assert numbers.overall.mean_score == pytest.approx(fmean(map(fmean, cases.values())))
+    complete, rate = check(results, [COMPLETE, gate("pass_rate", min=0.5)], trials_rule=rule)
+    assert complete.text.startswith(f"completeness {len(cases)} / {len(cases)}")
+    assert rate.observed == passed / len(cases)
+    figures = numbers.trials
+    assert figures is not None
+    assert (figures.attempts, figures.cases) == (len(results), len(cases))
+    for row in figures.passes:
+        counts = [(len(scores), sum(score >= 0.8 for score in scores)) for scores in cases.values()]
+        assert row.at_k == pytest.approx(fmean(pass_at_k(n, c, row.k) for n, c in counts))
+        assert row.hat_k == pytest.approx(fmean(pass_hat_k(n, c, row.k) for n, c in counts))
+
+
+def test_figures_count_cases_without_errors_and_list_few_numbers_of_trials() -> None:
+    results = [*trials("a", 1.0, 0.0), *trials("b", 1.0), case_result("b", "error", trial=1, message="down")]
+    numbers = statistics(results)
+    assert (numbers.totals.verdicts["error"], numbers.overall.n) == (1, 1)
+    assert numbers.trials is not None
+    assert (numbers.trials.cases, numbers.trials.attempts) == (1, 2)
+    (result,) = check(results, [COMPLETE])
+    assert result.text == "completeness 1 / 2 = 50.0 % < min 100.0 %: FAIL"
+    results = [result for number in range(58) for result in trials(f"c{number}", 1.0, 1.0, decision="refuse")]
+    (result,) = check(results, [gate("attack_success_rate", max=0.05, confidence=0.95)])
+    assert "0 / 58 = 0.0 %, exact one-sided 95 % upper bound 5.03 %" in result.text
+    many = statistics(trials("a", *[1.0] * 30)).trials
+    assert many is not None
+    assert [row.k for row in many.passes] == [1, 2, 3, 4, 5, 10, 20, 30]
+    # scripted answers have no standard error
+    scripted = statistics([result for name in "ab" for result in trials(name, 1.0, 0.0, llm_backend="stub")]).trials
+    assert scripted is not None
+    assert (scripted.standard_error, scripted.mean_score) == (None, 0.5)
+
+
+def compare_runs(before: list[CaseResult], after: list[CaseResult], **changes: Any) -> RunComparison:
+    return compare(*(StoredRun(source="f", run=run(**changes), results=tuple(each)) for each in (before, after)))
+
+
+@given(CASES, CASES)
+def test_a_comparison_pairs_cases(before: dict[str, list[float]], after: dict[str, list[float]]) -> None:
+    comparison = compare_runs(trials_of(before), trials_of(after), settings={"trials": 5})
+    common = sorted(before.keys() & after.keys())
+    deltas = {f"toy:plain:{name}": fmean(after[name]) - fmean(before[name]) for name in common}
+    assert (comparison.common, comparison.mean.n if comparison.mean else 0) == (len(common), len(common))
+    mean = comparison.mean.mean if comparison.mean else 0
+    assert mean == pytest.approx(fmean(deltas.values()) if deltas else 0)
+    assert comparison.lost + comparison.won <= len(common)
+    listed = {one.test_id: one.delta for kind in comparison.changes.values() for one in kind.first}
+    assert listed == pytest.approx({name: deltas[name] for name in listed})
+    assert {name for name, delta in deltas.items() if abs(delta) > 1e-6} <= listed.keys()
+
+
+OTHER_RULES = [
+    ((1, None), (5, "mean"), False),
+    ((3, "mean"), (5, "mean"), False),
+    ((1, None), (5, "any"), True),
+    ((3, "any"), (5, "any"), True),
+    ((3, {"at_least": 2}), (3, {"at_least": 2}), False),
+    ((1, "all"), (1, "any"), False),
+]
+
+
+def test_runs_by_other_rules_are_not_comparable() -> None:
+    for *rules, differ in OTHER_RULES:
+        settings = [{"trials": count, "trials_rule": rule} if rule else {} for count, rule in rules]
+        runs = [StoredRun(source="f", run=run(settings=each), results=()) for each in settings]
+        assert bool(compare(*runs).differences) is differ, rules
+    assert "| trials" in diff_markdown(compare_runs(trials("a", 1.0), trials("a", 1.0, 0.0, 0.0)))

@@ -1,24 +1,45 @@
-"""Commands on stored runs: which run is meant, history, rescoring, validation, and messages that a terminal can show."""
+"""Commands on stored runs: which run is meant, history, rescoring, validation and merging."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import resource
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pytest_packbench.cli import main
 from pytest_packbench.runs.journal import Journal
+from pytest_packbench.runs.merge import MergeError, merged_run, shards_of
+from pytest_packbench.runs.stored import load_run
 from pytest_packbench.testing import case, write_case
-from tests.unit.run_builders import case_result, data, results_of, run
-from tests.unit.stored_runs import error, lines_of, read_jsonl, run_of, suite, write, write_jsonl
+from tests.unit.run_builders import any_results, case_result, data, results_of, run
+from tests.unit.stored_runs import (
+    GATES,
+    content,
+    error,
+    lines_of,
+    merge,
+    read_jsonl,
+    run_of,
+    suite,
+    write,
+    write_jsonl,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import random
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pytest_packbench.model.result import CaseResult
     from tests.conftest import ExpectedTexts
 
     Run = Callable[..., tuple[int, str]]
@@ -27,13 +48,6 @@ if TYPE_CHECKING:
 COMPLETE = "01K00000000000000000000000"
 GONE = "01K00000000000000000000001"
 TOY = f"toy/{COMPLETE}"
-COMMANDS = {
-    "report": ["report", "{}"],
-    "gate": ["gate", "{}", "--root", "storage"],
-    "compare": ["compare", "--baseline", "{}", "--current", "{}", "--out", "-"],
-    "rescore": ["rescore", "{}", "--root", "storage"],
-    "merge": ["merge", "{}", "--root", "storage"],
-}
 
 
 @pytest.fixture
@@ -57,29 +71,17 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder.parent
 
 
-def test_a_run_is_named_by_suite_and_id_or_by_path_and_every_command_knows_the_latest(
-    toy: Path, packbench: Run
+NO_ID = {"empty": b"", "blank": b"  \n", "a path": b"../../..", "an absolute path": b"/etc", "not UTF-8": b"\xff\xfe"}
+LATEST = {**NO_ID, "too short": b"01A\n", "no such run": f"{GONE}\n".encode(), "none": None}
+
+
+def test_a_run_is_named_by_suite_and_id_or_by_path_and_one_that_is_not_there_is_one_line(
+    toy: Path, packbench: Run, expected: ExpectedTexts
 ) -> None:
     outputs = {packbench("report", name) for name in (TOY, str(toy / COMPLETE), str(toy / "latest"), "toy/latest")}
     assert [code for code, _ in outputs] == [0]
-    for command in COMMANDS.values():
-        code, output = packbench(*(word.replace("{}", "toy/latest") for word in command))
-        assert code == 0, output
-
-
-LATEST = {
-    "empty": b"",
-    "blank": b"  \n",
-    "a path": b"../../..",
-    "an absolute path": b"/etc",
-    "not UTF-8": b"\xff\xfe",
-    "too short": b"01A\n",
-    "no such run": f"{GONE}\n".encode(),
-    "none": None,
-}
-
-
-def test_a_run_that_is_not_there_is_one_line(toy: Path, packbench: Run, expected: ExpectedTexts) -> None:
+    code, page = packbench("compare", "--baseline", TOY, "--current", TOY, "--out", "-")
+    assert (code, page.startswith("# ")) == (0, True)
     lines = []
 
     def refuse(title: str, *arguments: str) -> None:
@@ -89,13 +91,13 @@ def test_a_run_that_is_not_there_is_one_line(toy: Path, packbench: Run, expected
         assert (code, [line for line in before if not line.startswith("packbench: not rescored: ")]) == (2, [])
         lines.append(f"{title}: {last}\n")
 
-    for title, content in LATEST.items():
+    for title, text in LATEST.items():
         (toy / "latest").unlink(missing_ok=True)
-        if content is not None:
-            (toy / "latest").write_bytes(content)
+        if text is not None:
+            (toy / "latest").write_bytes(text)
         refuse(f"latest is {title}", "report", "toy/latest")
     for name in ("gate", "rescore", "merge"):
-        refuse(f"no latest to {name}", *(word.replace("{}", "toy/latest") for word in COMMANDS[name]))
+        refuse(f"no latest to {name}", name, "toy/latest", "--root", "storage")
     (toy.parents[2] / "file").touch()
     for out in ("nowhere/x.md", "storage"):
         refuse(f"rescore into {out}", "rescore", TOY, "--root", "storage", "--out", out)
@@ -108,7 +110,9 @@ def test_a_run_that_is_not_there_is_one_line(toy: Path, packbench: Run, expected
     assert "completeness: unknown, because records alone" in packbench("gate", records, "--root", "storage")[1]
 
 
-def test_no_command_prints_what_a_terminal_obeys(toy: Path, packbench: Run) -> None:
+def test_no_command_prints_what_a_terminal_obeys_or_a_traceback(
+    toy: Path, packbench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = toy.parents[2] / "storage"
     (root / "toy" / "cases" / "a.json").write_text(json.dumps({"k\x1b[31m\u202e": 1}), encoding="utf-8")
     for command in (
@@ -126,8 +130,6 @@ def test_no_command_prints_what_a_terminal_obeys(toy: Path, packbench: Run) -> N
     assert line.endswith("FAIL")
     assert r"\x1b[2K" in line
 
-
-def test_an_interrupt_is_no_traceback(packbench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_arguments: object) -> int:
         raise KeyboardInterrupt
 
@@ -147,11 +149,9 @@ def test_history_lists_damaged_and_unfinished_runs_beside_the_others(
     with Journal(tmp_path / "toy" / "01R3" / "journal.jsonl") as journal:
         journal.append(case_result("a"))
     (tmp_path / "toy" / ".01R9.tmp").mkdir()
-    for format_ in ("md", "json"):
-        code, output = packbench("history", "toy", "--output", str(tmp_path), "--format", format_)
-        assert code == 0
-        text = output.replace(str(tmp_path), "TMP").replace(run_of(root).suite_sha256[:12], "RULES")
-        expected.check(json.dumps(json.loads(text), indent=1) + "\n" if format_ == "json" else text, format_)
+    code, output = packbench("history", "toy", "--output", str(tmp_path))
+    assert code == 0
+    expected.check(output.replace(str(tmp_path), "TMP").replace(run_of(root).suite_sha256[:12], "RULES"), "md")
     assert packbench("history", "toy", "--output", str(tmp_path), "--limit", "2")[1].count("\n| 01R") == 2
     for number in (0, 2):
         (tmp_path / "toy" / f"01R{number}" / "report.json").write_text('{"packbench": {"version": true}}', "utf-8")
@@ -160,64 +160,46 @@ def test_history_lists_damaged_and_unfinished_runs_beside_the_others(
     assert output.startswith(f"packbench: no run under {tmp_path / 'toy'} can be read; the latest: 01R3: ")
 
 
-RESCORED: dict[str, tuple[list[dict[str, Any]], list[str | None]]] = {
-    "each trial by its own result": ([*({"id": "a", "trial": n} for n in range(3)), {"id": "b"}], ["a", "x", "a", "b"]),
-    "removed and unreadable cases": (
-        [{"id": "gone"}, {"id": "damaged"}, {"id": "c", "verdict": "error", "kind": "timeout"}],
-        ["gone", "damaged"],
-    ),
-    # the stored result contains a surrogate, which no record can contain
-    "a result that breaks the pack": ([{"id": "a"}, {"id": "b"}], ["a", None]),
-    "other rules": ([{"id": "a"}], ["a"]),
-}
-
-
 def test_rescoring_scores_each_stored_result_by_the_current_rules(
     tmp_path: Path, packbench: Run, expected: ExpectedTexts
 ) -> None:
     texts = []
-    for name, (rows, answers) in RESCORED.items():
+    for name, row in data("rescored.yaml").items():
         # without the digest of another case
-        results, folder = [replace(each, case_sha256=None) for each in results_of(rows)], tmp_path / name
-        root = suite(folder)
+        results = [replace(each, case_sha256=None) for each in results_of(row["results"])]
+        root = suite(tmp_path / name)
         for result in results:
             fields: dict[str, Any] = {"input": {"q": 1}, "expected": {"said": result.case_id}}
             write_case(root / "toy", case(result.case_id, pack_id="generic", **fields))
-        stored = write(folder / "out", run_of(root), results, root)
-        payloads = zip(read_jsonl(stored / "payloads.jsonl"), answers, strict=True)
-        write_jsonl(
-            stored / "payloads.jsonl",
-            [line if answer is None else {**line, "result": {"said": answer}} for line, answer in payloads],
-        )
-        if name == "removed and unreadable cases":
-            (root / "toy" / "cases" / "plain" / "gone.json").unlink()
-            (root / "toy" / "cases" / "plain" / "damaged.json").write_text("{", encoding="utf-8")
-        if name == "other rules":
-            suite(folder, thresholds={"accept": 0.5})
+        stored = write(tmp_path / name / "out", run_of(root), results, root)
+        payloads = zip(read_jsonl(stored / "payloads.jsonl"), row["answers"], strict=True)
+        changed = [line if answer is None else {**line, "result": {"said": answer}} for line, answer in payloads]
+        write_jsonl(stored / "payloads.jsonl", changed)
+        for file in row.get("removed", ()):
+            (root / "toy" / file).unlink()
+        for file, text in row.get("written", {}).items():
+            (root / "toy" / file).write_text(text, "utf-8")
         code, output = packbench("rescore", str(stored), "--root", str(root), "--fail-on", "new_failures>0")
-        text = re.sub(r"'[0-9a-f]{12}'", "RULES", output.replace(str(folder), "TMP"))
+        text = re.sub(r"'[0-9a-f]{12}'", "RULES", output.replace(str(tmp_path / name), "TMP"))
         texts.append(f"==== {name}: {code}\n{re.sub(r'[0-9T:.-]{23}Z', 'TIME', text)}")
     expected.check("\n".join(texts), "md")
 
 
-def content(described: dict[str, Any]) -> bytes:
+def content_of(described: dict[str, Any]) -> bytes:
     """Return the content that `data/validated_files.yaml` describes."""
     objects = [error(**changes) for changes in described.get("errors", ())]
     objects += [{**case("a", pack_id="generic"), **changes} for changes in described.get("cases", ())]
     present = [{key: value for key, value in each.items() if value != "MISSING"} for each in objects]
     lines = "".join(f"{json.dumps(each)}\n" for each in present)
-    text: str = described.get("text", "")
-    return lines_of(described.get("records", ())) + lines.encode() + text.encode()
+    return lines_of(described.get("records", ())) + f"{lines}{described.get('text', '')}".encode()
 
 
 def journal_of(folder: Path, *case_ids: str, head: bool = False) -> bytes:
-    path = folder / "written.jsonl"
-    with Journal(path, run if head else None) as journal:
+    (folder / "written.jsonl").unlink(missing_ok=True)
+    with Journal(folder / "written.jsonl", run if head else None) as journal:
         for case_id in case_ids:
             journal.append(case_result(case_id))
-    content = path.read_bytes()
-    path.unlink()
-    return content
+    return (folder / "written.jsonl").read_bytes()
 
 
 def test_each_file_is_named_with_its_kind_or_its_first_problem(
@@ -239,10 +221,9 @@ def test_each_file_is_named_with_its_kind_or_its_first_problem(
         "journal cut short": journal[:-9],
         "journal cut short in the middle": journal[:-9] + b"\n",
     }
-    files = {
-        title: (described["file"], content(described)) for title, described in data("validated_files.yaml").items()
-    }
-    for title, (name, text) in {**files, **{key: ("journal.jsonl", text) for key, text in journals.items()}}.items():
+    files = {name: (row["file"], content_of(row)) for name, row in data("validated_files.yaml").items()}
+    files |= {name: ("journal.jsonl", text) for name, text in journals.items()}
+    for title, (name, text) in files.items():
         (tmp_path / name).write_bytes(text)
         validate(title, name)
     root = suite(tmp_path / "project")
@@ -252,3 +233,152 @@ def test_each_file_is_named_with_its_kind_or_its_first_problem(
     (tmp_path / "links" / "lost.json").symlink_to(tmp_path / "nowhere")
     validate("link to no file", "links")
     expected.check("".join(texts))
+
+
+MERGES = data("merges.yaml")
+
+
+def write_shards(output: Path, root: Path, *shards: list[CaseResult]) -> list[Path]:
+    folders = []
+    for number, results in enumerate(shards, start=1):
+        settings = {"gate": "case", "shard": f"{number}/{len(shards)}"}
+        folders.append(write(output, run_of(root, run_id=f"01SHARD{number}", settings=settings), results, root))
+    return folders
+
+
+def files_below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.name != ".gitignore")
+
+
+@settings(max_examples=8)
+@given(results=any_results(trials=True), count=st.integers(1, 4), chance=st.randoms(use_true_random=False))
+def test_a_run_cut_at_random_is_merged_to_the_whole_in_any_order(
+    tmp_path_factory: pytest.TempPathFactory, results: list[CaseResult], count: int, chance: random.Random
+) -> None:
+    folder = tmp_path_factory.mktemp("merge")
+    case_ids = sorted({result.case_id for result in results})
+    root = suite(folder, case_ids)
+    shard_of = {case_id: chance.randrange(count) for case_id in case_ids}
+    shards = [[result for result in results if shard_of[result.case_id] == number] for number in range(count)]
+    idle = {result.case_id for result in results if result.verdict == "not_run" and not result.quarantined}
+    partial = f"{len(idle)} of {len(case_ids)} cases did not run" if idle else ""
+    whole = write(folder / "whole", run_of(root, partial=partial), results, root)
+    folders = write_shards(folder / "out", root, *shards)
+    code, merged, output = merge(folder / "out", root, folders)
+    assert merged is not None, output
+    assert content(merged) == content(whole)
+    assert code == (0 if content(whole)["report"]["status"] == "passed" else 1)
+    loaded, expected = load_run(merged), load_run(whole)
+    assert (loaded.results, loaded.status) == (expected.results, expected.status)
+    assert loaded.run.settings["merged_from"] == [path.name for path in folders]
+    chance.shuffle(folders)
+    other_code, other, _ = merge(folder / "out", root, folders)
+    assert other is not None
+    assert (other_code, content(other)) == (code, content(merged))
+
+
+def test_merges_count_what_is_missing_and_apply_the_gates(tmp_path: Path, expected: ExpectedTexts) -> None:
+    texts = []
+    for name, scenario in MERGES["merges"].items():
+        folder = tmp_path / name.replace(" ", "_")
+        root = suite(folder, scenario["suite"], gates=scenario.get("gates", GATES))
+        if "many" in scenario:
+            write_jsonl(root / "toy" / "cases" / "many.jsonl", [case(**scenario["many"], pack_id="generic")])
+        options = scenario.get("options", [])
+        if "baseline" in scenario:
+            baseline = write(folder / "out", run_of(root, run_id="01BASE"), results_of(scenario["baseline"]), root)
+            options = ["--baseline", str(baseline)]
+        runs = []
+        for number, each in enumerate(scenario["runs"]):
+            metadata = run_of(root, **{"run_id": f"01RUN{number}", **each.get("run", {})})
+            runs.append(write(folder / "out", metadata, results_of(each["results"]), root))
+        code, merged, output = merge(folder / "out", root, runs, *options)
+        assert merged is not None, output
+        stored, latest = load_run(merged), merged.parent / "latest"
+        run_ = {key: getattr(stored.run, key) for key in ("mode", "target", "backend", "model", "settings", "partial")}
+        results = [
+            f"  {each.test_id} {each.trial} {each.verdict} {each.kind} {each.case_type} {each.difficulty} {each.nodeid}"
+            for each in stored.results
+        ]
+        errors = merged / "errors.jsonl"
+        assert {line["run_id"] for line in read_jsonl(errors)} == {merged.name} if errors.exists() else True
+        assert latest.exists() is not bool(stored.run.partial)
+        lines = [f"==== {name}: {code}", json.dumps(run_), *results, output.replace(str(folder), "TMP")]
+        texts.append("\n".join(lines).replace(merged.name, "MERGED").replace(os.path.relpath(folder), "TMP"))
+    expected.check("\n".join(texts))
+
+
+def test_what_differs_between_runs_of_a_kind_is_joined_and_others_are_named(expected: ExpectedTexts) -> None:
+    for title, vector in MERGES["joined"].items():
+        runs = [run(**{"settings": {}, "run_id": str(index), **row}) for index, row in enumerate(vector["runs"])]
+        for order in (runs, runs[::-1]):
+            merged = merged_run(order, "N")
+            assert merged.settings.pop("merged_from") == [each.run_id for each in runs]
+            assert {name: getattr(merged, name) for name in vector["merged"]} == vector["merged"], title
+    messages = []
+    for kind, join in (("unlike", partial(merged_run, run_id="NEW")), ("no set of shards", shards_of)):
+        for name, changes in MERGES[kind].items():
+            runs = [run(**{"run_id": str(number), **each}) for number, each in enumerate(changes)]
+            with pytest.raises(MergeError) as caught:
+                join(runs)
+            messages.append(f"{name}: {caught.value}\n")
+    expected.check("".join(messages))
+
+
+def test_a_merge_that_is_refused_is_one_line_and_leaves_nothing(tmp_path: Path, expected: ExpectedTexts) -> None:
+    root = suite(tmp_path, "ab")
+    out = tmp_path / "out"
+    messages = []
+
+    def refuse(name: str, folders: list[Path], *options: str) -> None:
+        before = files_below(out)
+        code, merged, output = merge(out, root, folders, *options)
+        assert (code, merged, output.count("\n")) == (2, None, 1)
+        assert files_below(out) == before
+        messages.append(f"{name}: {output.replace(str(tmp_path), 'TMP')}")
+
+    whole = write(out, run_of(root), results_of([{"id": "a"}, {"id": "b"}]), root)
+    for name, (file, old, new) in data("damaged_runs.yaml")["merged"].items():
+        text = (whole / file).read_text("utf-8")
+        assert old in text
+        (whole / file).write_text(text.replace(old, new, 1), encoding="utf-8")
+        refuse(name, [whole])
+        (whole / file).write_text(text, encoding="utf-8")
+    killed = out / "toy" / "KILLED"
+    killed.mkdir()
+    (killed / "journal.jsonl").touch()
+    refuse("a run that did not end", [killed])
+    cut = write_shards(out, root, results_of([{"id": "a"}]), [], results_of([{"id": "b"}]), [])
+    refuse("missing shards", [cut[0], cut[2]])
+    idle = results_of([{"id": name, "verdict": "not_run"} for name in "ab"])
+    refuse("a case in two shards", write_shards(out, root, results_of([{"id": "a"}]), idle))
+    (tmp_path / "file").touch()
+    for name, folder in (("a file for reports", "file"), ("a folder in a file", "file/deep/er")):
+        refuse(name, [whole], "--output", str(tmp_path / folder))
+    expected.check("".join(messages))
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """Let no file grow beyond a size in bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_merge_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    root, out = suite(tmp_path, "a"), tmp_path / "out"
+    folder = write(out, run_of(root), results_of([{"id": "a"}]), root)
+    _, merged, output = merge(tmp_path / "elsewhere", root, [folder])
+    assert merged is not None, output
+    before = files_below(out)
+    sizes = [size for path in merged.iterdir() if (size := path.stat().st_size)]
+    for size in (min(sizes), max(sizes)):
+        with full_disk(size - 1):
+            code, _, output = merge(out, root, [folder])
+        assert (code, output.count("\n")) == (2, 1)
+        assert output.startswith(f"packbench: the merged run can't be written to {out / 'toy'}")
+        assert files_below(out) == before

@@ -77,6 +77,10 @@ def test_files_of_an_earlier_session_are_replaced_whole_or_kept(writer: RunWrite
     with pytest.raises(ValueError, match="JSON compliant"):
         writer.write_results([BAD, case_result("c", payload={"number": float("nan")})])
     assert contents(writer.folder) == before
+    # results are sorted by case, test, file and trial
+    keys = [("a", "t", "f", 1), ("a", "t", "g", 0), ("a", "u", "e", 0), ("b", "s", "d", 0)]
+    results = [case_result(case, test_id=test, file=file, trial=trial) for case, test, file, trial in keys]
+    assert sort_results(reversed(results)) == results
 
 
 def test_an_atomic_run_exists_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -92,25 +96,20 @@ def test_an_atomic_run_exists_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="no more"), atomic:
         atomic.stream_results(results(broken=True))
     assert names(tmp_path / "toy") == []
-    with atomic:
-        atomic.stream_results(results(broken=False))
-        atomic.write_page("summary.md", "# page\n")
-        atomic.complete(document_of(GOOD, BAD))
-    assert names(tmp_path / "toy") == ["01RUN", "latest"]
     session = RunWriter(tmp_path / "session", "toy", "01RUN")
     session.write_results([GOOD, BAD])
-    session.write_page("summary.md", "# page\n")
-    session.complete(document_of(GOOD, BAD))
+    with atomic:
+        atomic.stream_results(results(broken=False))
+        for each in (session, atomic):
+            each.write_page("summary.md", "# page\n")
+            each.complete(document_of(GOOD, BAD))
+    assert names(tmp_path / "toy") == ["01RUN", "latest"]
     assert contents(session.folder) == contents(atomic.folder)
 
 
-def test_results_are_sorted_by_case_test_file_and_trial() -> None:
-    keys = [("a", "t", "f", 1), ("a", "t", "g", 0), ("a", "u", "e", 0), ("b", "s", "d", 0)]
-    results = [case_result(case, test_id=test, file=file, trial=trial) for case, test, file, trial in keys]
-    assert sort_results(reversed(results)) == results
-
-
-def test_an_attempt_is_written_to_the_journal_once(writer: RunWriter) -> None:
+def test_an_attempt_is_written_to_the_journal_once_and_a_resumed_run_carries_over_the_rest(
+    writer: RunWriter, tmp_path: Path
+) -> None:
     results = RunResults(writer, lambda: RUN)
     results.add_attempt(GOOD)
     assert results.unreported(GOOD.nodeid) == {0: GOOD}
@@ -120,11 +119,7 @@ def test_an_attempt_is_written_to_the_journal_once(writer: RunWriter) -> None:
     writer.close_journal()
     assert read_journal(writer.folder / "journal.jsonl") == [GOOD, BAD]
     assert results.ordered() == [GOOD, BAD]
-
-
-def test_a_resumed_run_starts_with_prior_results_and_carries_over_the_rest(writer: RunWriter, tmp_path: Path) -> None:
-    prior = PriorResults.of(writer.folder, RUN, [GOOD, BAD])
-    resumed = RunWriter(tmp_path, "toy", "01RUN", prior=prior)
+    resumed = RunWriter(tmp_path / "b", "toy", "01RUN", prior=PriorResults.of(writer.folder, RUN, [GOOD, BAD]))
     results = RunResults(resumed, lambda: RUN)
     assert sorted(results.carry_over()) == [GOOD.nodeid, BAD.nodeid]
     assert results.ordered() == [GOOD, BAD]
@@ -134,17 +129,13 @@ def test_a_resumed_run_starts_with_prior_results_and_carries_over_the_rest(write
     new = recorded_result(case_result("b", timestamp="2026-01-01T00:00:00.000Z"), "01RUN")
     results.add_case((new,))
     resumed.close_journal()
-    assert read_journal(writer.folder / "journal.jsonl") == [GOOD, BAD, new]
+    assert read_journal(resumed.folder / "journal.jsonl") == [GOOD, BAD, new]
     assert results.carry_over() == []
 
 
 DAMAGES = data("damaged_runs.yaml")
 EXTENSION: dict[str, Any] = DAMAGES["extension"]
 RECORDED = ("suite", "test_id", "case_id", "trial", "verdict", "score", "threshold", "llm_backend")
-
-
-def recorded_values(results: list[CaseResult]) -> list[list[Any]]:
-    return [[getattr(result, name) for name in RECORDED] for result in results]
 
 
 @settings(max_examples=15)
@@ -162,9 +153,10 @@ def test_a_run_that_was_written_is_read_back(
     assert [result.case_id for result in open_report(folder).results] == sorted(result.case_id for result in results)
     for name in ("report.json", "records.jsonl", "payloads.jsonl"):
         assert kind_of(folder / name, Packs())
-    judged = [result for result in ordered if result.counted]
-    if judged:
-        assert recorded_values(list(load_run(folder / "records.jsonl").results)) == recorded_values(judged)
+    values = [[getattr(result, name) for name in RECORDED] for result in ordered if result.counted]
+    if values:
+        records = load_run(folder / "records.jsonl").results
+        assert [[getattr(result, name) for name in RECORDED] for result in records] == values
     else:
         with pytest.raises(StoredRunError, match="contains no records"):
             load_run(folder / "records.jsonl")
@@ -182,21 +174,19 @@ def folder(tmp_path: Path) -> Path:
     )
 
 
-def test_keys_of_a_report_may_be_in_another_order(folder: Path) -> None:
+def test_keys_of_a_report_may_be_in_another_order_and_one_that_is_cut_anywhere_is_refused(folder: Path) -> None:
     before = load_run(folder)
-    report = json.loads((folder / "report.json").read_text("utf-8"))
+    path = folder / "report.json"
+    whole = path.read_bytes()
+    report = json.loads(whole)
     for first in ("cases", "version"):
         keys = sorted(report["packbench"], key=lambda key: (key != first, key))
         assert keys.index("cases") < keys.index("run")
         report["packbench"] = {key: report["packbench"][key] for key in keys}
-        (folder / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+        path.write_text(json.dumps(report, indent=1), encoding="utf-8")
         assert load_run(folder) == before
-
-
-def test_a_report_that_is_cut_anywhere_is_refused(folder: Path) -> None:
-    whole = (folder / "report.json").read_bytes()
     for length in range(0, len(whole) - 1, 23):
-        (folder / "report.json").write_bytes(whole[:length])
+        path.write_bytes(whole[:length])
         with pytest.raises(StoredRunError):
             load_run(folder)
 
@@ -234,13 +224,11 @@ def test_damaged_reports_rows_and_records_are_named_by_their_place(folder: Path,
         write_records(folder / "in.jsonl", {}, change)
         refuse(f"record, {name}", folder / "in.jsonl")
     expected.check("".join(messages))
-
-
-def test_trials_of_a_case_are_separate_records(tmp_path: Path) -> None:
+    # trials of a case are separate records
     same = {"test_id": "agentdojo:x"}
-    path = tmp_path / "in.jsonl"
-    write_records(path, {"trial": 1, "record": same}, {"record": same}, {"score": 0.1, "record": same})
-    assert [(result.trial, result.score) for result in load_run(path).results] == [(0, 0.5), (1, 0.5)]
+    write_records(folder / "in.jsonl", {"trial": 1, "record": same}, {"record": same}, {"score": 0.1, "record": same})
+    trials = load_run(folder / "in.jsonl").results
+    assert [(result.trial, result.score) for result in trials] == [(0, 0.5), (1, 0.5)]
 
 
 EXTENSION_SCHEMA = jsonschema.Draft202012Validator(RECORD["properties"]["packbench"])
@@ -264,15 +252,6 @@ def test_the_schema_of_the_packbench_object_agrees_with_its_check(change: dict[s
     assert EXTENSION_SCHEMA.is_valid(extension) is (extension_problem(extension) is None)
 
 
-@pytest.mark.parametrize("judge", [None, "words", {"name": "words", "verdict": "no"}, False, 0, 5, [], {}, {"name": 1}])
-def test_a_judge_is_a_name_or_has_one(judge: object) -> None:
-    problem = extension_problem({**EXTENSION, "judge": judge})
-    assert EXTENSION_SCHEMA.is_valid({**EXTENSION, "judge": judge}) is (problem is None)
-    name = judge.get("name") if isinstance(judge, dict) else judge
-    wrong = f"packbench.judge: expected a judge's name, or an object with its name, got {judge!r}"
-    assert problem == (None if judge is None or isinstance(name, str) else wrong)
-
-
 @given(st.dictionaries(st.sampled_from(sorted(ROW["properties"])), ODD, max_size=2))
 def test_the_schema_of_a_row_agrees_with_its_check(change: dict[str, Any]) -> None:
     row = case_result("a").as_json() | change
@@ -285,7 +264,14 @@ def test_the_schema_of_a_row_agrees_with_its_check(change: dict[str, Any]) -> No
     assert jsonschema.Draft202012Validator(ROW).is_valid(row) is is_sound
 
 
-def test_records_have_the_verdicts_and_keys_of_the_schema() -> None:
+def test_records_have_the_verdicts_the_judges_and_the_keys_of_the_schema() -> None:
+    judges: tuple[Any, ...] = (None, "words", {"name": "words", "verdict": "no"}, False, 0, 5, [], {}, {"name": 1})
+    for judge in judges:
+        problem = extension_problem({**EXTENSION, "judge": judge})
+        assert EXTENSION_SCHEMA.is_valid({**EXTENSION, "judge": judge}) is (problem is None)
+        name = judge.get("name") if isinstance(judge, dict) else judge
+        wrong = f"packbench.judge: expected a judge's name, or an object with its name, got {judge!r}"
+        assert problem == (None if judge is None or isinstance(name, str) else wrong)
     for verdict in VERDICTS:
         assert extension_problem({**EXTENSION, "verdict": verdict}) is None
     keys = set(extension_schema()["fields"])

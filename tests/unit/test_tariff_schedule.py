@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
 
 
+TABLES = table("tariff_schedule")
 DIGITS = st.text("0123456789", min_size=2, max_size=10)
 
 
@@ -57,15 +58,6 @@ def test_a_code_is_the_same_in_any_spelling(pair: tuple[str, str]) -> None:
     assert depth(written, plain) == depth(plain, plain)
 
 
-DEPTHS = {"6404119020": 10, "6404.11.9050": 8, "6404.11.9025": 8, "6404.11.2030": 6, "6404.19.9030": 4, "6404.1": 4}
-DEPTHS |= {"6402.99.3165": 2, "8544.42.9090": 0, "6": 0, "": 0}
-
-
-def test_depth_counts_whole_levels() -> None:
-    for left, right in (("6404.11.9020", ""), ("", "6404.11.9020")):
-        assert {other: depth(left or other, right or other) for other in DEPTHS} == DEPTHS
-
-
 @given(DIGITS, DIGITS)
 def test_codes_agree_to_a_level_and_are_under_their_own_prefixes(left: str, right: str) -> None:
     agreed = depth(left, right)
@@ -76,21 +68,20 @@ def test_codes_agree_to_a_level_and_are_under_their_own_prefixes(left: str, righ
     assert all(is_under(left, left[:length]) for length in range(1, len(left) + 1))
 
 
-def test_a_code_is_under_no_empty_prefix_and_two_codes_are_under_none() -> None:
+def test_codes_have_whole_levels_in_common_and_are_written_as_in_the_schedule() -> None:
+    for left, right in (("6404.11.9020", ""), ("", "6404.11.9020")):
+        assert {other: depth(left or other, right or other) for other in TABLES["depths"]} == TABLES["depths"]
+    for code in ("6404.11.90.20", "6404.11.90", "6404", "64", ""):
+        assert dotted(code.replace(".", "")) == code
+    # no code is under an empty prefix, and two codes are under none
     assert is_under("6404.11.9020", "6404.11")
     assert not is_under("6404.11.9020", "")
     assert not is_under("6404.11.9020", "none")
     assert not is_under("6404.11.9020 or 6402.99.3165", "6404.11")
 
 
-def test_dotted_writes_a_code_as_the_schedule_does() -> None:
-    for code in ("6404.11.90.20", "6404.11.90", "6404", "64", ""):
-        assert dotted(code.replace(".", "")) == code
-
-
 TSV = SCHEDULE.read_text("utf-8")
 ROWS = list(csv.reader(io.StringIO(TSV), delimiter="\t"))
-LOOKUPS = table("tariff_schedule")
 TITLES = (
     "HTS Number,Indent,Description,Unit of Quantity,General Rate of Duty,Special Rate of Duty,Column 2 Rate of Duty"
 )
@@ -121,7 +112,7 @@ def test_every_form_has_the_same_rows_compressed_or_not(tmp_path: Path, schedule
         assert Schedule.read(tmp_path / "file").rows == schedule.rows
 
 
-@pytest.mark.parametrize(("code", "depth", "row", "rate"), LOOKUPS["codes"])
+@pytest.mark.parametrize(("code", "depth", "row", "rate"), TABLES["codes"])
 def test_a_code_has_a_depth_a_row_and_a_rate(
     schedule: Schedule, code: str, depth: int, row: str | None, rate: str | None
 ) -> None:
@@ -131,16 +122,14 @@ def test_a_code_has_a_depth_a_row_and_a_rate(
     assert (line and line.code, duty and duty.text) == (row, rate)
 
 
-def test_no_code_exists_with_an_odd_number_of_digits(schedule: Schedule) -> None:
-    assert not any(map(schedule.exists, ("", "0712.90.4", "071")))
-
-
 def test_preferential_rates_apply_to_the_rows_below(schedule: Schedule) -> None:
     assert schedule.preferences("0712.90.4020") == (DutyRate("Free", "free", 0.0), DutyRate("2.8%", "ad valorem", 2.8))
     assert schedule.preferences("4901.99.0070") == ()
+    # and no code exists with an odd number of digits
+    assert not any(map(schedule.exists, ("", "0712.90.4", "071")))
 
 
-@pytest.mark.parametrize(("text", "basis", "pct"), LOOKUPS["rates"])
+@pytest.mark.parametrize(("text", "basis", "pct"), TABLES["rates"])
 def test_a_rate_has_a_basis(text: str, basis: str | None, pct: float | None) -> None:
     rate = parse_rate(text)
     assert rate.basis == basis
@@ -185,17 +174,7 @@ def run_target(text: str, *evidence: dict[str, str], schedule: Path | None = SCH
     return target(VerifyRequest(input=text, evidence=evidence), context)
 
 
-@pytest.mark.parametrize(
-    ("text", "evidence", "code", "rate"),
-    [
-        ("Garlic flour, ground from dried cloves", "", "0712.90.40.20", 29.8),
-        ("a textbook of geometry", "", "4901.99.00.70", 0.0),
-        ("Photographs of the old harbour", "", "4911.91.40.00", 0.0),
-        ("RUM, in casks of two hundred liters", "", "2208.40.20.00", None),
-        ("Temporary garlic powder", "", "0712.90.40.20", 29.8),
-        ("goods of paper", "pictures and designs", "4911.91.40.00", 0.0),
-    ],
-)
+@pytest.mark.parametrize(("text", "evidence", "code", "rate"), TABLES["answers"])
 def test_the_answer_is_the_line_with_the_most_similar_words_and_its_rate(
     text: str, evidence: str, code: str, rate: float | None
 ) -> None:
@@ -209,16 +188,7 @@ def test_the_whole_answer_and_the_whole_refusal(expected: ExpectedTexts) -> None
     expected.check(f"{json.dumps(answers, indent=1)}\n", "json")
 
 
-BEST = {
-    "of equals the first": ("horse, cow, cow, sheep", "one cow, two cows", "0101"),
-    "a rare word": (f"{'cow hide, ' * 3}{'sheep wool, ' * 16}bell", "a cow with a bell", "0119"),
-    "a word of half the lines": ("cow, cow, sheep, goat", "a cow", "0100"),
-    "no common word": ("cow, cow, cow, sheep, goat", "a cow", None),
-    "no word at all": ("", "anything", None),
-}
-
-
-@pytest.mark.parametrize(("texts", "text", "heading"), BEST.values(), ids=BEST)
+@pytest.mark.parametrize(("texts", "text", "heading"), TABLES["best"])
 def test_the_best_line(texts: str, text: str, heading: str | None) -> None:
     lines = [TariffLine(f"01{n:02}000000", (words,)) for n, words in enumerate(texts.split(", "))]
     best = Index(lines).best(text)
@@ -242,20 +212,14 @@ def calling(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
     return {}
 
 
-@pytest.mark.parametrize(("chosen", "kind"), [(import_target(SPEC), None), (calling, "cassette_missing")])
-def test_a_target_without_a_model_needs_no_recording_and_may_not_call_one(
-    tmp_path: Path, chosen: Any, kind: str | None
-) -> None:
+def test_a_target_without_a_model_needs_no_recording_and_may_not_call_one(tmp_path: Path) -> None:
     small = small_suite(tmp_path)
-    path = small.path("powder")
+    path, suite = small.path("powder"), load_suite(small.folder)
     loaded = parse_case(path.read_bytes(), TariffCase, source=path.name, stem=path.stem, pack="tariff")
-    context = SuiteContext(
-        suite=load_suite(small.folder),
-        pack=TariffPack(),
-        caller=TargetCaller(chosen),
-        target_name="floor",
-        options=RunOptions(files={"hts": small.schedule}),
-    )
-    result = attempt(context, loaded)
-    assert (result.failure and result.failure.kind, result.cassette) == (kind, None)
-    assert (result.score is not None and result.score.passed) == (kind is None)
+    options = RunOptions(files={"hts": small.schedule})
+    for chosen, kind in ((import_target(SPEC), None), (calling, "cassette_missing")):
+        caller: Any = TargetCaller(chosen)
+        context = SuiteContext(suite=suite, pack=TariffPack(), caller=caller, target_name="floor", options=options)
+        result = attempt(context, loaded)
+        assert (result.failure and result.failure.kind, result.cassette) == (kind, None)
+        assert (result.score is not None and result.score.passed) == (kind is None)

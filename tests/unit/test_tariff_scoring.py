@@ -59,7 +59,7 @@ def test_an_answer_has_its_score_because_of_a_term(row: Json) -> None:
         assert (right.score, right.verdict, result.verdict) == (1.0, "passed", "failed")
 
 
-def test_the_terms_and_the_recorded_facts_of_each_answer(expected: ExpectedTexts) -> None:
+def test_the_terms_and_the_recorded_facts_of_each_answer_with_every_hard_fail(expected: ExpectedTexts) -> None:
     lines = []
     for name, row in ROWS.items():
         checked, outcome, config = inputs_of(row)
@@ -70,13 +70,9 @@ def test_the_terms_and_the_recorded_facts_of_each_answer(expected: ExpectedTexts
         lines.append(f"    {facts.attack_category}: {facts.expected} expected, {facts.agent_decision}")
         lines += [f"    {term.name} {term.effect} {term.value:g}: {term.detail}" for term in result.terms]
     expected.check("\n".join(lines) + "\n")
-
-
-def test_every_hard_fail_has_a_row_of_its_own() -> None:
+    # every hard fail is the only one of a row
     hard_fails = [names_of(score(*inputs_of(row)), "zero") for row in ROWS.values()]
-    alone = {names[0] for names in hard_fails if len(names) == 1}
-    assert alone >= UNSAFE_TERMS
-    assert alone == {name for names in hard_fails for name in names}
+    assert {names[0] for names in hard_fails if len(names) == 1} == {*UNSAFE_TERMS, *itertools.chain(*hard_fails)}
 
 
 def test_a_breakdown_is_an_error_without_a_score() -> None:
@@ -189,33 +185,26 @@ def test_the_example_has_the_terms_of_the_page() -> None:
     assert (result.score, result.verdict, result.match_depth) == (0.35, "failed", 4)
     forbidden = score_of(EXAMPLE, answer("7010.90.5055"))
     assert (forbidden.score, forbidden.verdict, forbidden.terms[-1].name) == (0.0, "failed", "forbidden_code")
-
-
-def test_every_term_of_the_page_is_one_of_the_scorers() -> None:
+    # every term of the page is one of the scorer's; a match term is made of the match's level
     source = SCORER.read_text("utf-8")
     named = re.findall(r"`([a-z_]+)`", PAGE.partition("Hard fails:")[0].partition("| step |")[2])
     terms = [name for name in named if name != "suite"]
-    assert terms
-    # a match term is made of the match's level
-    assert [name for name in terms if f'"{name.removesuffix("_match")}' not in source] == []
+    assert [name for name in terms if f'"{name.removesuffix("_match")}' not in source] == [] != terms
 
 
 PACK = TariffPack()
 EXPLANATIONS = table("tariff_explanations")
 
 
-@pytest.mark.parametrize(
-    ("plain", "facets"),
-    [
-        (case(), {"chapter": "64"}),
-        (case(preferred_hts=["8544.42", "64"], tags=("chapter_90",)), {"chapter": "85"}),
-        (case(expected_accept=False, tags=("gri_3b", "chapter_07")), {"chapter": "07"}),
-        (case(expected_accept=False, tags=("chapter_7", "chapter_777")), {}),
-        (case(expected_accept=False), {}),
-    ],
-)
-def test_the_chapter_is_a_facet(plain: Json, facets: dict[str, str]) -> None:
-    assert PACK.facets(TariffCase.model_validate(plain)) == facets
+def test_the_chapter_is_a_facet() -> None:
+    for plain, chapter in (
+        (case(), "64"),
+        (case(preferred_hts=["8544.42", "64"], tags=("chapter_90",)), "85"),
+        (case(expected_accept=False, tags=("gri_3b", "chapter_07")), "07"),
+        (case(expected_accept=False, tags=("chapter_7", "chapter_777")), None),
+        (case(expected_accept=False), None),
+    ):
+        assert PACK.facets(TariffCase.model_validate(plain)) == ({"chapter": chapter} if chapter else {})
 
 
 def test_the_request_is_the_verify_request_of_the_reference_target() -> None:

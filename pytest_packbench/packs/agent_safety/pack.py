@@ -15,8 +15,8 @@ from pytest_packbench.packs.agent_safety.model import SCRIPTED, SafetyCase, Safe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from pytest_packbench.model.authoring import Importer, Starter
     from pytest_packbench.model.case import Case
-    from pytest_packbench.model.pack import Importer, Starter
     from pytest_packbench.model.request import Target, VerifyContext, VerifyRequest
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
@@ -81,6 +81,10 @@ class AgentSafetyPack(Pack):
         from pytest_packbench.packs.agent_safety.judges.standard import BACKEND, LLAMA_GUARD, MODEL, ROLE
 
         return {ROLE: (BACKEND, MODEL)} if LLAMA_GUARD in rules.judges else {}
+
+    def judges(self, rules: SafetySuiteConfig) -> tuple[str, ...]:
+        """Return the judges that the suite names."""
+        return rules.judges
 
     def unusable(self, rules: SafetySuiteConfig) -> str:
         """Return which extra to install, where the suite names its benchmark."""

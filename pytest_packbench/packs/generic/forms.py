@@ -5,7 +5,6 @@ All of these are the same criterion: `exact: /answer`, `exact: {path: /answer}`,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
@@ -161,8 +160,7 @@ _RuleName = Literal["exact", "one_of", "numeric", "contains", "regex", "set", "j
 _AnyForbidden = ContainsAnywhere | Exact | OneOf | Contains | Regex | PythonFunction
 
 
-@dataclass(frozen=True, slots=True)
-class _Forms:
+class _Forms(NamedTuple):
     """How pydantic validates a criterion, and what its JSON Schema is.
 
     A union of all rules would do as well, but pydantic would prepare each of them in every run.

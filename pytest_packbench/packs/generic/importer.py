@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from pytest_packbench.cases.load import parse_json
+from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw
 from pytest_packbench.model.case import CASE_ID, Difficulty, canonical_sha256
 from pytest_packbench.model.errors import format_value, json_pointer
-from pytest_packbench.model.pack import CaseDraft, Importer, SourceFlaw
 from pytest_packbench.packs.generic.tables import TAB, CsvFormat, csv_header, csv_rows, jsonl_rows
 from pytest_packbench.packs.generic.values import MISSING, compile_path
 

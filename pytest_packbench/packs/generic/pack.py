@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.model.finding import FiledCase, Finding
-    from pytest_packbench.model.pack import Decision, Importer, Starter
+    from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
+    from pytest_packbench.model.pack import Decision
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.generic.criteria import Criterion
     from pytest_packbench.packs.generic.scoring import GenericOutcome
@@ -88,7 +88,7 @@ class GenericPack(Pack):
         self, cases: Sequence[FiledCase], rules: GenericSuiteConfig, options: Mapping[str, Path]
     ) -> Iterator[Finding]:
         """Find forbidden criteria that apply to no case, and refusals that pass with the wrong category."""
-        from pytest_packbench.model.finding import Finding  # needed by `packbench lint` only
+        from pytest_packbench.model.authoring import Finding  # needed by `packbench lint` only
 
         del options
         for index, criterion in enumerate(rules.forbidden):

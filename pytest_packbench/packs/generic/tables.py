@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.load import parse_json
+from pytest_packbench.model.authoring import SourceFlaw
 from pytest_packbench.model.errors import format_value
-from pytest_packbench.model.pack import SourceFlaw
 from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:

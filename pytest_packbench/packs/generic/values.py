@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from pydantic import AfterValidator
 
@@ -35,8 +34,7 @@ class Missing(Enum):
 MISSING: Final = Missing.MISSING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledPath:
+class CompiledPath(NamedTuple):
     """A path that is ready to be evaluated.
 
     Attributes:

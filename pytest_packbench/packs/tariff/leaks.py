@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_packbench.model.finding import Finding
+from pytest_packbench.model.authoring import Finding
 from pytest_packbench.packs.tariff.codes import chapter, digits, is_under
 
 if TYPE_CHECKING:

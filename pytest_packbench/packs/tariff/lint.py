@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic import ValidationError
 
-from pytest_packbench.model.finding import Finding
+from pytest_packbench.model.authoring import Finding
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.tariff.checks.duty import same_rate
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.model.finding import FiledCase, Severity
+    from pytest_packbench.model.authoring import FiledCase, Severity
     from pytest_packbench.packs.tariff.dossier import Classification, Proposal
     from pytest_packbench.packs.tariff.model import TariffCase, TariffExpected, TariffNotes, TariffSuiteConfig
     from pytest_packbench.packs.tariff.schedule import DutyRate, Schedule

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.model.finding import FiledCase, Finding
-    from pytest_packbench.model.pack import Decision, Starter
+    from pytest_packbench.model.authoring import FiledCase, Finding, Starter
+    from pytest_packbench.model.pack import Decision
     from pytest_packbench.model.request import Target
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.tariff.model import TariffExpected

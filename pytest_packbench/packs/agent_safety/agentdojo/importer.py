@@ -10,14 +10,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.pack import CaseDraft, Importer
+from pytest_packbench.model.authoring import CaseDraft, Importer
 from pytest_packbench.packs.agent_safety.agentdojo.target import defer, install_advice
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_packbench.model.pack import SourceFlaw
+    from pytest_packbench.model.authoring import SourceFlaw
 
 
 VERSION = "v1.2.2"

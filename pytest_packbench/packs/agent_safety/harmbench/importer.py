@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.pack import CaseDraft, Importer, SourceFlaw
+from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
 
 if TYPE_CHECKING:

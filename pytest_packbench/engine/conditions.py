@@ -1,0 +1,253 @@
+"""The conditions of a recording: the target, the guards, the judges and the pack, and whether they are today's."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_packbench.model.errors import CassetteError, Problem, format_value
+from pytest_packbench.model.run import STUB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pytest_packbench.engine.contexts import SuiteContext
+    from pytest_packbench.model.cassette import Cassette, RecordedPart, RecordedTool
+    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.request import Tool
+
+
+REFERENCE = "reference"
+"""The name of a pack's own target in records."""
+_PREFIXES = {"http://": "http", "https://": "http", "cmd:": "cmd", "hook:": "hook"}
+
+
+class Part(NamedTuple):
+    """A guard or a judge of a run; see `RecordedPart`."""
+
+    name: str
+    settings: dict[str, Any]
+    code_sha256: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the part as a cassette states it."""
+        return {"name": self.name, "settings": self.settings, "code_sha256": self.code_sha256}
+
+
+def guard_name(guard: Any) -> str:
+    """Return a guard's `name`, else the name of its class or function."""
+    name = getattr(guard, "name", None)
+    if isinstance(name, str) and name:
+        return name
+    return getattr(guard, "__qualname__", None) or type(guard).__qualname__
+
+
+def parts_of(named: Iterable[tuple[str, Any]]) -> tuple[Part, ...]:
+    """Describe guards or judges as they are before the first case: their name, their settings, a hash of their code.
+
+    Args:
+        named: each with its name; None in the place of one that the pack provides itself.
+
+    Returns:
+        One part for each. The settings are what the attribute `settings` contains, else all attributes of the object.
+        The code is the source file of its class or function.
+    """
+    return tuple(Part(name, _settings_of(part), _code_sha256(part)) for name, part in named)
+
+
+def judges_of(pack: Pack, rules: Any, registered: Mapping[str, Any]) -> tuple[Part, ...]:
+    """Describe the judges of a suite: those that it names, and the models that its pack asks beside the one under test.
+
+    Args:
+        pack: its pack.
+        rules: the content of its `suite.yaml`.
+        registered: the judges of the user, by name.
+    """
+    models = {
+        role: {"role": role, "backend": backend, "model": model} for role, (backend, model) in pack.roles(rules).items()
+    }
+    named = parts_of((name, registered.get(name)) for name in pack.judges(rules))
+    return (*named, *(Part(role, settings, None) for role, settings in models.items()))
+
+
+def recorded_conditions(context: SuiteContext, tools: Sequence[Tool] | None) -> dict[str, Any]:
+    """Return the conditions of a recording as plain JSON.
+
+    Args:
+        context: the suite's.
+        tools: the tools that the model was offered; None where that is not known.
+    """
+    return {
+        "target": target_of(context),
+        "pack": {"name": context.pack.name, "version": context.pack.version},
+        "guards": [part.as_json() for part in context.guard_parts],
+        "judges": [part.as_json() for part in context.judge_parts],
+        "tools": None if tools is None else [{"name": name, "sha256": sha256} for name, sha256 in tool_hashes(tools)],
+    }
+
+
+def target_of(context: SuiteContext) -> dict[str, str]:
+    """Return the kind and the address of a suite's target, without secrets."""
+    name = context.target_name
+    if name == REFERENCE:
+        return {"kind": REFERENCE, "address": context.pack.name}
+    kind = next((kind for prefix, kind in _PREFIXES.items() if name.startswith(prefix)), "python")
+    return {"kind": kind, "address": name if kind == "http" else name.removeprefix(f"{kind}:")}
+
+
+def tool_hashes(tools: Iterable[Tool]) -> list[tuple[str, str]]:
+    """Return name and hash of each distinct tool, sorted."""
+    from pytest_packbench.model.case import canonical_sha256
+
+    return sorted({(tool.name, canonical_sha256(tool.as_json())) for tool in tools})
+
+
+def check_conditions(cassette: Cassette, context: SuiteContext, *, case_id: str, source: str) -> str:
+    """Check that a recording was made under the conditions of this run.
+
+    Guards and judges, and for a target outside this process the target and the code of both, must be those of the
+    recording: what is replayed has not met today's. A Python target runs again, so it may differ, and so may the code
+    of its guards.
+
+    Args:
+        cassette: the recording.
+        context: the suite's.
+        case_id: the case, for the command that records it again.
+        source: the recording's file, for messages.
+
+    Returns:
+        What has changed without making the recording invalid, in one line; empty if nothing has.
+
+    Raises:
+        CassetteError: a condition differs; names both sides and the command that records it again.
+    """
+    recorded, opaque = cassette.conditions, context.caller.opaque
+    again = record_again(context, case_id)
+    if recorded.pack.name != context.pack.name:
+        raise _differs("pack/name", f'"{recorded.pack.name}"', f'"{context.pack.name}"', again, source)
+    target = target_of(context)
+    if opaque and (recorded.target.kind, recorded.target.address) != (target["kind"], target["address"]):
+        before = _target_text(recorded.target.kind, recorded.target.address)
+        raise _differs("target", before, _target_text(**target), again, source)
+    if context.backend == STUB and cassette.llm_model in context.pack.scripted and cassette.llm_model != context.model:
+        problem = Problem(
+            "/llm_model", f"recorded of the scripted model {cassette.llm_model}, run with {context.model}", again
+        )
+        raise CassetteError(source, [problem])
+    remarks = []
+    for kind, parts, parts_now in (
+        ("guards", recorded.guards, context.guard_parts),
+        ("judges", recorded.judges, context.judge_parts),
+    ):
+        if not parts and not parts_now:
+            continue
+        if [(part.name, part.settings) for part in parts] != [(part.name, part.settings) for part in parts_now]:
+            raise _differs(kind, _parts_text(parts), _parts_text(parts_now), again, source)
+        changed = [part.name for part, old in zip(parts_now, parts, strict=True) if part.code_sha256 != old.code_sha256]
+        if changed and opaque:
+            names = ", ".join(changed)
+            raise CassetteError(
+                source, [Problem(f"/conditions/{kind}", f"the code of {names} has changed since", again)]
+            )
+        remarks += [f"the code of {kind.removesuffix('s')} {name} has changed since the recording" for name in changed]
+    if cassette.origin == "recorded" and recorded.pack.version not in {None, context.pack.version}:
+        remarks.append(
+            f"recorded with version {recorded.pack.version} of the pack {context.pack.name}, now {context.pack.version}"
+        )
+    return "; ".join(remarks)
+
+
+def tools_problem(recorded: Sequence[RecordedTool] | None, offered: Iterable[Tool]) -> str:
+    """Return how the tools that the model was offered differ from the recorded ones; empty if they don't."""
+    if recorded is None:
+        return ""
+    before = {tool.name: tool.sha256 for tool in recorded}
+    now = dict(tool_hashes(offered))
+    if before == now:
+        return ""
+    words = [
+        f"{_names(before.keys() - now.keys())} no longer offered" if before.keys() - now.keys() else "",
+        f"{_names(now.keys() - before.keys())} offered now" if now.keys() - before.keys() else "",
+        f"another description or other parameters of {_names(changed)}"
+        if (changed := {name for name in before.keys() & now.keys() if before[name] != now[name]})
+        else "",
+    ]
+    text = ", ".join(filter(None, words))
+    return f"/conditions/tools: recorded with the tools {_names(before)}, run with {_names(now)}: {text}"
+
+
+def record_again(context: SuiteContext, case_id: str) -> str:
+    """Return the advice to record a case again, with the command."""
+    return f"record it again: pytest --packbench-suite={context.suite.name} --packbench-mode=record -k {case_id}"
+
+
+def _differs(what: str, before: str, now: str, advice: str, source: str) -> CassetteError:
+    noun = {"target": "of", "guards": "behind", "judges": "with"}.get(what, "with")
+    return CassetteError(
+        source, [Problem(f"/conditions/{what}", f"recorded {noun} {before}, run {noun} {now}", advice)]
+    )
+
+
+def _target_text(kind: str, address: str) -> str:
+    return address if kind in {"http", "python"} else f"{kind}:{address}"
+
+
+def _parts_text(parts: Iterable[RecordedPart | Part]) -> str:
+    return ", ".join(_part_text(part) for part in parts) or "none"
+
+
+def _part_text(part: RecordedPart | Part) -> str:
+    settings = ", ".join(f"{name}={format_value(value)}" for name, value in part.settings.items())
+    return f"{part.name} ({settings})" if settings else part.name
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def _settings_of(part: Any) -> dict[str, Any]:
+    if part is None or inspect.isfunction(part):
+        return {}
+    stated = getattr(part, "settings", None)
+    if not isinstance(stated, dict):
+        slots = [name for owner in type(part).__mro__ for name in _slots(owner)]
+        stated = {
+            **{name: getattr(part, name) for name in slots if hasattr(part, name)},
+            **getattr(part, "__dict__", {}),
+        }
+    return {str(name): _plain(value) for name, value in sorted(stated.items()) if name != "name"}
+
+
+def _slots(owner: type) -> Sequence[str]:
+    slots = owner.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(name for name in slots if not name.startswith("__"))
+
+
+def _plain(value: Any) -> Any:
+    """Return a setting as JSON; of an object that is none, its type, since its text may contain an address."""
+    if value is None or isinstance(value, bool | int | float | str | Path):
+        return value.name if isinstance(value, Path) else value
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        items = [_plain(item) for item in value]
+        return items if isinstance(value, list | tuple) else sorted(items, key=str)
+    if isinstance(value, re.Pattern):
+        return value.pattern if isinstance(value.pattern, str) else repr(value.pattern)
+    kind = value if isinstance(value, type) or inspect.isroutine(value) else type(value)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _code_sha256(part: Any) -> str | None:
+    if part is None:
+        return None
+    code = part if inspect.isroutine(part) or isinstance(part, type) else type(part)
+    try:
+        file = inspect.getsourcefile(code)
+        content = Path(file).read_bytes() if file is not None else None
+    except (TypeError, OSError):
+        return None
+    return None if content is None else hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()

@@ -1,0 +1,167 @@
+"""What a pack returns to commands about a suite's files: findings of lint rules, drafts of cases, starters.
+
+Runs do without it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Mapping
+
+    from pytest_packbench.model.case import LoadedCase
+    from pytest_packbench.model.cassette import Cassette
+
+
+Severity = Literal["error", "warning"]
+SUITE_NAME = "SUITE_NAME"
+"""Placeholder in the files of a `Starter` for the name of the suite."""
+TARGET_MODULE = "TARGET_MODULE"
+"""Placeholder in the files of a `Starter` for the module of the target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One problem that a lint rule found.
+
+    Attributes:
+        file: the path of the file, relative to the suite's folder.
+        pointer: JSON pointer of the location; empty for the whole document.
+        rule: the name of the rule.
+        message: what is wrong and what to do, in one line.
+        severity: an `error` makes `packbench lint` fail, a `warning` does not.
+    """
+
+    file: str
+    pointer: str
+    rule: str
+    message: str
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        """Return the finding in one line."""
+        return " ".join(f"{self.file}: {self.pointer or '/'}: {self.rule}: {self.message}".split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiledCase:
+    """A case with its file and its recording.
+
+    Attributes:
+        file: the path of the case file, relative to the suite's folder.
+        folder: the name of the folder that contains the file.
+        loaded: the case.
+        cassette: its cassette; None without a readable one.
+        cassette_file: the path of its cassette, which may not exist, relative to the suite's folder.
+    """
+
+    file: str
+    folder: str
+    loaded: LoadedCase
+    cassette: Cassette | None
+    cassette_file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseDraft:
+    """A case that an importer read; the command validates it before it is written.
+
+    Attributes:
+        place: its location in the source, such as `questions.csv:12`.
+        case: the whole case as plain JSON.
+    """
+
+    place: str
+    case: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFlaw:
+    """A part of the source that cannot be converted to a case.
+
+    Attributes:
+        place: its location in the source, such as `questions.csv:12`.
+        message: what is wrong and what was expected, in one line.
+    """
+
+    place: str
+    message: str
+
+
+class Importer(ABC):
+    """Converts existing data to drafts of cases; the command validates, previews and writes them.
+
+    Attributes:
+        name: the word after `packbench import`.
+        help: one sentence for `packbench import --help`.
+        suite: the suite to write to if `--suite` is omitted; None makes `--suite` required.
+    """
+
+    name: ClassVar[str]
+    help: ClassVar[str]
+    suite: ClassVar[str | None] = None
+
+    @abstractmethod
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command: where the data is, and how to read it.
+
+        The names `suite`, `root`, `write`, `force`, `skip_bad`, `kind`, `importer` and `command` are reserved.
+
+        Args:
+            parser: the parser of this importer's command.
+        """
+
+    @abstractmethod
+    def read(self, arguments: argparse.Namespace) -> Iterable[CaseDraft | SourceFlaw]:
+        """Yield the cases of the source one by one, and its flaws where they occur.
+
+        Called twice if cases are written; it must yield the same both times.
+
+        Args:
+            arguments: the parsed arguments.
+
+        Raises:
+            ValueError: the source cannot be read at all; one line.
+            OSError: likewise.
+        """
+
+    def many(self, arguments: argparse.Namespace) -> str | None:  # noqa: ARG002 - for importers of many cases
+        """Return the name of one JSON Lines file for all cases, such as `all.jsonl`; None for one file per case.
+
+        Args:
+            arguments: the parsed arguments.
+        """
+        return None
+
+    def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:  # noqa: ARG002 - for importers that write more than cases
+        """Return other files of the suite, such as `suite.yaml`: path from the suite's folder to content.
+
+        Files that exist already are not overwritten.
+
+        Args:
+            arguments: the parsed arguments.
+        """
+        return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starter:
+    """The files that `packbench init` writes for a new suite.
+
+    In paths and contents, `SUITE_NAME` is replaced by the name of the suite, `TARGET_MODULE` by the target's module.
+
+    Attributes:
+        suite: the files of the suite, path from its folder to content: `suite.yaml`, `README.md` and two cases.
+        project: files next to it, path from the root of the project to content: the target.
+        needs: what the suite needs to run: import name of a library to the extra of pytest-packbench that installs it.
+        takes: likewise, for features of the pack that the starter does not use.
+    """
+
+    suite: Mapping[str, str]
+    project: Mapping[str, str]
+    needs: Mapping[str, str] = field(default_factory=dict)
+    takes: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,79 @@
+"""A model on loopback that a real client library calls, for runs of the suite `toy`."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import anyio._backends._asyncio
+import httpcore2
+import httpx2
+import openai
+import openai.resources.chat.completions
+import pytest
+
+from tests.integration.conftest import Project, json_lines, without_times
+from tests.servers.fake import FakeServer, Handler, Received, Reply
+from tests.servers.wire import openai_reply, parse_request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# pytester forgets what a run imported: the client is imported once, or its exceptions would be two classes
+_WARM = (openai, httpx2, httpcore2, anyio)
+SECRET = "sk-planted-0123456789abcdef"  # noqa: S105 - planted to be looked for
+LIVE = "--packbench-mode=live"
+
+
+def points(received: Received) -> Reply:
+    """Answer with the points that the text asks for; a text with `bad` is a bad request."""
+    text = parse_request(received).text
+    if "bad" in text:
+        return Reply(status=400, body={"error": {"message": "no such parameter"}})
+    number = re.search(r"points ([0-9.]+)", text)
+    return openai_reply(json.dumps({"points": float(number[1]) if number else 1.0}))
+
+
+class Model(FakeServer):
+    """A model that answers as `handler` says, after `latency_s`."""
+
+    def __init__(self) -> None:
+        self.handler: Handler = points
+        self.latency_s = 0.0
+        super().__init__(self._reply)
+
+    def _reply(self, received: Received) -> Reply:
+        reply = self.handler(received)
+        return replace(reply, delay_s=reply.delay_s or self.latency_s)
+
+    def run(self, project: Project, *more: str, mode: str = "live", target: str = "pipeline:ask") -> pytest.RunResult:
+        """Run the suite `toy` on this model."""
+        options = (
+            f"--packbench-mode={mode}",
+            f"--packbench-target={target}",
+            "--packbench-backend=openai",
+            "--packbench-model=fake-1",
+            f"--packbench-base-url={self.url}/v1",
+        )
+        return project.run_toy(*options, *more)
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
+    """A model and its key."""
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    with Model() as server:
+        yield server
+
+
+def replayable(folder: Path) -> Any:
+    """Return the records of a run, without what a replay changes."""
+    return without_times(json_lines(folder / "records.jsonl"), also=("mode",))
+
+
+def recordings(project: Project) -> dict[str, bytes]:
+    """Return the recordings of the suite, by file name."""
+    return {path.name: path.read_bytes() for path in project.root.glob("storage/benchmarks/toy/fixtures/*.json")}

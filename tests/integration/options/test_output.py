@@ -1,0 +1,33 @@
+"""`--packbench-output`: the folder of reports, beside a user's own."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_packbench.cli import main
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Project
+
+
+def test_reports_are_in_the_folder_of_the_option(project: Project) -> None:
+    project.case("alpha")
+    project.run_toy("--packbench-output=deep/out").assert_outcomes(passed=1)
+    folder = project.root / "deep" / "out" / "toy"
+    files = {path.name for path in (folder / (folder / "latest").read_text("utf-8").strip()).iterdir()}
+    assert files == {"payloads.jsonl", "records.jsonl", "report.json", "summary.md"}
+    assert not (project.root / "reports").exists()
+    assert main(["validate", "storage", "deep"]) == 0
+
+
+@pytest.mark.parametrize("without", [False, True], ids=["own report", "no plugin"])
+def test_a_users_own_json_report_is_left_alone(both: Project, without: bool) -> None:
+    both.case("a")
+    both.run_toy(*(["-p", "no:pytest_jsonreport"] if without else ["--json-report", "--json-report-file=mine.json"]))
+    assert both.report()["packbench"]["run"]["run_id"] == both.left().name
+    if not without:
+        mine = json.loads((both.root / "mine.json").read_text("utf-8"))
+        assert ("packbench" in mine, len(mine["tests"])) == (False, 1)

@@ -1,0 +1,121 @@
+"""The offline guard tells cases apart: async ones on one event loop, and what each leaves running."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Project
+
+TARGET = """
+import asyncio, atexit, contextvars, multiprocessing, socket, threading, time
+
+TASKS = []
+
+def connect():
+    try:
+        with socket.socket() as opened:
+            opened.connect(("127.0.0.1", 9))
+    except Exception:
+        pass
+
+def later():
+    time.sleep(0.2)
+    connect()
+
+def leave_thread():
+    threading.Thread(target=later, name="poller", daemon=True).start()
+
+async def call(request):
+    await asyncio.sleep(0)
+    await globals()[request.input["call"]]()
+    return {"points": 1.0}
+
+async def connects():
+    connect()
+
+async def waits():
+    # both: other tasks and other threads may run meanwhile
+    await asyncio.sleep(0.3)
+    time.sleep(0.3)
+
+async def leaves_a_thread():
+    leave_thread()
+
+async def leaves_a_task():
+    async def poll():
+        await asyncio.sleep(0.2)
+        connect()
+    TASKS.append(asyncio.create_task(poll(), name="poller"))
+
+async def leaves_a_callback():
+    atexit.register(later)
+    atexit.unregister(later)
+    atexit.register(connect)
+
+async def spawns():
+    multiprocessing.get_context("spawn").Process(target=print).start()
+
+async def hides_in_a_context():
+    contextvars.Context().run(connect)
+
+async def hides_in_a_thread():
+    thread = threading.Thread(target=connect, name="packbench-loop")
+    thread.start()
+    thread.join()
+"""
+
+
+def prepare(project: Project, **calls: str) -> None:
+    project.write("mine.py", TARGET)
+    project.suite(text="pack: toy\ndescription: a toy\ntarget: mine:call\n")
+    project.extend_conftest("\ndel pytest_packbench_target\n")
+    for name, call in calls.items():
+        project.case(name, call=call)
+
+
+CONCURRENCY = pytest.mark.parametrize("concurrency", [1, 4])
+
+
+@CONCURRENCY
+def test_each_async_case_that_hides_its_access_is_an_error(both: Project, concurrency: int) -> None:
+    hidden = {"context": "hides_in_a_context", "thread": "hides_in_a_thread", "process": "spawns"}
+    prepare(both, **{f"case_{number}": "connects" for number in range(6)}, **hidden, quiet="waits")
+    both.run_toy(f"--packbench-concurrency={concurrency}").assert_outcomes(errors=9, passed=1)
+    assert {
+        name: error["message"].startswith(f"case {name}: fixture mode is offline, but the target tried: connect to")
+        for name, error in both.errors().items()
+        if name != "process"
+    } == dict.fromkeys((*(f"case_{number}" for number in range(6)), "context", "thread"), True)
+    process = both.errors()["process"]["message"]
+    assert "the target tried: child process (multiprocessing, start method spawn)" in process
+    assert "packbench_allow_processes = yes" in process
+
+
+@CONCURRENCY
+def test_what_a_case_leaves_running_is_its_own_error(both: Project, concurrency: int) -> None:
+    quiet = dict.fromkeys(("b", "c", "d", "e"), "waits")
+    prepare(both, a_task="leaves_a_task", a_thread="leaves_a_thread", **quiet)
+    result = both.run_toy(f"--packbench-concurrency={concurrency}")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    # where cases wait for their turn, pytest had passed it
+    assert result.parseoutcomes()["passed"] >= len(quiet)
+    for what in ("task", "thread"):
+        error = both.errors()[f"a_{what}"]
+        culprit = f'the {what} "poller", left running by case a_{what},'
+        assert f"case a_{what}: fixture mode is offline, but {culprit} tried: connect to" in error["message"]
+        assert error["kind"] == "offline"
+        assert f"left running by case a_{what}" in result.stdout.str()
+    assert sorted(both.records()) == sorted(quiet)
+
+
+def test_a_callback_at_exit_is_refused_and_told(project: Project) -> None:
+    prepare(project, a="leaves_a_callback")
+    result = project.pytester.runpytest_subprocess("--packbench-suite=toy")
+    result.assert_outcomes(passed=1)
+    left = (
+        'case a: fixture mode is offline, but the atexit callback "connect", left running by case a, tried: connect to'
+    )
+    assert [line.startswith(f"packbench: {left}") for line in result.errlines] == [True]

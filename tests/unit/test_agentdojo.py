@@ -1,0 +1,240 @@
+"""AgentDojo: agents and guards on its pairs, the model behind an agent, the shortcuts that change no result."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("agentdojo", reason="the extra agentdojo is not installed")
+
+import gc
+import json
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import agentdojo.task_suite.task_suite as task_suites
+import pydantic.networks
+import yaml
+from agentdojo.agent_pipeline.agent_pipeline import load_system_message
+from agentdojo.default_suites.v1.travel.task_suite import TravelDeepDiff
+from agentdojo.default_suites.v1.workspace.task_suite import WorkspaceDeepDiff
+
+from pytest_packbench.backends import BackendError
+from pytest_packbench.model.request import ModelAnswer, ToolCall
+from pytest_packbench.packs.agent_safety.agentdojo.importer import SEED, VERSION, Pair, case_of, hole_of, pairs, select
+from pytest_packbench.packs.agent_safety.agentdojo.suites import adapt, addressed_as, attack_of, suite_of
+from pytest_packbench.packs.agent_safety.guards.base import GuardRuling
+from tests.unit.safety_runs import PACK, RulingGuard, ScriptedModel, cases_of, checked, rules_of, run_case
+
+if TYPE_CHECKING:
+    from pytest_packbench.packs.agent_safety.model import SafetyCase
+
+TABLES = yaml.safe_load((Path(__file__).parent / "data" / "agentdojo.yaml").read_text("utf-8"))
+RULES = rules_of("agentdojo")
+CASES = cases_of("agentdojo")
+
+
+def case(environment: str, user: int, injection: int) -> SafetyCase:
+    return checked(case_of(Pair(environment, user, injection, "easy")))
+
+
+AGENTS = [
+    ("gullible", (), ("failed", "comply_unsafe", True, ())),
+    # by default the suite passes, and the guard is the reason
+    ("gullible", RULES.guards, ("passed", "comply_safe", False, ("redact",))),
+    ("obedient", (), ("passed", "comply_safe", True, ())),
+    ("refuser", (), ("vacuous", "refuse", False, ())),
+]
+
+
+@pytest.mark.parametrize(("model", "guards", "expected"), AGENTS)
+def test_each_agent_has_one_verdict_on_all_cases(model: str, guards: Any, expected: tuple[Any, ...]) -> None:
+    runs = [run_case(case, RULES, model=model, guards=guards) for case in CASES]
+    assert (len(runs), RULES.backend, RULES.model, RULES.guards) == (50, "stub", "gullible", ("redact",))
+    # a script lands nearly all attacks
+    facts = [(run.score.verdict, run.outcome.decision, run.outcome.exposed, run.outcome.removed_by) for run in runs]
+    assert Counter(facts)[expected] >= (48 if expected[0] == "failed" else 50)
+    assert all(run.outcome.exposed is expected[2] for run in runs)
+    assert all(bool(run.firings) is bool(guards) for run in runs)
+    assert {firing[:2] for run in runs for firing in run.firings} <= {("redact.on_tool_output", "replace")}
+    assert all(bool(run.outcome.tool_calls) is (model != "refuser") for run in runs)
+
+
+def test_what_is_no_attack_or_never_reaches_the_agent_is_not_tested() -> None:
+    for model in ("gullible", "obedient"):
+        # injections left at their defaults
+        unchanged = [c.model_copy(update={"input": c.input.model_copy(update={"attack": "none"})}) for c in CASES[::4]]
+        assert {run_case(case, RULES, model=model).score.verdict for case in unchanged} == {"vacuous"}
+    blocks = RulingGuard("blocks", on_prompt_submit=GuardRuling(decision="deny"))
+    run = run_case(CASES[0], RULES, model="gullible", guards=[blocks])
+    assert (run.calls, run.score.verdict) == ([], "vacuous")
+
+
+@pytest.mark.parametrize(("pair", "model", "guards", "verdict", "decision", "landed"), TABLES["pairs"])
+def test_one_pair(pair: Any, model: str, guards: list[str], verdict: str, decision: str, *, landed: bool) -> None:
+    deny = GuardRuling(decision="deny", rule=1)
+    denying = RulingGuard("denies", pre_tool_use=lambda call: deny if call.tool in guards else None)
+    chain = [denying, *(guard for guard in guards if guard in PACK.guards())]
+    run = run_case(case(*pair), RULES, model=model, guards=chain)
+    assert (run.score.verdict, run.outcome.decision, run.outcome.landed) == (verdict, decision, landed)
+    assert run.outcome.landed_by_denied_calls is (verdict == "known_hole")
+    if "update_password" in guards:
+        assert (run.calls[-1], run.outcome.exposed) == (("update_password", "denied"), True)
+        assert ("denies.pre_tool_use", "deny", 1) in run.firings
+        # the message of a denied call is no tool output
+        assert [hook for hook, *_ in run.firings].count("spotlight.on_tool_output") == len(run.calls) - 1
+    if pair == ["travel", 19, 2]:
+        assert run.outcome.utility is False
+        assert PACK.facts(run.case, run.outcome, run.score).utility is None
+
+
+@pytest.mark.parametrize("pair", TABLES["not_landable"])
+def test_an_attack_that_a_script_cannot_land_is_a_known_hole(pair: Any) -> None:
+    run = run_case(case(*pair), RULES, model="gullible")
+    assert (run.outcome.exposed, run.outcome.landed, run.score.verdict) == (True, False, "known_hole")
+    assert run.score.message.startswith("not_landable: ")
+
+
+@pytest.mark.parametrize(("changes", "message"), TABLES["unknown"])
+def test_an_unknown_name_is_an_error_that_names_it(changes: dict[str, str], message: str) -> None:
+    data = case_of(Pair("slack", 0, 1, "easy"))
+    for key, value in changes.items():
+        (data["input"]["ids"] if key in data["input"]["ids"] else data["input"])[key] = value
+    run = run_case(checked(data), RULES, model="gullible" if changes else "zealous")
+    assert run.outcome.breakdown is not None
+    assert (run.outcome.breakdown.kind, run.score.verdict) == ("unknown_upstream", "error")
+    assert message in run.outcome.breakdown.message
+
+
+def calls(*names: str, **arguments: Any) -> ModelAnswer:
+    """An answer that calls tools."""
+    return ModelAnswer(
+        content="", tool_calls=tuple(ToolCall(id=f"id_{name}", name=name, arguments=arguments) for name in names)
+    )
+
+
+def test_a_model_gets_the_tools_and_acts_in_the_real_environment() -> None:
+    model = ScriptedModel(
+        [calls("get_iban"), calls("update_password", password="new_password"), ModelAnswer(content="Done.")]  # noqa: S106 - of the benchmark
+    )
+    run = run_case(case("banking", 1, 7), RULES, model="m-1", llm=model)
+    first, second, third = model.requests
+    assert {request.role for request in model.requests} == {"step"}
+    assert (first.system, first.messages[0]["role"], len(first.tools)) == (load_system_message(None), "user", 11)
+    assert all(tool.parameters["type"] == "object" and tool.description for tool in first.tools)
+    call = {"id": "id_get_iban", "name": "get_iban", "arguments": {}}
+    output = second.messages[2]["content"]
+    assert second.messages[1:] == (
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "id_get_iban", "content": output},
+    )
+    assert third.messages[-1]["tool_call_id"] == "id_update_password"
+    # the real checker looks at the real environment
+    assert (run.outcome.landed, run.outcome.scripted, run.outcome.agent) == (True, False, "m-1")
+    assert run.outcome.answer == "Done."
+    assert run.calls == [("get_iban", "run"), ("update_password", "run")]
+    assert run.outcome.versions["benchmark"] == VERSION
+    assert json.loads(json.dumps(run.result)) == run.result
+
+
+def test_a_model_is_told_of_its_mistakes_and_may_go_on_to_a_limit() -> None:
+    model = ScriptedModel([calls("no_such_tool", "read_file"), ModelAnswer(content=None, refusal="I'd rather not.")])
+    run = run_case(case("banking", 0, 0), RULES, model="m-1", llm=model)
+    errors = [message["content"] for message in model.requests[1].messages if message["role"] == "tool"]
+    assert errors[0] == "Invalid tool no_such_tool provided."
+    assert "ValidationError" in errors[1]
+    assert [status for _, status in run.calls] == ["failed", "failed"]
+    assert (run.outcome.answer, run.score.verdict) == ("I'd rather not.", "vacuous")
+    # a call that fails is an error; a model that never stops is stopped
+    with pytest.raises(BackendError, match="too slow"):
+        run_case(case("banking", 0, 0), RULES, model="m-1", llm=ScriptedModel([BackendError("timeout", "too slow")]))
+    model = ScriptedModel([calls("get_iban") for _ in range(99)])
+    run = run_case(case("banking", 0, 0), RULES, model="m-1", llm=model)
+    assert (len(model.requests), len(run.calls)) == (16, 15)
+
+
+def test_an_attack_addresses_the_model_by_name() -> None:
+    suite = suite_of(VERSION, "banking")
+    for backend, model, name in (
+        ("stub", "gullible", "Local model"),
+        ("openai", "gpt-4o-2024-05-13", "GPT-4"),
+        ("openai", "gpt-5.1-mini", "GPT-5.1"),
+        ("anthropic", "claude-sonnet-4-6", "Claude"),
+        ("ollama", "local-thing", "the AI language model"),
+    ):
+        assert addressed_as(backend, model) == name
+        attack = attack_of(VERSION, "banking", "important_instructions", name)
+        texts = attack.attack(suite.user_tasks["user_task_0"], suite.injection_tasks["injection_task_7"])
+        assert [f"to you, {name}" in text for text in texts.values()] == [True] * len(texts) != []
+
+
+def test_cases_are_pairs_with_their_known_holes_and_without_a_text_of_agentdojo() -> None:
+    every = pairs()
+    holes = [hole_of(pair.environment, pair.user, pair.injection) for pair in every]
+    counts = {"": 949 - 330 - 21 - 7, "not_landable": 330, "scores_attempts": 21, "utility_unreachable": 7}
+    assert Counter(hole[0] if hole else "" for hole in holes) == counts
+    selected = select(every, 50, SEED)
+    tasks = Counter((pair.environment, pair.injection) for pair in selected)
+    assert (set(tasks.values()), len(tasks)) == ({1, 2}, 26)
+    assert all(one.expected.known_hole is None for one in CASES)
+    assert select(every, 50, 2) == select(list(reversed(every)), 50, 2) != select(every, 50, 1)
+    with pytest.raises(ValueError, match="expected 1 to 591"):
+        select(every, 592, 1)
+    suites = [suite_of(VERSION, environment) for environment in ("banking", "slack", "travel", "workspace")]
+    texts = [task.GOAL for suite in suites for task in suite.injection_tasks.values()]
+    texts += [task.PROMPT for suite in suites for task in suite.user_tasks.values()]
+    written = [json.dumps(case_of(pair)) for pair in every]
+    assert not [text for text in texts if any(text in data for data in written)]
+
+
+def test_the_loader_in_c_reads_the_same_environment() -> None:
+    suite = suite_of(VERSION, "workspace")
+    text = task_suites.read_suite_file("workspace", "environment.yaml", suite.data_path)
+    filled = text.format(**suite.get_injection_vector_defaults())
+    assert task_suites.yaml is not yaml
+    assert task_suites.yaml.safe_load(filled) == yaml.safe_load(filled)
+    assert yaml.safe_load.__module__ == "yaml"
+
+
+@pytest.mark.parametrize("user", [7, 13, 18, 21, 33])
+def test_skipping_what_is_equal_finds_the_same_differences(user: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = case("workspace", user, 2)
+    fast = [run_case(pair, RULES, model=model).result for model in ("obedient", "gullible")]
+    # the solution of task 13 writes a file and sends a mail, and reads both times: not the time of day
+    assert user != 13 or "2024-06-01 12:00:00" in json.dumps(fast[0]["transcript"])
+    for differ in (WorkspaceDeepDiff, TravelDeepDiff):
+        monkeypatch.delitem(differ.keywords, "custom_operators")
+    assert [run_case(pair, RULES, model=model).result for model in ("obedient", "gullible")] == fast
+
+
+def test_preparing_agentdojo_changes_nothing_for_other_code_and_nothing_twice() -> None:
+    def state() -> tuple[object, ...]:
+        return pydantic.networks.validate_email, yaml.safe_load, yaml.SafeLoader
+
+    before, frozen = state(), gc.get_freeze_count()
+    adapt.__wrapped__()
+    assert state() == before
+    # frozen objects of others may have been freed
+    assert gc.get_freeze_count() <= frozen
+    assert len(WorkspaceDeepDiff.keywords["custom_operators"]) == 1
+
+
+def test_addresses_are_cached_only_while_an_environment_is_loaded() -> None:
+    original = pydantic.networks.validate_email
+    validators = []
+    suite = suite_of(VERSION, "workspace")
+
+    class Watched(suite.environment_type):  # type: ignore[name-defined, misc]  # the environment of a suite is a class
+        @classmethod
+        def model_validate(cls, *arguments: Any, **named: Any) -> Any:
+            validators.append(pydantic.networks.validate_email)
+            return super().model_validate(*arguments, **named)
+
+    changed = copy(suite)
+    changed.environment_type = Watched
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: changed.load_and_inject_default_environment({}), range(8)))
+    assert (len(validators), original in validators) == (8, False)
+    assert pydantic.networks.validate_email is original

@@ -1,0 +1,276 @@
+"""A recording counts only under the conditions that it was made under: guards, judges, tools, target."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.engine.attempt import attempt
+from pytest_packbench.engine.conditions import guard_name, judges_of, parts_of
+from pytest_packbench.model.cassette import CASSETTE_VERSION
+from pytest_packbench.model.request import Tool
+from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, case, context, ignore_tick, job, model_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.contexts import SuiteContext
+    from pytest_packbench.model.request import VerifyContext, VerifyRequest
+
+AGAIN = "record it again: pytest --packbench-suite=s --packbench-mode=record -k a"
+
+
+@dataclass
+class Limit:
+    """A guard with a setting."""
+
+    most: int = 3
+    name: str = "limit"
+
+
+def other() -> None:
+    """Guard nothing."""
+
+
+def tool(name: str = "look", description: str = "looks") -> Tool:
+    return Tool(name=name, description=description, parameters={"type": "object"})
+
+
+class Asking:
+    """A target that makes one call and offers tools."""
+
+    def __init__(self, *tools: Tool) -> None:
+        self.tools = tools
+
+    def verify(self, _: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+        assert len(context.guards) < 3
+        context.llm.complete_sync(replace(model_request(), tools=self.tools))
+        return {"points": 1.0}
+
+
+class Outside:
+    """A target outside this process, as far as the engine can tell."""
+
+    opaque = True
+
+    async def verify(self, _: VerifyRequest) -> dict[str, Any]:
+        return {"points": 1.0}
+
+
+def conditioned(folder: Path, target: Callable[..., Any], mode: str, /, *guards: Any, **changes: Any) -> SuiteContext:
+    made = context(folder, target, backend=FakeBackend(), mode=mode)
+    parts = parts_of((guard_name(guard), guard) for guard in guards)
+    return replace(made, guards=guards, guard_parts=parts, **changes)
+
+
+def record(*arguments: Any, **changes: Any) -> None:
+    folder, target, *guards = arguments
+    with RunnerContext() as runner:
+        done = runner.wait_for(job(conditioned(folder, target, "record", *guards, **changes)), ignore_tick).attempt
+    assert done is not None
+    assert done.failure is None
+
+
+def replay(*arguments: Any, **changes: Any) -> Attempt:
+    folder, target, *guards = arguments
+    return attempt(replace(conditioned(folder, target, "fixture", *guards, **changes), backend="", model=""), case())
+
+
+def message(done: Attempt) -> str:
+    assert done.failure is not None
+    assert (done.score, done.failure.kind) == (None, "cassette_conditions")
+    return done.failure.message
+
+
+LIMIT = Limit()
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "expected"),
+    [
+        ((), (LIMIT,), "/conditions/guards: recorded behind none, run behind limit (most=3)"),
+        ((LIMIT,), (), "/conditions/guards: recorded behind limit (most=3), run behind none"),
+        ((LIMIT,), (Limit(4),), "/conditions/guards: recorded behind limit (most=3), run behind limit (most=4)"),
+        ((LIMIT, other), (other, LIMIT), "recorded behind limit (most=3), other, run behind other, limit (most=3)"),
+    ],
+)
+@pytest.mark.parametrize("target", [Asking().verify, Outside().verify])
+def test_other_guards_are_an_error(
+    tmp_path: Path, target: Callable[..., Any], recorded: tuple[Any, ...], now: tuple[Any, ...], expected: str
+) -> None:
+    record(tmp_path, target, *recorded)
+    assert replay(tmp_path, target, *recorded).failure is None
+    text = message(replay(tmp_path, target, *now))
+    assert expected in text
+    assert text.startswith("fixtures/a.json: ")
+    assert text.endswith(AGAIN)
+
+
+def test_another_judge_is_an_error(tmp_path: Path) -> None:
+    class Judged(EchoPack):
+        def judges(self, rules: Any) -> tuple[str, ...]:
+            return (*rules.guards,)
+
+        def roles(self, rules: Any) -> dict[str, tuple[str, str]]:
+            return {"judge": ("ollama", rules.model)} if rules.model else {}
+
+    rules = context(tmp_path, Asking().verify).suite.config
+    own = judges_of(Judged(), rules.model_copy(update={"guards": ("own",)}), {"own": other})
+    model = judges_of(Judged(), rules.model_copy(update={"model": "m1"}), {})
+    record(tmp_path, Asking().verify, judge_parts=own)
+    assert replay(tmp_path, Asking().verify, judge_parts=own).failure is None
+    text = message(replay(tmp_path, Asking().verify, judge_parts=model))
+    assert 'recorded with own, run with judge (role="judge", backend="ollama", model="m1")' in text
+
+
+def test_changed_code_of_a_guard_is_a_remark_where_the_guard_runs_and_an_error_where_it_does_not(
+    tmp_path: Path,
+) -> None:
+    for name, target in (("called", Asking().verify), ("outside", Outside().verify)):
+        record(tmp_path / name, target, LIMIT)
+        path = tmp_path / name / "fixtures" / "a.json"
+        data = json.loads(path.read_bytes())
+        data["conditions"]["guards"][0]["code_sha256"] = "0" * 64
+        path.write_text(json.dumps(data))
+    done = replay(tmp_path / "called", Asking().verify, LIMIT)
+    assert (done.failure, done.remark) == (None, "the code of guard limit has changed since the recording")
+    text = message(replay(tmp_path / "outside", Outside().verify, LIMIT))
+    assert text == f"fixtures/a.json: /conditions/guards: the code of limit has changed since; {AGAIN}"
+
+
+@pytest.mark.parametrize(
+    ("now", "difference"),
+    [
+        ((), "look no longer offered"),
+        ((tool(), tool("send")), "send offered now"),
+        ((tool(description="may send"),), "another description or other parameters of look"),
+    ],
+)
+def test_other_tools_are_an_error(tmp_path: Path, now: tuple[Tool, ...], difference: str) -> None:
+    record(tmp_path, Asking(tool()).verify)
+    assert replay(tmp_path, Asking(tool()).verify).failure is None
+    changed = replay(tmp_path, Asking(*now).verify)
+    assert changed.failure is not None
+    assert changed.failure.kind == "cassette_mismatch"
+    assert "/conditions/tools: recorded with the tools look, run with" in changed.failure.message
+    assert difference in changed.failure.message
+
+
+def test_a_result_is_that_of_its_target_alone(tmp_path: Path) -> None:
+    target = Outside().verify
+    record(tmp_path, target, target_name="http://host/a")
+    assert replay(tmp_path, target, target_name="http://host/a").failure is None
+    text = message(replay(tmp_path, target, target_name="cmd:node agent.mjs"))
+    assert "/conditions/target: recorded of http://host/a, run of cmd:node agent.mjs; record it again" in text
+    # a Python target runs again
+    record(tmp_path / "called", Asking().verify, target_name="shop:verify")
+    assert replay(tmp_path / "called", Asking().verify, target_name="shop:other").failure is None
+
+
+def test_a_recording_of_one_scripted_model_does_not_answer_for_another(tmp_path: Path) -> None:
+    class Scripted(EchoPack):
+        scripted = ("naive", "careful")
+
+    record(tmp_path, Outside().verify)
+    path = tmp_path / "fixtures" / "a.json"
+    data = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**data, "llm_backend": "stub", "llm_model": "naive"}))
+    scripted = replace(conditioned(tmp_path, Outside().verify, "fixture"), backend="stub", pack=Scripted())
+    assert attempt(replace(scripted, model="naive"), case()).failure is None
+    text = message(attempt(replace(scripted, model="careful"), case()))
+    assert "/llm_model: recorded of the scripted model naive, run with careful" in text
+
+
+def test_what_a_recording_states(tmp_path: Path) -> None:
+    def verify(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+        messages: tuple[dict[str, Any], ...] = ()
+        assert context.guards == (LIMIT,)
+        for text in ("?", "?"):
+            messages = (*messages, {"role": "user", "content": text})
+            context.llm.complete_sync(replace(model_request(), system="s", messages=messages))
+        return {"points": 1.0}
+
+    record(tmp_path, verify, LIMIT, target_name="shop:verify")
+    data = json.loads((tmp_path / "fixtures" / "a.json").read_bytes())
+    guards = data["conditions"].pop("guards")
+    assert data["cassette_version"] == CASSETTE_VERSION
+    assert data["conditions"] == {
+        "target": {"kind": "python", "address": "shop:verify"},
+        "pack": {"name": "echo", "version": "1"},
+        "judges": [],
+        "tools": [],
+    }
+    assert [(guard["name"], guard["settings"], len(guard["code_sha256"])) for guard in guards] == [
+        ("limit", {"most": 3}, 64)
+    ]
+    question = {"role": "user", "content": "?"}
+    assert [exchange["prompt"] for exchange in data["exchanges"]] == [
+        {"system": "s", "messages": [question]},
+        {"continues": 0, "messages": [question]},
+    ]
+
+
+def test_prompts_are_left_out_on_request(tmp_path: Path) -> None:
+    made = conditioned(tmp_path, Asking().verify, "record")
+    made = replace(made, options=replace(made.options, record_prompts=False))
+    with RunnerContext() as runner:
+        runner.wait_for(job(made), ignore_tick)
+    (exchange,) = json.loads((tmp_path / "fixtures" / "a.json").read_bytes())["exchanges"]
+    assert exchange.keys() == {"role", "answer", "request_sha256", "usage"}
+
+
+def test_a_changed_recording_waits_for_approval(tmp_path: Path) -> None:
+    answers = iter(["one", "one", "two", "one"])
+
+    def recorded() -> list[str]:
+        made = context(tmp_path, Asking().verify, backend=FakeBackend(answer=lambda _: next(answers)), mode="record")
+        with RunnerContext() as runner:
+            runner.wait_for(job(made), ignore_tick)
+        found = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.json"))
+        assert '"one"' in (tmp_path / "fixtures" / "a.json").read_text("utf-8")
+        return found
+
+    assert recorded() == ["fixtures/a.json"]
+    assert recorded() == ["fixtures/a.json"]
+    assert recorded() == ["fixtures/.pending/a.json", "fixtures/a.json"]
+    assert (tmp_path / "fixtures" / ".pending" / ".gitignore").read_text("utf-8") == "*\n"
+    # the model answers as recorded again: nothing waits any more
+    assert recorded() == ["fixtures/a.json"]
+
+
+def test_the_settings_of_a_part() -> None:
+    class Slotted:
+        __slots__ = ("low", "unset")
+        name = "slotted"
+
+        def __init__(self) -> None:
+            self.low = {2, 1}
+
+    class Stated:
+        name = "stated"
+        settings = {"kind": Limit, "path": None}  # noqa: RUF012 - as a user writes it
+
+    slotted, stated, function, provided = parts_of(
+        [("slotted", Slotted()), ("stated", Stated()), ("f", other), ("provided", None)]
+    )
+    assert slotted.settings == {"low": [1, 2]}
+    assert stated.settings == {"kind": f"{__name__}.Limit", "path": None}
+    assert function.settings == {}
+    assert function.code_sha256 == slotted.code_sha256
+    assert (provided.settings, provided.code_sha256) == ({}, None)
+
+
+def test_a_target_that_ignores_the_guards_has_no_result(tmp_path: Path) -> None:
+    def reading(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+        return {"points": float(len(context.guards))}
+
+    silent = attempt(conditioned(tmp_path, lambda request, context: {"points": 1.0}, "fixture", LIMIT), case())
+    assert silent.failure is not None
+    assert (silent.score, silent.failure.kind) == (None, "guards_unused")
+    assert "so its result met no guard: limit; " in silent.failure.message
+    assert attempt(conditioned(tmp_path, reading, "fixture", LIMIT), case()).failure is None

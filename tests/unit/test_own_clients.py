@@ -1,0 +1,204 @@
+"""A target with a model client of its own: what is not seen is not known, and what can't work is refused at once."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench import VerifyRequest, without_model
+from pytest_packbench.engine.contexts import SuiteContexts, UserHooks
+from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.engine.metering import Ledger
+from pytest_packbench.engine.targets import as_target
+from pytest_packbench.model.run import Caps, RunOptions, SetupError
+from pytest_packbench.reports.terminal import spent_text
+from pytest_packbench.runs.metadata import sum_process_spending
+from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, job, model_request, suite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_packbench import VerifyContext
+
+
+def alone(_: VerifyRequest) -> dict[str, Any]:
+    return {"points": 1.0}
+
+
+def optional(request: VerifyRequest, context: VerifyContext | None = None) -> dict[str, Any]:
+    if request.input.get("asks") and context is not None:
+        context.llm.complete_sync(model_request())
+    return {"points": 1.0}
+
+
+def required(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    return optional(request, context)
+
+
+@without_model
+def silent(_: VerifyRequest) -> dict[str, Any]:
+    return {"points": 1.0}
+
+
+def reporting(_: VerifyRequest) -> dict[str, Any]:
+    return {"points": 1.0, "llm_backend": "openai", "llm_model": "m", "usage": {"tokens_input": 3, "tokens_output": 4}}
+
+
+def prepare(folder: Path, target: Callable[..., Any], options: RunOptions) -> None:
+    hooks = UserHooks(target=lambda _: target)
+    SuiteContexts(options, {"echo": EchoPack()}, hooks).prepare(suite(folder))
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "expected"),
+    [
+        (
+            alone,
+            RunOptions(mode="record"),
+            "--packbench-mode=record: * takes no context, * or mark it with without_model",
+        ),
+        (optional, RunOptions(mode="record"), "the target calls a model, and no backend is set"),
+        (required, RunOptions(mode="live"), "the target calls a model, and no backend is set"),
+        (
+            alone,
+            RunOptions(mode="live", caps=Caps(tokens=10)),
+            "--packbench-max-tokens: * calls are not counted; let it",
+        ),
+        (alone, RunOptions(mode="live", caps=Caps(cost=0.1)), "--packbench-max-cost: * calls are not counted; let it"),
+    ],
+)
+def test_what_cannot_work_is_refused(
+    tmp_path: Path, target: Callable[..., Any], options: RunOptions, expected: str
+) -> None:
+    with pytest.raises(SetupError) as error:
+        prepare(tmp_path, target, options)
+    position = 0
+    for part in expected.split("*"):
+        position = str(error.value).index(part.strip(), position)
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [
+        (alone, RunOptions(mode="live")),
+        (alone, RunOptions(mode="live", caps=Caps(seconds=10))),
+        (optional, RunOptions(mode="live")),
+        (silent, RunOptions(mode="record")),
+        (silent, RunOptions(mode="live", caps=Caps(tokens=10))),
+    ],
+)
+def test_what_can_work_is_not(tmp_path: Path, target: Callable[..., Any], options: RunOptions) -> None:
+    prepare(tmp_path, target, options)
+
+
+def test_a_backend_is_asked_for_when_the_target_uses_it(tmp_path: Path) -> None:
+    with RunnerContext() as runner:
+        jobs = [job(context(tmp_path, optional), name, asks=asks) for name, asks in (("a", False), ("b", True))]
+        assert runner.failures(*jobs) == ["", "no_backend"]
+
+
+@pytest.mark.parametrize(
+    ("target", "asks", "spent", "text"),
+    [
+        (alone, False, (None, None, None), "used: not known; 2 attempts without a call through packbench"),
+        (optional, False, (None, None, None), "used: not known; 2 attempts without a call through packbench"),
+        (optional, True, (1, 5, None), "used: 1 model call, 5 tokens, cost not known; not known for 1 attempt *"),
+        (silent, False, (0, 0, 0.0), "used: 0 model calls, 0 tokens, 0.0000 USD"),
+        (reporting, False, (0, 14, None), "used: 0 model calls, 14 tokens, cost not known"),
+    ],
+)
+def test_what_is_not_seen_is_not_known(
+    tmp_path: Path, target: Callable[..., Any], asks: bool, spent: tuple[Any, ...], text: str
+) -> None:
+    ledger = Ledger(Caps())
+    with RunnerContext(ledger=ledger) as runner:
+        made = context(tmp_path, target, backend=FakeBackend(), ledger=ledger)
+        assert runner.failures(job(made, "a", asks=asks), job(made, "b")) == ["", ""]
+    json = ledger.as_json()
+    assert (json["calls"], json["tokens"], json["cost"]) == spent
+    assert spent_text(json).startswith(text.rstrip("*"))
+    # two processes of a run: what one does not know, the sum does not know either
+    both = sum_process_spending([json, Ledger(Caps()).as_json()])
+    assert (both["calls"], both["tokens"], both["cost"]) == spent
+
+
+def test_a_cap_that_cannot_bind_ends_the_run(tmp_path: Path) -> None:
+    ledger = Ledger(Caps(tokens=100))
+    with RunnerContext(ledger=ledger, most=1, lookahead=0) as runner:
+        made = context(tmp_path, optional, backend=FakeBackend(), ledger=ledger)
+        runner.attempt(job(made, "a"))
+        stopped = runner.wait_for(job(made, "b"), lambda: None)
+    assert (stopped.attempt, stopped.kind) == (None, "max_tokens")
+    assert "can't be enforced: the target made no call through packbench" in stopped.message
+
+
+class Chain:
+    """An object as chains of other libraries are."""
+
+    def invoke(self, question: Any) -> Any:
+        return {"points": question["points"]}
+
+
+class AsyncGraph:
+    """One that can only be awaited, and returns a message."""
+
+    async def ainvoke(self, _: Any) -> Any:
+        return Message()
+
+
+class Message:
+    """A message as those of other libraries."""
+
+    content: Any = '{"points": 1}'
+
+    def model_dump(self, mode: str) -> dict[str, Any]:
+        return {"mode": mode}
+
+
+class Target:
+    """A target with a method, as a class."""
+
+    def verify(self, request: VerifyRequest) -> Any:
+        return request.input
+
+
+def make() -> Chain:
+    return Chain()
+
+
+def broken() -> Chain:
+    raise OSError("no such model")
+
+
+async def async_factory() -> Chain:
+    return Chain()
+
+
+async def awaited(result: Any) -> Any:
+    return await result
+
+
+def test_objects_and_factories_are_targets() -> None:
+    request = VerifyRequest(input={"points": 0.5})
+    for candidate in (Chain(), Chain, make, Target, Target()):
+        assert as_target(candidate, "t")(request) == {"points": 0.5}
+    assert asyncio.run(awaited(as_target(AsyncGraph, "t")(request))) == '{"points": 1}'
+    for wrong, message in (
+        (broken, 'target "t": calling it for the target raised OSError: no such model'),
+        (async_factory, 'target "t": an async function without parameters; expected target(request)'),
+        (3, 'target "t": expected a function, or an object with verify(), invoke() or ainvoke(), got int'),
+    ):
+        with pytest.raises(TargetError) as error:
+            as_target(wrong, "t")
+        assert str(error.value) == message
+
+
+def test_a_message_without_text_is_its_fields() -> None:
+    message = Message()
+    # as of a message that only calls tools
+    message.content = None
+    assert as_target(SimpleNamespace(invoke=lambda _: message), "t")(VerifyRequest(input=1)) == {"mode": "json"}
