@@ -95,6 +95,8 @@ class Runner:
             self.settle_all()
             self._unwanted.discard(key)
             self._scheduler.unwanted.discard(key)
+            # the loop has dropped it
+            self._planned.discard(key)
         if key not in self._settled and not self._answers.empty():
             self.settle_all()
         if key not in self._settled:
@@ -180,7 +182,8 @@ class Runner:
             self._receive(_PLANNED_WAIT_S if planned else self._waits.tick_s)
             if planned and key not in self._settled and self._answers.empty():
                 planned = False
-                self._on_loop(self._scheduler.prioritize, job)
+                # it may end before the loop gets this call
+                self._on_loop(self._scheduler.hasten, job)
             if key not in self._settled and self._clock() >= self._next_tick:
                 self._next_tick = self._clock() + self._waits.tick_s
                 tick()

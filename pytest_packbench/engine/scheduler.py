@@ -263,6 +263,14 @@ class Scheduler:
             self._urgent[job.key] = job
         self.start_waiting()
 
+    def hasten(self, job: Job) -> None:
+        """Start an attempt before all others if it still waits; one that has started, or ended, is not repeated."""
+        if job.key in self.waiting:
+            self.prioritize(job)
+        else:
+            self._unclaimed.discard(job.key)
+            self.start_waiting()
+
     def discard(self, key: AttemptKey) -> None:
         """Drop or cancel an attempt that nobody will wait for."""
         self.waiting.pop(key, None)

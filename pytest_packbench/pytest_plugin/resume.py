@@ -40,7 +40,7 @@ def resumed_run(config: pytest.Config, contexts: SessionSuites) -> ResumedRun:
             contexts.suites,
             relative_to=settings.home,
             rerun_changed=settings.resume_changed == "run",
-            recording_sha256=_recording_sha256,
+            recording_sha256=_recording_sha256 if settings.mode == "fixture" else None,
             is_worker=bool(from_controller),
         )
     except ResumeError as error:

@@ -139,7 +139,8 @@ class ResumedRun:
         base: the folder of reports that contains it, as `--packbench-output` names it.
         prior: what earlier sessions left, by suite.
         rerun_changed: whether changed cases and suites are run again instead of refused.
-        recording_sha256: returns the hash of the recording of a suite's case; None without a readable one.
+        recording_sha256: returns the hash of the recording of a suite's case; None without a readable one. None in live
+            and record mode, where scores do not depend on recordings.
         dropped: suites whose prior results were all discarded, because their rules or settings have changed.
     """
 
@@ -147,7 +148,7 @@ class ResumedRun:
     base: Path
     prior: dict[str, PriorResults]
     rerun_changed: bool
-    recording_sha256: Callable[[Suite, str], str | None]
+    recording_sha256: Callable[[Suite, str], str | None] | None
     dropped: list[str] = field(default_factory=list)
     _checked: set[tuple[str, str]] = field(default_factory=set)
 
@@ -176,8 +177,7 @@ class ResumedRun:
             return {}
         if (suite.name, case_id) not in self._checked:
             self._checked.add((suite.name, case_id))
-            hashes = {result.cassette_sha256 for result in results.values()} - {None}
-            if hashes and hashes != {self.recording_sha256(suite, case_id)}:
+            if self._used_another(suite, case_id, results.values()):
                 del prior.results[case_id]
                 return {}
         return results
@@ -186,10 +186,14 @@ class ResumedRun:
         """Return the trials of a case that are scored instead of repeated; not those that used another recording."""
         prior = self.prior.get(suite.name)
         attempts = prior.ended.get(case_id) if prior is not None else None
-        if not attempts:
+        if not attempts or self._used_another(suite, case_id, attempts.values()):
             return {}
-        hashes = {attempt.cassette_sha256 for attempt in attempts.values()} - {None}
-        return attempts if not hashes or hashes == {self.recording_sha256(suite, case_id)} else {}
+        return attempts
+
+    def _used_another(self, suite: Suite, case_id: str, attempts: Iterable[Entry]) -> bool:
+        """Return whether attempts replayed another recording than the case has now."""
+        hashes = {attempt.cassette_sha256 for attempt in attempts} - {None}
+        return bool(hashes) and self.recording_sha256 is not None and hashes != {self.recording_sha256(suite, case_id)}
 
     def count_kept(self, suite: Suite, case_id: str) -> int:
         """Return the number of trials of a case that are not repeated."""
@@ -211,7 +215,7 @@ def find_resumed(
     *,
     relative_to: Path,
     rerun_changed: bool,
-    recording_sha256: Callable[[Suite, str], str | None],
+    recording_sha256: Callable[[Suite, str], str | None] | None,
     is_worker: bool = False,
 ) -> ResumedRun:
     """Find the run to resume and read what it left.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine.attempt import settle_stored
+from pytest_packbench.engine.metering import Ledger
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, ended_attempt
+from pytest_packbench.engine.scheduler import Scheduler, SchedulerOptions, Throttle
 from pytest_packbench.model.result import EndedAttempt
-from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, job, model_request
+from pytest_packbench.model.run import Caps
+from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, job, model_request, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,3 +196,28 @@ def test_another_recording_is_not_taken_for_that_of_the_attempt(tmp_path: Path) 
     ended = replace(store.ended("good"), cassette_sha256="0" * 64)
     stored = settle_stored(shared, each.loaded, ended)
     assert (stored.cassette, stored.cassette_sha256) == (None, "0" * 64)
+
+
+def test_an_attempt_that_has_ended_is_not_hastened(tmp_path: Path) -> None:
+    # under load, the wait for an attempt ends while the request to hasten it is on its way
+    backend = FakeBackend()
+    each = job(context(tmp_path, ask, backend=backend), "a", points=1.0)
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    options = SchedulerOptions(throttle=Throttle(2), lookahead=2, limit_s=None, ledger=Ledger(Caps()))
+    scheduler = Scheduler(options, answers)
+
+    async def wait_for_answer() -> None:
+        await wait_until(lambda: not answers.empty())
+
+    scheduler.plan([each])
+    scheduler.hasten(each)
+    scheduler.loop.run_until_complete(wait_for_answer())
+    scheduler.claimed.append(each.key)
+    scheduler.start_waiting()
+    scheduler.hasten(each)
+    assert (backend.calls, scheduler.started) == (1, {})
+    # one that was returned before is made again where somebody waits for it
+    scheduler.prioritize(each)
+    assert list(scheduler.started) == [each.key]
+    scheduler.loop.run_until_complete(scheduler.cancel_all())
+    scheduler.loop.close()

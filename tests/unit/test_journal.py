@@ -151,6 +151,7 @@ def ended(case_id: str = "a", **changes: Any) -> EndedAttempt:
         "calls": 2,
         "cached": 1,
         "stale": False,
+        "remark": "",
         "payload": {"deep": [None, "\ud800"]},
         "recording": None,
     }

@@ -1,0 +1,166 @@
+"""What a live run keeps, and when: before the first request, when a target has ended, and for a resumed run."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.model.result import EndedAttempt
+from pytest_packbench.runs.journal import Journal, read_entries
+from pytest_packbench.runs.report import open_report
+from tests.integration.conftest import json_lines, without_times
+from tests.integration.options.conftest import points
+from tests.servers.wire import openai_reply, parse_request
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.conftest import Project
+    from tests.integration.options.conftest import Model
+    from tests.servers.fake import Received, Reply
+
+RESUME = "--packbench-resume=latest"
+
+
+def journals(project: Project) -> list[Path]:
+    return list((project.root / "reports").rglob("journal*.jsonl"))
+
+
+def test_the_journal_is_written_before_the_first_request(both: Project, model: Model) -> None:
+    both.prepare("points 1", "points 0.5")
+    headers: list[dict[str, Any]] = []
+
+    def look(received: Received) -> Reply:
+        (path,) = (path for path in journals(both) if path.name == "journal.jsonl")
+        headers.append(json.loads(path.read_text("utf-8").splitlines()[0]))
+        return points(received)
+
+    model.handler = look
+    model.run(both).assert_outcomes(passed=1, failed=1)
+    assert [header["run"]["mode"] for header in headers] == ["live", "live"]
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_first_request(both: Project, model: Model) -> None:
+    both.prepare("points 1")
+    both.write("taken", "a file")
+    result = model.run(both, "--packbench-output=taken")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert len(model.requests) == 0
+    message = f"ERROR: cannot write reports to {both.root / 'taken' / 'toy'}*: *; no model was called"
+    result.stderr.fnmatch_lines([message])
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+
+
+def test_an_answer_whose_scoring_ends_the_process_is_not_asked_for_again(project: Project, model: Model) -> None:
+    project.prepare("points 1", "points 0.5", "points 0.9")
+    project.extend_conftest("""
+        import os
+        from pathlib import Path
+
+        scored = Toy.score
+
+        def score(self, case, outcome, rules):
+            if Path("dying").exists():
+                os._exit(9)
+            return scored(self, case, outcome, rules)
+
+        Toy.score = score
+    """)
+    (project.root / "dying").touch()
+    options = ("--packbench-concurrency=1",)
+    with pytest.MonkeyPatch.context() as patch:
+        in_a_process = project.pytester.runpytest_subprocess
+        patch.setattr(project.pytester, "runpytest", lambda *arguments, **_: in_a_process(*arguments))
+        for _ in range(2):
+            resume = [RESUME] * bool(journals(project))
+            assert model.run(project, *options, *resume).ret == 9
+    asked = len(model.requests)
+    (journal,) = journals(project)
+    entries = read_entries(journal)
+    assert all(isinstance(entry, EndedAttempt) for entry in entries)
+    assert 1 <= len(entries) <= asked <= 3
+    (project.root / "dying").unlink()
+    model.run(project, *options, RESUME).assert_outcomes(passed=2, failed=1)
+    assert len(model.requests) == 3 + asked - len(entries)
+    assert not journals(project)
+    first = project.records()
+    model.run(project, "--packbench-output=whole")
+    (whole,) = project.root.glob("whole/toy/*/records.jsonl")
+    for record in json_lines(whole):
+        assert without_times(record) == without_times(first[record["packbench"]["case_id"]])
+
+
+def test_answers_of_cases_that_are_not_selected_are_scored(project: Project, model: Model) -> None:
+    project.prepare("points 1", "points 0.5")
+    model.run(project)
+    results = project.lines("records.jsonl")
+    assert len(results) == len(model.requests) == 2
+    journal_of_answers(project, project.left())
+    model.run(project, "--deselect=storage/benchmarks/toy/cases/plain/case_01.json::case_01", RESUME)
+    assert len(model.requests) == 2
+    assert without_times(project.lines("records.jsonl")) == without_times(results)
+
+
+def test_a_changed_case_with_an_answer_is_refused(project: Project, model: Model) -> None:
+    project.prepare("points 1", "points 0.5")
+    model.run(project)
+    journal_of_answers(project, project.left())
+    project.case("case_01", text="points 0.25")
+    refused = model.run(project, RESUME)
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    assert "can't be resumed: case case_01 changed; " in refused.stderr.str()
+    model.run(project, RESUME, "-o", "packbench_resume_changed=run").assert_outcomes(passed=1, failed=1)
+    assert len(model.requests) == 3
+
+
+@pytest.mark.parametrize("pending", [False, True])
+def test_a_record_run_does_not_repeat_what_it_recorded(project: Project, model: Model, pending: bool) -> None:
+    project.prepare("points 1", "points 0.5")
+    better = openai_reply('{"points": 0.9}')
+    if pending:
+        model.run(project, mode="record")
+        model.handler = lambda received: points(received) if "bad" in parse_request(received).text else better
+        model.requests.clear()
+    project.case("broken", text="bad")
+    model.run(project, mode="record").assert_outcomes(errors=1, passed=2 if pending else 1, failed=not pending)
+    model.requests.clear()
+    model.run(project, RESUME, mode="record").assert_outcomes(errors=1, passed=2 if pending else 1, failed=not pending)
+    assert {parse_request(received).text for received in model.requests} == {"bad"}
+
+
+def journal_of_answers(project: Project, folder: Path) -> None:
+    """Replace a run by the journal that it had when its targets had ended."""
+    report = open_report(folder)
+    payloads = {line["case_id"]: line["result"] for line in project.lines("payloads.jsonl")}
+    with Journal(folder / "journal.jsonl", lambda: report.run) as journal:
+        for result in report.results:
+            record = project.records()[result.case_id]
+            journal.append(
+                EndedAttempt(
+                    suite="toy",
+                    case_id=result.case_id,
+                    nodeid=result.nodeid,
+                    file=result.file,
+                    trial=0,
+                    finished_ns=time.time_ns(),
+                    duration_ms=1,
+                    case_sha256=result.case_sha256,
+                    cassette_sha256=None,
+                    llm_backend="openai",
+                    llm_model="fake-1",
+                    tokens_input=record["tokens_input"],
+                    tokens_output=record["tokens_output"],
+                    calls=1,
+                    cached=0,
+                    stale=False,
+                    remark="",
+                    payload=payloads[result.case_id],
+                    recording=None,
+                )
+            )
+    for path in folder.iterdir():
+        if path.name != "journal.jsonl":
+            path.unlink()
