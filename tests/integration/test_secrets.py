@@ -205,6 +205,15 @@ def test_no_key_that_a_model_echoes_is_in_any_file_or_output(
     both: Project, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     both.pytester.makepyfile(pipeline=PIPELINE)
+    both.extend_conftest("""
+        import shutil
+        from pathlib import Path
+
+        @pytest.hookimpl(trylast=True)
+        def pytest_sessionfinish(session):
+            for path in Path(session.config.rootpath, "reports").rglob("journal*"):
+                shutil.copy(path, session.config.rootpath / f"copy-{path.name}")
+        """)
     for text in ("echo", "refuse", "plain"):
         both.case(text, text=text)
     with model_server(echo) as server:
@@ -212,7 +221,7 @@ def test_no_key_that_a_model_echoes_is_in_any_file_or_output(
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         result = both.run_toy(*live(server, "--packbench-cache=answers", *SHOWN, mode=mode))
     assert leaks(both, result) == []
-    assert not list((both.root / "reports").rglob("journal*"))
+    assert "[redacted]" in "".join(path.read_text("utf-8") for path in both.root.glob("copy-journal*"))
     recorded = mode == "record"
     result.assert_outcomes(passed=1 if recorded else 2, errors=2 if recorded else 1)
     assert sorted(cassettes(both)) == (["plain.json"] if recorded else [])
@@ -301,3 +310,50 @@ def test_short_values_and_words_of_the_environment_destroy_no_text(
     result = both.run_toy("-rA")
     result.assert_outcomes(passed=1)
     assert "[redacted]" not in all_text(both) + result.stdout.str()
+
+
+MARKED = """
+import os
+
+import pytest
+
+
+@pytest.fixture
+def pipeline(packbench_request):
+    if packbench_request.input["text"] == "fixture":
+        raise ValueError("no " + os.environ["PLANTED_API_KEY"])
+    return packbench_request.input["text"]
+
+
+@pytest.mark.packbench_cases("toy")
+def test_case(packbench_check, pipeline, record_property):
+    key = os.environ["PLANTED_API_KEY"]
+    record_property("used", key)
+    print("using", key)
+    if pipeline == "raised":
+        raise ValueError("failed\\n" + key[:20] + "\\n" + key[20:])
+    assert pipeline != "compared" or key == "another"
+    packbench_check({"points": 0.1 if pipeline == "failed" else 1.0, "key": key})
+"""
+
+
+def test_no_key_of_a_marked_test_is_in_any_file_or_output(both: Project) -> None:
+    both.pytester.makepyfile(test_marked=MARKED)
+    for text in ("fixture", "raised", "compared", "failed", "returned"):
+        both.case(text, text=text)
+    result = both.run("--showlocals", *SHOWN)
+    result.assert_outcomes(passed=1, failed=1, errors=3)
+    assert leaks(both, result) == []
+    assert "[redacted]" in (both.root / "junit.xml").read_text("utf-8")
+
+
+def test_no_key_is_in_a_usage_error(project: Project) -> None:
+    project.case("one", text="one")
+    project.pytester.makepyfile(broken="import os\nraise ValueError('no ' + os.environ['PLANTED_API_KEY'])\n")
+    runs = [
+        project.run_toy("--packbench-target=broken:act"),
+        project.run_toy("--packbench-mode=live", f"--packbench-target=cmd:no-such-program --api-key '{KEY}' 'x"),
+        project.run_toy(f"--packbench-target=cmd:program {FORMED} --header 'X-Token: {KEY}'", "--token", KEY),
+    ]
+    assert [run.ret for run in runs] == [4, 4, 4]
+    assert leaks(project, *runs) == []
