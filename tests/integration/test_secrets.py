@@ -200,12 +200,10 @@ def echo(received: Received) -> Reply:
     return openai_reply(json.dumps({"points": 1.0, "echo": forms} if "echo" in text else {"points": 1.0}))
 
 
-@pytest.mark.parametrize("mode", ["live", "record"])
-def test_no_key_that_a_model_echoes_is_in_any_file_or_output(
-    both: Project, monkeypatch: pytest.MonkeyPatch, mode: str
-) -> None:
-    both.pytester.makepyfile(pipeline=PIPELINE)
-    both.extend_conftest("""
+def run_model(project: Project, monkeypatch: pytest.MonkeyPatch, mode: str) -> pytest.RunResult:
+    """Run three cases on a model that echoes its key; the folder of the project gets a copy of the journals."""
+    project.pytester.makepyfile(pipeline=PIPELINE)
+    project.extend_conftest("""
         import shutil
         from pathlib import Path
 
@@ -215,30 +213,37 @@ def test_no_key_that_a_model_echoes_is_in_any_file_or_output(
                 shutil.copy(path, session.config.rootpath / f"copy-{path.name}")
         """)
     for text in ("echo", "refuse", "plain"):
-        both.case(text, text=text)
+        project.case(text, text=text)
     with model_server(echo) as server:
         monkeypatch.delenv("PLANTED_API_KEY")
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        result = both.run_toy(*live(server, "--packbench-cache=answers", *SHOWN, mode=mode))
+        return project.run_toy(*live(server, "--packbench-cache=answers", *SHOWN, mode=mode))
+
+
+def test_no_key_that_a_model_echoes_is_in_any_file_or_output(both: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run_model(both, monkeypatch, "live")
+    result.assert_outcomes(passed=2, errors=1)
     assert leaks(both, result) == []
     assert "[redacted]" in "".join(path.read_text("utf-8") for path in both.root.glob("copy-journal*"))
-    recorded = mode == "record"
-    result.assert_outcomes(passed=1 if recorded else 2, errors=2 if recorded else 1)
-    assert sorted(cassettes(both)) == (["plain.json"] if recorded else [])
     # an answer with a key is asked for again
     assert len(list((both.root / "answers").rglob("*.json"))) == 1
-    if recorded:
-        error = both.errors()["echo"]
-        assert error["kind"] == "secret_in_answer"
-        assert error["message"] == (
-            'the answer to call 1 (role "judge") contains the value of OPENAI_API_KEY at /answer, so that '
-            "nothing was recorded; keep it away from the target and the model, and record again; revoke it if it is "
-            "yours"
-        )
+
+
+def test_an_answer_with_a_key_is_not_recorded(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run_model(project, monkeypatch, "record")
+    result.assert_outcomes(passed=1, errors=2)
+    assert leaks(project, result) == []
+    assert sorted(cassettes(project)) == ["plain.json"]
+    error = project.errors()["echo"]
+    assert error["kind"] == "secret_in_answer"
+    assert error["message"] == (
+        'the answer to call 1 (role "judge") contains the value of OPENAI_API_KEY at /answer, so that nothing was '
+        "recorded; keep it away from the target and the model, and record again; revoke it if it is yours"
+    )
 
 
 def test_no_key_that_a_server_or_a_program_returns_is_in_any_file_or_output(
-    both: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PACKBENCH_HTTP_HEADERS", "Accept: application/json\nX-Pipeline: hdr-planted-998877-value")
     header, option = "hdr-planted-998877-value", "opt-planted-554433"
@@ -251,20 +256,20 @@ def test_no_key_that_a_server_or_a_program_returns_is_in_any_file_or_output(
         return Reply(body={"points": 1.0, "echo": [value, b64encode(value.encode()).decode(), basic, login]})
 
     for text in ("echo", "refuse"):
-        both.case(text, text=text)
+        project.case(text, text=text)
     with FakeServer(answer) as server:
         url = server.url.replace("http://", f"http://me:{login}@")
         served = [
-            both.run_toy(f"--packbench-mode={mode}", f"--packbench-target={url}/verify?x=1", *SHOWN)
+            project.run_toy(f"--packbench-mode={mode}", f"--packbench-target={url}/verify?x=1", *SHOWN)
             for mode in ("live", "record")
         ]
-    both.write("agent.py", PROGRAM)
+    project.write("agent.py", PROGRAM)
     command = f"--packbench-target=cmd:python agent.py --token {option} -H 'X-Api-Key: {header}'"
-    ran = [both.run_toy(f"--packbench-mode={mode}", command, *SHOWN) for mode in ("live", "record")]
-    assert leaks(both, *served, *ran, keys=(header, option, login)) == []
+    ran = [project.run_toy(f"--packbench-mode={mode}", command, *SHOWN) for mode in ("live", "record")]
+    assert leaks(project, *served, *ran, keys=(header, option, login)) == []
     for result, outcomes in zip((*served, *ran), ((1, 1), (0, 2)) * 2, strict=True):
         result.assert_outcomes(passed=outcomes[0], errors=outcomes[1])
-    assert cassettes(both) == {}
+    assert cassettes(project) == {}
     assert "contains a value of an option or a header at /answer/" in ran[1].stdout.str()
 
 
@@ -295,7 +300,7 @@ def test_what_a_case_itself_contains_is_scored_as_it_is_and_redacted_in_reports(
 
 
 def test_short_values_and_words_of_the_environment_destroy_no_text(
-    both: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {
         "API_KEY": "red",
@@ -304,12 +309,12 @@ def test_short_values_and_words_of_the_environment_destroy_no_text(
         "A_TOKEN": "customer",
     }.items():
         monkeypatch.setenv(name, value)
-    both.case(
+    project.case(
         "words", more="['customer', 'a red toy', 'judged-by-points', '" + "9f86d081884c7d659a2feaa0c55ad015" * 2 + "']"
     )
-    result = both.run_toy("-rA")
+    result = project.run_toy("-rA")
     result.assert_outcomes(passed=1)
-    assert "[redacted]" not in all_text(both) + result.stdout.str()
+    assert "[redacted]" not in all_text(project) + result.stdout.str()
 
 
 MARKED = """
