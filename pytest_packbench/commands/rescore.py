@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from functools import lru_cache
@@ -84,10 +85,11 @@ def rescored(results: Iterable[CaseResult], run: Run, payloads: Path, suite: Sui
         StoredRunError: the run stored no payloads, or a line of them can't be read.
     """
     from pytest_packbench.engine.contexts import SuiteContext
+    from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.runs.lines import read_payloads
 
     remaining = {(result.test_id, result.trial): result for result in results}
-    context = SuiteContext.of_results(suite, pack, run.target)
+    context = SuiteContext.of_results(suite, pack, run.target, redactor=Redactor(os.environ))
     load = _case_loader(suite, pack)
     for key, payload in read_payloads(payloads):
         stored = remaining.pop(key, None)

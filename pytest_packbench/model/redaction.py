@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from binascii import b2a_base64
+from bisect import bisect_left, bisect_right
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote, urlsplit
@@ -34,7 +35,7 @@ _VARIABLE = (
     r"_PWD$|COOKIE|JWT|BEARER|CONNECTION_?STRING|CONN_STR"
 )
 _PLAIN_VARIABLE = (
-    r"(?i)TOKENIZER|PUBLIC_KEY|(PRIMARY|FOREIGN|PARTITION|SORT|CACHE)_KEY|KEYBOARD|KEYMAP|"
+    r"(?i)TOKENIZER|MAX_(\w+_)?TOKENS|PUBLIC_KEY|(PRIMARY|FOREIGN|PARTITION|SORT|CACHE)_KEY|KEYBOARD|KEYMAP|"
     r"_(TYPE|METHOD|NAME|HEADER|FIELD|COLUMN|PREFIX|ALGORITHM|LIMIT|COUNT|TTL|TIMEOUT|LENGTH|SIZE|SCHEME|MODE|"
     r"PROVIDER|BACKEND|ISSUER|AUDIENCE|DOMAIN|REALM|VERSION|FORMAT)$"
 )
@@ -307,9 +308,11 @@ class Redactor:
         spans = self._spans(text, loose=loose)
         if found:
             spans = _merged([*spans, *_beginnings(text, found)])
-        for span in reversed(spans):
-            text = text[: span.start] + REDACTED + text[span.end :]
-        return text
+        if not spans:
+            return text
+        ends = [0, *(span.end for span in spans)]
+        parts = [text[end : span.start] for end, span in zip(ends, spans, strict=False)]
+        return REDACTED.join([*parts, text[ends[-1] :]])
 
     def _spans(self, text: str, *, loose: bool = False) -> list[_Span]:
         """Return where secrets are in a text, in order and without overlap."""
@@ -341,30 +344,28 @@ class Redactor:
         breaks = [match.span() for match in _compiled(pattern).finditer(text)] if "\n" in text or "\\n" in text else []
         if not breaks:
             return
-        joined, cuts, removed, position = [], [], 0, 0
+        # where the breaks were in the joined text, and how many characters are removed up to there
+        joined, cuts, removed, position = [], [], [0], 0
         for start, end in breaks:
             joined.append(text[position:start])
-            cuts.append(start - removed)
-            removed += end - start
+            cuts.append(start - removed[-1])
+            removed.append(removed[-1] + end - start)
             position = end
         whole = "".join([*joined, text[position:]])
-
-        def original(index: int) -> int:
-            return index + sum(end - start for (start, end), cut in zip(breaks, cuts, strict=True) if cut <= index)
-
         for span in self._spans_within(whole):
-            inner = [cut for cut in cuts if span.start < cut < span.end]
+            first, last = bisect_right(cuts, span.start), bisect_left(cuts, span.end)
             end = span.end
             while (
-                inner
+                first < last
                 and not span.is_known
-                and _compiled(_WORD_AFTER_BREAK).fullmatch(whole, inner[-1], end)
-                and self._is_complete(whole[span.start : inner[-1]])
+                and _compiled(_WORD_AFTER_BREAK).fullmatch(whole, cuts[last - 1], end)
+                and self._is_complete(whole[span.start : cuts[last - 1]])
             ):
                 # the text goes on with a word after a complete key
-                end = inner.pop()
-            if inner:
-                yield span._replace(start=original(span.start), end=original(end - 1) + 1)
+                last -= 1
+                end = cuts[last]
+            if first < last:
+                yield span._replace(start=span.start + removed[first], end=end + removed[last])
 
     def _is_complete(self, text: str) -> bool:
         return any(span.end == len(text) for span in self._spans_within(text))

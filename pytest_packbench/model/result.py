@@ -95,7 +95,7 @@ class CaseResult:
         trial: the number of the attempt, from 0.
         cached: number of model calls answered from the response cache.
         record: the wire record with its `packbench` object; None if the attempt leaves no record.
-        payload: the result of the target, unchanged; None without one.
+        payload: the result of the target, without secrets; None without one.
     """
 
     suite: _Text

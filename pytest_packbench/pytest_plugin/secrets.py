@@ -134,6 +134,11 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
         return Explanation(change(value.text), replace(value.reprcrash, message=change(value.reprcrash.message)))
     if type(value).__module__.startswith("_pytest._code"):
         for name, item in vars(value).items():
+            if name == "lines" and all(isinstance(line, str) for line in item):
+                # together: a line break may cut a secret
+                changed: Any = change("\n".join(item)).split("\n") if item else item
+            else:
+                changed = _map_texts(item, change)
             # some are frozen
-            object.__setattr__(value, name, _map_texts(item, change))
+            object.__setattr__(value, name, changed)
     return value

@@ -200,36 +200,52 @@ def echo(received: Received) -> Reply:
     return openai_reply(json.dumps({"points": 1.0, "echo": forms} if "echo" in text else {"points": 1.0}))
 
 
-@pytest.mark.parametrize("mode", ["live", "record"])
-def test_no_key_that_a_model_echoes_is_in_any_file_or_output(
-    both: Project, model: Model, monkeypatch: pytest.MonkeyPatch, mode: str
-) -> None:
-    both.pytester.makepyfile(pipeline=PIPELINE)
+def run_model(project: Project, model: Model, monkeypatch: pytest.MonkeyPatch, mode: str) -> pytest.RunResult:
+    """Run three cases on a model that echoes its key; the folder of the project gets a copy of the journals."""
+    project.pytester.makepyfile(pipeline=PIPELINE)
+    project.extend_conftest("""
+        import shutil
+        from pathlib import Path
+
+        @pytest.hookimpl(trylast=True)
+        def pytest_sessionfinish(session):
+            for path in Path(session.config.rootpath, "reports").rglob("journal*"):
+                shutil.copy(path, session.config.rootpath / f"copy-{path.name}")
+        """)
     for text in ("echo", "refuse", "plain"):
-        both.case(text, text=text)
+        project.case(text, text=text)
     model.handler = echo
     monkeypatch.delenv("PLANTED_API_KEY")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    result = model.run(both, "--packbench-cache=answers", *SHOWN, mode=mode)
+    return model.run(project, "--packbench-cache=answers", *SHOWN, mode=mode)
+
+
+def test_no_key_that_a_model_echoes_is_in_any_file_or_output(
+    both: Project, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = run_model(both, model, monkeypatch, "live")
+    result.assert_outcomes(passed=2, errors=1)
     assert leaks(both, result) == []
-    assert not list((both.root / "reports").rglob("journal*"))
-    recorded = mode == "record"
-    result.assert_outcomes(passed=1 if recorded else 2, errors=2 if recorded else 1)
-    assert sorted(recordings(both)) == (["plain.json"] if recorded else [])
+    assert "[redacted]" in "".join(path.read_text("utf-8") for path in both.root.glob("copy-journal*"))
     # an answer with a key is asked for again
     assert len(list((both.root / "answers").rglob("*.json"))) == 1
-    if recorded:
-        error = both.errors()["echo"]
-        assert error["kind"] == "secret_in_answer"
-        assert error["message"] == (
-            'the answer to call 1 (role "judge") contains the value of OPENAI_API_KEY at /answer, so that '
-            "nothing was recorded; keep it away from the target and the model, and record again; revoke it if it is "
-            "yours"
-        )
+
+
+def test_an_answer_with_a_key_is_not_recorded(project: Project, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run_model(project, model, monkeypatch, "record")
+    result.assert_outcomes(passed=1, errors=2)
+    assert leaks(project, result) == []
+    assert sorted(recordings(project)) == ["plain.json"]
+    error = project.errors()["echo"]
+    assert error["kind"] == "secret_in_answer"
+    assert error["message"] == (
+        'the answer to call 1 (role "judge") contains the value of OPENAI_API_KEY at /answer, so that nothing was '
+        "recorded; keep it away from the target and the model, and record again; revoke it if it is yours"
+    )
 
 
 def test_no_key_that_a_server_or_a_program_returns_is_in_any_file_or_output(
-    both: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PACKBENCH_HTTP_HEADERS", "Accept: application/json\nX-Pipeline: hdr-planted-998877-value")
     header, option = "hdr-planted-998877-value", "opt-planted-554433"
@@ -242,20 +258,20 @@ def test_no_key_that_a_server_or_a_program_returns_is_in_any_file_or_output(
         return Reply(body={"points": 1.0, "echo": [value, b64encode(value.encode()).decode(), basic, login]})
 
     for text in ("echo", "refuse"):
-        both.case(text, text=text)
+        project.case(text, text=text)
     with FakeServer(answer) as server:
         url = server.url.replace("http://", f"http://me:{login}@")
         served = [
-            both.run_toy(f"--packbench-mode={mode}", f"--packbench-target={url}/verify?x=1", *SHOWN)
+            project.run_toy(f"--packbench-mode={mode}", f"--packbench-target={url}/verify?x=1", *SHOWN)
             for mode in ("live", "record")
         ]
-    both.write("agent.py", PROGRAM)
+    project.write("agent.py", PROGRAM)
     command = f"--packbench-target=cmd:python agent.py --token {option} -H 'X-Api-Key: {header}'"
-    ran = [both.run_toy(f"--packbench-mode={mode}", command, *SHOWN) for mode in ("live", "record")]
-    assert leaks(both, *served, *ran, keys=(header, option, login)) == []
+    ran = [project.run_toy(f"--packbench-mode={mode}", command, *SHOWN) for mode in ("live", "record")]
+    assert leaks(project, *served, *ran, keys=(header, option, login)) == []
     for result, outcomes in zip((*served, *ran), ((1, 1), (0, 2)) * 2, strict=True):
         result.assert_outcomes(passed=outcomes[0], errors=outcomes[1])
-    assert recordings(both) == {}
+    assert recordings(project) == {}
     assert "contains a value of an option or a header at /answer/" in ran[1].stdout.str()
 
 
@@ -286,7 +302,7 @@ def test_what_a_case_itself_contains_is_scored_as_it_is_and_redacted_in_reports(
 
 
 def test_short_values_and_words_of_the_environment_destroy_no_text(
-    both: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {
         "API_KEY": "red",
@@ -295,9 +311,56 @@ def test_short_values_and_words_of_the_environment_destroy_no_text(
         "A_TOKEN": "customer",
     }.items():
         monkeypatch.setenv(name, value)
-    both.case(
+    project.case(
         "words", more="['customer', 'a red toy', 'judged-by-points', '" + "9f86d081884c7d659a2feaa0c55ad015" * 2 + "']"
     )
-    result = both.run_toy("-rA")
+    result = project.run_toy("-rA")
     result.assert_outcomes(passed=1)
-    assert "[redacted]" not in both.all_text() + result.stdout.str()
+    assert "[redacted]" not in project.all_text() + result.stdout.str()
+
+
+MARKED = """
+import os
+
+import pytest
+
+
+@pytest.fixture
+def pipeline(packbench_request):
+    if packbench_request.input["text"] == "fixture":
+        raise ValueError("no " + os.environ["PLANTED_API_KEY"])
+    return packbench_request.input["text"]
+
+
+@pytest.mark.packbench_cases("toy")
+def test_case(packbench_check, pipeline, record_property):
+    key = os.environ["PLANTED_API_KEY"]
+    record_property("used", key)
+    print("using", key)
+    if pipeline == "raised":
+        raise ValueError("failed\\n" + key[:20] + "\\n" + key[20:])
+    assert pipeline != "compared" or key == "another"
+    packbench_check({"points": 0.1 if pipeline == "failed" else 1.0, "key": key})
+"""
+
+
+def test_no_key_of_a_marked_test_is_in_any_file_or_output(both: Project) -> None:
+    both.pytester.makepyfile(test_marked=MARKED)
+    for text in ("fixture", "raised", "compared", "failed", "returned"):
+        both.case(text, text=text)
+    result = both.run("--showlocals", *SHOWN)
+    result.assert_outcomes(passed=1, failed=1, errors=3)
+    assert leaks(both, result) == []
+    assert "[redacted]" in (both.root / "junit.xml").read_text("utf-8")
+
+
+def test_no_key_is_in_a_usage_error(project: Project) -> None:
+    project.case("one", text="one")
+    project.pytester.makepyfile(broken="import os\nraise ValueError('no ' + os.environ['PLANTED_API_KEY'])\n")
+    runs = [
+        project.run_toy("--packbench-target=broken:act"),
+        project.run_toy("--packbench-mode=live", f"--packbench-target=cmd:no-such-program --api-key '{KEY}' 'x"),
+        project.run_toy(f"--packbench-target=cmd:program {FORMED} --header 'X-Token: {KEY}'", "--token", KEY),
+    ]
+    assert [run.ret for run in runs] == [4, 4, 4]
+    assert leaks(project, *runs) == []

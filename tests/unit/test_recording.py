@@ -185,6 +185,19 @@ def test_an_answer_with_a_secret_is_not_recorded(tmp_path: Path, answer: Any, wo
     assert not list(tmp_path.rglob("*.json"))
 
 
+def test_a_key_in_a_prompt_is_hashed_and_not_recorded(tmp_path: Path) -> None:
+    async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+        answer = await context.llm.complete(model_request(text="use planted-value-1"))
+        return {"points": 1.0, "answer": answer.content}
+
+    backend = FakeBackend(answer=lambda _: "done")
+    assert record(tmp_path, target, backend, Redactor({"API_KEY": "planted-value-1"})).failure is None
+    (path,) = tmp_path.rglob("*.json")
+    assert "planted" not in path.read_text("utf-8")
+    replayed = replay_attempt(tmp_path, target)
+    assert (replayed.failure, replayed.stale) == (None, False)
+
+
 def test_what_a_case_contains_is_no_secret_of_its_recording(tmp_path: Path) -> None:
     canary = "AKIA" + "Q7" * 8
     backend = FakeBackend(answer=lambda _: f"it is {canary}")
