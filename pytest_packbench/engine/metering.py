@@ -132,7 +132,7 @@ class Ledger:
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts as plain JSON; None for what is not known, such as the cost without a price."""
-        is_unseen = self.unmetered > 0 and not self.calls and not self.cached
+        is_unseen = (self.unmetered > 0 or self.tokens > 0) and not self.calls and not self.cached
         is_uncounted = not self.tokens and (is_unseen or self.uncounted > 0)
         return {
             "calls": None if is_unseen else self.calls,

@@ -212,7 +212,8 @@ def recording_of(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> d
     elif state.meter is not None and (state.meter.calls or find_recording(context.suite, loaded.case.id).exists()):
         # an attempt without calls replaces an older recording that has some
         calls = state.meter.calls
-        exchanges = model_exchanges(calls, prompts=context.options.record_prompts)
+        prompts = context.options.record_prompts and context.pack.keeps_prompts(loaded.case)
+        exchanges = model_exchanges(calls, prompts=prompts)
         tools = [tool for call in calls if not call.secondary for tool in call.request.tools]
     else:
         return None

@@ -218,6 +218,14 @@ class Pack(ABC):
         """
         return ()
 
+    def keeps_prompts(self, case: Any) -> bool:  # noqa: ARG002 - for packs whose texts stay in the user's folder
+        """Return whether a recording of a case may contain what the model was asked, and a failing case may show it.
+
+        Args:
+            case: the case, an instance of `case_model`.
+        """
+        return True
+
     def summary(self, records: Iterable[Mapping[str, Any]]) -> list[str]:  # noqa: ARG002 - for packs with metrics of their own
         """Return lines for the summary of a run, for figures that only the pack can compute.
 

@@ -110,6 +110,8 @@ def _transcript(run: CaseRun, attempt: Attempt | None) -> list[str]:
     from pytest_packbench.engine.recordings import transcript
 
     settings = run.item.config.stash[CONTEXTS].settings
+    if run.loaded is None or not run.pack.keeps_prompts(run.loaded.case):
+        return []
     return transcript_lines(transcript(attempt, prompts=settings.record_prompts))
 
 

@@ -122,7 +122,10 @@ def spent_text(spent: Mapping[str, Any]) -> str:
     unseen = pluralize(spent.get("unmetered", 0), "attempt")
     if spent["calls"] is None:
         tokens = f", {spent['tokens']:,} tokens reported by results" if spent["tokens"] else ""
-        return f"used: not known; {unseen} without a call through packbench{tokens}"
+        if spent.get("unmetered"):
+            return f"used: not known; {unseen} without a call through packbench{tokens}"
+        cost = "" if spent["cost"] is None else f", {spent['cost']:.4f} {spent['currency']}"
+        return f"used: model calls not known{tokens}{cost}"
     cost = "cost not known" if spent["cost"] is None else f"{spent['cost']:.4f} {spent['currency']}"
     uncounted = f" ({pluralize(spent['uncounted'], 'call')} without a token count)" if spent["uncounted"] else ""
     cached = f", {spent['cached']:,} more answered from the cache" if spent.get("cached") else ""

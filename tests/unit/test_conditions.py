@@ -12,6 +12,7 @@ from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.conditions import guard_name, judges_of, parts_of
 from pytest_packbench.model.cassette import CASSETTE_VERSION
 from pytest_packbench.model.request import Tool
+from pytest_packbench.model.run import RunOptions
 from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, case, context, ignore_tick, job, model_request
 
 if TYPE_CHECKING:
@@ -215,11 +216,18 @@ def test_what_a_recording_states(tmp_path: Path) -> None:
     ]
 
 
-def test_prompts_are_left_out_on_request(tmp_path: Path) -> None:
-    made = conditioned(tmp_path, Asking().verify, "record")
-    made = replace(made, options=replace(made.options, record_prompts=False))
-    with RunnerContext() as runner:
-        runner.wait_for(job(made), ignore_tick)
+class PrivatePack(EchoPack):
+    """A pack whose texts stay where they are."""
+
+    def keeps_prompts(self, case: Any) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    "change", [{"options": RunOptions(mode="record", record_prompts=False)}, {"pack": PrivatePack()}]
+)
+def test_prompts_are_left_out_where_the_user_or_the_pack_says_so(tmp_path: Path, change: dict[str, Any]) -> None:
+    record(tmp_path, Asking().verify, **change)
     (exchange,) = json.loads((tmp_path / "fixtures" / "a.json").read_bytes())["exchanges"]
     assert exchange.keys() == {"role", "answer", "request_sha256", "usage"}
 

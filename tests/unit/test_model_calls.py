@@ -49,7 +49,11 @@ def test_the_sums_are_those_of_all_calls_and_reports(calls: list[Usage | None], 
     if ledger.uncounted and not ledger.tokens:
         # not known is not 0
         plain |= {"tokens": None, "cost": None}
-    assert ledger.as_json() == plain
+    if ledger.tokens and not ledger.calls:
+        # results report tokens of calls that nobody counted
+        assert ledger.as_json() == plain | {"calls": None}
+    else:
+        assert ledger.as_json() == plain
     ledger.add_cached_call()
     assert ledger.as_json() == plain | {"cached": 1}
 

@@ -108,7 +108,7 @@ def test_a_backend_is_asked_for_when_the_target_uses_it(tmp_path: Path) -> None:
         (optional, False, (None, None, None), "used: not known; 2 attempts without a call through packbench"),
         (optional, True, (1, 5, None), "used: 1 model call, 5 tokens, cost not known; not known for 1 attempt *"),
         (silent, False, (0, 0, 0.0), "used: 0 model calls, 0 tokens, 0.0000 USD"),
-        (reporting, False, (0, 14, None), "used: 0 model calls, 14 tokens, cost not known"),
+        (reporting, False, (None, 14, None), "used: model calls not known, 14 tokens reported by results"),
     ],
 )
 def test_what_is_not_seen_is_not_known(

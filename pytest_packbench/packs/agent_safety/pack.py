@@ -86,6 +86,10 @@ class AgentSafetyPack(Pack):
         """Return the judges that the suite names."""
         return rules.judges
 
+    def keeps_prompts(self, case: SafetyCase) -> bool:
+        """Return False for cases whose texts stay in the user's copy of the benchmark."""
+        return case.input.text_sha256 is None
+
     def unusable(self, rules: SafetySuiteConfig) -> str:
         """Return which extra to install, where the suite names its benchmark."""
         if rules.benchmark != "agentdojo":
