@@ -48,6 +48,8 @@ GRACE_S = 0.3
 FIXTURE_GRACE_S = 0.1
 CASES = 48
 WAIT_S = 120.0
+BUSY_S = 0.6
+"""How long the hook keeps the main thread busy, seconds."""
 LONGEST_S = 0.12
 """The longest latency of an answer, seconds."""
 SUITE = "pack: generic\ndescription: cases for runs that are killed\n"
@@ -77,7 +79,7 @@ numbers = count(1)
 
 def pytest_runtest_logreport(report):
     if report.when == "setup":
-        time.sleep(0.01 if next(numbers) % 8 else 0.6)
+        time.sleep(0.01 if next(numbers) % 8 else {busy})
 """
 PLUGINS = ("-pno:cacheprovider", "-ppytest_packbench.plugin", "-ppytest_jsonreport.plugin", "-pxdist.plugin")
 
@@ -236,7 +238,11 @@ class Bench:
         suite = folder / "storage" / "benchmarks" / "kills"
         (suite / "cases").mkdir(parents=True)
         (suite / "suite.yaml").write_text(SUITE, encoding="utf-8")
-        for name, text in {"pytest.ini": "[pytest]\n", "pipeline.py": PIPELINE, "conftest.py": CONFTEST}.items():
+        for name, text in {
+            "pytest.ini": "[pytest]\n",
+            "pipeline.py": PIPELINE,
+            "conftest.py": CONFTEST.format(busy=BUSY_S),
+        }.items():
             (folder / name).write_text(text, encoding="utf-8")
         lines = [json.dumps(_case(number)) + "\n" for number in range(cases)]
         (suite / "cases" / "many.jsonl").write_text("".join(lines), encoding="utf-8")
@@ -406,7 +412,8 @@ def without_times(value: Any) -> Any:
 def moments_of(chosen: random.Random, cases: int) -> list[tuple[int, float]]:
     """Choose when the sessions of a run are killed: once, or twice; the first time anywhere, even at the very end."""
     first = chosen.randint(0, cases)
-    moments = [(first, chosen.uniform(0, 2 * LONGEST_S))]
+    # while the hook keeps the main thread busy, no more answers are asked for
+    moments = [(first, chosen.uniform(0, 2 * BUSY_S))]
     if chosen.random() < 1 / 4 and first < cases:
         moments.append((chosen.randint(0, (cases - first) // 2), chosen.uniform(0, LONGEST_S)))
     return moments
