@@ -89,7 +89,8 @@ class Form(NamedTuple):
     pattern: str
 
 
-_START = r"(?<![A-Za-z0-9])"
+# after a letter or digit only if it is the end of a colour, an escaped line break or an escaped sign of a URL
+_START = r"(?:(?<![A-Za-z0-9])|(?<=[0-9\[]m)|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
 _LONG = r"(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]"
 _VALUE = r"(?=[A-Za-z._~+/=-]*[0-9])[A-Za-z0-9._~+/=-]{16,}"
 # prefixes that lists such as gitleaks' and the documents of providers name; lengths are lower limits, because lengths

@@ -58,15 +58,16 @@ class Secrets:
             report.longrepr = self._redacted(report.longrepr)
         if len(report.user_properties) > run.own_properties:
             report.user_properties = self._redacted(report.user_properties)
-        for name in vars(report).keys() - _KNOWN:
-            value = getattr(report, name)
-            if value:
-                setattr(report, name, self._redacted(value))
-        # one object for all phases
-        extra: dict[str | None, Any] = getattr(report, _JSON_REPORT, None) or {}
-        for part in (report.when, "metadata"):
-            if extra.get(part):
-                extra[part] = self._redacted(extra[part])
+        attributes = vars(report)
+        if not attributes.keys() <= _KNOWN:
+            for name in attributes.keys() - _KNOWN:
+                setattr(report, name, self._redacted(attributes[name]))
+        extra: dict[str | None, Any] | None = attributes.get(_JSON_REPORT)
+        if extra:
+            # one object for all phases
+            for part in (report.when, "metadata"):
+                if extra.get(part):
+                    extra[part] = self._redacted(extra[part])
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

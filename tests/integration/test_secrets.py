@@ -344,14 +344,14 @@ def test_case(packbench_check, pipeline, record_property):
 """
 
 
-def test_no_key_of_a_marked_test_is_in_any_file_or_output(both: Project) -> None:
-    both.pytester.makepyfile(test_marked=MARKED)
+def test_no_key_of_a_marked_test_is_in_any_file_or_output(project: Project) -> None:
+    project.pytester.makepyfile(test_marked=MARKED)
     for text in ("fixture", "raised", "compared", "failed", "returned"):
-        both.case(text, text=text)
-    result = both.run("--showlocals", *SHOWN)
+        project.case(text, text=text)
+    result = project.run("--showlocals", *SHOWN)
     result.assert_outcomes(passed=1, failed=1, errors=3)
-    assert leaks(both, result) == []
-    assert "[redacted]" in (both.root / "junit.xml").read_text("utf-8")
+    assert leaks(project, result) == []
+    assert "[redacted]" in (project.root / "junit.xml").read_text("utf-8")
 
 
 def test_no_key_is_in_a_usage_error(project: Project) -> None:
