@@ -75,7 +75,11 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f'suite "{suite.name}": recordings of the installed package can\'t be changed')
         context = suites.context(suite)
         chosen = _adopted if arguments.adopt else _accepted
-        return list(chosen(context, arguments.cases, write=not arguments.dry_run))
+        redact = suites.redactor.text
+        return [
+            taken._replace(text=redact(taken.text), problem=redact(taken.problem))
+            for taken in chosen(context, arguments.cases, write=not arguments.dry_run)
+        ]
 
     try:
         found = with_suite(arguments.suite, [*arguments.options, *_REPLAY], use)

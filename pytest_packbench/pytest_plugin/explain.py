@@ -112,7 +112,10 @@ def _transcript(run: CaseRun, attempt: Attempt | None) -> list[str]:
     settings = run.item.config.stash[CONTEXTS].settings
     if run.loaded is None or not run.pack.keeps_prompts(run.loaded.case):
         return []
-    return transcript_lines(transcript(attempt, prompts=settings.record_prompts))
+    # a secret that is cut off is not recognized
+    redact = run.item.config.stash[CONTEXTS].redactor.text
+    lines = transcript(attempt, prompts=settings.record_prompts)
+    return transcript_lines([(role, who, redact(text)) for role, who, text in lines])
 
 
 def _context_lines(run: CaseRun, attempt: Attempt | None) -> list[str]:
