@@ -14,6 +14,7 @@ from pytest_packbench.plugin import CONTROLLER, SELECTION, THRESHOLDS, collect_l
 from pytest_packbench.pytest_plugin.case_run import Reporter
 from pytest_packbench.pytest_plugin.collection import Collector
 from pytest_packbench.pytest_plugin.jsonreport import enable
+from pytest_packbench.pytest_plugin.one_attempt import refuse_repetition
 from pytest_packbench.pytest_plugin.recorder import Recorder
 from pytest_packbench.pytest_plugin.selection import check_shard
 from pytest_packbench.pytest_plugin.settings import read_settings
@@ -42,6 +43,7 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     """
     if not collecting:
         _check_no_plan(config)
+    refuse_repetition(config)
     selection = config.stash[SELECTION]
     contexts = open_suites(config, read_settings(config), selection.suites)
     config.stash[CONTEXTS] = contexts

@@ -13,6 +13,7 @@ from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.pytest_plugin.case_run import run_of
+from pytest_packbench.pytest_plugin.one_attempt import reruns
 from pytest_packbench.reports.terminal import caps_text, prompts_text, spent_text
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class Terminal:
         """Describe each suite, its target and its mode."""
         contexts, config = self._recorder.contexts, self._recorder.config
         lines = [line for suite in contexts.suites.values() for line in self._header(suite)]
+        if reruns(config):
+            lines.append("packbench: each case is attempted once: --reruns applies to other tests only")
         if contexts.settings.mode == "record":
             lines.insert(0, prompts_text(recorded=contexts.settings.record_prompts))
         if contexts.settings.mode != "fixture" and getattr(config.option, "dist", "no") != "no":
