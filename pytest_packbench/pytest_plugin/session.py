@@ -13,6 +13,7 @@ from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.plugin import CONTROLLER, SELECTION, THRESHOLDS, collect_less_garbage
 from pytest_packbench.pytest_plugin.case_run import Reporter
 from pytest_packbench.pytest_plugin.collection import Collector
+from pytest_packbench.pytest_plugin.error_groups import ErrorGroups
 from pytest_packbench.pytest_plugin.jsonreport import enable
 from pytest_packbench.pytest_plugin.one_attempt import refuse_repetition
 from pytest_packbench.pytest_plugin.recorder import Recorder
@@ -64,7 +65,9 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     recorder.check_resumed()
     enable(config)
     config.pluginmanager.register(recorder, "packbench-recorder")
-    config.pluginmanager.register(Terminal(recorder), "packbench-terminal")
+    errors = ErrorGroups()
+    config.pluginmanager.register(errors, "packbench-errors")
+    config.pluginmanager.register(Terminal(recorder, errors), "packbench-terminal")
     if os.environ.get("GITHUB_STEP_SUMMARY") or os.environ.get("GITHUB_ACTIONS") == "true":
         from pytest_packbench.pytest_plugin.github import GitHub
 

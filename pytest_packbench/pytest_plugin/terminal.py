@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_packbench.model.suite import Suite
+    from pytest_packbench.pytest_plugin.error_groups import ErrorGroups
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.recorder import Recorder, SuiteRun
 
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 class Terminal:
     """The terminal's hooks; they run in the process that the user started."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, errors: ErrorGroups) -> None:
         self._recorder = recorder
+        self._errors = errors
         self._in_summary = False
 
     def pytest_report_header(self) -> list[str]:
@@ -86,8 +88,10 @@ class Terminal:
         letter = "." if report.passed else "F"
         return report.outcome, letter, f"{report.outcome.upper()} {score:.2f}"
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Write each suite's table, its gates and the folder of its reports."""
+        self._errors.show_all(terminalreporter)
         # in pytest's short summary people and tools look for `FAILED <node id>`
         self._in_summary = True
         for run in self._recorder.runs.values():
