@@ -20,7 +20,7 @@ from pytest_packbench.plugin import LEFT_OUT, SELECTION, setting_of
 from pytest_packbench.pytest_plugin.suites import known_packs, read_suite
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pytest_packbench.cases.suites import FoundSuite
     from pytest_packbench.pytest_plugin.suites import SessionSuites
@@ -92,10 +92,7 @@ def activate(config: pytest.Config, args: list[str]) -> None:
     selected = {suite for suite in known.values() for path, _ in under if _selects(path, suite)}
     paths = plugin.command_line_paths(config)
     if from_ini and paths:
-        folders = tuple(os.path.normpath(config.invocation_params.dir / path) + os.sep for path in paths)
-        outside = [
-            name for name in names if known[name] not in selected and not str(known[name].path).startswith(folders)
-        ]
+        outside = [name for name in names if known[name] not in selected and not _is_under(known[name], paths, config)]
         names = [name for name in names if name not in outside]
         if outside:
             config.stash[LEFT_OUT] = ", ".join(outside)
@@ -111,9 +108,17 @@ def activate(config: pytest.Config, args: list[str]) -> None:
         single=single,
         required=() if from_ini else tuple(suite.name for suite in named),
     )
-    if from_ini and not namespace.file_or_dir:
-        args.extend(_default_paths(config))
-    args.extend(str(suite.path) for suite in dict.fromkeys(known[name] for name in names) if suite not in selected)
+    default = _default_paths(config) if from_ini and not namespace.file_or_dir else []
+    args.extend(default)
+    # pytest before 9.0 drops an argument that contains another one
+    whole = [suite for suite in dict.fromkeys(known[name] for name in names) if suite not in selected]
+    args.extend(str(suite.path) for suite in whole if not _is_under(suite, [*namespace.file_or_dir, *default], config))
+
+
+def _is_under(suite: FoundSuite, paths: Iterable[str], config: pytest.Config) -> bool:
+    """Whether one of the paths is a folder that contains the suite."""
+    folders = tuple(os.path.normpath(config.invocation_params.dir / path) + os.sep for path in paths)
+    return str(suite.path).startswith(folders)
 
 
 def _default_paths(config: pytest.Config) -> list[str]:
