@@ -74,7 +74,9 @@ def _repeated(
         explanation: object = report.longrepr
         if isinstance(report, pytest.TestReport) and isinstance(explanation, Explanation):
             lines = [line for line in explanation.text.splitlines() if not line.startswith(RERUN)]
-            key = error_key("\n".join(lines), report.location[2], report.location[0])
+            path, crash = report.location[0], explanation.reprcrash
+            text = "\n".join(lines).replace(f"{path}:{crash.lineno}:", f"{path}:")
+            key = error_key(text, report.location[2], path)
             groups.setdefault(key, []).append((report, explanation))
     return [group for group in groups.values() if len(group) > 1]
 

@@ -125,10 +125,7 @@ class Recorder:
         # removed, because other plugins may write reports as JSON
         results = report.__dict__.pop(RESULTS_ATTRIBUTE, None)
         if results:
-            recorded = self.runs[results[0].suite].results
-            # a plugin may run an item again: the first attempt counts
-            if results[0].nodeid not in recorded.by_nodeid:
-                recorded.add_case(results)
+            self.runs[results[0].suite].results.add_case(results)
             return
         if report.passed:
             return

@@ -20,7 +20,7 @@ SAME = {"python": f"raise OSError({REMEDY!r})"}
 
 
 def write_cases(project: Project) -> None:
-    """Write 14 cases with the same error, two with the same typo, two without a recording, and three others."""
+    """Write 16 cases with the same error, two with another one, and four with the same typo, two of them in lines."""
     project.prepare("first", "second")
     for number in range(14):
         project.case(f"same_{number:02}", **SAME)
@@ -30,7 +30,8 @@ def write_cases(project: Project) -> None:
     for name in ("typo", "typos"):
         path = project.case(name)
         path.write_text(path.read_text("utf-8").replace('"easy"', '"simple"'), encoding="utf-8")
-    project.case_lines(toy_case("line_1", **SAME), toy_case("line_2", **SAME))
+    typos = [toy_case(name) | {"difficulty": "simple"} for name in ("line_3", "line_4")]
+    project.case_lines(toy_case("line_1", **SAME), toy_case("line_2", **SAME), *typos)
 
 
 def shown(result: pytest.RunResult) -> str:
@@ -44,15 +45,21 @@ def shown(result: pytest.RunResult) -> str:
 
 def test_equal_errors_are_shown_once(project: Project, expected: ExpectedTexts) -> None:
     write_cases(project)
+    project.extend_conftest("""
+        def pytest_unconfigure(config):
+            reports = config.pluginmanager.getplugin("terminalreporter").stats["error"]
+            with open("reports.txt", "w") as file:
+                print(*(report.longrepr for report in reports), file=file)
+        """)
     result = project.run_toy("--junitxml=junit.xml")
-    result.assert_outcomes(passed=3, errors=20)
+    result.assert_outcomes(passed=3, errors=22)
     expected.check(shown(result))
     # each case has its own error in the files
     errors = project.lines("errors.jsonl")
     assert len([error for error in errors if REMEDY in error["message"]]) == 16
     junit = (project.root / "junit.xml").read_text("utf-8")
     assert junit.count(f'message="failed on setup with &quot;the target raised OSError: {REMEDY}&quot;"') == 16
-    assert "the same error" not in junit
+    assert "the same error" not in junit + (project.root / "reports.txt").read_text("utf-8")
     report = project.report()
     assert len([test for test in report["tests"] if REMEDY in str(test["setup"].get("longrepr"))]) == 16
     assert "the same error" not in project.left().joinpath("report.json").read_text("utf-8")

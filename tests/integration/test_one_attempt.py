@@ -152,6 +152,7 @@ def test_a_plugin_that_runs_items_again_gets_the_first_verdict_again(project: Pr
     times = 3 if log else 1
     project.case("one", python=FLAKY)
     check_one_attempt(project, project.run_toy(), errors=times)
+    assert project.errors()["one"]["kind"] == "target_error"
 
 
 @pytest.mark.parametrize("log", [False, True])
