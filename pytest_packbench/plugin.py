@@ -27,6 +27,8 @@ SUITES = Path(_FOLDERS[not os.path.isdir(_FOLDERS[0])])  # noqa: PTH112 - as abo
 SELECTION: pytest.StashKey[Selection] = pytest.StashKey()
 THRESHOLDS: pytest.StashKey[tuple[int, int, int]] = pytest.StashKey()
 """The thresholds of garbage collection before the plugin changed them."""
+LEFT_OUT = pytest.StashKey[str]()
+"""The suites of the ini file that the arguments leave out, by name."""
 MARK = "packbench_cases"
 CONTROLLER = "packbench-controller"
 """The name of the plugin that is registered in the controller of xdist."""
@@ -242,10 +244,16 @@ def setting_of(name: str, namespace: object, getini: Callable[[str], Any]) -> tu
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
     """Add the folders of the requested suites to the arguments.
 
-    A suite is requested by its name, or by an argument under the root; a plain `pytest` requests none.
+    A suite is requested by its name, or by an argument under the root. Arguments limit the suites of the ini file to
+    what is under them, so that an editor runs only the test that was selected in it.
     """
     namespace = early_config.known_args_namespace
-    if setting_of("suite", namespace, early_config.getini)[0] or _any_under(early_config, namespace.file_or_dir):
+    names, source = setting_of("suite", namespace, early_config.getini)
+    above, under = _related_to_suites(early_config, namespace.file_or_dir)
+    if names and source.startswith("ini") and not above and not under and command_line_paths(early_config):
+        early_config.stash[LEFT_OUT] = ", ".join(names)
+        return
+    if names or under:
         collect_less_garbage(early_config)
         from pytest_packbench.pytest_plugin.selection import activate
 
@@ -261,15 +269,30 @@ def collect_less_garbage(config: pytest.Config) -> None:
         gc.set_threshold(max(thresholds[0], 50_000), 1_000_000_000, 1_000_000_000)
 
 
-def _any_under(config: pytest.Config, arguments: list[str]) -> bool:
-    """Whether an argument may be in a folder of suites, the project's or the bundled one."""
+def _related_to_suites(config: pytest.Config, arguments: list[str]) -> tuple[bool, bool]:
+    """Whether an argument may be above, or in, a folder of suites: the project's or the bundled one."""
+    if not arguments:
+        return False, False
     root = setting_of("root", config.known_args_namespace, config.getini)[0]
     parents = (os.path.normpath(config.rootpath / root) + os.sep, str(SUITES) + os.sep)
-    for argument in arguments:
-        path = config.invocation_params.dir / argument.partition("::")[0]
-        if (os.path.normpath(path) + os.sep).startswith(parents):
-            return True
-    return False
+    folder = config.invocation_params.dir
+    paths = [os.path.normpath(folder / argument.partition("::")[0]) + os.sep for argument in arguments]
+    return any(parent.startswith(tuple(paths)) for parent in parents), any(path.startswith(parents) for path in paths)
+
+
+def command_line_paths(config: pytest.Config) -> list[str]:
+    """Return the paths and node ids of the command line, without those of the ini key `addopts`."""
+    paths: list[str] = config.known_args_namespace.file_or_dir
+    always = config.getini("addopts") if paths else []
+    return [path for path in paths if path not in always or path in config.invocation_params.args]
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Tell which suites of the ini file do not run."""
+    if LEFT_OUT not in config.stash:
+        return []
+    names = config.stash[LEFT_OUT]
+    return [f"packbench: not run: {names} (ini packbench_suite), because arguments name other tests"]
 
 
 @pytest.hookimpl(tryfirst=True)

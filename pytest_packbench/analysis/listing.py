@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 # longer tables are not read by people
 MAX_ROWS = 200
+_MAX_NAMED = 3
 
 
 class CaseRow(NamedTuple):
@@ -61,11 +62,13 @@ class Listing:
         tables: `all`, `failed`, `stale`, `quarantined`, one table for each other verdict, and `broken` for `error` and
             `vacuous` together; there is no table without rows.
         repeated: whether any case has several trials.
+        errors: the cases of `broken` by their error, equal ones together; each with the first cases.
     """
 
     def __init__(self, order: Order = "id", max_rows: int = MAX_ROWS) -> None:
         self.tables: defaultdict[str, TopRows[CaseRow]] = defaultdict(TopRows)
         self.repeated = False
+        self.errors: dict[str, TopRows[CaseRow]] = {}
         self._key = _SORT_KEYS[order]
         self._max_rows = max_rows
 
@@ -77,12 +80,28 @@ class Listing:
             table = self.tables[name]
             table.count += 1
             keep_first(table.first, row, self._max_rows, key=self._key, stored_form=_without_record)
+        if case.verdict in {"error", "vacuous"}:
+            self._add_error(row)
 
     def add_all(self, results: Iterable[CaseResult], rule: Rule = MEAN) -> Self:
         """Add the results of a run, one for each case or for each trial of it, in any order."""
         for trials in group_by_case(results):
             self.add(fold_case(trials, rule), count_passed(trials), len(trials))
         return self
+
+    def _add_error(self, row: CaseRow) -> None:
+        case = row.case
+        key = error_key(f"{case.kind or case.verdict} {case.message}", case.case_id, case.file)
+        # of so many different errors, the others are only counted in their table
+        if key in self.errors or len(self.errors) < self._max_rows:
+            group = self.errors.setdefault(key, TopRows())
+            group.count += 1
+            keep_first(group.first, row, _MAX_NAMED, key=self._key, stored_form=_without_record)
+
+    def error_groups(self, max_groups: int) -> list[TopRows[CaseRow]]:
+        """Return the errors of most cases, each with its first cases and their number."""
+        groups = sorted(self.errors.values(), key=lambda group: (-group.count, self._key(group.first[0])))
+        return groups[:max_groups]
 
     def first(self, name: str, max_rows: int) -> Sequence[CaseRow]:
         """Return the first rows of a table; none if the table is empty."""
@@ -91,6 +110,20 @@ class Listing:
     def count(self, name: str) -> int:
         """Return how many rows a table has."""
         return self.tables[name].count if name in self.tables else 0
+
+
+def error_key(text: str, case_id: str, file: str) -> str:
+    """Return the text of an error without what names its case; it is the same for equal errors of several cases."""
+    places = ((file, ""), (f"/{case_id}.json", "/"), (f"::{case_id}", "::"), (f"-k {case_id}", "-k"))
+    for place, general in places:
+        text = text.replace(place, general) if place else text
+    return text
+
+
+def name_some(names: Sequence[str], count: int) -> str:
+    """Return the first names of a list in words, with how many more it has."""
+    shown = ", ".join(names)
+    return f"{shown} and {count - len(names)} more" if count > len(names) else shown
 
 
 def keep_first(

@@ -133,12 +133,17 @@ class CaseRun:
         )
 
     def execute(self) -> None:
-        """Attempt and score the case, unless it must not run.
+        """Attempt and score the case, once, unless it must not run.
+
+        A plugin may run the item again: then the verdict is the same again.
 
         Raises:
             CaseBroken: there is no score, or no valid one.
             pytest.skip.Exception: the case is quarantined, or the run has reached a limit.
         """
+        if self.result is not None:
+            self._repeat_verdict(self.result)
+            return
         case_ref = self.case_ref()
         unattempted = self.unattempted_trial(case_ref)
         trials = [unattempted] if unattempted is not None else self._attempt(case_ref)
@@ -259,6 +264,14 @@ class CaseRun:
     def explains(self, error: BaseException) -> bool:
         """Whether the explanation is that of an exception that ended a phase."""
         return isinstance(error, CaseFailure | CaseBroken)
+
+    def _repeat_verdict(self, result: CaseResult) -> None:
+        # the plugin may have dropped the report with the result
+        self.reported = None
+        if result.verdict == "not_run":
+            pytest.skip(printable(result.message))
+        if result.verdict in _BROKEN:
+            raise CaseBroken(printable(result.message))
 
     def _stop_broken(self, trials: list[Trial]) -> None:
         for trial in trials:
@@ -387,8 +400,9 @@ def _has_new_result(run: CaseRun, error: BaseException | None) -> bool:
         return False
     run.reported = run.result
     added = properties(run.result)
-    run.own_properties += len(added)
-    run.item.user_properties.extend(added)
+    if not set(added) <= set(run.item.user_properties):
+        run.own_properties += len(added)
+        run.item.user_properties.extend(added)
     return True
 
 

@@ -28,6 +28,7 @@ from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.model.errors import CaseError, duplicate_id
 from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun, run_of
+from pytest_packbench.pytest_plugin.one_attempt import opt_out_of_reruns
 from pytest_packbench.pytest_plugin.suites import refuse
 
 if TYPE_CHECKING:
@@ -383,20 +384,31 @@ class Collector:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Turn cases with the same id in a suite into errors that name each other: cassettes and records go by id."""
+        """Turn cases with the same id in a suite into errors that name each other: cassettes and records go by id.
+
+        A case that arguments select twice is kept once, also with `--keep-duplicates`: it is attempted once.
+        """
         first: dict[tuple[str, str], CaseRun] = {}
+        repeated: set[pytest.Item] = set()
         for item in items:
             if isinstance(item, CaseItem):
                 run = item.packbench_run
                 other = first.setdefault((run.suite.name, run.name), run)
-                if other is not run and (other.path, other.line) != (run.path, run.line):
+                if other is run:
+                    continue
+                if (other.path, other.line) == (run.path, run.line):
+                    repeated.add(item)
+                else:
                     _set_duplicate(run, other.where)
                     _set_duplicate(other, run.where)
+        if repeated:
+            items[:] = [item for item in items if item not in repeated]
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note that no conftest.py will be added; refuse a missing target, and recording again in CI."""
         self.finished = True
+        opt_out_of_reruns(session.config, session.items)
         if not session.config.option.collectonly:
             self._refuse_missing_targets(session)
         if self._contexts.settings.mode == "record" and os.environ.get("CI") and not session.config.option.collectonly:

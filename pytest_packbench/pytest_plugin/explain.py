@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from pytest_packbench.pytest_plugin.settings import Settings
 
 
+RERUN = "re-run:"
+"""What the line with the command that runs a case again begins with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Crash:
     """The location of a failure, in the form of pytest's `reprcrash`.
@@ -87,7 +91,7 @@ def explain_error(run: CaseRun, trial: Trial) -> str:
     """Explain a case that ended in an error."""
     failure = trial.attempt.failure if trial.attempt is not None else None
     details = failure.details if failure is not None else ()
-    return error_text(trial.result.message, details, [f"re-run: {rerun_command(run)}"])
+    return error_text(trial.result.message, details, [f"{RERUN} {rerun_command(run)}"])
 
 
 def rerun_command(run: CaseRun) -> str:

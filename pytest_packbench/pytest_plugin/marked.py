@@ -182,14 +182,15 @@ class MarkedRun(CaseRun):
     stop: BaseException | None = None
 
     def set_up(self) -> None:
-        """Reset the state of an earlier run of the item; stop a case that must not run.
+        """Stop a case that must not run.
 
         Raises:
-            CaseBroken: the case can't be run.
+            CaseBroken: the case can't be run, or a plugin runs the test again.
             pytest.skip.Exception: the case is quarantined, or the run has reached a limit.
         """
-        self.results, self.result, self.explanation = (), None, ""
-        self.calls, self.stop = 0, None
+        if self.result is not None:
+            self.explanation = ""
+            raise CaseBroken("the test was run again; each case is attempted once, so turn off what repeats tests")
         self.begin("setup")
         case_ref = self.case_ref()
         trial = self.unattempted_trial(case_ref)

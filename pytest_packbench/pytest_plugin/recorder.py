@@ -295,7 +295,7 @@ class Recorder:
         settings = self.contexts.settings
         run.case_count, run.due_count = case_counts(run.suite, settings.shard)
         if not run.selected and not self._is_empty_shard(run, session):
-            self._note_empty(run)
+            self._note_empty(run, session)
             return
         self._add_missing_results(run, interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
         _release_cases(run.suite, session)
@@ -392,14 +392,16 @@ class Recorder:
 
     def _is_empty_shard(self, run: SuiteRun, session: pytest.Session) -> bool:
         """Whether the suite has cases but this shard none: then the run is complete, and merge needs it."""
-        codes = pytest.ExitCode
-        ended = session.exitstatus in {codes.OK, codes.TESTS_FAILED, codes.NO_TESTS_COLLECTED}
+        ended = _has_collected(session)
         return self.contexts.settings.shard is not None and ended and run.case_count > 0 and run.due_count == 0
 
-    def _note_empty(self, run: SuiteRun) -> None:
-        named = run.suite.name in self.config.stash[SELECTION].named
-        if named and not self._collector.collected[run.suite.name]:
-            run.problems.append(f'suite "{run.suite.name}" has no case under {run.suite.cases_path}; add one')
+    def _note_empty(self, run: SuiteRun, session: pytest.Session) -> None:
+        name, selection = run.suite.name, self.config.stash[SELECTION]
+        if name in selection.named and not self._collector.collected[name]:
+            run.problems.append(f'suite "{name}" has no case under {run.suite.cases_path}; add one')
+        elif name in selection.required and _has_collected(session):
+            advice = "select at least one, or do not name the suite"
+            run.problems.append(f'suite "{name}" is requested by name, but none of its cases is selected; {advice}')
 
     def note_spent(self, spent: dict[str, Any]) -> None:
         """Add what a worker spent."""
@@ -480,6 +482,12 @@ def _release_cases(suite: Suite, session: pytest.Session) -> None:
         run = run_of(item)
         if run is not None and run.suite is suite:
             run.loaded = None
+
+
+def _has_collected(session: pytest.Session) -> bool:
+    """Whether the session ended after a complete collection."""
+    codes = pytest.ExitCode
+    return session.exitstatus in {codes.OK, codes.TESTS_FAILED, codes.NO_TESTS_COLLECTED}
 
 
 def _unexpected_lookup(nodeid: str) -> CaseRef:

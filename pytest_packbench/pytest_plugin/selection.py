@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from glob import iglob
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,11 +16,11 @@ from pytest_packbench import plugin
 from pytest_packbench.cases.files import LINES_SUFFIX, SUFFIXES, file_stem, find_case, is_line_name
 from pytest_packbench.cases.suites import describe_case_counts, named_suites, suite_names, unknown_suite_message
 from pytest_packbench.model.run import shard_of
-from pytest_packbench.plugin import SELECTION, setting_of
+from pytest_packbench.plugin import LEFT_OUT, SELECTION, setting_of
 from pytest_packbench.pytest_plugin.suites import known_packs, read_suite
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pytest_packbench.cases.suites import FoundSuite
     from pytest_packbench.pytest_plugin.suites import SessionSuites
@@ -30,6 +31,7 @@ class Selection(NamedTuple):
 
     Attributes:
         named: suites requested by name, with the name that they have in the run.
+        required: those of them that an option or the environment names, not the ini file: some of their cases must run.
         suites: all suites requested, by name or by a path in them.
         files: the files of cases among the arguments, absolute, with the names of the cases behind `::`; with none
             if the whole file is requested as well.
@@ -40,6 +42,7 @@ class Selection(NamedTuple):
     suites: tuple[FoundSuite, ...]
     files: Mapping[str, frozenset[str]] = MappingProxyType({})
     single: Mapping[str, frozenset[str]] = MappingProxyType({})
+    required: tuple[str, ...] = ()
 
 
 def find_named(config: pytest.Config, namespace: object) -> tuple[Path, dict[str, FoundSuite]]:
@@ -64,13 +67,15 @@ def home_of(config: pytest.Config) -> Path:
 def activate(config: pytest.Config, args: list[str]) -> None:
     """Find the requested suites, and add their folders to pytest's arguments.
 
-    A suite of which an argument selects a part is not added. Without a requested suite nothing changes.
+    A suite of which an argument selects a part is not added. Without a requested suite nothing changes. Suites of the
+    ini file are added to what pytest collects anyway; with paths on the command line, only those under a path.
 
     Raises:
         pytest.UsageError: a suite does not exist.
     """
     namespace = config.known_args_namespace
-    names = suite_names(setting_of("suite", namespace, config.getini)[0])
+    value, source = setting_of("suite", namespace, config.getini)
+    names, from_ini = suite_names(value), source.startswith("ini")
     root, known = find_named(config, namespace)
     under = list(
         {
@@ -84,14 +89,49 @@ def activate(config: pytest.Config, args: list[str]) -> None:
     for name in names:
         if name not in known:
             raise pytest.UsageError(f"--packbench-suite: {unknown_suite_message(name, known, root)}")
-    named = {known[name] for name in names}
     selected = {suite for suite in known.values() for path, _ in under if _selects(path, suite)}
+    paths = plugin.command_line_paths(config)
+    if from_ini and paths:
+        outside = [name for name in names if known[name] not in selected and not _is_under(known[name], paths, config)]
+        names = [name for name in names if name not in outside]
+        if outside:
+            config.stash[LEFT_OUT] = ", ".join(outside)
+        if not names and not under:
+            return
+    named = {known[name] for name in names}
     suites = tuple(dict.fromkeys(suite for suite in known.values() if suite in selected or suite in named))
     files, single = _files(under)
     config.stash[SELECTION] = Selection(
-        named=tuple(suite.name for suite in named), suites=suites, files=files, single=single
+        named=tuple(suite.name for suite in named),
+        suites=suites,
+        files=files,
+        single=single,
+        required=() if from_ini else tuple(suite.name for suite in named),
     )
-    args.extend(str(suite.path) for suite in dict.fromkeys(known[name] for name in names) if suite not in selected)
+    default = _default_paths(config) if from_ini and not namespace.file_or_dir else []
+    args.extend(default)
+    # pytest before 9.0 drops an argument that contains another one
+    whole = [suite for suite in dict.fromkeys(known[name] for name in names) if suite not in selected]
+    args.extend(str(suite.path) for suite in whole if not _is_under(suite, [*namespace.file_or_dir, *default], config))
+
+
+def _is_under(suite: FoundSuite, paths: Iterable[str], config: pytest.Config) -> bool:
+    """Whether one of the paths is a folder that contains the suite."""
+    folders = tuple(os.path.normpath(config.invocation_params.dir / path) + os.sep for path in paths)
+    return str(suite.path).startswith(folders)
+
+
+def _default_paths(config: pytest.Config) -> list[str]:
+    """Return what pytest collects without arguments: `testpaths`, or the current folder."""
+    folder = config.invocation_params.dir
+    if folder == config.rootpath:
+        # as pytest does, which looks at testpaths only without arguments
+        patterns = config.getini("testpaths")
+        if config.known_args_namespace.pyargs:
+            return list(patterns) or [str(folder)]
+        lists = (iglob(pattern, root_dir=folder, recursive=True) for pattern in patterns)  # noqa: PTH207 - a pattern may be absolute
+        return [path for paths in lists for path in sorted(paths)] or [str(folder)]
+    return [str(folder)]
 
 
 def _selects(path: str, suite: FoundSuite) -> bool:

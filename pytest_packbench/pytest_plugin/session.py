@@ -15,7 +15,9 @@ from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.plugin import CONTROLLER, SELECTION, THRESHOLDS, collect_less_garbage
 from pytest_packbench.pytest_plugin.case_run import Reporter
 from pytest_packbench.pytest_plugin.collection import Collector
+from pytest_packbench.pytest_plugin.error_groups import ErrorGroups
 from pytest_packbench.pytest_plugin.jsonreport import enable
+from pytest_packbench.pytest_plugin.one_attempt import refuse_repetition
 from pytest_packbench.pytest_plugin.recorder import Recorder
 from pytest_packbench.pytest_plugin.secrets import Secrets
 from pytest_packbench.pytest_plugin.selection import check_shard
@@ -45,6 +47,7 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     """
     if not collecting:
         _check_no_plan(config)
+    refuse_repetition(config)
     selection = config.stash[SELECTION]
     contexts = open_suites(config, read_settings(config), selection.suites)
     config.stash[CONTEXTS] = contexts
@@ -66,7 +69,9 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     recorder.check_resumed()
     enable(config)
     config.pluginmanager.register(recorder, "packbench-recorder")
-    config.pluginmanager.register(Terminal(recorder), "packbench-terminal")
+    errors = ErrorGroups()
+    config.pluginmanager.register(errors, "packbench-errors")
+    config.pluginmanager.register(Terminal(recorder, errors), "packbench-terminal")
     config.pluginmanager.register(Termination(), "packbench-termination")
     if os.environ.get("GITHUB_STEP_SUMMARY") or os.environ.get("GITHUB_ACTIONS") == "true":
         from pytest_packbench.pytest_plugin.github import GitHub

@@ -14,12 +14,14 @@ from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.pytest_plugin.case_run import run_of
+from pytest_packbench.pytest_plugin.one_attempt import reruns
 from pytest_packbench.reports.terminal import caps_text, prompts_text, spent_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_packbench.model.suite import Suite
+    from pytest_packbench.pytest_plugin.error_groups import ErrorGroups
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.recorder import Recorder, SuiteRun
 
@@ -27,14 +29,17 @@ if TYPE_CHECKING:
 class Terminal:
     """The terminal's hooks; they run in the process that the user started."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, errors: ErrorGroups) -> None:
         self._recorder = recorder
+        self._errors = errors
         self._in_summary = False
 
     def pytest_report_header(self) -> list[str]:
         """Describe each suite, its target and its mode."""
         contexts, config = self._recorder.contexts, self._recorder.config
         lines = [line for suite in contexts.suites.values() for line in self._header(suite)]
+        if reruns(config):
+            lines.append("packbench: each case is attempted once: --reruns applies to other tests only")
         opened = [contexts.opened(suite) for suite in contexts.suites.values()]
         # of a target outside this process, only the result is recorded
         if contexts.settings.mode == "record" and any(context and not context.caller.opaque for context in opened):
@@ -96,8 +101,10 @@ class Terminal:
         letter = "." if report.passed else "F"
         return report.outcome, letter, f"{report.outcome.upper()} {score:.2f}"
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Write each suite's table, its gates and the folder of its reports."""
+        self._errors.show_all(terminalreporter)
         # in pytest's short summary people and tools look for `FAILED <node id>`
         self._in_summary = True
         for run in self._recorder.runs.values():

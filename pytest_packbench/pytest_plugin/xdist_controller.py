@@ -27,6 +27,8 @@ MARKED = "packbench_marked"
 COLLECTED = "packbench_collected"
 SPENT = "packbench_spent"
 LATE = "packbench_late"
+DIST = "packbench_dist"
+"""How tests are distributed, for workers: xdist takes the option from them."""
 
 
 class Controller:
@@ -77,8 +79,9 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Send each worker the parts of the run's id, and which run is resumed."""
+        """Send each worker the parts of the run's id, how tests are distributed, and which run is resumed."""
         node.workerinput[SEED] = self._seed
+        node.workerinput[DIST] = self._config.option.dist
         if self._recorder is not None and self._recorder.resumed is not None:
             from pytest_packbench.pytest_plugin.resume import OPTION
 

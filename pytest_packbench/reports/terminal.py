@@ -16,6 +16,7 @@ from pytest_packbench.analysis.formatting import (
     format_terms,
 )
 from pytest_packbench.analysis.intervals import CONFIDENCE
+from pytest_packbench.analysis.listing import name_some
 from pytest_packbench.model.result import UNREADABLE_GROUP
 from pytest_packbench.model.run import WORKER_WINDOW
 from pytest_packbench.model.score import describe_score
@@ -224,7 +225,8 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
 
     Returns:
         Lines without their ends: totals, verdict, caveats, case types, gates, and at most `MAX_CASES` each of the
-        cases that failed, that were not judged, and that used stale recordings.
+        cases that failed, of the errors (equal ones of several cases together, in full), and of the cases that used
+        stale recordings.
     """
     from pytest_packbench.analysis.conclusion import caveats, run_verdict
 
@@ -238,7 +240,7 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
         *text_table(_group_rows(statistics), numbers=True),
         *(["", "gates:", *gates] if gates else []),
         *_case_list("failed", cases, "failed", _failed_row),
-        *_case_list("error or vacuous", cases, "broken", _unjudged_row),
+        *_error_list(cases),
         *_case_list("stale recordings", cases, "stale", lambda case: (case.case_id,)),
     ]
 
@@ -290,10 +292,6 @@ def _failed_row(case: CaseResult) -> tuple[str, ...]:
     return case.case_id, f"{score} < {threshold}", format_terms(case.terms)
 
 
-def _unjudged_row(case: CaseResult) -> tuple[str, ...]:
-    return case.case_id, case.kind or case.verdict, case.message
-
-
 def _case_list(title: str, listing: Listing, name: str, cells: Callable[[CaseResult], tuple[str, ...]]) -> list[str]:
     rows = [tuple(map(one_line, cells(row.case))) for row in listing.first(name, MAX_CASES)]
     if not rows:
@@ -301,6 +299,21 @@ def _case_list(title: str, listing: Listing, name: str, cells: Callable[[CaseRes
     hidden = listing.count(name) - len(rows)
     more = [f"  and {hidden} more"] if hidden else []
     return ["", f"{title}:", *(f"  {line}" for line in text_table(rows)), *more]
+
+
+def _error_list(listing: Listing) -> list[str]:
+    groups = listing.error_groups(MAX_CASES)
+    if not groups:
+        return []
+    rows = []
+    for group in groups:
+        case, ids = group.first[0].case, [row.case.case_id for row in group.first]
+        names = name_some(ids, group.count)
+        cases = names if group.count == 1 else f"{group.count} cases: {names}"
+        rows.append((one_line(cases), case.kind or case.verdict, one_line(case.message, _SENTENCE)))
+    hidden = listing.count("broken") - sum(group.count for group in groups)
+    more = [f"  and {pluralize(hidden, 'more case')}"] if hidden else []
+    return ["", "error or vacuous:", *(f"  {line}" for line in text_table(rows)), *more]
 
 
 def _printable_character(char: str) -> str:

@@ -6,6 +6,7 @@ import bdb
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ import jsonschema
 import pytest
 
 from tests.doc_blocks import ROOT, PageRunner, blocks, clean_environment
-from tests.integration.conftest import CASES, toy_case
+from tests.integration.conftest import CASES, json_lines, toy_case
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -112,6 +113,96 @@ def test_the_settings_of_the_page_work(
         jsonschema.validate(json.loads(path.read_text("utf-8")), schema, jsonschema.Draft202012Validator)
     result = pytester.runpytest(f"--rootdir={pytester.path}", *settings["python.testing.pytestArgs"])
     result.assert_outcomes(passed=1, failed=1)
+
+
+# arguments of pytest, the folder where it starts, and what runs: own tests, cases of toy and of more
+STARTS: dict[str, tuple[list[str], str, tuple[int, int, int]]] = {
+    "plain": ([], "", (2, 2, 1)),
+    "plain, in a folder": ([], "tests", (2, 2, 1)),
+    "the folder of all": (["."], "", (2, 2, 1)),
+    "VS Code, a test": (["--rootdir={root}", "{root}/tests/test_own.py::test_one"], "", (1, 0, 0)),
+    "VS Code, two tests": (["--rootdir={root}", "{root}/tests/test_own.py::test_one", "{case}"], "", (1, 1, 0)),
+    "VS Code, a case": (["--rootdir={root}", "{case}"], "", (0, 1, 0)),
+    "VS Code, elsewhere": (["--rootdir={root}", "{root}/tests/test_own.py::test_one"], "elsewhere", (1, 0, 0)),
+    "PyCharm, a test": (["--no-header", "--no-summary", "-q", "-s", "test_own.py::test_one"], "tests", (1, 0, 0)),
+    "PyCharm, a file": (["--no-header", "--no-summary", "-q", "-s", "{root}/tests/test_own.py"], "tests", (2, 0, 0)),
+    "PyCharm, a folder": (["--no-header", "--no-summary", "-q", "-s", "{root}/storage"], "storage", (0, 2, 1)),
+    "PyCharm, a suite": (["--no-header", "--no-summary", "-q", "-s", "{root}/storage/benchmarks/more"], "", (0, 0, 1)),
+    "a module": (["--pyargs", "json"], "", (0, 0, 0)),
+    "option and a test": (["--packbench-suite=toy", "tests/test_own.py::test_one"], "", (1, 2, 0)),
+    "option": (["--packbench-suite=more"], "", (0, 0, 1)),
+}
+
+
+@pytest.fixture
+def configured(project: Project) -> Project:
+    """A project whose ini names two suites, one of two cases and one of one, with two tests of its own."""
+    project.pytester.makeini("[pytest]\npackbench_suite = toy more\n")
+    project.suite("more")
+    project.case("one")
+    project.case("two")
+    project.case("three", suite="more")
+    project.write("tests/test_own.py", "def test_one(): pass\ndef test_two(): pass\n")
+    project.write("elsewhere/notes.txt", "")
+    return project
+
+
+def ran(project: Project) -> tuple[int, int]:
+    """Return how many cases of each suite ran, and remove the reports."""
+    counts = [sum(len(json_lines(folder / "records.jsonl")) for folder in project.folders(name)) for name in SUITES]
+    shutil.rmtree(project.root / "reports", ignore_errors=True)
+    return counts[0], counts[1]
+
+
+SUITES = ("toy", "more")
+
+
+@pytest.mark.parametrize("ini", ["", "testpaths = tests", "addopts = --import-mode=importlib"])
+def test_what_an_editor_starts_is_what_runs(configured: Project, monkeypatch: pytest.MonkeyPatch, ini: str) -> None:
+    configured.pytester.makeini(f"[pytest]\npackbench_suite = toy more\n{ini}\n")
+    names = {"root": configured.root, "case": f"{configured.root}/{CASES}/plain/one.json::one"}
+    for start, (arguments, folder, expected) in STARTS.items():
+        monkeypatch.chdir(configured.root / folder)
+        result = configured.run(*(argument.format(**names) for argument in arguments))
+        result.assert_outcomes(passed=sum(expected))
+        assert ran(configured) == expected[1:], start
+        assert result.ret == (pytest.ExitCode.OK if any(expected) else pytest.ExitCode.NO_TESTS_COLLECTED), start
+
+
+def test_which_suites_of_the_ini_do_not_run_is_said(both: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    both.pytester.makeini("[pytest]\npackbench_suite = toy,more\n")
+    both.suite("more")
+    both.case("one")
+    both.case("three", suite="more")
+    both.write("tests/test_own.py", "def test_one(): pass\n")
+    left_out = "packbench: not run: {} (ini packbench_suite), because arguments name other tests"
+    result = both.run("tests")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([left_out.format("toy,more")])
+    result = both.run("storage/benchmarks/more")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([left_out.format("toy")])
+    both.run().assert_outcomes(passed=3)
+    # what the ini always adds is no choice of one test
+    both.pytester.makeini("[pytest]\npackbench_suite = toy,more\naddopts = tests\n")
+    both.run().assert_outcomes(passed=3)
+    both.run("tests").assert_outcomes(passed=1)
+    monkeypatch.setenv("PACKBENCH_SUITE", "toy")
+    both.run("tests").assert_outcomes(passed=2)
+
+
+def test_a_suite_requested_by_name_fails_the_run_if_nothing_of_it_is_left(both: Project) -> None:
+    both.suite("more")
+    both.case("one")
+    both.case("three", suite="more")
+    result = both.run("--packbench-suite=toy,more", "-k", "one")
+    result.assert_outcomes(passed=1, deselected=0 if both.workers else 1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    message = "is requested by name, but none of its cases is selected; select at least one, or do not name the suite"
+    result.stdout.fnmatch_lines([f'packbench: suite "more" {message}'])
+    assert both.run("--packbench-suite=toy", "-k", "none").ret != pytest.ExitCode.OK
+    both.pytester.makeini("[pytest]\npackbench_suite = toy,more\n")
+    assert both.run("-k", "one").ret == pytest.ExitCode.OK
 
 
 PIPELINE = """

@@ -208,12 +208,22 @@ def test_long_lists_are_cut_and_end_with_their_length() -> None:
     assert f"{MAX_ROWS} of {MAX_ROWS + 1} shown; report.json lists all." in page
     assert "shown" not in summary(case_results(MAX_ROWS))
     for more, verdict in product((0, 5), ("failed", "error")):
-        printed = lines([case_result(f"c{number:02}", verdict) for number in range(MAX_CASES + more)])
+        cases = [(f"c{number:02}", f"message {number}") for number in range(MAX_CASES + more)]
+        printed = lines([case_result(case_id, verdict, message=message) for case_id, message in cases])
         assert sum(line.startswith("  c") for line in printed) == MAX_CASES
-        assert ("  and 5 more" in printed, "and 0" in "".join(printed)) == (more == 5, False)
+        hidden = "  and 5 more" if verdict == "failed" else "  and 5 more cases"
+        assert (hidden in printed, "and 0" in "".join(printed)) == (more == 5, False)
         annotations = run_annotations([finished(case_results(0, MAX_ANNOTATIONS + more))])
         assert len(annotations) == MAX_ANNOTATIONS
         assert re.findall(r"^and (\d+) more", annotations[-1].message) == (["6"] if more else [])
+    # equal errors of several cases are one line, those of most cases come first, and none is cut
+    long = " ".join(["record it"] * 30)
+    same = {name: f"fixtures/{name}.json: missing; {long}" for name in (f"c{number:03}" for number in range(250))}
+    messages = {"b": "x" * 300, **same, "d": "cases/d.json: again", "e": "cases/e.json: again"}
+    printed = lines([case_result(name, "error", message=message) for name, message in messages.items()])
+    shown = printed[printed.index("error or vacuous:") + 1 :][:3]
+    assert [line.split("  ")[1] for line in shown] == ["250 cases: c000, c001, c002 and 247 more", "2 cases: d, e", "b"]
+    assert [line.rpartition("  ")[2] for line in shown] == [same["c000"], messages["d"], messages["b"]]
     # there is room for cases beside gates
     gates = [gate("pass_rate", min=0.5 + number / 100) for number in range(8)]
     annotations = run_annotations([finished(case_results(0, 3), *gates)])

@@ -1,0 +1,87 @@
+"""Equal errors of several cases are shown once in the terminal; the files of a run keep the error of each case."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tests.integration.conftest import json_lines, toy_case
+
+if TYPE_CHECKING:
+    import pytest
+
+    from tests.conftest import ExpectedTexts
+    from tests.integration.conftest import Project
+
+REMEDY = (
+    "no licence; " + "run the licence tool, and set LICENCE_FILE to the path that it prints; " * 3 + "then try again"
+)
+SAME = {"python": f"raise OSError({REMEDY!r})"}
+
+
+def write_cases(project: Project) -> None:
+    """Write 16 cases with the same error, two with another one, and four with the same typo, two of them in lines."""
+    project.prepare("first", "second")
+    for number in range(14):
+        project.case(f"same_{number:02}", **SAME)
+    project.case("other", python="raise OSError('no disk')")
+    project.case("again", python="raise OSError('no disk')\n")
+    project.case("good")
+    for name in ("typo", "typos"):
+        path = project.case(name)
+        path.write_text(path.read_text("utf-8").replace('"easy"', '"simple"'), encoding="utf-8")
+    typos = [toy_case(name) | {"difficulty": "simple"} for name in ("line_3", "line_4")]
+    project.case_lines(toy_case("line_1", **SAME), toy_case("line_2", **SAME), *typos)
+
+
+def shown(result: pytest.RunResult) -> str:
+    """Return what pytest and the plugin write of errors, without the header and what changes."""
+    left_out = ("Captured stdout", "says hello", "generated xml file")
+    text = "\n".join(line for line in result.outlines if not any(words in line for words in left_out))
+    text = re.sub(r"benchmarks/toy/[0-9A-Z]{26}", "benchmarks/toy/RUN", text[text.index("= ERRORS") :])
+    text = re.sub(r"/\S+/conftest.py:\d+", "conftest.py:1", text)
+    return re.sub(r"[=_]{2,}", "--", re.sub(r" in \d\S*s( \(.*\))? =", " =", text)) + "\n"
+
+
+def test_equal_errors_are_shown_once(project: Project, expected: ExpectedTexts) -> None:
+    write_cases(project)
+    project.extend_conftest("""
+        def pytest_unconfigure(config):
+            reports = config.pluginmanager.getplugin("terminalreporter").stats["error"]
+            with open("reports.txt", "w") as file:
+                print(*(report.longrepr for report in reports), file=file)
+        """)
+    result = project.run_toy("--junitxml=junit.xml")
+    result.assert_outcomes(passed=3, errors=22)
+    expected.check(shown(result))
+    # each case has its own error in the files
+    errors = project.lines("errors.jsonl")
+    assert len([error for error in errors if REMEDY in error["message"]]) == 16
+    junit = (project.root / "junit.xml").read_text("utf-8")
+    assert junit.count(f'message="failed on setup with &quot;the target raised OSError: {REMEDY}&quot;"') == 16
+    assert "the same error" not in junit + (project.root / "reports.txt").read_text("utf-8")
+    report = project.report()
+    assert len([test for test in report["tests"] if REMEDY in str(test["setup"].get("longrepr"))]) == 16
+    assert "the same error" not in project.left().joinpath("report.json").read_text("utf-8")
+
+
+def test_equal_errors_from_workers_and_of_missing_recordings(both: Project) -> None:
+    both.prepare("first", "second", "third")
+    result = both.run_toy("--packbench-target=pipeline:ask", "-v")
+    result.assert_outcomes(errors=3)
+    text = result.stdout.str()
+    assert text.count("has no cassette; record one (--packbench-mode=record), or write one (for its format: ") == 3
+    assert len(re.findall(r"the same error in 2 more cases: case_0\d, case_0\d\n", text)) == 1
+    assert len(re.findall(r"ERROR \S+ - the same error as case_0\d\n", text)) == 2
+    assert "\n  3 cases: case_00, case_01, case_02  cassette_missing  fixtures/case_00.json: the target" in text
+
+
+def test_different_errors_stay_apart(project: Project) -> None:
+    for number in range(25):
+        project.case(f"one_{number:02}", python=f"raise OSError('disk {number:02}')")
+    result = project.run_toy()
+    text = result.stdout.str()
+    assert "the same error" not in text
+    assert text.count("ERROR at setup of") == 25
+    assert "\n  one_19  target_error  the target raised OSError: disk 19\n  and 5 more cases\n" in text
+    assert len(json_lines(project.left() / "errors.jsonl")) == 25
