@@ -95,6 +95,8 @@ class SuiteConfig(StrictModel):
         model: the default model.
         guards: the default guards between an agent and untrusted text.
         prices: the prices of tokens, by model.
+        ignore: files that are no cases, although they are in the folder of cases or look like a case: paths from the
+            suite's folder, or names, with `*` and `?`; cases can't be ignored.
         trials: how several trials decide a case: `mean` (the mean score reaches the threshold), `all`, `any`, or
             `at_least: k` (k trials pass); an error in one trial makes the case an error.
         metrics: the metrics that gates can use in addition to the general ones, by name; a pack defines its own here.
@@ -110,11 +112,12 @@ class SuiteConfig(StrictModel):
     model: Text | None = None
     guards: ListOf[Text] = ()
     prices: dict[Text, Prices] = Field(default_factory=dict)
+    ignore: ListOf[Text] = ()
     trials: Trials = "mean"
 
     metrics: ClassVar[Mapping[str, Metric]] = {}
     not_scoring: ClassVar[frozenset[str]] = frozenset(
-        {"backend", "description", "gates", "guards", "model", "prices", "target", "trials"}
+        {"backend", "description", "gates", "guards", "ignore", "model", "prices", "target", "trials"}
     )
 
     @field_validator("gates")

@@ -18,9 +18,12 @@ from pytest_packbench.cases.files import (
     file_stem,
     is_hidden,
     is_line_name,
+    is_stray,
+    is_unread,
     line_name,
     parse_line,
     read_id,
+    stray_problem,
     unreadable_file,
 )
 from pytest_packbench.cases.load import parse_case
@@ -149,6 +152,16 @@ class CaseFile(pytest.File):
         yield CaseItem.from_parent(self, name=name, suite=self.suite, pack=self.pack, loaded=loaded, problem=problem)
 
 
+class StrayFile(CaseFile):
+    """A file that looks like a case but is not read as one: an item that is an error."""
+
+    def collect(self) -> Iterator[CaseItem]:
+        """Return an item named after the file, whose setup reports what to do."""
+        name = self.path.name
+        problem = str(CaseError(self.nodeid, [stray_problem(name)]))
+        yield CaseItem.from_parent(self, name=name, suite=self.suite, pack=self.pack, loaded=None, problem=problem)
+
+
 class CaseLines(CaseFile):
     """A file of many cases, one per line.
 
@@ -237,7 +250,7 @@ class CaseFolder(pytest.Directory):
         with os.scandir(self.path) as iterator:
             entries = sorted(iterator, key=lambda entry: entry.name)
         for entry in entries:
-            is_folder, is_case = _is_folder(entry), entry.name.endswith(SUFFIXES)
+            is_folder, is_case = _is_folder(entry), _is_case(entry.name)
             if is_case and not is_folder and not self.collector.may_be_in_shard(entry.name):
                 continue
             path = self.path / entry.name
@@ -252,7 +265,7 @@ class CaseFolder(pytest.Directory):
                 # a broken link as well: it counts as a case that can't be read
                 file = self.collector.pytest_collect_file(path, self)
                 yield from self._nodes(file)
-            elif entry.is_file():
+            elif entry.is_file() or is_unread(entry.name):
                 yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
 
     def _is_uncounted_link(self, entry: os.DirEntry[str], path: Path) -> bool:
@@ -300,6 +313,10 @@ class _AllFolders:
         return [] if name == "norecursedirs" else self._config.getini(name)
 
 
+def _is_case(name: str) -> bool:
+    return name.endswith(SUFFIXES) and not name.startswith(".")
+
+
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
@@ -322,6 +339,7 @@ class Collector:
         self._single = selection.single
         self.by_file = bool(selection.files)
         self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in contexts.suites.values()]
+        self._folders_of_suites = [(str(suite.path) + os.sep, suite) for suite in contexts.suites.values()]
         self._root = str(contexts.config.rootpath) + os.sep
         self._folders: dict[str, frozenset[str]] = {}
         self.collected: dict[str, int] = dict.fromkeys(contexts.suites, 0)
@@ -351,18 +369,33 @@ class Collector:
         return folder
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> CaseFile | None:
-        """Collect the case files of the requested suites that are in the shard."""
-        if not file_path.name.endswith(SUFFIXES):
-            return None
+        """Collect the case files of the requested suites that are in the shard, and their stray files."""
         text = str(file_path)
-        for folder, suite in self._suites:
+        if _is_case(file_path.name):
+            for folder, suite in self._suites:
+                if text.startswith(folder):
+                    return self._file(file_path, text, parent, suite)
+        for folder, suite in self._folders_of_suites:
             if text.startswith(folder):
-                return self._file(file_path, text, parent, suite)
+                return self._stray(file_path, text, parent, suite)
         return None
 
-    def _file(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
+    def _stray(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
+        shard = self._contexts.settings.shard
+        if not is_stray(suite, text) or (shard is not None and path.name not in shard):
+            return None
+        pack = self._contexts.pack_of(suite)
+        file: StrayFile = StrayFile.from_parent(
+            parent, path=path, name=path.name, nodeid=self._nodeid(text), suite=suite, pack=pack
+        )
+        return file
+
+    def _nodeid(self, text: str) -> str:
         # outside rootdir pytest would derive a node id that can't be passed as an argument
-        nodeid = text.removeprefix(self._root).replace(os.sep, "/") if text.startswith(self._root) else text
+        return text.removeprefix(self._root).replace(os.sep, "/") if text.startswith(self._root) else text
+
+    def _file(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
+        nodeid = self._nodeid(text)
         pack, shard = self._contexts.pack_of(suite), self._contexts.settings.shard
         if text.endswith(LINES_SUFFIX):
             only = self._single.get(text, frozenset())

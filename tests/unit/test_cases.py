@@ -267,7 +267,7 @@ def test_cases_are_listed_by_file_and_line_and_found_by_name(tmp_path: Path) -> 
     expected += [f"all.jsonl {number} all.line-{number}" for number in (2, 3, 4)] + ["gone.jsonl 0 gone"]
     assert [f"{Path(each.path).name} {each.line} {each.name}" for each in locations] == expected
     assert [is_line_name(location.name) for location in locations] == [False] * 5 + [True] * 3 + [False]
-    index = CaseIndex(tmp_path)
+    index = CaseIndex(iter_cases(tmp_path))
     assert len([*index]) == count_cases(tmp_path) == 9
     assert [index.find(name) for name in index] == locations
     assert index.find("nobody") is None

@@ -166,7 +166,8 @@ def test_lint_finds_rules_that_can_not_decide() -> None:
     def findings(*expected: Any) -> list[tuple[str, str]]:
         loaded = [check_case(case(one), pack.case_model, source="a.json", stem="a", pack="generic") for one in expected]
         filed = [FiledCase(file="a", folder="p", loaded=one, cassette=None, cassette_file="") for one in loaded]
-        return [(one.rule, one.pointer) for one in pack.lint(filed, rules, SimpleNamespace())]  # type: ignore[arg-type]  # it takes no options
+        found = pack.lint(filed, rules, SimpleNamespace())  # type: ignore[arg-type]  # it takes no options
+        return [(one.rule, one.pointer) for one in found if one.rule != "date_missing"]
 
     assert findings({"a": 1}, {"a": 2, "never": ["x"]}) == []
     assert findings({"refuse": True, "category": "x"}) == [

@@ -110,7 +110,7 @@ def test_provenance_is_required_and_a_date_where_answers_go_stale(tmp_path: Path
     cases = [case(f"c{number}", input=number, notes=book | change) for number, change in enumerate(changes)]
     suite = load_suite(write_suite(tmp_path / "dated", cases, pack="generic"))
     found = [(Path(finding.file).stem, finding.rule) for finding in lint(suite, GenericPack(), {})]
-    missing = [("c1", "source_missing"), ("c2", "source_missing"), ("c3", "date_missing"), ("c4", "date_unreal")]
+    missing = [("c1", "source_missing"), ("c2", "source_missing"), ("c4", "date_unreal"), ("suite", "date_missing")]
     assert sorted(found) == missing
 
 
@@ -174,3 +174,11 @@ def test_the_command_prints_findings_and_returns_1_if_one_is_an_error(
     Path("conftest.py").write_text(packs, encoding="utf-8")
     run("suite", "--root", ".", "--other-data", "x")
     expected.check(text.replace(str(small.folder.parent), "FOLDER"))
+
+
+def test_a_case_needs_an_input(tmp_path: Path) -> None:
+    inputs: list[Any] = ["", " ", {}, [], None, 0, False, {"a": ""}]
+    cases = [case(f"c{number}", input=value) for number, value in enumerate(inputs)]
+    suite = load_suite(write_suite(tmp_path / "s", cases, pack="generic"))
+    found = [Path(finding.file).stem for finding in lint(suite, GenericPack(), {}) if finding.rule == "input_empty"]
+    assert found == ["c0", "c1", "c2", "c3", "c4"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
 from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.model.text import pluralize
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.generic import scoring
 from pytest_packbench.packs.generic.errors import GENERIC
@@ -29,6 +30,7 @@ class GenericPack(Pack):
 
     name = "generic"
     version = "1"
+    dated = False
     case_model = GenericCase
     suite_model = GenericSuiteConfig
 
@@ -91,6 +93,16 @@ class GenericPack(Pack):
         from pytest_packbench.model.authoring import Finding  # needed by `packbench lint` only
 
         del options
+        undated = sum(filed.loaded.case.notes.date is None for filed in cases)
+        if undated:
+            message = f"{undated} of {pluralize(len(cases), 'case')} without the day on which the answer was verified"
+            yield Finding(
+                file=CONFIG_NAME,
+                pointer="",
+                rule="date_missing",
+                message=f"{message}; add notes.date, or import with --date",
+                severity="warning",
+            )
         for index, criterion in enumerate(rules.forbidden):
             if cases and all(criterion.expected_in(filed.loaded.case.expected) is MISSING for filed in cases):
                 location = criterion.expected_path

@@ -26,6 +26,12 @@ def _code(value: str) -> str:
     return value
 
 
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise PydanticCustomError("blank", "blank", {"expected": "a description of the goods"})
+    return value
+
+
 Code = Annotated[str, AfterValidator(_code), Field(json_schema_extra={"pattern": r"[0-9]\D*[0-9]"})]
 
 
@@ -52,7 +58,7 @@ class Options(StrictModel):
 class TariffInput(StrictModel):
     """The verify request of a tariff case: the goods as an importer describes them."""
 
-    input: str
+    input: Annotated[str, AfterValidator(_not_blank), Field(json_schema_extra={"pattern": r"\S"})]
     options: Options = Options()
     evidence: ListOf[Evidence] = ()
 
