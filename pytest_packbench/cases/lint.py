@@ -191,12 +191,6 @@ def _stray(files: SuiteFiles) -> Iterator[Finding]:
 def _thresholds(files: SuiteFiles) -> Iterator[Finding]:
     thresholds = files.config.thresholds
     finding = partial(Finding, file=CONFIG_NAME)
-    named = {"accept": thresholds.accept, "refuse": thresholds.refuse}
-    named |= {f"by_type/{name}": value for name, value in thresholds.by_type.items()}
-    for name, value in named.items():
-        if value <= 0:
-            message = f"got {value:g}, so that every score passes; raise it"
-            yield finding(pointer=f"/thresholds/{name}", rule="threshold_zero", message=message)
     types = {filed.loaded.case.case_type for filed in files.cases}
     for name in sorted(thresholds.by_type.keys() - types):
         message = f'no case has the type "{name}"; remove it'
@@ -210,11 +204,6 @@ def _gates(files: SuiteFiles) -> Iterator[Finding]:
         finding = partial(Finding, file=CONFIG_NAME, pointer=f"/gates/{index}")
         if _cannot_fail(gate):
             yield finding(rule="gate_vacuous", message=f"the gate passes for any {gate.metric}; use a stricter bound")
-        elif gate.min is not None and gate.max is not None and gate.min > gate.max:
-            yield finding(
-                rule="gate_unreachable",
-                message=f"min {gate.min:g} is over max {gate.max:g}, so that no run passes; correct one of them",
-            )
         yield from _gate_names(gate, f"/gates/{index}", files)
 
 

@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pytest_packbench.model.case import Fraction, ListOf, Name, StrictModel, Text
+from pytest_packbench.model.case import ListOf, Name, StrictModel, Text, Threshold
 from pytest_packbench.model.gate import Gate
 from pytest_packbench.model.metric import GENERAL_METRICS
 from pytest_packbench.model.run import BUNDLED
@@ -34,7 +34,7 @@ TARGET = r"^(https?://\S+|cmd:.*\S.*|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$"
 
 
 class Thresholds(StrictModel):
-    """The scores at or above which cases pass, 0 to 1 (spec, "Scoring overview").
+    """The scores at or above which cases pass, above 0, at most 1 (spec, "Scoring overview").
 
     Attributes:
         accept: for cases that expect an answer.
@@ -42,9 +42,9 @@ class Thresholds(StrictModel):
         by_type: by case type; overrides the two above, and is overridden by the case's `expected.threshold`.
     """
 
-    accept: Fraction = 0.8
-    refuse: Fraction = 0.9
-    by_type: dict[Name, Fraction] = Field(default_factory=dict)
+    accept: Threshold = 0.8
+    refuse: Threshold = 0.9
+    by_type: dict[Name, Threshold] = Field(default_factory=dict)
 
 
 class Prices(StrictModel):

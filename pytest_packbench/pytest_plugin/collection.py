@@ -16,20 +16,24 @@ from pytest_packbench.cases.files import (
     case_folders,
     case_lines,
     file_stem,
+    find_case,
     is_hidden,
     is_line_name,
     is_stray,
     is_unread,
     line_name,
     parse_line,
+    read_case_bytes,
     read_id,
     stray_problem,
     unreadable_file,
 )
-from pytest_packbench.cases.load import parse_case
+from pytest_packbench.cases.load import parse_case, parse_json
 from pytest_packbench.cases.recordings import find_recording
+from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.model.errors import CaseError, duplicate_id
+from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun, run_of
 from pytest_packbench.pytest_plugin.suites import refuse
 
@@ -344,6 +348,7 @@ class Collector:
         self._folders: dict[str, frozenset[str]] = {}
         self.collected: dict[str, int] = dict.fromkeys(contexts.suites, 0)
         self.finished = False
+        self._unused_rules: list[str] = []
 
     def may_be_in_shard(self, name: str) -> bool:
         """Whether a file of cases, by its name, may be in the shard: files of many always are."""
@@ -417,6 +422,7 @@ class Collector:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Turn cases with the same id in a suite into errors that name each other: cassettes and records go by id."""
+        self._find_unused_rules(items)
         first: dict[tuple[str, str], CaseRun] = {}
         for item in items:
             if isinstance(item, CaseItem):
@@ -426,10 +432,25 @@ class Collector:
                     _set_duplicate(run, other.where)
                     _set_duplicate(other, run.where)
 
+    def _find_unused_rules(self, items: list[pytest.Item]) -> None:
+        """Look for rules that no case uses, where all cases of a suite were collected, before any is deselected."""
+        for suite in self._contexts.suites.values():
+            runs = [item.packbench_run for item in items if isinstance(item, CaseItem)]
+            expected = [_expected_of(run) for run in runs if run.suite is suite]
+            values = [value for one in expected if one is not None for value in one]
+            if not values or len(values) < len(expected):
+                continue
+            unused = list(self._contexts.pack_of(suite).unused_rules(values, suite.config))
+            if unused and case_counts(suite, None)[0] == len(expected):
+                file = os.path.relpath(suite.path / CONFIG_NAME, self._contexts.config.rootpath)
+                self._unused_rules += [f"{file}: {rule}" for rule in unused]
+
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note that no conftest.py will be added; refuse a missing target, and recording again in CI."""
+        """Note that no conftest.py will be added; refuse unused rules, a missing target, and recording again in CI."""
         self.finished = True
+        if self._unused_rules:
+            refuse(session.config, "; ".join(self._unused_rules))
         if not session.config.option.collectonly:
             self._refuse_missing_targets(session)
         if self._contexts.settings.mode == "record" and os.environ.get("CI") and not session.config.option.collectonly:
@@ -458,6 +479,18 @@ def _is_run(item: pytest.Item) -> TypeGuard[CaseItem]:
         return False
     run = item.packbench_run
     return not run.problem and run.loaded is not None and run.loaded.case.notes.skip is None
+
+
+def _expected_of(run: CaseRun) -> tuple[Any] | None:
+    """Return the `expected` of a case, also of one that is not valid; None if it isn't known."""
+    if run.loaded is not None:
+        return (run.loaded.case.expected,)
+    location = find_case(str(run.path), run.name)
+    try:
+        data = parse_json(read_case_bytes(location)) if location is not None else None
+    except (OSError, ValueError):
+        return None
+    return (data["expected"],) if isinstance(data, dict) and "expected" in data else None
 
 
 def _set_duplicate(run: CaseRun, other: str, name: str = "") -> None:

@@ -16,11 +16,13 @@ from pytest_packbench.cli import main
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.pack import LintOption
 from pytest_packbench.packs.generic.pack import GenericPack
+from pytest_packbench.packs.tariff.model import TariffSuiteConfig
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.testing import case, write_suite
 from tests.unit.small_tariff_suite import GARLIC, REPORT, SmallSuite, small_suite
 
 if TYPE_CHECKING:
+    from pytest_packbench.model.suite import Suite
     from tests.conftest import ExpectedTexts
 
 TABLE: dict[str, list[tuple[str, str, dict[str, Any]]]] = yaml.safe_load(
@@ -32,6 +34,11 @@ TEXTS = {
     "GARLIC IN CAPITALS": GARLIC.upper().replace(" ", "  "),
     "201 WORDS": " ".join(f"word{number}" for number in range(201)),
 }
+
+
+def pack_of(suite: Suite) -> TariffPack:
+    assert isinstance(suite.config, TariffSuiteConfig)
+    return TariffPack().for_suite(suite.config)
 
 
 def merge(target: dict[str, Any], change: dict[str, Any]) -> None:
@@ -96,7 +103,7 @@ def test_each_rule_fires_alone(tmp_path: Path, expected: ExpectedTexts, section:
         small = small_suite(tmp_path / str(number))
         change(small, name, row)
         suite = load_suite(small.folder)
-        findings = lint(suite, TariffPack(), {"hts": small.schedule})
+        findings = lint(suite, pack_of(suite), {"hts": small.schedule})
         assert {finding.rule for finding in findings} == set(rules.split()), row
         lines += [f"{json.dumps(row)}\n", *(f"    {finding} [{finding.severity}]\n" for finding in findings)]
         if section == "schedule":
