@@ -161,9 +161,8 @@ class StrayFile(CaseFile):
 
     def collect(self) -> Iterator[CaseItem]:
         """Return an item named after the file, whose setup reports what to do."""
-        name = self.path.name
-        problem = str(CaseError(self.nodeid, [stray_problem(name)]))
-        yield CaseItem.from_parent(self, name=name, suite=self.suite, pack=self.pack, loaded=None, problem=problem)
+        problem = str(CaseError(self.nodeid, [stray_problem(self.path.name)]))
+        yield CaseItem.from_parent(self, name=self.name, suite=self.suite, pack=self.pack, loaded=None, problem=problem)
 
 
 class CaseLines(CaseFile):
@@ -317,6 +316,12 @@ class _AllFolders:
         return [] if name == "norecursedirs" else self._config.getini(name)
 
 
+def _one_line(name: str) -> str:
+    """Return the name of a file with escapes for what a terminal, a service of CI or a node id would interpret."""
+    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in name)
+    return shown.replace("::", r"\x3a\x3a")
+
+
 def _is_case(name: str) -> bool:
     return name.endswith(SUFFIXES) and not name.startswith(".")
 
@@ -391,7 +396,13 @@ class Collector:
             return None
         pack = self._contexts.pack_of(suite)
         file: StrayFile = StrayFile.from_parent(
-            parent, path=path, name=path.name, nodeid=self._nodeid(text), suite=suite, pack=pack
+            parent,
+            path=path,
+            # pytest prints both as they are, and such a file may have any name
+            name=_one_line(path.name),
+            nodeid=_one_line(self._nodeid(text)),
+            suite=suite,
+            pack=pack,
         )
         return file
 

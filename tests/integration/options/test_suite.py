@@ -261,7 +261,17 @@ def test_bad_lines_are_errors_of_their_own_and_are_not_read_for_another(
         project.run(f"{MANY}::{name}").assert_outcomes(errors=1)
 
 
-STRAY = ("c3.JSON", "c4.json.txt", "c5.yaml", "c6.yml", "c7.ndjson", "notes.txt", "plain/list.csv", "Makefile")
+STRAY = (
+    "a\x1b[31m\n::error::x.txt",
+    "c3.JSON",
+    "c4.json.txt",
+    "c5.yaml",
+    "c6.yml",
+    "c7.ndjson",
+    "notes.txt",
+    "plain/list.csv",
+    "Makefile",
+)
 QUIET = (".DS_Store", "a.json~", "README.md", "README", "conftest.py", ".swap.json")
 BESIDE = ("c9.json", "more/c10.yaml", "more/deep/c11.jsonl", "c12.JSON")
 
@@ -279,6 +289,8 @@ def test_a_file_that_nobody_reads_is_an_error_unless_the_suite_names_it(both: Pr
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(passed=1, errors=len(STRAY) + len(BESIDE))
     assert project.partial() == ""
+    assert "\x1b[31m\n" not in result.stdout.str()
+    assert not [line for line in result.outlines if line.startswith("::error")]
     errors = sorted(f"{error['kind']}: {error['message']}\n" for error in project.lines("errors.jsonl"))
     expected.check("".join(errors))
     shutil.rmtree(project.root / "reports")
