@@ -8,18 +8,21 @@ from __future__ import annotations
 import json
 import os
 import re
+from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.cases.load import case_sha256, in_line, parse_case, parse_json
 from pytest_packbench.model.case import CASE_ID, CASE_ID_LENGTH
 from pytest_packbench.model.errors import CaseError, Problem, duplicate_id
+from pytest_packbench.model.suite import CONFIG_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pytest_packbench.model.case import Case, LoadedCase
     from pytest_packbench.model.run import Shard
+    from pytest_packbench.model.suite import Suite
 
 
 CASE_SUFFIX = ".json"
@@ -32,6 +35,12 @@ _MEMBER = _PLAIN + _SPACE + b":" + _SPACE + rb"(?:" + _PLAIN + rb"|[-+.0-9A-Za-z
 
 _CASE_ID = re.compile(CASE_ID.removesuffix("$"))
 _BOM = b"\xef\xbb\xbf"
+_IGNORE = "name it under ignore in suite.yaml"
+_NOT_STRAY = ("fixtures", "cases")
+_OWN_FILES = frozenset({CONFIG_NAME, "baseline.json", "policy_changes.yaml"})
+_DATA_SUFFIX = re.compile(r"\.(?:json|jsonl|ndjson|ya?ml)(?:\.|$)", re.IGNORECASE)
+_HEAD = 1 << 20
+_KEY = rb"""(?:^|[\s{,"'])%s["']?\s*:"""
 _LINE = re.compile(r".*\.line-[0-9]+", re.DOTALL)
 
 
@@ -155,8 +164,87 @@ def case_paths(folder: str | os.PathLike[str]) -> Iterator[str]:
     """Yield the case files under a folder, sorted, the files of a folder before its subfolders."""
     for parent, names in case_folders(folder):
         for name in sorted(names):
-            if name.endswith(SUFFIXES):
+            if name.endswith(SUFFIXES) and not name.startswith("."):
                 yield os.path.join(parent, name)  # noqa: PTH118 - strings, because there may be a million
+
+
+def is_unread(name: str) -> bool:
+    """Return whether a file in the folder of cases is neither a case nor one of those that every folder may contain.
+
+    Those are files of pytest and Python, dotfiles, copies of editors (`*~`) and `README*`.
+    """
+    return not (name.endswith((*SUFFIXES, ".py", ".pyc", "~")) or name.startswith((".", "README")))
+
+
+def is_stray(suite: Suite, path: str) -> bool:
+    """Return whether a file of a suite's folder looks like a case but is not read as one.
+
+    Under `cases` it is any file with another suffix; beside `cases`, a case in JSON or YAML. Files that `ignore` in
+    `suite.yaml` names are not stray.
+    """
+    relative = os.path.relpath(path, suite.path).replace(os.sep, "/")
+    folder, _, _ = relative.partition("/")
+    name = os.path.basename(path)  # noqa: PTH119 - a string, see above
+    if folder == "cases":
+        is_found = is_unread(name)
+    else:
+        is_found = folder not in _NOT_STRAY and relative not in _OWN_FILES and _is_case_elsewhere(path, name)
+    return is_found and not is_ignored(suite, relative)
+
+
+def is_ignored(suite: Suite, relative: str) -> bool:
+    """Return whether `ignore` in `suite.yaml` names a file: its path from the suite's folder, or its name."""
+    name = relative.rpartition("/")[2]
+    return any(fnmatchcase(relative, pattern) or fnmatchcase(name, pattern) for pattern in suite.config.ignore)
+
+
+def _is_case_elsewhere(path: str, name: str) -> bool:
+    if _DATA_SUFFIX.search(name) is None or name.startswith((".", "README")) or name.endswith("~"):
+        return False
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - a string, see above
+            head = file.read(_HEAD)
+    except OSError:
+        return False
+    has = {key: re.search(_KEY % key, head, re.MULTILINE) is not None for key in (b"pack_id", b"input", b"expected")}
+    return has[b"pack_id"] or (has[b"input"] and has[b"expected"])
+
+
+def stray_locations(suite: Suite) -> Iterator[CaseLocation]:
+    """Yield the stray files of a suite (see `is_stray`), sorted; each counts as a case that can't be read.
+
+    The name is that of the file with its suffix, which no id can be.
+    """
+    for parent, names in (*_folders_beside(suite), *case_folders(suite.cases_path)):
+        for name in sorted(names):
+            path = os.path.join(parent, name)  # noqa: PTH118 - a string, see above
+            if (is_unread(name) or _DATA_SUFFIX.search(name)) and is_stray(suite, path):
+                yield CaseLocation(path, name)
+
+
+def _folders_beside(suite: Suite) -> Iterator[tuple[str, list[str]]]:
+    for parent, folders, names in os.walk(suite.path):
+        is_top = parent == str(suite.path)
+        if CONFIG_NAME in names and not is_top:
+            # another suite
+            folders.clear()
+            continue
+        folders[:] = [name for name in sorted(folders) if not is_hidden(name) and not (is_top and name in _NOT_STRAY)]
+        yield parent, names
+
+
+def stray_problem(name: str) -> Problem:
+    """Return the problem of a stray file."""
+    if name.endswith(SUFFIXES):
+        return Problem("", "a case outside the folder cases is not read", f"move it to cases, or {_IGNORE}")
+    wrong = "not read as a case, because of its suffix"
+    return Problem("", wrong, f"rename it to .json (one case) or .jsonl (one case per line), or {_IGNORE}")
+
+
+def suite_locations(suite: Suite) -> Iterator[CaseLocation]:
+    """Yield the locations of all cases of a suite, then those of its stray files."""
+    yield from iter_cases(suite.cases_path)
+    yield from stray_locations(suite)
 
 
 def case_lines(path: str | os.PathLike[str]) -> Iterator[CaseLine]:
@@ -265,12 +353,12 @@ def _locations_by_name(path: str, _changed_ns: int, _size: int) -> dict[str, Cas
 
 
 class CaseIndex:
-    """The cases of a folder by name; of two with the same name the first by path and line."""
+    """Cases by name; of two with the same name the first by path and line."""
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, locations: Iterable[CaseLocation]) -> None:
         # compact entries, because there may be a million: a JSON file is its path, lines share the string of theirs
         self._entries: dict[str, str | tuple[str, int, int] | CaseLocation] = {}
-        for location in iter_cases(folder):
+        for location in locations:
             line = location if location.duplicate_of is not None else (location.path, location.line, location.start)
             self._entries.setdefault(location.name, line if location.line else location.path)
 
@@ -317,6 +405,8 @@ def load_case(location: CaseLocation, model: type[Case], *, file: str, pack: str
     Raises:
         CaseError: the case is invalid; one line with file, line, JSON pointer, problem and what was expected.
     """
+    if not location.line and location.name == os.path.basename(location.path):  # noqa: PTH119 - a string, see above
+        raise CaseError(file, [stray_problem(location.name)])
     try:
         raw = read_case_bytes(location)
     except OSError as error:

@@ -6,14 +6,22 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.cases.files import CASE_SUFFIX, SUFFIXES, is_line_name, iter_cases, load_case, split_location
+from pytest_packbench.cases.files import (
+    is_ignored,
+    is_line_name,
+    iter_cases,
+    load_case,
+    split_location,
+    stray_locations,
+    stray_problem,
+)
 from pytest_packbench.cases.recordings import all_recordings, find_recording
 from pytest_packbench.model.authoring import FiledCase, Finding
 from pytest_packbench.model.errors import CaseError, CassetteError, Problem, format_value, suggestion
@@ -52,7 +60,8 @@ class SuiteFiles:
         unread_cassettes: the case ids of cassettes that cannot be read.
         dated: see `Pack.dated`.
         facets: the names of the facets of the cases.
-        misnamed: files in the folder of cases that look like JSON but have another suffix.
+        stray: files that are not read as cases (see `cases.files.is_stray`).
+        unused_ignores: the indexes of entries of `ignore` that name no file that would be stray without them.
     """
 
     config: SuiteConfig
@@ -62,7 +71,8 @@ class SuiteFiles:
     unread_cassettes: AbstractSet[str]
     dated: bool = True
     facets: AbstractSet[str] = frozenset()
-    misnamed: Sequence[str] = ()
+    stray: Sequence[str] = ()
+    unused_ignores: Sequence[int] = ()
 
 
 def lint(suite: Suite, pack: Pack, options: Mapping[str, Path]) -> list[Finding]:
@@ -139,14 +149,18 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
         unread_cassettes=recordings.keys() - cassettes.keys(),
         dated=pack.dated,
         facets={name for filed in cases for name in pack.facets(filed.loaded.case)},
-        misnamed=[_name(suite, path) for path in sorted(suite.cases_path.rglob("*")) if _is_misnamed(path)],
+        stray=[_name(suite, Path(location.path)) for location in stray_locations(suite)],
+        unused_ignores=list(_unused_ignores(suite)),
     )
 
 
-def _is_misnamed(path: Path) -> bool:
-    endings = [ending.lower() for ending in path.suffixes]
-    is_json = any(ending.startswith((CASE_SUFFIX, ".ndjson")) for ending in endings)
-    return is_json and path.suffix not in SUFFIXES and not path.name.startswith(".") and path.is_file()
+def _unused_ignores(suite: Suite) -> Iterator[int]:
+    every = replace(suite, config=suite.config.model_copy(update={"ignore": ()}))
+    stray = [_name(suite, Path(location.path)) for location in stray_locations(every)] if suite.config.ignore else []
+    for index, pattern in enumerate(suite.config.ignore):
+        only = replace(suite, config=suite.config.model_copy(update={"ignore": (pattern,)}))
+        if not any(is_ignored(only, file) for file in stray):
+            yield index
 
 
 def _name(suite: Suite, path: Path) -> str:
@@ -164,21 +178,19 @@ def _empty(files: SuiteFiles) -> Iterator[Finding]:
         yield Finding(file=CONFIG_NAME, pointer="", rule="suite_empty", message="the suite has no cases; add one")
 
 
-def _misnamed(files: SuiteFiles) -> Iterator[Finding]:
-    for file in files.misnamed:
-        message = "not read as a case; rename it to .json (one case) or .jsonl (one case per line), or remove it"
+def _stray(files: SuiteFiles) -> Iterator[Finding]:
+    for file in files.stray:
+        problem = stray_problem(file)
+        message = f"{problem.wrong}; {problem.expected}"
         yield Finding(file=file, pointer="", rule="file_misnamed", message=message)
+    for index in files.unused_ignores:
+        message = "no file that would be read as a case is ignored by it; remove it (a case can't be ignored)"
+        yield Finding(file=CONFIG_NAME, pointer=f"/ignore/{index}", rule="ignore_unused", message=message)
 
 
 def _thresholds(files: SuiteFiles) -> Iterator[Finding]:
     thresholds = files.config.thresholds
     finding = partial(Finding, file=CONFIG_NAME)
-    named = {"accept": thresholds.accept, "refuse": thresholds.refuse}
-    named |= {f"by_type/{name}": value for name, value in thresholds.by_type.items()}
-    for name, value in named.items():
-        if value <= 0:
-            message = f"got {value:g}, so that every score passes; raise it"
-            yield finding(pointer=f"/thresholds/{name}", rule="threshold_zero", message=message)
     types = {filed.loaded.case.case_type for filed in files.cases}
     for name in sorted(thresholds.by_type.keys() - types):
         message = f'no case has the type "{name}"; remove it'
@@ -192,11 +204,6 @@ def _gates(files: SuiteFiles) -> Iterator[Finding]:
         finding = partial(Finding, file=CONFIG_NAME, pointer=f"/gates/{index}")
         if _cannot_fail(gate):
             yield finding(rule="gate_vacuous", message=f"the gate passes for any {gate.metric}; use a stricter bound")
-        elif gate.min is not None and gate.max is not None and gate.min > gate.max:
-            yield finding(
-                rule="gate_unreachable",
-                message=f"min {gate.min:g} is over max {gate.max:g}, so that no run passes; correct one of them",
-            )
         yield from _gate_names(gate, f"/gates/{index}", files)
 
 
@@ -333,6 +340,12 @@ def _folder(filed: FiledCase) -> Iterator[Finding]:
         yield _at(filed, "/case_type", "folder_type", message)
 
 
+def _no_input(filed: FiledCase) -> Iterator[Finding]:
+    given = filed.loaded.case.model_dump(mode="json", include={"input"})["input"]
+    if given in (None, {}, []) or (isinstance(given, str) and not given.strip()):
+        yield _at(filed, "/input", "input_empty", f"got {format_value(given)}; add what the target is asked")
+
+
 def _provenance(filed: FiledCase) -> Iterator[Finding]:
     notes = filed.loaded.case.notes
     if notes.source is None or not notes.source.strip():
@@ -381,7 +394,7 @@ def _at(filed: FiledCase, pointer: str, rule: str, message: str) -> Finding:
 
 _SUITE_RULES: tuple[Callable[[SuiteFiles], Iterable[Finding]], ...] = (
     _empty,
-    _misnamed,
+    _stray,
     _thresholds,
     _gates,
     _ids,
@@ -391,6 +404,7 @@ _SUITE_RULES: tuple[Callable[[SuiteFiles], Iterable[Finding]], ...] = (
 )
 _CASE_RULES: tuple[Callable[[FiledCase], Iterable[Finding]], ...] = (
     _folder,
+    _no_input,
     _provenance,
     _quarantine,
     _repeated_tags,

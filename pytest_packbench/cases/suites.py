@@ -12,8 +12,9 @@ from pytest_packbench.cases.files import (
     count_cases,
     count_cases_in,
     format_location,
-    iter_cases,
     load_case,
+    stray_locations,
+    suite_locations,
 )
 from pytest_packbench.model.errors import CaseError, duplicate_id
 from pytest_packbench.model.run import BUNDLED
@@ -167,9 +168,12 @@ def missing_config_message(folder: Path) -> str:
 
 
 def case_counts(suite: Suite, shard: Shard | None) -> tuple[int, int]:
-    """Return the number of cases of a suite, and of those in the shard."""
-    present = count_cases(suite.cases_path)
-    return present, present if shard is None else count_cases(suite.cases_path, shard)
+    """Return the number of cases of a suite, stray files included, and of those in the shard."""
+    stray = [location.name for location in stray_locations(suite)]
+    present = count_cases(suite.cases_path) + len(stray)
+    if shard is None:
+        return present, present
+    return present, count_cases(suite.cases_path, shard) + sum(name in shard for name in stray)
 
 
 def describe_case_counts(folder: Path) -> str:
@@ -186,7 +190,7 @@ def describe_case_counts(folder: Path) -> str:
 
 
 def suite_cases(suite: Suite, pack: Pack, name_of: Callable[[Path], str]) -> tuple[SuiteCase, ...]:
-    """Load all cases of a suite, in the order of their files.
+    """Load all cases of a suite, in the order of their files, then its stray files.
 
     Cases with the same id get a problem that names the others, because ids identify records.
 
@@ -195,7 +199,7 @@ def suite_cases(suite: Suite, pack: Pack, name_of: Callable[[Path], str]) -> tup
         pack: its pack.
         name_of: returns the name of a file for users.
     """
-    cases = [_load(suite, pack, location, name_of(Path(location.path))) for location in iter_cases(suite.cases_path)]
+    cases = [_load(suite, pack, location, name_of(Path(location.path))) for location in suite_locations(suite)]
     by_id: dict[str, list[SuiteCase]] = {}
     for case in cases:
         by_id.setdefault(case.written_id, []).append(case)

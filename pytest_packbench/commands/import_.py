@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING, Any, Literal
@@ -162,6 +162,7 @@ class CheckedCase:
         case_id: its id.
         case_type: its type.
         case: the case as plain JSON.
+        input_sha256: hash of its `input`.
         state: whether writing it adds a case, changes none, or replaces one.
     """
 
@@ -170,6 +171,7 @@ class CheckedCase:
     case_id: str
     case_type: str
     case: dict[str, Any]
+    input_sha256: str
     state: State
 
     @property
@@ -213,15 +215,24 @@ class Destination:
             A case to write, or the reason why an entry can't be imported.
         """
         seen: dict[str, str] = {}
+        inputs: dict[str, str] = {}
+        by_content = {name.rpartition("_")[2]: location.name for name, location in self.existing.items()}
         for draft in drafts:
             if isinstance(draft, SourceFlaw):
                 yield draft
                 continue
+            if draft.content and draft.content in by_content:
+                # the row has moved in the source
+                draft = replace(draft, case={**draft.case, "id": by_content[draft.content]})  # noqa: PLW2901 - see above
             entry = self._checked(draft, force=force)
             if isinstance(entry, CheckedCase):
                 first = seen.setdefault(entry.case_id.lower(), entry.place)
-                if first != entry.place:
+                first_input = inputs.setdefault(entry.input_sha256, entry.place)
+                if first != entry.place and not draft.content:
                     message = f'/id: duplicate id "{entry.case_id}", first used at {first}'
+                    entry = SourceFlaw(place=entry.place, message=message)
+                elif first_input != entry.place:
+                    message = f"/input: same input as {first_input}; remove one of the two"
                     entry = SourceFlaw(place=entry.place, message=message)
             yield entry
 
@@ -267,7 +278,13 @@ class Destination:
                 message = f"{other.label(path.as_posix())} already exists and differs; pass --force to replace it"
                 return SourceFlaw(place=draft.place, message=message)
         return CheckedCase(
-            place=draft.place, path=path, case_id=case.id, case_type=case.case_type, case=draft.case, state=state
+            place=draft.place,
+            path=path,
+            case_id=case.id,
+            case_type=case.case_type,
+            case=draft.case,
+            input_sha256=loaded.input_sha256,
+            state=state,
         )
 
 

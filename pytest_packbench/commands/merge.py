@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ulid import ULID
 
     from pytest_packbench.analysis.conclusion import RunEvaluator, run_verdict
-    from pytest_packbench.cases.files import CaseIndex
+    from pytest_packbench.cases.files import CaseIndex, suite_locations
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.markdown import summary_markdown
     from pytest_packbench.reports.terminal import summary_lines
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     suite, pack = suite_and_pack(merged.requested_suite, arguments)
     _check_rules(merged, suite, pack)
     earlier = BaselineLookup(stored=load_run(find_run_source(arguments.baseline)) if arguments.baseline else None)
-    index = CaseIndex(suite.cases_path)
+    index = CaseIndex(suite_locations(suite))
     # shards together cover the suite: a case in none of them did not run
     absent = partial(_absent, merged, suite, shards, pack=pack, index=index) if shards is not None else None
     # results come in the order of case ids, and the table of cases with trials is in that of test ids

@@ -149,11 +149,11 @@ def _rescore(stored: CaseResult, payload: Any, loaded: LoadedCase, context: Suit
 
 def _case_loader(suite: Suite, pack: Pack) -> Callable[[str], LoadedCase | None]:
     """Return a function that reads a current case by its id; it returns None if the case is gone or can't be read."""
-    from pytest_packbench.cases.files import CaseIndex, load_case
+    from pytest_packbench.cases.files import CaseIndex, load_case, suite_locations
     from pytest_packbench.model.errors import CaseError
     from pytest_packbench.reports.terminal import printable
 
-    index = CaseIndex(suite.cases_path)
+    index = CaseIndex(suite_locations(suite))
 
     # the trials of a case are consecutive
     @lru_cache(maxsize=1)

@@ -73,10 +73,13 @@ class CaseDraft:
     Attributes:
         place: its location in the source, such as `questions.csv:12`.
         case: the whole case as plain JSON.
+        content: the end of its id where the source gives none and the id is made of position and content; an existing
+            case whose id ends with it is the same case. Empty for an id of the source.
     """
 
     place: str
     case: dict[str, Any]
+    content: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

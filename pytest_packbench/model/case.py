@@ -18,6 +18,8 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_asci
 CASE_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
 CASE_ID_LENGTH = 120
 NAME = r"^[a-z0-9][a-z0-9_-]*$"
+SMALLEST_THRESHOLD = 1e-6
+"""A threshold is above this: the comparison with a score has a tolerance, which must not let a score of 0 pass."""
 DATE = r"^\d{4}-\d{2}-\d{2}$"
 
 
@@ -38,12 +40,29 @@ class _ZeroToOne:
         return {"maximum": 1, "minimum": 0, "type": "number"}
 
 
+class _AboveZero:
+    """A threshold: a number above 0, at most 1; every score would reach 0."""
+
+    def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> core_schema.CoreSchema:
+        ranged = core_schema.custom_error_schema(
+            core_schema.float_schema(gt=SMALLEST_THRESHOLD, le=1, allow_inf_nan=False),
+            custom_error_type="threshold",
+            custom_error_message="a threshold",
+            custom_error_context={"expected": "a number above 0 and at most 1, such as 0.8"},
+        )
+        return core_schema.chain_schema([core_schema.float_schema(allow_inf_nan=True), ranged])
+
+    def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
+        return {"exclusiveMinimum": 0, "maximum": 1, "type": "number"}
+
+
 CaseId = Annotated[str, StringConstraints(pattern=CASE_ID, max_length=CASE_ID_LENGTH)]
 Name = Annotated[str, StringConstraints(pattern=NAME, max_length=80)]
 Text = Annotated[str, StringConstraints(min_length=1)]
 # JSON has only lists, but a frozen model needs tuples
 ListOf = Annotated[tuple[ItemT, ...], Strict(strict=False)]
 Fraction = Annotated[float, _ZeroToOne()]
+Threshold = Annotated[float, _AboveZero()]
 Difficulty = Literal["easy", "medium", "hard", "expert"]
 
 

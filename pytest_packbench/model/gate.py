@@ -54,6 +54,8 @@ class Gate(StrictModel):
             raise _wrong("a gate without a metric", "metric, such as pass_rate")
         if (self.metric == "accuracy") is (self.depth is None):
             raise _wrong(f"{self.metric} {'without' if self.depth is None else 'with'} depth", "depth with accuracy")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise _wrong(f"min {self.min:g} above max {self.max:g}, so that no run passes", "min at most max")
         if self.confidence is not None and (self.metric in _WITHOUT_BOUND or (self.min is None and self.max is None)):
             raise _wrong(f"confidence with {self.metric}", "confidence with min or max of a rate over cases")
         return self

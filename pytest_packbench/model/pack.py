@@ -291,6 +291,17 @@ class Pack(ABC):
         """
         return ()
 
+    def unused_rules(self, expected: Sequence[Any], rules: Any) -> Iterable[str]:  # noqa: ARG002 - for packs with rules of suites
+        """Return the rules of `suite.yaml` that no case of the suite uses, so that they decide nothing; one line each.
+
+        A run of a whole suite with such a rule is refused.
+
+        Args:
+            expected: the key `expected` of each case, as plain JSON or as the pack's model of it; at least one.
+            rules: the content of `suite.yaml`.
+        """
+        return ()
+
     def starter(self) -> Starter | None:
         """Return the suite that `packbench init` writes; None without one."""
         return None

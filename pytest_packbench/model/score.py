@@ -81,6 +81,11 @@ class Score:
     match_depth: int | None = None
     message: str = ""
 
+    def __post_init__(self) -> None:
+        """Correct the verdict of a hard fail: it never passes, whatever the threshold is."""
+        if self.verdict == "passed" and any(term.effect == "zero" for term in self.terms):
+            object.__setattr__(self, "verdict", "failed")
+
     @property
     def passed(self) -> bool:
         """Whether the verdict is `passed`."""

@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pytest_packbench.model.case import Fraction, ListOf, Name, StrictModel, Text
+from pytest_packbench.model.case import ListOf, Name, StrictModel, Text, Threshold
 from pytest_packbench.model.gate import Gate
 from pytest_packbench.model.metric import GENERAL_METRICS
 from pytest_packbench.model.run import BUNDLED
@@ -34,7 +34,7 @@ TARGET = r"^(https?://\S+|cmd:.*\S.*|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$"
 
 
 class Thresholds(StrictModel):
-    """The scores at or above which cases pass, 0 to 1 (spec, "Scoring overview").
+    """The scores at or above which cases pass, above 0, at most 1 (spec, "Scoring overview").
 
     Attributes:
         accept: for cases that expect an answer.
@@ -42,9 +42,9 @@ class Thresholds(StrictModel):
         by_type: by case type; overrides the two above, and is overridden by the case's `expected.threshold`.
     """
 
-    accept: Fraction = 0.8
-    refuse: Fraction = 0.9
-    by_type: dict[Name, Fraction] = Field(default_factory=dict)
+    accept: Threshold = 0.8
+    refuse: Threshold = 0.9
+    by_type: dict[Name, Threshold] = Field(default_factory=dict)
 
 
 class Prices(StrictModel):
@@ -95,6 +95,8 @@ class SuiteConfig(StrictModel):
         model: the default model.
         guards: the default guards between an agent and untrusted text.
         prices: the prices of tokens, by model.
+        ignore: files that are no cases, although they are in the folder of cases or look like a case: paths from the
+            suite's folder, or names, with `*` and `?`; cases can't be ignored.
         trials: how several trials decide a case: `mean` (the mean score reaches the threshold), `all`, `any`, or
             `at_least: k` (k trials pass); an error in one trial makes the case an error.
         metrics: the metrics that gates can use in addition to the general ones, by name; a pack defines its own here.
@@ -110,11 +112,12 @@ class SuiteConfig(StrictModel):
     model: Text | None = None
     guards: ListOf[Text] = ()
     prices: dict[Text, Prices] = Field(default_factory=dict)
+    ignore: ListOf[Text] = ()
     trials: Trials = "mean"
 
     metrics: ClassVar[Mapping[str, Metric]] = {}
     not_scoring: ClassVar[frozenset[str]] = frozenset(
-        {"backend", "description", "gates", "guards", "model", "prices", "target", "trials"}
+        {"backend", "description", "gates", "guards", "ignore", "model", "prices", "target", "trials"}
     )
 
     @field_validator("gates")

@@ -387,7 +387,7 @@ def uncollected_case_ref(suite: Suite, pack: Pack, path: Path, *, file: str, nam
 
 
 def _reaches_threshold(result: CaseResult) -> bool:
-    if result.score is None or result.threshold is None:
+    if result.score is None or result.threshold is None or result.verdict == "failed":
         return result.verdict == "passed"
     return judged(result.score, result.threshold) == "passed"
 

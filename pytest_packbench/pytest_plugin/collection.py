@@ -16,17 +16,24 @@ from pytest_packbench.cases.files import (
     case_folders,
     case_lines,
     file_stem,
+    find_case,
     is_hidden,
     is_line_name,
+    is_stray,
+    is_unread,
     line_name,
     parse_line,
+    read_case_bytes,
     read_id,
+    stray_problem,
     unreadable_file,
 )
-from pytest_packbench.cases.load import parse_case
+from pytest_packbench.cases.load import parse_case, parse_json
 from pytest_packbench.cases.recordings import find_recording
+from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.model.errors import CaseError, duplicate_id
+from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun, run_of
 from pytest_packbench.pytest_plugin.one_attempt import opt_out_of_reruns
 from pytest_packbench.pytest_plugin.suites import refuse
@@ -150,6 +157,15 @@ class CaseFile(pytest.File):
         yield CaseItem.from_parent(self, name=name, suite=self.suite, pack=self.pack, loaded=loaded, problem=problem)
 
 
+class StrayFile(CaseFile):
+    """A file that looks like a case but is not read as one: an item that is an error."""
+
+    def collect(self) -> Iterator[CaseItem]:
+        """Return an item named after the file, whose setup reports what to do."""
+        problem = str(CaseError(self.nodeid, [stray_problem(self.path.name)]))
+        yield CaseItem.from_parent(self, name=self.name, suite=self.suite, pack=self.pack, loaded=None, problem=problem)
+
+
 class CaseLines(CaseFile):
     """A file of many cases, one per line.
 
@@ -238,7 +254,7 @@ class CaseFolder(pytest.Directory):
         with os.scandir(self.path) as iterator:
             entries = sorted(iterator, key=lambda entry: entry.name)
         for entry in entries:
-            is_folder, is_case = _is_folder(entry), entry.name.endswith(SUFFIXES)
+            is_folder, is_case = _is_folder(entry), _is_case(entry.name)
             if is_case and not is_folder and not self.collector.may_be_in_shard(entry.name):
                 continue
             path = self.path / entry.name
@@ -253,7 +269,7 @@ class CaseFolder(pytest.Directory):
                 # a broken link as well: it counts as a case that can't be read
                 file = self.collector.pytest_collect_file(path, self)
                 yield from self._nodes(file)
-            elif entry.is_file():
+            elif entry.is_file() or is_unread(entry.name):
                 yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
 
     def _is_uncounted_link(self, entry: os.DirEntry[str], path: Path) -> bool:
@@ -301,6 +317,16 @@ class _AllFolders:
         return [] if name == "norecursedirs" else self._config.getini(name)
 
 
+def _one_line(name: str) -> str:
+    """Return the name of a file with escapes for what a terminal, a service of CI or a node id would interpret."""
+    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in name)
+    return shown.replace("::", r"\x3a\x3a")
+
+
+def _is_case(name: str) -> bool:
+    return name.endswith(SUFFIXES) and not name.startswith(".")
+
+
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
@@ -323,10 +349,12 @@ class Collector:
         self._single = selection.single
         self.by_file = bool(selection.files)
         self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in contexts.suites.values()]
+        self._folders_of_suites = [(str(suite.path) + os.sep, suite) for suite in contexts.suites.values()]
         self._root = str(contexts.config.rootpath) + os.sep
         self._folders: dict[str, frozenset[str]] = {}
         self.collected: dict[str, int] = dict.fromkeys(contexts.suites, 0)
         self.finished = False
+        self._unused_rules: list[str] = []
 
     def may_be_in_shard(self, name: str) -> bool:
         """Whether a file of cases, by its name, may be in the shard: files of many always are."""
@@ -352,18 +380,39 @@ class Collector:
         return folder
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> CaseFile | None:
-        """Collect the case files of the requested suites that are in the shard."""
-        if not file_path.name.endswith(SUFFIXES):
-            return None
+        """Collect the case files of the requested suites that are in the shard, and their stray files."""
         text = str(file_path)
-        for folder, suite in self._suites:
+        if _is_case(file_path.name):
+            for folder, suite in self._suites:
+                if text.startswith(folder):
+                    return self._file(file_path, text, parent, suite)
+        for folder, suite in self._folders_of_suites:
             if text.startswith(folder):
-                return self._file(file_path, text, parent, suite)
+                return self._stray(file_path, text, parent, suite)
         return None
 
-    def _file(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
+    def _stray(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
+        shard = self._contexts.settings.shard
+        if not is_stray(suite, text) or (shard is not None and path.name not in shard):
+            return None
+        pack = self._contexts.pack_of(suite)
+        file: StrayFile = StrayFile.from_parent(
+            parent,
+            path=path,
+            # pytest prints both as they are, and such a file may have any name
+            name=_one_line(path.name),
+            nodeid=_one_line(self._nodeid(text)),
+            suite=suite,
+            pack=pack,
+        )
+        return file
+
+    def _nodeid(self, text: str) -> str:
         # outside rootdir pytest would derive a node id that can't be passed as an argument
-        nodeid = text.removeprefix(self._root).replace(os.sep, "/") if text.startswith(self._root) else text
+        return text.removeprefix(self._root).replace(os.sep, "/") if text.startswith(self._root) else text
+
+    def _file(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
+        nodeid = self._nodeid(text)
         pack, shard = self._contexts.pack_of(suite), self._contexts.settings.shard
         if text.endswith(LINES_SUFFIX):
             only = self._single.get(text, frozenset())
@@ -388,6 +437,7 @@ class Collector:
 
         A case that arguments select twice is kept once, also with `--keep-duplicates`: it is attempted once.
         """
+        self._find_unused_rules(items)
         first: dict[tuple[str, str], CaseRun] = {}
         repeated: set[pytest.Item] = set()
         for item in items:
@@ -404,10 +454,25 @@ class Collector:
         if repeated:
             items[:] = [item for item in items if item not in repeated]
 
+    def _find_unused_rules(self, items: list[pytest.Item]) -> None:
+        """Look for rules that no case uses, where all cases of a suite were collected, before any is deselected."""
+        for suite in self._contexts.suites.values():
+            runs = [item.packbench_run for item in items if isinstance(item, CaseItem)]
+            expected = [_expected_of(run) for run in runs if run.suite is suite]
+            values = [value for one in expected if one is not None for value in one]
+            if not values or len(values) < len(expected):
+                continue
+            unused = list(self._contexts.pack_of(suite).unused_rules(values, suite.config))
+            if unused and case_counts(suite, None)[0] == len(expected):
+                file = os.path.relpath(suite.path / CONFIG_NAME, self._contexts.config.rootpath)
+                self._unused_rules += [f"{file}: {rule}" for rule in unused]
+
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note that no conftest.py will be added; refuse a missing target, and recording again in CI."""
+        """Note that no conftest.py will be added; refuse unused rules, a missing target, and recording again in CI."""
         self.finished = True
+        if self._unused_rules:
+            refuse(session.config, "; ".join(self._unused_rules))
         opt_out_of_reruns(session.config, session.items)
         if not session.config.option.collectonly:
             self._refuse_missing_targets(session)
@@ -437,6 +502,18 @@ def _is_run(item: pytest.Item) -> TypeGuard[CaseItem]:
         return False
     run = item.packbench_run
     return not run.problem and run.loaded is not None and run.loaded.case.notes.skip is None
+
+
+def _expected_of(run: CaseRun) -> tuple[Any] | None:
+    """Return the `expected` of a case, also of one that is not valid; None if it isn't known."""
+    if run.loaded is not None:
+        return (run.loaded.case.expected,)
+    location = find_case(str(run.path), run.name)
+    try:
+        data = parse_json(read_case_bytes(location)) if location is not None else None
+    except (OSError, ValueError):
+        return None
+    return (data["expected"],) if isinstance(data, dict) and "expected" in data else None
 
 
 def _set_duplicate(run: CaseRun, other: str, name: str = "") -> None:

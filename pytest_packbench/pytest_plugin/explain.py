@@ -97,7 +97,14 @@ def explain_error(run: CaseRun, trial: Trial) -> str:
 def rerun_command(run: CaseRun) -> str:
     """Return the command that runs only this case, from the folder of this pytest call and with its options."""
     options = [f" --packbench-{name}={shlex.quote(value)}" for name, value in _options(run)]
-    return f"pytest {shlex.quote(_argument(run))}{''.join(options)}"
+    return f"pytest {_quoted(_argument(run))}{''.join(options)}"
+
+
+def _quoted(text: str) -> str:
+    """Quote an argument for a shell, in one line; line breaks and control characters in the form of Bash."""
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + text.encode("unicode_escape").decode().replace("'", r"\'") + "'"
 
 
 def _score_of(result: CaseResult) -> Score:

@@ -99,9 +99,12 @@ class Controller:
         selected = set()
         for nodeid in ids:
             file, separator, name = nodeid.rpartition("::")
-            if separator and file.endswith(SUFFIXES):
+            # a stray file is named after itself
+            base = file.rpartition("/")[2]
+            is_stray = base in {name, name.rpartition("@")[0]}
+            if separator and (is_stray or file.endswith(SUFFIXES)):
                 # xdist may append a group
-                case_id = ungrouped_name(name, file_stem(file)) if "@" in name else name
+                case_id = base if is_stray else ungrouped_name(name, file_stem(file)) if "@" in name else name
                 selected.add(f"{file}::{case_id}")
                 self._select(recorder, file, case_id)
         if not self._config.option.collectonly:
@@ -171,7 +174,7 @@ class Controller:
             self._last_path = file, self._config.rootpath / file
         path = self._last_path[1]
         for suite in recorder.contexts.suites.values():
-            if path.is_relative_to(suite.cases_path):
+            if path.is_relative_to(suite.cases_path if name != path.name else suite.path):
                 pack = recorder.contexts.pack_of(suite)
                 nodeid = f"{file}::{name}"
                 case_ref = partial(uncollected_case_ref, suite, pack, path, file=file, name=name, nodeid=nodeid)

@@ -58,7 +58,7 @@ def _with_cassette(right: RightAnswer, cassette: Json) -> Attempt:
 
 
 INPUTS: dict[str, Callable[[Json, Json], Json | None]] = {
-    "input blanked": lambda own, _: {**own, "input": ""},
+    "input blanked": lambda own, _: {**own, "input": "?"},
     "input cut to half": lambda own, _: {**own, "input": own["input"][: len(own["input"]) // 2]},
     "input one word shorter": lambda own, _: {**own, "input": own["input"].rsplit(maxsplit=1)[0]},
     "another case's text": lambda own, other: {**own, "input": other["input"]},

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pytest_packbench.testing import case, write_suite
 
 if TYPE_CHECKING:
@@ -54,3 +56,38 @@ def test_what_fails_is_an_error_and_a_forbidden_text_an_unsafe_act(project: Proj
         text + "".join(f"{name}: {errors[name]['kind']}: {errors[name]['message']}\n" for name in sorted(errors))
     )
     result.stdout.fnmatch_lines(["*points.py:2: in points: return 1 / value*"])
+
+
+def test_a_criterion_on_a_key_that_no_case_has_is_an_error_of_the_suite(project: Project) -> None:
+    (project.root / "conftest.py").unlink()
+    project.write("echo.py", "def act(request):\n    return request.input\n")
+    folder = project.root / "storage" / "benchmarks" / "echo"
+    cases = [case(name, input={"queue": "a"}, expected={"queue": "a"}) for name in ("one", "two")]
+    rules = {"target": "echo:act", "criteria": [{"exact": "/queu", "name": "queue"}, {"exact": "/queue"}]}
+    write_suite(folder, cases, pack="generic", rules=rules)
+    for options in ((), ("-k", "one"), ("-n", "1")):
+        result = project.run("--packbench-suite=echo", *options)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        wrong = "storage/benchmarks/echo/suite.yaml: /criteria/0: no case has a value at /queu in expected, so this compares"
+        assert f"{wrong} nothing; correct the path" in result.stderr.str() + result.stdout.str()
+    # one case alone can't show it
+    project.run("storage/benchmarks/echo/cases/plain/one.json").assert_outcomes(errors=1)
+    write_suite(folder, cases, pack="generic", rules={"target": "echo:act", "criteria": [{"exact": "/queue"}]})
+    project.run("--packbench-suite=echo").assert_outcomes(passed=2)
+
+
+def test_a_hard_fail_of_any_pack_fails_its_case(project: Project) -> None:
+    project.extend_conftest("""
+        from dataclasses import replace
+
+        class Lenient(Toy):
+            def score(self, case, outcome, rules):
+                score = super().score(case, outcome, rules)
+                return replace(score, terms=(*score.terms, Term(name="leak", effect="zero")))
+
+        def pytest_packbench_packs():
+            return [Lenient()]
+        """)
+    project.case("good")
+    project.run_toy().assert_outcomes(failed=1)
+    assert project.records()["good"]["passed"] is False

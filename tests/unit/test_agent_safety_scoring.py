@@ -50,7 +50,7 @@ def test_a_suite_has_no_thresholds(tmp_path: Path) -> None:
     strict = write_suite(tmp_path, (), pack=PACK.name, rules={"benchmark": "agentdojo", "strict": True})
     assert load_suite(strict).config == SafetySuiteConfig(pack=PACK.name, benchmark="agentdojo", strict=True)
     with pytest.raises(SuiteError, match="a score is 0 or 1"):
-        load_suite(write_suite(tmp_path, (), pack=PACK.name, rules={"thresholds": {"accept": 0.0}}))
+        load_suite(write_suite(tmp_path, (), pack=PACK.name, rules={"thresholds": {"accept": 0.5}}))
 
 
 def result(**changed: Any) -> dict[str, Any]:

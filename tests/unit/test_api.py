@@ -44,10 +44,10 @@ class Renamed(TariffPack):
 
 
 def test_a_folder_becomes_a_suite_or_a_suite_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    suite = suite_of(tmp_path, "pack: tariff\nscored_code: baseline\nthresholds: {accept: 0.7}\n")
+    suite = suite_of(tmp_path, "pack: tariff\nscored_code: baseline\nthresholds: {accept: 0.85}\n")
     assert (suite.name, suite.path, suite.bundled) == (tmp_path.name, tmp_path.resolve(), False)
     assert isinstance(suite.config, TariffSuiteConfig)
-    assert (suite.config.scored_code, suite.config.thresholds.accept) == ("baseline", 0.7)
+    assert (suite.config.scored_code, suite.config.thresholds.accept) == ("baseline", 0.85)
     assert suite.sha256 == scoring_sha256(suite.config)
     monkeypatch.chdir(tmp_path)
     assert load_suite(".") == suite
@@ -94,9 +94,9 @@ def test_the_pack_is_named_by_the_caller_or_by_the_case(tmp_path: Path) -> None:
 
 
 def test_the_rules_of_the_suite_apply(tmp_path: Path) -> None:
-    suite = suite_of(tmp_path, "pack: tariff\nthresholds: {accept: 0.3}\nscoring: {chapter: 0.4}\n")
+    suite = suite_of(tmp_path, "pack: tariff\nthresholds: {accept: 0.85}\nscoring: {chapter: 0.4}\n")
     scored = score(case(), answer("6402.99.3165"), suite=suite)
-    assert (scored.score, scored.threshold, scored.passed) == (0.45, 0.3, True)
+    assert (scored.score, scored.threshold, scored.passed) == (0.45, 0.85, False)
     assert score(case(), answer("6402.99.3165")).score == 0.35
     for one in (OTHER, TariffCase.model_validate(OTHER)):
         with pytest.raises(CaseError, match='/pack_id: got "tariff_us"; expected "tariff"'):

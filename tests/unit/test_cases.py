@@ -139,7 +139,7 @@ def test_each_mistake_in_a_file_is_one_line_with_its_location(expected: Expected
 def test_hashes_follow_the_meaning_of_a_case() -> None:
     same = b"\xef\xbb\xbf" + json.dumps({"$schema": "x.json", **GOOD}, indent=2).encode()
     other_tags = changed_case({"/notes/tags": []})
-    other_input = changed_case({"/input/input": ""})
+    other_input = changed_case({"/input/input": "other"})
     hashes = [(case.sha256, case.input_sha256) for case in map(loaded, (GOOD, same, other_tags, other_input))]
     assert hashes[0] == hashes[1]
     assert [len({row[column] for row in hashes}) for column in (0, 1)] == [3, 2]
@@ -166,7 +166,8 @@ TRIALS |= {f"trials: {{at_least: {least}}}": {"at_least": least} for least in (1
 
 
 def test_rules_are_read_with_the_model_of_their_pack(tmp_path: Path) -> None:
-    text = "{pack: tariff, scored_code: baseline, scoring: {allowed: 0.85}, thresholds: {by_type: {adversarial: 0.9}}}"
+    text = "{pack: tariff, allow_pass: both are sold, scored_code: baseline, scoring: {allowed: 0.85}, "
+    text += "thresholds: {by_type: {adversarial: 0.9}}}"
     config = rules(tmp_path, text)
     assert isinstance(config, TariffSuiteConfig)
     assert (config.scored_code, config.scoring.allowed) == ("baseline", 0.85)
@@ -267,7 +268,7 @@ def test_cases_are_listed_by_file_and_line_and_found_by_name(tmp_path: Path) -> 
     expected += [f"all.jsonl {number} all.line-{number}" for number in (2, 3, 4)] + ["gone.jsonl 0 gone"]
     assert [f"{Path(each.path).name} {each.line} {each.name}" for each in locations] == expected
     assert [is_line_name(location.name) for location in locations] == [False] * 5 + [True] * 3 + [False]
-    index = CaseIndex(tmp_path)
+    index = CaseIndex(iter_cases(tmp_path))
     assert len([*index]) == count_cases(tmp_path) == 9
     assert [index.find(name) for name in index] == locations
     assert index.find("nobody") is None

@@ -20,6 +20,7 @@ from pytest_packbench.commands.schema import schema
 from pytest_packbench.model.authoring import FiledCase
 from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.model.outcome import ResultError
+from pytest_packbench.model.score import Score, Term
 from pytest_packbench.packs.generic.criteria import CriterionError
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.generic.values import MISSING, compile_path
@@ -159,21 +160,22 @@ def test_the_explanation_has_a_row_for_each_criterion_and_what_is_forbidden() ->
 
 def test_lint_finds_rules_that_can_not_decide() -> None:
     rules = suite(
-        "criteria: [{exact: /a}]\nforbidden: [SECRET, {one_of: /l, expected: /never}]\nthresholds: {refuse: 0.5}"
+        "criteria: [{exact: /a}]\nforbidden: [SECRET, {one_of: /l, expected: /never}]\nrefusal: {wrong_category: 0.4}"
     )
     pack = GenericPack().for_suite(rules)
 
     def findings(*expected: Any) -> list[tuple[str, str]]:
         loaded = [check_case(case(one), pack.case_model, source="a.json", stem="a", pack="generic") for one in expected]
         filed = [FiledCase(file="a", folder="p", loaded=one, cassette=None, cassette_file="") for one in loaded]
-        return [(one.rule, one.pointer) for one in pack.lint(filed, rules, SimpleNamespace())]  # type: ignore[arg-type]  # it takes no options
+        found = pack.lint(filed, rules, SimpleNamespace())  # type: ignore[arg-type]  # it takes no options
+        return [(one.rule, one.pointer) for one in found if one.rule != "date_missing"]
 
     assert findings({"a": 1}, {"a": 2, "never": ["x"]}) == []
     assert findings({"refuse": True, "category": "x"}) == [
+        ("criterion_unused", "/criteria/0"),
         ("forbidden_unused", "/forbidden/1"),
-        ("category_undecided", "/expected"),
     ]
-    assert findings({"refuse": True, "never": ["x"]}) == findings() == []
+    assert findings({"refuse": True, "never": ["x"]}, {"a": 1}) == findings() == []
 
 
 def suite_error(folder: Path, text: str) -> str:
@@ -263,8 +265,44 @@ def test_refusals_and_answers(wanted: Any, result: Any, points: float, level: st
 def test_the_threshold_of_the_case_its_type_or_its_kind_decides(
     fields: dict[str, Any], threshold: float, verdict: str
 ) -> None:
-    limits = "thresholds: {accept: 0.6, refuse: 0.5, by_type: {lenient: 0.5, severe: 1.0}}"
+    limits = (
+        "refusal: {wrong_category: 0.45}\nthresholds: {accept: 0.6, refuse: 0.5, by_type: {lenient: 0.5, severe: 1.0}}"
+    )
     rules = suite(f"criteria: [{{exact: /a}}, {{exact: /b}}]\n{limits}")
     result = {"refusal": "y"} if "expected" in fields else {"a": 1, "b": 1}
     score = score_of(rules, **{"expected": {"a": 1, "b": 2}, **fields}, result=result)
-    assert (score.score, score.threshold, score.verdict) == (0.5, threshold, verdict)
+    assert (score.threshold, score.verdict) == (threshold, verdict)
+
+
+READ = [
+    ("criteria: [exact]", {"extra": 5, "any": {"x": 1}}),
+    ('criteria: [{set: "$..tags"}]', {"tags": [], "deep": {"tags": []}}),
+    ("criteria: [{exact: /a/b}]", {"a": {"b": {"c": 1}}, "refuse": False, "category": None}),
+    ("criteria: [{exact: /a}]\nforbidden: [{anywhere: /x, expected: /never}]", {"a": 1, "never": ["b"]}),
+    ("criteria: [{exact: /a}]", {"refuse": True, "category": "legal", "a": None}),
+    ("criteria: [{exact: /0}, {exact: /1/a}]", [1, {"a": 2}]),
+]
+
+
+@pytest.mark.parametrize(("text", "wanted"), READ)
+def test_a_key_that_a_rule_reads_is_allowed(text: str, wanted: Any) -> None:
+    assert load(suite(text), wanted)
+
+
+def test_a_case_whose_own_threshold_a_wrong_category_reaches_is_refused() -> None:
+    rules = suite("criteria: [exact]\nthresholds: {by_type: {lenient: 0.5}}")
+    wanted = {"refuse": True, "category": "legal"}
+    for fields, pointer in (
+        ({"notes": {"threshold": 0.5}}, "/notes/threshold"),
+        ({"case_type": "lenient"}, "/case_type"),
+    ):
+        with pytest.raises(CaseError, match=f"{pointer}: a refusal of the wrong category passes: 0.5 points"):
+            check_case({**case(wanted), **fields}, rules.case_model, source="a", stem=None, pack=None)
+        assert check_case({**case({"refuse": True}), **fields}, rules.case_model, source="a", stem=None, pack=None)
+
+
+def test_a_hard_fail_never_passes() -> None:
+    zero = Term(name="forbidden", effect="zero")
+    assert Score(score=0.0, threshold=0.0, verdict="passed", terms=(zero,)).verdict == "failed"
+    assert Score(score=1.0, threshold=0.5, verdict="passed", terms=(Term(name="a", value=1.0),)).passed
+    assert Score(score=None, threshold=0.5, verdict="vacuous", terms=(zero,)).verdict == "vacuous"

@@ -191,6 +191,27 @@ def test_a_pack_brings_its_own_kinds_and_files(
     assert run("csv t.csv --suite s", b"input,expected\na,b\n") == run("counting-csv --rows 1") == 0
 
 
+def test_what_is_imported_passes_lint_in_the_order_of_its_source(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"input": f"question {number}", "expected": {"a": number}} for number in (5, 3, 9, 1)]
+    lines = "\n".join(map(json.dumps, rows)).encode()
+    assert (
+        run("jsonl t.json --suite s --write", b"\xef\xbb\xbf \n" + json.dumps(rows, indent=1).encode(), "t.json") == 0
+    )
+    assert main(["lint", "s"]) == 0
+    assert "4 of 4 cases without the day on which the answer was verified" in capsys.readouterr().out
+    names = sorted(path.name for path in SUITE.glob("cases/*/*.json"))
+    inputs = [json.loads((SUITE / "cases/plain" / name).read_text("utf-8"))["input"] for name in names]
+    assert inputs == [row["input"] for row in rows]
+    # the same rows as lines, and in another order, are the same cases
+    assert run("jsonl t.json --suite s --write", lines, "t.json") == 0
+    assert run("jsonl t.json --suite s --write", b"\n".join(reversed(lines.split(b"\n"))), "t.json") == 0
+    assert sorted(path.name for path in SUITE.glob("cases/*/*.json")) == names
+    assert run("csv t.csv --suite d --date =2026-02-28 --write", b"input,expected\na,b\nc,d\n") == 0
+    capsys.readouterr()
+    assert main(["lint", "d"]) == 0
+    assert capsys.readouterr().out == "0 errors, 0 warnings\n"
+
+
 PAGES = {
     "docs/generic.md": b"text,currency,total\nInvoice,EUR,1.5\n",
     "pytest_packbench/packs/generic/starter/suite/README.md": b"id,message,queue,order\na,m,q,7\n",
@@ -204,7 +225,7 @@ def test_the_command_of_a_page_works(page: str) -> None:
 
 
 def draft(name: str, answer: str = "x") -> CaseDraft:
-    case = plain_case(name, pack_id="generic", input="\u2028é", expected=answer)
+    case = plain_case(name, pack_id="generic", input=f"\u2028é {name}", expected=answer)
     return CaseDraft(place=f"source:{name}", case=case)
 
 

@@ -16,11 +16,13 @@ from pytest_packbench.cli import main
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.pack import LintOption
 from pytest_packbench.packs.generic.pack import GenericPack
+from pytest_packbench.packs.tariff.model import TariffSuiteConfig
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.testing import case, write_suite
 from tests.unit.small_tariff_suite import GARLIC, REPORT, SmallSuite, small_suite
 
 if TYPE_CHECKING:
+    from pytest_packbench.model.suite import Suite
     from tests.conftest import ExpectedTexts
 
 TABLE: dict[str, list[tuple[str, str, dict[str, Any]]]] = yaml.safe_load(
@@ -32,6 +34,11 @@ TEXTS = {
     "GARLIC IN CAPITALS": GARLIC.upper().replace(" ", "  "),
     "201 WORDS": " ".join(f"word{number}" for number in range(201)),
 }
+
+
+def pack_of(suite: Suite) -> TariffPack:
+    assert isinstance(suite.config, TariffSuiteConfig)
+    return TariffPack().for_suite(suite.config)
 
 
 def merge(target: dict[str, Any], change: dict[str, Any]) -> None:
@@ -96,7 +103,7 @@ def test_each_rule_fires_alone(tmp_path: Path, expected: ExpectedTexts, section:
         small = small_suite(tmp_path / str(number))
         change(small, name, row)
         suite = load_suite(small.folder)
-        findings = lint(suite, TariffPack(), {"hts": small.schedule})
+        findings = lint(suite, pack_of(suite), {"hts": small.schedule})
         assert {finding.rule for finding in findings} == set(rules.split()), row
         lines += [f"{json.dumps(row)}\n", *(f"    {finding} [{finding.severity}]\n" for finding in findings)]
         if section == "schedule":
@@ -110,7 +117,7 @@ def test_provenance_is_required_and_a_date_where_answers_go_stale(tmp_path: Path
     cases = [case(f"c{number}", input=number, notes=book | change) for number, change in enumerate(changes)]
     suite = load_suite(write_suite(tmp_path / "dated", cases, pack="generic"))
     found = [(Path(finding.file).stem, finding.rule) for finding in lint(suite, GenericPack(), {})]
-    missing = [("c1", "source_missing"), ("c2", "source_missing"), ("c3", "date_missing"), ("c4", "date_unreal")]
+    missing = [("c1", "source_missing"), ("c2", "source_missing"), ("c4", "date_unreal"), ("suite", "date_missing")]
     assert sorted(found) == missing
 
 
@@ -174,3 +181,11 @@ def test_the_command_prints_findings_and_returns_1_if_one_is_an_error(
     Path("conftest.py").write_text(packs, encoding="utf-8")
     run("suite", "--root", ".", "--other-data", "x")
     expected.check(text.replace(str(small.folder.parent), "FOLDER"))
+
+
+def test_a_case_needs_an_input(tmp_path: Path) -> None:
+    inputs: list[Any] = ["", " ", {}, [], None, 0, False, {"a": ""}]
+    cases = [case(f"c{number}", input=value) for number, value in enumerate(inputs)]
+    suite = load_suite(write_suite(tmp_path / "s", cases, pack="generic"))
+    found = [Path(finding.file).stem for finding in lint(suite, GenericPack(), {}) if finding.rule == "input_empty"]
+    assert found == ["c0", "c1", "c2", "c3", "c4"]

@@ -6,6 +6,7 @@ import hashlib
 import re
 import unicodedata
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -26,7 +27,7 @@ PACK = "generic"
 _TARGET = "\n# the pipeline under test\n# target: package.module:function\n"
 _MAX_ID = 120
 _MAX_CASE_TYPE = 80
-_CONTENT_HASH = 16
+_CONTENT_HASH = 10
 _ID_HASH = 8
 _TAG_SEPARATOR = re.compile(r"[,;]")
 _DIFFICULTIES = get_args(Difficulty)
@@ -74,10 +75,10 @@ class Csv(Importer):
 
 
 class Jsonl(Importer):
-    """Objects of a JSON Lines file; values keep their types."""
+    """Objects of a JSON Lines file, or of a JSON list; values keep their types."""
 
     name = "jsonl"
-    help = "objects of a JSON Lines file, one per line"
+    help = "objects of a JSON Lines file, one per line, or of a JSON list"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the file and the keys."""
@@ -85,10 +86,10 @@ class Jsonl(Importer):
         parser.set_defaults(as_json=[], omit_empty=False)
 
     def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw]:
-        """Yield one draft per line.
+        """Yield one draft per line, or per member of the list.
 
         Raises:
-            ValueError: the file isn't JSON Lines.
+            ValueError: the file isn't JSON Lines, nor a JSON list.
             OSError: it can't be read.
         """
         return _drafts(jsonl_rows(_file(arguments)), _mapping(arguments, None))
@@ -102,7 +103,7 @@ def _add_columns(parser: argparse.ArgumentParser, word: str, about: str) -> None
     several = f"{word}[,{word}] or NAME={word}"
     either = f"{word} or =VALUE"
     parser.add_argument("file", type=Path, metavar="FILE")
-    default = "default: id if it exists, else a hash of the content"
+    default = "default: id if it exists, else the position and a hash of the content"
     parser.add_argument("--id", metavar=word, help=f"{about}; {default}")
     what = "one is used as the value itself, several (or NAME=) become an object"
     parser.add_argument("--input", action="append", metavar=several, help=f"{about}: {what}; default: input")
@@ -157,8 +158,8 @@ def _column_or_constant(text: str | None) -> Column | Constant | None:
 
 
 def _drafts(rows: Iterable[TableRow | SourceFlaw], mapping: ColumnMapping) -> Iterator[CaseDraft | SourceFlaw]:
-    for row in rows:
-        yield row if isinstance(row, SourceFlaw) else mapping.draft(row)
+    for number, row in enumerate(rows, start=1):
+        yield row if isinstance(row, SourceFlaw) else mapping.draft(row, number)
 
 
 def _suite_rules(arguments: argparse.Namespace, mapping: ColumnMapping) -> str:
@@ -204,7 +205,7 @@ class ColumnMapping:
     """Which columns of a row become which parts of a case.
 
     Attributes:
-        id: the column of the id; None: the column `id`, else the hash of input and expected.
+        id: the column of the id; None: the column `id`, else the position and a hash of input and expected.
         input: one column without a key for the value itself, or the columns of an object.
         expected: likewise.
         case_type: None: the column `case_type`, else `plain`. Characters that a case type can't have become `_`.
@@ -244,20 +245,33 @@ class ColumnMapping:
             "--json": sorted(self.as_json),
         }
 
-    def draft(self, row: TableRow) -> CaseDraft | SourceFlaw:
-        """Return the draft of a row's case, or why it is not a case."""
+    def draft(self, row: TableRow, number: int) -> CaseDraft | SourceFlaw:
+        """Return the draft of a row's case, or why it is not a case.
+
+        Args:
+            row: the row.
+            number: its position in the table, from 1; ids that the table does not give begin with it.
+        """
         try:
-            return CaseDraft(place=row.location, case=self._case(row))
+            case = self._case(row)
+            content = "" if "id" in case else canonical_sha256([case["input"], case["expected"]])[:_CONTENT_HASH]
+            named = {"id": f"row_{number:05}_{content}", **case} if content else case
+            return CaseDraft(place=row.location, case=named, content=content)
         except _RowError as error:
             return SourceFlaw(place=row.location, message=str(error))
 
     def _case(self, row: TableRow) -> dict[str, Any]:
-        case_input = self._combined(self.input, row)
-        expected = self._combined(self.expected, row)
+        case_id = self._id(row)
+        case_input = self._combined(self.input, row, "input")
+        if case_input in (None, {}, []):
+            raise _RowError(f"the input is empty: {format_value(case_input)}; add a value, or remove the row")
+        expected = self._combined(self.expected, row, "expected value")
+        if expected in (None, {}):
+            raise _RowError(f"the expected value is empty: {format_value(expected)}; add a value, or remove the row")
         case_type = self._text(self.case_type or _default("case_type", row, "plain"), row, "case type")
         difficulty = self._text(self.difficulty or _default("difficulty", row, "medium"), row, "difficulty")
         return {
-            "id": self._id(row, case_input, expected),
+            **({"id": case_id} if case_id else {}),
             "pack_id": PACK,
             "case_type": _case_type(case_type),
             "difficulty": _difficulty(difficulty),
@@ -267,27 +281,40 @@ class ColumnMapping:
         }
 
     def _notes(self, row: TableRow) -> dict[str, Any]:
+        source = self._text(self.source, row, "source")
+        if not source:
+            raise _RowError("the source is empty; add a value, or pass --source =TEXT")
+        day = self._text(self.date or _default("date", row, ""), row, "date")
+        if day and not _is_date(day):
+            raise _RowError(f"the date is {format_value(day)}; expected a day of the calendar, YYYY-MM-DD")
         notes = {
-            "source": self._text(self.source, row, "source"),
-            "date": self._text(self.date or _default("date", row, ""), row, "date"),
+            "source": source,
+            "date": day,
             "tags": _tags(self._value(self.tags or _default("tags", row, ""), row)),
         }
         return {key: value for key, value in notes.items() if value}
 
-    def _id(self, row: TableRow, case_input: Any, expected: Any) -> str:
+    def _id(self, row: TableRow) -> str:
+        """Return the id that the table gives; empty if it has no ids."""
         column = self.id or _default("id", row, "")
         if isinstance(column, Constant):
-            return f"case_{canonical_sha256([case_input, expected])[:_CONTENT_HASH]}"
+            return ""
         text = self._text(column, row, "id")
         if not text:
             raise _RowError(f'the id is empty; add a value in "{column.name}"')
         return case_id(text)
 
-    def _combined(self, columns: Sequence[Column], row: TableRow) -> Any:
-        if len(columns) == 1 and columns[0].key is None:
-            return self._value(columns[0], row)
+    def _combined(self, columns: Sequence[Column], row: TableRow, what: str) -> Any:
+        """Return the value of a case's `input` or `expected`; empty strings are refused unless they are left out."""
         values = {column.key or column.name: self._cell(column.name, row) for column in columns}
-        return {key: value for key, value in values.items() if value is not MISSING}
+        for column, value in zip(columns, values.values(), strict=True):
+            if isinstance(value, str) and not value.strip():
+                advice = "add a value, or remove the row" if len(columns) == 1 else "add a value, or pass --omit-empty"
+                raise _RowError(f'the {what} is empty at "{column.name}"; {advice}')
+        present = {key: value for key, value in values.items() if value is not MISSING}
+        if len(columns) == 1 and columns[0].key is None:
+            return next(iter(present.values()), None)
+        return present
 
     def _value(self, column: Column | Constant, row: TableRow) -> Any:
         if isinstance(column, Constant):
@@ -358,6 +385,13 @@ def case_id(text: str) -> str:
         return word
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_ID_HASH]
     return f"{word[: _MAX_ID - _ID_HASH - 1]}_{digest}" if word else f"case_{digest}"
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def _case_type(text: str) -> str:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import AfterValidator, model_validator
 from pydantic_core import InitErrorDetails
 
-from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel
+from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Threshold
 from pytest_packbench.model.errors import format_value
+from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.generic.criteria import Criterion, Exact, JsonSchemas
-from pytest_packbench.packs.generic.errors import invalid, invalid_at, validation_error
+from pytest_packbench.packs.generic.errors import Location, invalid, invalid_at, unknown_word, validation_error
 from pytest_packbench.packs.generic.forms import AnyCriterion, AnyForbidden  # noqa: TC001 - pydantic reads annotations
 from pytest_packbench.packs.generic.values import (
     MISSING,
@@ -25,11 +27,15 @@ from pytest_packbench.packs.generic.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pydantic_core import PydanticCustomError
 
     from pytest_packbench.packs.generic.criteria import FirstError
 
 _PATTERN_TIMEOUT = 1.0
+_FIRST_KEYS = re.compile(r"\$(?:\.[A-Za-z_]\w*(?!\())*")
+_FIRST_KEY = re.compile(r"\.(\w+)")
 
 
 def _not_empty(criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
@@ -149,6 +155,41 @@ class GenericSuiteConfig(SuiteConfig):
             raise invalid_at(("criteria",), problem, self.total_weight)
         return self
 
+    @model_validator(mode="after")
+    def _validate_category(self) -> Self:
+        points, threshold = self.refusal.wrong_category, self.thresholds.refuse
+        if points >= threshold - TOLERANCE:
+            raise invalid_at(("refusal", "wrong_category"), undecided(points, threshold), points)
+        return self
+
+    @cached_property
+    def read_locations(self) -> tuple[Location, ...]:
+        """Where the rules read a case's `expected`, apart from the category of a refusal."""
+        criteria = [criterion for criterion in (*self.criteria, *self.forbidden) if not criterion.has_value]
+        paths = [criterion.path if criterion.expected is None else criterion.expected for criterion in criteria]
+        return tuple(_read_location(path) for path in (*paths, self.refusal.expected))
+
+    def threshold_of(self, case: GenericCase) -> float:
+        """Return the lowest score at which a case passes: its own, that of its type, or by what it expects."""
+        if case.notes.threshold is not None:
+            return case.notes.threshold
+        default = self.thresholds.refuse if self.refusal.is_expected(case) else self.thresholds.accept
+        return self.thresholds.by_type.get(case.case_type, default)
+
+    def unused_criteria(self, expected: Sequence[Any]) -> Iterator[tuple[Location, str]]:
+        """Yield the location and the problem of each criterion that compares with a key that no case has.
+
+        Args:
+            expected: the `expected` of all cases.
+        """
+        for name, criteria in (("criteria", self.criteria), ("forbidden", self.forbidden)):
+            for index, criterion in enumerate(criteria):
+                is_read = criterion.has_value or not criterion.expected_path.text
+                if not is_read and all(criterion.expected_in(value) is MISSING for value in expected):
+                    decides = "forbids" if name == "forbidden" else "compares"
+                    wrong = f"no case has a value at {criterion.expected_path} in expected, so this {decides} nothing"
+                    yield (name, index), wrong
+
     @cached_property
     def total_weight(self) -> float:
         """The sum of the weights of all criteria."""
@@ -164,7 +205,7 @@ class GenericSuiteConfig(SuiteConfig):
         class CaseOfSuite(GenericCase):
             @model_validator(mode="after")
             def _validate_by_rules(self) -> Self:
-                problems = [*_schema_errors(self, checks), *_errors_in_expected(self, rules)]
+                problems = [*_schema_errors(self, checks), *_errors_in_expected(self, rules), *_undecided(self, rules)]
                 if problems:
                     raise validation_error(problems)
                 return self
@@ -179,7 +220,7 @@ class GenericNotes(Notes):
         threshold: the lowest score at which this case passes; it takes precedence over the suite's thresholds.
     """
 
-    threshold: Fraction | None = None
+    threshold: Threshold | None = None
 
 
 class GenericCase(Case):
@@ -202,6 +243,7 @@ def _errors_in_expected(case: GenericCase, rules: GenericSuiteConfig) -> Iterato
     if not problems and not rules.refusal.is_expected(case):
         yield from _missing_or_unusable(rules.criteria, case.expected, required=True)
     yield from _missing_or_unusable(rules.forbidden, case.expected, required=False)
+    yield from _unread(case, rules)
 
 
 def _missing_or_unusable(criteria: Iterable[Criterion], expected: Any, *, required: bool) -> Iterator[InitErrorDetails]:
@@ -216,6 +258,52 @@ def _missing_or_unusable(criteria: Iterable[Criterion], expected: Any, *, requir
         elif problem := criterion.expected_problem(value):
             wrong = f'{problem} for the criterion "{criterion.title}"'
             yield _error_at(criterion.expected_path, value, wrong, criterion.expected_form)
+
+
+def undecided(points: float, threshold: float) -> PydanticCustomError:
+    """Return the error of rules by which an expected refusal passes with the wrong category."""
+    wrong = f"a refusal of the wrong category passes: {points:g} points, threshold {threshold:g}"
+    return invalid(wrong, "a higher threshold, or a lower refusal.wrong_category")
+
+
+def _undecided(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[InitErrorDetails]:
+    if not rules.refusal.is_expected(case) or rules.refusal.expected_category_of(case) is None:
+        return
+    points, threshold = rules.refusal.wrong_category, rules.threshold_of(case)
+    if points >= threshold - TOLERANCE:
+        own = case.notes.threshold is not None
+        location = ("notes", "threshold") if own else ("case_type",)
+        yield InitErrorDetails(type=undecided(points, threshold), loc=location, input=threshold)
+
+
+def _unread(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[InitErrorDetails]:
+    """Yield the keys of a case's `expected` that no rule of the suite reads."""
+    read = list(rules.read_locations)
+    category = compile_path(rules.refusal.expected_category)
+    if rules.refusal.is_expected(case) or category.find(case.expected) is None:
+        read.append(_read_location(category.text))
+    for location in _unread_locations(case.expected, (), read):
+        known = {str(path[len(location) - 1]) for path in read if path[: len(location) - 1] == location[:-1]}
+        problem = unknown_word("no rule in suite.yaml reads the key", str(location[-1]), sorted(known))
+        yield InitErrorDetails(type=problem, loc=("expected", *location), input=None)
+
+
+def _unread_locations(value: Any, location: Location, read: Sequence[Location]) -> Iterator[Location]:
+    if any(path == location[: len(path)] for path in read):
+        return
+    if location and not any(location == path[: len(location)] for path in read):
+        yield location
+    elif isinstance(value, dict):
+        for key, member in value.items():
+            yield from _unread_locations(member, (*location, key), read)
+
+
+def _read_location(path: str) -> Location:
+    """Return the keys that a path begins with; of a JSONPath those before the first part that may match several."""
+    if not path.startswith("$"):
+        return compile_path(path).location
+    matched = _FIRST_KEYS.match(path)
+    return tuple(_FIRST_KEY.findall(matched[0])) if matched is not None else ()
 
 
 def no_expected_value(criterion: Criterion) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.errors import format_value
+from pytest_packbench.model.errors import format_value, json_pointer
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
 from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.model.text import pluralize
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.generic import scoring
 from pytest_packbench.packs.generic.errors import GENERIC
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.generic.scoring import GenericOutcome
 
 
+_UNUSED = "correct the path, add the key to a case, or remove the criterion"
+
+
 class GenericPack(Pack):
     """Any pipeline that returns JSON, scored by the criteria in its suite."""
 
     name = "generic"
     version = "1"
+    dated = False
     case_model = GenericCase
     suite_model = GenericSuiteConfig
 
@@ -87,25 +92,30 @@ class GenericPack(Pack):
     def lint(
         self, cases: Sequence[FiledCase], rules: GenericSuiteConfig, options: Mapping[str, Path]
     ) -> Iterator[Finding]:
-        """Find forbidden criteria that apply to no case, and refusals that pass with the wrong category."""
+        """Find criteria that compare with a key that no case has, and count the cases without a date."""
         from pytest_packbench.model.authoring import Finding  # needed by `packbench lint` only
 
         del options
-        for index, criterion in enumerate(rules.forbidden):
-            if cases and all(criterion.expected_in(filed.loaded.case.expected) is MISSING for filed in cases):
-                location = criterion.expected_path
-                message = f"no case has a value at {location} in expected, so this forbids nothing; add one to a case"
-                yield Finding(file=CONFIG_NAME, pointer=f"/forbidden/{index}", rule="forbidden_unused", message=message)
-        for filed in cases:
-            case = cast("GenericCase", filed.loaded.case)
-            threshold, points = scoring.threshold_of(case, rules), rules.refusal.wrong_category
-            has_category = rules.refusal.is_expected(case) and rules.refusal.expected_category_of(case) is not None
-            if has_category and points >= threshold:
-                message = (
-                    f"a refusal of any category passes: refusal.wrong_category {points:g} is at or above the threshold "
-                    f"{threshold:g}; lower it"
-                )
-                yield Finding(file=filed.file, pointer="/expected", rule="category_undecided", message=message)
+        undated = sum(filed.loaded.case.notes.date is None for filed in cases)
+        if undated:
+            message = f"{undated} of {pluralize(len(cases), 'case')} without the day on which the answer was verified"
+            yield Finding(
+                file=CONFIG_NAME,
+                pointer="",
+                rule="date_missing",
+                message=f"{message}; add notes.date, or import with --date",
+                severity="warning",
+            )
+        unused = rules.unused_criteria([filed.loaded.case.expected for filed in cases]) if cases else ()
+        for location, wrong in unused:
+            rule = "forbidden_unused" if location[0] == "forbidden" else "criterion_unused"
+            message = f"{wrong}; {_UNUSED}"
+            yield Finding(file=CONFIG_NAME, pointer=json_pointer(location), rule=rule, message=message)
+
+    def unused_rules(self, expected: Sequence[Any], rules: GenericSuiteConfig) -> Iterator[str]:
+        """Describe the criteria that compare with a key that no case has."""
+        for location, wrong in rules.unused_criteria(expected):
+            yield f"{json_pointer(location)}: {wrong}; {_UNUSED}"
 
     def starter(self) -> Starter:
         """Return a suite that sorts messages into queues; it runs without any extra."""

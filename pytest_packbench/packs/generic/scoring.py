@@ -98,17 +98,9 @@ def score(case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig)
     terms += [Term(name=FORBIDDEN, effect="zero", detail=f"{name}: {match}") for name, match in matches]
     hard_fail = any(term.effect == "zero" for term in terms)
     points = 0.0 if hard_fail else min(1.0, round(sum(term.value for term in terms), _DECIMALS))
-    threshold = threshold_of(case, rules)
+    threshold = rules.threshold_of(case)
     verdict = judged(points, threshold)
     return Score(score=points, threshold=threshold, verdict=verdict, terms=tuple(terms), match_level=level)
-
-
-def threshold_of(case: GenericCase, rules: GenericSuiteConfig) -> float:
-    """Return the lowest score at which a case passes, 0 to 1: its own, that of its type, or by what it expects."""
-    if case.notes.threshold is not None:
-        return case.notes.threshold
-    default = rules.thresholds.refuse if rules.refusal.is_expected(case) else rules.thresholds.accept
-    return rules.thresholds.by_type.get(case.case_type, default)
 
 
 def forbidden_matches(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TAB = "tab"
 # cells may contain whole documents; the limit of csv is 128 KiB
 _MAX_CELL = 64 * 1024 * 1024
-_JSON_LIST = "a JSON list; expected one object per line, as written by jq -c '.[]'"
+_BOM = b"\xef\xbb\xbf"
 _OTHER_DELIMITERS = {";": "';'", "\t": TAB, "|": "'|'"}
 
 
@@ -29,7 +29,7 @@ class TableRow:
     """One row of a table.
 
     Attributes:
-        location: `FILE:LINE` of its first line.
+        location: `FILE:LINE` of its first line, or `FILE[INDEX]` of a member of a JSON list, from 0.
         values: its values by column or key.
     """
 
@@ -153,30 +153,54 @@ def _is_utf8(line: bytes) -> bool:
 
 
 def jsonl_rows(path: Path) -> Iterator[TableRow | SourceFlaw]:
-    """Read JSON Lines one by one, without blank lines.
+    """Read JSON Lines one by one, without blank lines; or the members of a JSON list.
 
     Yields:
-        Rows for the objects, and flaws for all other lines.
+        Rows for the objects, and flaws for all other lines or members.
 
     Raises:
-        ValueError: the file is one JSON list.
+        ValueError: the file begins like a JSON list and is neither that nor JSON Lines.
         OSError: it can't be read.
     """
+    members = _json_list(path)
+    if members is not None:
+        for index, value in enumerate(members):
+            yield _object_row(value, f"{path}[{index}]")
+        return
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            if not line.strip() or line.strip() == b"\xef\xbb\xbf":
+            if not line.strip() or line.strip() == _BOM:
                 continue
             location = f"{path}:{number}"
             try:
                 value = parse_json(line)
             except ValueError as error:
-                if number == 1 and line.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
-                    raise ValueError(f"{location}: {_JSON_LIST}") from None
                 yield SourceFlaw(place=location, message=str(error).removeprefix("line 1 "))
                 continue
-            if isinstance(value, dict):
-                yield TableRow(location, value)
-            elif number == 1 and isinstance(value, list):
-                raise ValueError(f"{location}: {_JSON_LIST}")
-            else:
-                yield SourceFlaw(place=location, message=f"got {format_value(value)}; expected a JSON object")
+            yield _object_row(value, location)
+
+
+def _object_row(value: Any, location: str) -> TableRow | SourceFlaw:
+    if isinstance(value, dict):
+        return TableRow(location, value)
+    return SourceFlaw(place=location, message=f"got {format_value(value)}; expected a JSON object")
+
+
+def _json_list(path: Path) -> list[Any] | None:
+    """Return the members of a file that is one JSON list; None if it is JSON Lines."""
+    with path.open("rb") as file:
+        start = next((line for line in file if line.removeprefix(_BOM).strip()), b"").removeprefix(_BOM).lstrip()
+        if not start.startswith(b"["):
+            return None
+        file.seek(0)
+        text = file.read()
+    try:
+        value = parse_json(text)
+    except ValueError as error:
+        try:
+            parse_json(start)
+        except ValueError:
+            raise ValueError(f"{path}: {error}; expected a JSON list, or one object per line") from None
+        # each line is JSON of its own
+        return None
+    return value if isinstance(value, list) else None

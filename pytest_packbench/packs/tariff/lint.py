@@ -152,16 +152,10 @@ def _threshold(linted: LintedCase) -> Iterator[Finding]:
     accepts = case.expected.expected_accept
     threshold = threshold_of(case, linted.rules)
     highest = min(1.0, scoring.preferred + scoring.bonus) if accepts else 1.0
-    wrong_score = scoring.chapter + scoring.bonus if accepts else scoring.wrong_refusal_category
     file, pointer = _threshold_location(linted)
     if threshold > highest + TOLERANCE:
         message = f"got {threshold:g}; the highest possible score is {highest:g}, lower the threshold"
         yield Finding(file=file, pointer=pointer, rule="threshold_unreachable", message=message)
-    # the general rules report a suite's threshold of 0
-    elif threshold <= wrong_score + TOLERANCE and (threshold > 0 or file != CONFIG_NAME):
-        wrong_answer = "a wrong code of the right chapter" if accepts else "a refusal in the wrong category"
-        message = f"got {threshold:g}; {wrong_answer} scores {wrong_score:g} and would pass, raise the threshold"
-        yield Finding(file=file, pointer=pointer, rule="threshold_low", message=message)
     partial_credit = min(1.0, scoring.allowed + scoring.bonus)
     if case.expected.allowed_hts and threshold > partial_credit + TOLERANCE:
         message = (

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self, get_args
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text
+from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text, Threshold
+from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.tariff.codes import digits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CaseType = Literal["positive", "negative", "adversarial", "no_savings", "savings_possible"]
 RefusalCategory = Literal["insufficient_info", "ambiguous", "out_of_scope", "missing_evidence"]
 Direction = Literal["increase", "decrease", "flat"]
 _MIN_DIGITS = 2
+_REFUSALS = "negative"
+_MIXED = "adversarial"
 _RANGE_LENGTH = 2
 
 
@@ -24,6 +31,17 @@ def _code(value: str) -> str:
             "hts_code", "too short", {"expected": "a tariff code with at least two digits, such as 6404.11.9020"}
         )
     return value
+
+
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise PydanticCustomError("blank", "blank", {"expected": "a description of the goods"})
+    return value
+
+
+def _invalid_at(location: tuple[str, ...], problem: PydanticCustomError) -> ValidationError:
+    details = InitErrorDetails(type=problem, loc=location, input=None)
+    return ValidationError.from_exception_data("tariff", [details])
 
 
 Code = Annotated[str, AfterValidator(_code), Field(json_schema_extra={"pattern": r"[0-9]\D*[0-9]"})]
@@ -52,7 +70,7 @@ class Options(StrictModel):
 class TariffInput(StrictModel):
     """The verify request of a tariff case: the goods as an importer describes them."""
 
-    input: str
+    input: Annotated[str, AfterValidator(_not_blank), Field(json_schema_extra={"pattern": r"\S"})]
     options: Options = Options()
     evidence: ListOf[Evidence] = ()
 
@@ -75,7 +93,7 @@ class TariffExpected(StrictModel):
         lever_compliance_ok: true if every lever must pass its plausibility check.
         expected_best_is_multi_step: true if the first lever must have two or more steps.
         min_lever_steps: the minimum number of steps of the first lever.
-        threshold: the lowest passing score of this case, 0 to 1; overrides the suite's.
+        threshold: the lowest passing score of this case, above 0, at most 1; overrides the suite's.
     """
 
     preferred_hts: ListOf[Code]
@@ -85,14 +103,14 @@ class TariffExpected(StrictModel):
     expected_refusal_category: RefusalCategory | None = None
     no_savings_expected: bool = False
     duty_delta_range: ListOf[float] | None = None
-    expected_duty_total_rate_pct: float | None = None
+    expected_duty_total_rate_pct: Annotated[float, Field(ge=0)] | None = None
     expected_duty_delta_direction: Direction | None = None
     lever_found_expected: bool | None = None
     lever_count_min: Annotated[int, Field(ge=0)] | None = None
     lever_compliance_ok: bool | None = None
     expected_best_is_multi_step: bool | None = None
     min_lever_steps: Annotated[int, Field(ge=0)] | None = None
-    threshold: Fraction | None = None
+    threshold: Threshold | None = None
 
     @field_validator("expected_refusal_category", mode="before")
     @classmethod
@@ -178,11 +196,54 @@ class TariffSuiteConfig(SuiteConfig):
         scored_code: `final` scores the optimised code, or the baseline's if there is none; `baseline` scores the
             code of the goods as they are.
         scoring: the constants of the rules.
+        allow_pass: why an allowed code passes, where the constants and thresholds let it.
     """
 
     hts_edition: Text | None = None
     scored_code: Literal["final", "baseline"] = "final"
     scoring: Scoring = Scoring()
+    allow_pass: Annotated[str, StringConstraints(pattern=r"\S")] | None = None
+
+    not_scoring: ClassVar[frozenset[str]] = SuiteConfig.not_scoring | {"allow_pass"}
+
+    def undecided(self, threshold: float, *, accepts: bool, allowed: bool = True) -> PydanticCustomError | None:
+        """Return the error of a threshold at which a wrong answer passes; None if it fails.
+
+        Args:
+            threshold: the threshold, 0 to 1.
+            accepts: whether an answer is expected, rather than a refusal.
+            allowed: whether there are allowed codes.
+        """
+        wrong = [(self.scoring.wrong_refusal_category, "a refusal of the wrong category")]
+        expected = "a higher threshold, or fewer points"
+        if accepts:
+            wrong = [(self.scoring.chapter + self.scoring.bonus, "a wrong code of the right chapter")]
+            if allowed and self.allow_pass is None:
+                wrong.append((self.scoring.allowed + self.scoring.bonus, "an allowed code"))
+        for points, answer in wrong:
+            if min(1.0, points) >= threshold - TOLERANCE:
+                passing = f"{answer} passes: up to {min(1.0, points):g} points, threshold {threshold:g}"
+                advice = f"{expected}, or allow_pass: REASON in suite.yaml" if answer == "an allowed code" else expected
+                return PydanticCustomError("undecided", "undecided", {"wrong": passing, "expected": advice})
+        return None
+
+    @model_validator(mode="after")
+    def _check_thresholds(self) -> Self:
+        for threshold, accepts in self._kinds():
+            problem = self.undecided(threshold, accepts=accepts)
+            if problem is not None:
+                raise _invalid_at(("thresholds",), problem)
+        return self
+
+    def _kinds(self) -> Iterator[tuple[float, bool]]:
+        """Yield each threshold of the suite, with whether it decides about an answer or about a refusal."""
+        yield self.thresholds.accept, True
+        yield self.thresholds.refuse, False
+        for name, threshold in self.thresholds.by_type.items():
+            if name != _REFUSALS and name in get_args(CaseType):
+                yield threshold, True
+            if name in {_REFUSALS, _MIXED}:
+                yield threshold, False
 
     @model_validator(mode="after")
     def _check_case_types(self) -> Self:
@@ -198,3 +259,21 @@ class TariffSuiteConfig(SuiteConfig):
                     },
                 )
         return self
+
+    @cached_property
+    def case_model(self) -> type[TariffCase]:
+        """Return the model of this suite's cases: at no case's own threshold a wrong answer may pass."""
+        rules = self
+
+        class CaseOfSuite(TariffCase):
+            @model_validator(mode="after")
+            def _check_threshold(self) -> Self:
+                expected = self.expected
+                if expected.threshold is not None:
+                    allowed = bool(expected.allowed_hts)
+                    problem = rules.undecided(expected.threshold, accepts=expected.expected_accept, allowed=allowed)
+                    if problem is not None:
+                        raise _invalid_at(("expected", "threshold"), problem)
+                return self
+
+        return CaseOfSuite

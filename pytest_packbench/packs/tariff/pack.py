@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from copy import copy
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,13 @@ class TariffPack(Pack):
     suite_model = TariffSuiteConfig
     lint_options = (LintOption(name="hts", help="the file of the tariff schedule, to check codes and duty rates"),)
     depths = LEVELS
+
+    def for_suite(self, rules: TariffSuiteConfig) -> TariffPack:
+        """Return the pack for one suite, whose cases have no threshold at which a wrong answer passes."""
+        pack = copy(self)
+        # a suite's model is built once
+        pack.case_model = rules.case_model
+        return pack
 
     def read(self, result: object) -> TariffOutcome:
         """Read a result; see `outcome.read`."""

@@ -167,7 +167,7 @@ def test_linked_folders_are_run_and_counted_alike(project: Project) -> None:
     (cases / "up").symlink_to(cases)
     (cases / "plain" / "self.json").symlink_to("self.json")
     # a folder of cases may contain other files
-    project.write(f"{CASES}/plain/notes.md", "no case")
+    project.write(f"{CASES}/plain/README.md", "no case")
     project.write(f"{CASES}/plain/test_words.py", "def test_one(): pass\n")
     expected = {
         (TOY,): ({"passed": 4, "errors": 1}, ""),
@@ -210,8 +210,7 @@ def test_a_conftest_applies_to_the_cases_of_its_folder(project: Project) -> None
 def test_a_case_in_a_line_is_named_with_its_line(project: Project) -> None:
     project.case("alone")
     project.case_lines(toy_case("first"), "", toy_case("low", points=0.5), "  ", toy_case("last"))
-    for elsewhere in ("fixtures/many.jsonl", "more.jsonl"):
-        project.case_lines(toy_case("elsewhere"), path=f"storage/benchmarks/toy/{elsewhere}")
+    project.case_lines(toy_case("elsewhere"), path="storage/benchmarks/toy/fixtures/many.jsonl")
     result = project.run_toy()
     result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(
@@ -260,3 +259,46 @@ def test_bad_lines_are_errors_of_their_own_and_are_not_read_for_another(
     for name in ("many.line-4", "a", "many.line-5"):
         # a bad line, and two with one id
         project.run(f"{MANY}::{name}").assert_outcomes(errors=1)
+
+
+STRAY = (
+    "a\x1b[31m\n::error::x.txt",
+    "c3.JSON",
+    "c4.json.txt",
+    "c5.yaml",
+    "c6.yml",
+    "c7.ndjson",
+    "notes.txt",
+    "plain/list.csv",
+    "Makefile",
+)
+QUIET = (".DS_Store", "a.json~", "README.md", "README", "conftest.py", ".swap.json")
+BESIDE = ("c9.json", "more/c10.yaml", "more/deep/c11.jsonl", "c12.JSON")
+
+
+def test_a_file_that_nobody_reads_is_an_error_unless_the_suite_names_it(both: Project, expected: ExpectedTexts) -> None:
+    project, suite = both, "storage/benchmarks/toy"
+    project.case("good")
+    for name in (*STRAY, *QUIET):
+        project.write(f"{CASES}/{name}", "")
+    for name in BESIDE:
+        project.write(f"{suite}/{name}", "pack_id: toy" if name.endswith("yaml") else json.dumps(toy_case("x")))
+    for name in ("baseline.json", "policy_changes.yaml", "data.json", "fixtures/controls/x.yaml", "README.json"):
+        project.write(f"{suite}/{name}", '{"schedule": {"pack": 1}}')
+    result = project.run_toy()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=1, errors=len(STRAY) + len(BESIDE))
+    assert project.partial() == ""
+    assert "\x1b[31m\n" not in result.stdout.str()
+    assert not [line for line in result.outlines if line.startswith("::error")]
+    errors = sorted(f"{error['kind']}: {error['message']}\n" for error in project.lines("errors.jsonl"))
+    expected.check("".join(errors))
+    shutil.rmtree(project.root / "reports")
+    project.run(f"{CASES}/c3.JSON").assert_outcomes(errors=1)
+    project.run(f"{suite}/c9.json::c9.json").assert_outcomes(errors=1)
+    shutil.rmtree(project.root / "reports")
+    # a case can't be ignored
+    ignore = json.dumps(["c3.JSON", "*.txt", "cases/*.y*ml", "*.ndjson", "*.csv", "Makefile", "more/*", "c9.json"])
+    project.write(f"{suite}/suite.yaml", f"pack: toy\nignore: {ignore[:-1]}, c12.JSON, good.json]\n")
+    project.run_toy().assert_outcomes(passed=1)
+    assert project.partial() == ""
