@@ -145,6 +145,18 @@ SETTINGS = (
         default="none",
     ),
     Setting(
+        "baseline_optional",
+        "Pass a run even if its baseline can't be found or compared; without it, such a run fails.",
+        {"action": "store_const", "const": "yes"},
+        default="no",
+    ),
+    Setting(
+        "fail_on",
+        "Fail if one of these conditions on the comparison with the baseline is met, such as "
+        '"regressed>0, mean<-0.02" (scores go from 0 to 1).',
+        {"metavar": "CONDITIONS"},
+    ),
+    Setting(
         "shard",
         "Run part I of N of each suite, such as 1/3; packbench merge joins the parts and applies the gates.",
         {"metavar": "I/N"},

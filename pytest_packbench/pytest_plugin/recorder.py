@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.runs.stored import BaselineLookup
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +50,6 @@ class SuiteRun:
         case_count: the number of cases of the suite, at the end.
         due_count: the number of them that the suite, or the shard, has to run.
         conclusion: gates and figures of the run, at the end.
-        baseline: the lines of the comparison with an earlier run.
     """
 
     suite: Suite
@@ -62,7 +60,6 @@ class SuiteRun:
     case_count: int = 0
     due_count: int = 0
     conclusion: Conclusion | None = None
-    baseline: list[str] = field(default_factory=list)
 
     @property
     def problems(self) -> list[str]:
@@ -72,8 +69,7 @@ class SuiteRun:
     @property
     def failed(self) -> bool:
         """Whether the suite as a whole fails the session."""
-        gates = self.conclusion.gates if self.conclusion is not None else ()
-        return bool(self.problems) or any(not gate.passed for gate in gates)
+        return bool(self.problems) or (self.conclusion is not None and self.conclusion.failed)
 
 
 class Recorder:
@@ -230,7 +226,9 @@ class Recorder:
         if settings.baseline != NO_BASELINE:
             from pytest_packbench.runs.stored import find_baseline
 
-            earlier = find_baseline(settings.baseline, writer.folder)
+            earlier = find_baseline(
+                settings.baseline, writer.folder, optional=settings.baseline_optional, fail_on=settings.fail_on
+            )
         run.conclusion = conclude(
             replace(self._metadata(run, run.ordered, time.time_ns()), findings=self._findings(run)),
             run.ordered,
@@ -238,34 +236,20 @@ class Recorder:
             self.contexts.pack_of(run.suite),
             earlier,
             scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.case_count else "whole",
-            compared=True,
         )
         writer.close_journal()
-        run.results.guard(partial(self._write, run, run.conclusion, earlier))
+        run.results.guard(partial(self._write, run, run.conclusion))
 
-    def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> None:
+    def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:
         from pytest_packbench.reports.markdown import summary_markdown
 
-        writer = run.results.writer
+        writer, outcome = run.results.writer, conclusion.baseline
         writer.write_results(run.ordered)
         writer.write_page(SUMMARY, summary_markdown(conclusion))
-        run.baseline = self._compared(writer, conclusion, earlier)
+        if outcome is not None and outcome.compared is not None:
+            from pytest_packbench.reports.diff import diff_markdown
 
-    def _compared(self, writer: RunWriter, conclusion: Conclusion, earlier: BaselineLookup | None) -> list[str]:
-        """Write the comparison with the baseline into the run's folder, and return its lines for the terminal."""
-        if self.contexts.settings.shard is not None:
-            note = "not compared: this is a shard; compare the merged run with packbench compare"
-            return [note] if earlier is not None else []
-        comparison = conclusion.comparison
-        if comparison is None:
-            return [earlier.reason] if earlier is not None and earlier.reason else []
-        from pytest_packbench.reports.diff import comparison_headline, diff_markdown, sentences
-
-        name = comparison.baseline.run_id
-        if comparison.differences:
-            return [f"not compared with {name}: {'; '.join(comparison.differences)}"]
-        writer.write_page(DIFF, diff_markdown(comparison))
-        return [f"{comparison_headline(comparison)} since {name} ({DIFF})", *sentences(comparison)[:1]]
+            writer.write_page(DIFF, diff_markdown(outcome.compared, outcome.met))
 
     def _add_missing_results(self, run: SuiteRun, *, interrupted: bool) -> None:
         """Add the results of cases that pytest did not report, because the session ended early: finished or not run."""

@@ -50,19 +50,33 @@ class BaselineLookup:
     Attributes:
         stored: the run; None if it was not found or not requested.
         reason: why it was not found, in one line; empty if it was found or not requested.
+        requested: the baseline as the user named it.
+        optional: whether a run without its baseline passes.
+        fail_on: conditions on the comparison that fail the run, separated by commas; empty for none.
+        warning: what to know about the run, in one line; empty if there is nothing.
     """
 
     stored: StoredRun | None = None
     reason: str = ""
+    requested: str = ""
+    optional: bool = False
+    fail_on: str = ""
+    warning: str = ""
 
 
-def find_baseline(requested: str, folder: Path) -> BaselineLookup:
+def find_baseline(requested: str, folder: Path, *, optional: bool = False, fail_on: str = "") -> BaselineLookup:
     """Find and read the run to compare with.
 
     Args:
         requested: `none`, `latest` (the suite's last complete run) or the path of a run.
         folder: the folder of the run that is compared; the suite's other runs are beside it.
+        optional: whether a run without its baseline passes.
+        fail_on: conditions on the comparison that fail the run, separated by commas; empty for none.
     """
+    return replace(_find(requested, folder), requested=requested, optional=optional, fail_on=fail_on)
+
+
+def _find(requested: str, folder: Path) -> BaselineLookup:
     if requested == NO_BASELINE:
         return BaselineLookup()
     path = Path(requested)
@@ -78,7 +92,8 @@ def find_baseline(requested: str, folder: Path) -> BaselineLookup:
     if stored.run.run_id == folder.name:
         # a resumed run may itself be the last complete one
         return BaselineLookup(reason=f"run {folder.name} cannot be compared with itself; name another run")
-    return BaselineLookup(stored=stored)
+    end = {"failed": "failed", "partial": "is partial"}.get(stored.status, "")
+    return BaselineLookup(stored=stored, warning=end and f"the baseline {stored.run.run_id} is a run that {end}")
 
 
 def open_run(path: Path) -> OpenRun:

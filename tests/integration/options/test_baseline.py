@@ -23,7 +23,7 @@ LATEST = "--packbench-baseline=latest"
 def test_a_run_is_compared_with_the_last_complete_one(project: Project) -> None:
     for number in range(4):
         project.case(f"c{number}", points=0.9)
-    project.run_toy(LATEST).stdout.fnmatch_lines(["baseline: there is no earlier complete run to compare with"])
+    project.run_toy(LATEST).stdout.fnmatch_lines(["baseline: there is no earlier complete run to compare with: FAIL"])
     (complete,) = project.folders()
     project.run_toy("-k", "c1")
     project.case("c0", points=0.2)
@@ -54,7 +54,7 @@ def test_the_command_compares_folders_reports_and_records(
         project.run_toy()
     project.suite("toy", f"pack: toy\n{OTHER_RULES}")
     result = project.run_toy(LATEST)
-    result.stdout.fnmatch_lines(["baseline: not compared with*: scoring rules:*before*now"])
+    result.stdout.fnmatch_lines(["baseline: not compared with*: scoring rules:*before*now: FAIL"])
     before, after, other = map(str, project.folders())
     capsys.readouterr()
 
