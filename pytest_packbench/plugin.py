@@ -140,7 +140,9 @@ SETTINGS = (
     ),
     Setting(
         "baseline",
-        "Compare with an earlier run: latest, or the folder of a run (with =, without a space); the default is none.",
+        "Compare with an earlier run: committed (baseline.json in the folder of the suite), passed (the last complete "
+        "run of the same mode and target whose gates passed), latest (the last complete run), a run id, or a path "
+        "(with =, without a space); the default is none.",
         {"metavar": "RUN"},
         default="none",
     ),

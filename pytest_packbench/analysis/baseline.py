@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.analysis.gates import incomparable
@@ -83,6 +84,9 @@ def baseline_outcome(earlier: BaselineLookup, comparison: RunComparison | None, 
     if scope == "shard":
         problem, optional = "not compared: this is a shard; packbench merge --baseline compares the merged run", True
     elif comparison is not None:
+        if scope == "part":
+            # a case that was not selected is not known to be removed
+            comparison = replace(comparison, removed=(), cases=(comparison.common, comparison.cases[1]))
         problem = incomparable(comparison)
         # a few cases that were edited are no reason to fail a run of these only
         optional = optional or (scope == "part" and not comparison.differences)

@@ -91,7 +91,7 @@ class ComparedCase:
         case_sha256: as there.
         judge: as there.
         cluster: what the case shares with others by design; empty if the run names no such facet.
-        terms: name and effect of each term, in order; empty if the case was not judged.
+        terms: name and effect of each term, in order; empty if the case was not judged, None if they are not known.
         trials: how many there were.
         passed: how many of them passed.
         groups: name and value of the groups that it belongs to, of those that were asked for.
@@ -105,7 +105,7 @@ class ComparedCase:
     case_sha256: str | None
     judge: str | None
     cluster: str
-    terms: tuple[tuple[str, str], ...]
+    terms: tuple[tuple[str, str], ...] | None
     trials: int
     passed: int
     groups: tuple[tuple[str, str], ...] = ()
@@ -312,6 +312,16 @@ class ComparedRun:
         self._tally.close()
         return self
 
+    def read(self, stored: StoredRun | OpenRun) -> Self:
+        """Add the results of a stored run, or those of a committed baseline, which has one for each case."""
+        attempts = stored.attempts
+        if attempts is None:
+            return self.add_all(stored.results)
+        for result in stored.results:
+            self._add(result, *attempts[result.test_id])
+            self.cases[result.test_id] = replace(self.cases[result.test_id], terms=None)
+        return self
+
     def since(self, baseline: StoredRun | OpenRun, run: Run) -> RunComparison:
         """Compare the run with an earlier one; see `compare`.
 
@@ -320,7 +330,7 @@ class ComparedRun:
             run: what is true of all results of this run, now that it has ended.
         """
         self._tally.close()
-        before = ComparedRun(baseline.run, self._by, self._facet).add_all(baseline.results)
+        before = ComparedRun(baseline.run, self._by, self._facet).read(baseline)
         common = sorted(before.cases.keys() & self.cases.keys())
         changes: dict[str, TopRows[Change]] = {kind: TopRows() for kind in _KINDS}
         groups: dict[tuple[str, str], _Group] = {_ALL: _Group()}
@@ -464,6 +474,8 @@ def _reasons(before: ComparedCase, after: ComparedCase) -> tuple[str, ...]:
     if before.trials > 1 or after.trials > 1:
         old, new = (f"{case.passed} / {case.trials}" for case in (before, after))
         return (f"{old} trials passed before, {new} now",)
+    if before.terms is None or after.terms is None:
+        return ()
     if before.counted and after.counted:
         return tuple(_changed_terms(dict(before.terms), dict(after.terms)))
     # a case that was not judged has no terms, so that missing terms explain nothing

@@ -217,12 +217,14 @@ class Baseline(NamedTuple):
         run: what is true of them; None if unknown, in which case the run is assumed to be comparable.
         trials: the largest number of trials of a case.
         unusable: why the run can't be the baseline, in words; empty if it can.
+        metrics: the metrics that it can be measured by; empty for all.
     """
 
     cases: Mapping[str, CaseResult] = MappingProxyType({})
     run: Run | None = None
     trials: int = 1
     unusable: str = ""
+    metrics: tuple[str, ...] = ()
 
     @classmethod
     def from_results(cls, results: Sequence[CaseResult], rule: Rule = MEAN, run: Run | None = None) -> Baseline:
@@ -272,15 +274,22 @@ def gate_baseline(earlier: BaselineLookup | None, gates: Iterable[Gate], trials_
     if earlier is None or all(gate.max_ratio_to_baseline is None for gate in gates):
         return None
     if earlier.stored is not None:
-        return Baseline.from_results(
-            earlier.stored.results, trials_rule_of(earlier.stored.run, trials_rule), earlier.stored.run
-        )
+        return _baseline_of(earlier.stored, trials_rule)
     return Baseline(unusable=earlier.reason) if earlier.reason else None
+
+
+def _baseline_of(stored: StoredRun, trials_rule: Rule) -> Baseline:
+    if stored.attempts is None:
+        return Baseline.from_results(stored.results, trials_rule_of(stored.run, trials_rule), stored.run)
+    # a committed baseline has one result for each case, without what other metrics need
+    trials = max((count for _, count in stored.attempts.values()), default=1)
+    cases = {result.test_id: result for result in stored.results}
+    return Baseline(cases=cases, run=stored.run, trials=trials, metrics=(COMPLETENESS, "pass_rate", MEAN_SCORE))
 
 
 def checked_baseline(run: Run, results: Sequence[CaseResult], earlier: StoredRun, trials_rule: Rule = MEAN) -> Baseline:
     """Return an earlier run as the baseline of a run; `unusable` says why if they are not comparable."""
-    baseline = Baseline.from_results(earlier.results, trials_rule_of(earlier.run, trials_rule), earlier.run)
+    baseline = _baseline_of(earlier, trials_rule)
     tally = gate_tally((), trials_rule=trials_rule_of(run, trials_rule), baseline=baseline)
     return baseline.checked(run, tally.add_all(results))
 
@@ -361,6 +370,9 @@ class _GateJudge(NamedTuple):
             reason = (
                 "no baseline; pass an earlier run as the baseline" if self.baseline is None else self.baseline.unusable
             )
+            return False, f"{limit}: {reason}"
+        if self.baseline.metrics and gate.metric not in self.baseline.metrics:
+            reason = f"the committed baseline does not contain {gate.metric}; pass a run as the baseline"
             return False, f"{limit}: {reason}"
         # over the same cases on both sides, so that the ratio measures the change and not the choice of cases
         both = pairs(self.tally, gate.metric, gate.by, value or "")

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.runs.stored import BaselineLookup
 
 
 @dataclass(slots=True, kw_only=True)
@@ -222,23 +223,34 @@ class Recorder:
         run.selected |= {nodeid: partial(_unexpected_lookup, nodeid) for nodeid in run.results.carry_over()}
         run.ordered = run.results.ordered()
         writer = run.results.writer
-        earlier = None
-        if settings.baseline != NO_BASELINE:
-            from pytest_packbench.runs.stored import find_baseline
-
-            earlier = find_baseline(
-                settings.baseline, writer.folder, optional=settings.baseline_optional, fail_on=settings.fail_on
-            )
+        metadata = replace(self._metadata(run, run.ordered, time.time_ns()), findings=self._findings(run))
         run.conclusion = conclude(
-            replace(self._metadata(run, run.ordered, time.time_ns()), findings=self._findings(run)),
+            metadata,
             run.ordered,
             run.suite.config,
             self.contexts.pack_of(run.suite),
-            earlier,
+            self._earlier(run, metadata),
             scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.case_count else "whole",
         )
         writer.close_journal()
         run.results.guard(partial(self._write, run, run.conclusion))
+
+    def _earlier(self, run: SuiteRun, metadata: Run) -> BaselineLookup | None:
+        settings = self.contexts.settings
+        if settings.baseline == NO_BASELINE:
+            return None
+        from pytest_packbench.runs.stored import BaselineRequest, find_baseline
+
+        return find_baseline(
+            BaselineRequest(
+                name=settings.baseline,
+                folder=run.results.writer.folder,
+                run=metadata,
+                committed=run.suite.baseline_path,
+                optional=settings.baseline_optional,
+                fail_on=settings.fail_on,
+            )
+        )
 
     def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:
         from pytest_packbench.reports.markdown import summary_markdown

@@ -16,6 +16,7 @@ from pytest_packbench.model.run import RECORDED, STUB, Caps, RunOptions, Shard
 from pytest_packbench.packs import TARGET_FILES
 from pytest_packbench.plugin import BY_NAME, setting_of
 from pytest_packbench.pytest_plugin.selection import home_of
+from pytest_packbench.runs.folder import BASELINE_WORDS, is_run_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,7 @@ class Settings(RunOptions):
         gate: `case` or `suite`.
         shard: the part of each suite to run; None for all of it.
         output: the folder for reports, absolute.
-        baseline: `none`, `latest`, or the absolute path of an earlier run.
+        baseline: `none`, `latest`, `passed`, `committed`, the id of a run, or its absolute path.
         baseline_optional: whether a run whose baseline can't be found or compared may pass.
         fail_on: conditions on the comparison that fail the run, separated by commas; empty for none.
         resume: the run to resume: `latest`, an id or a path; empty for a new run.
@@ -62,11 +63,12 @@ class Settings(RunOptions):
 
 
 def _baseline(value: str, home: Path, *, optional: bool) -> str:
-    if value in {"none", "latest"}:
+    if value in BASELINE_WORDS or is_run_id(value):
         return value
     path = Path(os.path.normpath(home / value))
     if not path.exists() and not optional:
-        raise pytest.UsageError(f"--packbench-baseline: no run at {path}; expected latest, none or the folder of a run")
+        expected = f"{', '.join(BASELINE_WORDS)}, the id of a run or a path"
+        raise pytest.UsageError(f"--packbench-baseline: no run at {path}; expected {expected}")
     return str(path)
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.cli import main
-from pytest_packbench.runs.stored import find_baseline
+from pytest_packbench.runs.stored import BaselineRequest, find_baseline
+from tests.unit.run_builders import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +36,7 @@ def test_a_run_is_compared_with_the_last_complete_one(project: Project) -> None:
     assert "toy:plain:c0" in page.partition("Case or judge changed")[2]
     refused = project.run_toy("--packbench-baseline=nowhere")
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
-    message = "no run at*nowhere; expected latest, none or the folder of a run"
+    message = "no run at*nowhere; expected none, latest, passed, committed, the id of a run or a path"
     refused.stderr.fnmatch_lines([f"ERROR: --packbench-baseline: {message}"])
     report = json.loads((project.folders()[-1] / "report.json").read_text("utf-8"))
     report["packbench"]["cases"][0]["score"] = 7
@@ -160,6 +161,7 @@ def test_a_gate_against_the_last_run_is_judged_in_a_run_but_not_against_itself(p
 def test_a_latest_without_a_run_id_is_no_baseline(tmp_path: Path) -> None:
     for content in (b"\xff\xfe", b"", b"../../..", b"/etc"):
         (tmp_path / "latest").write_bytes(content)
-        baseline = find_baseline("latest", tmp_path / "run")
+        folder = tmp_path / "run"
+        baseline = find_baseline(BaselineRequest("latest", folder, run(), folder / "baseline.json"))
         reason = f"not compared: {tmp_path / 'latest'}: does not contain a run id"
         assert (baseline.stored, baseline.reason) == (None, reason)

@@ -73,8 +73,11 @@ def test_gates_on_changes_name_the_cases(project: Project, monkeypatch: pytest.M
     alone.stdout.fnmatch_lines(["  regressions: no baseline; pass an earlier run as the baseline: FAIL"])
     # of a part of the suite, only what was selected is judged
     monkeypatch.setenv("POINTS", "1.0")
-    for number, option in enumerate(("z", "a")):
-        assert project.run_toy(LATEST, BY_GATES, "-k", option).ret == pytest.ExitCode.OK, number
+    removed = "--packbench-fail-on=removed>0"
+    for name in ("z", "a"):
+        assert project.run_toy(LATEST, BY_GATES, removed, "-k", name).ret == pytest.ExitCode.OK, name
+    (project.root / "storage/benchmarks/toy/cases/plain/a.json").unlink()
+    assert project.run_toy(LATEST, BY_GATES, removed).ret == pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.mark.parametrize(
