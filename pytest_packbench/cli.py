@@ -31,7 +31,7 @@ COMMANDS = {
     "lint": "Check a suite's cases, cassettes and rules for mistakes.",
     "merge": "Join runs, or the shards of a run, and apply the gates.",
     "rescore": "Score the stored results of a run with the current rules, without running the target.",
-    "schema": "Print the JSON Schema of a case, suite, cassette, record or report.",
+    "schema": "Print the JSON Schema of a case, suite, cassette, record, report or baseline.",
     "validate": "Check any file of a suite or a run, and print its kind and version.",
 }
 

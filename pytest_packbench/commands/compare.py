@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "--baseline", required=True, type=Path, help="the earlier run: its folder, report.json or records.jsonl"
+        "--baseline",
+        required=True,
+        type=Path,
+        help="the earlier run: its folder, report.json or records.jsonl, or a baseline.json",
     )
     parser.add_argument("--current", required=True, type=Path, help="the later run, in the same forms")
     parser.add_argument("--out", type=Path, help="the Markdown file to write; - for standard output")
