@@ -24,6 +24,7 @@ _FILES = {
     "cassette": "`fixtures/<case id>.json`, or a line of `fixtures/recordings.jsonl`",
     "record": "a line of `records.jsonl`",
     "report": "`report.json`, under the key `packbench`",
+    "baseline": "`baseline.json` in the folder of a suite",
 }
 
 

@@ -142,9 +142,23 @@ SETTINGS = (
     ),
     Setting(
         "baseline",
-        "Compare with an earlier run: latest, or the folder of a run (with =, without a space); the default is none.",
+        "Compare with an earlier run: committed (baseline.json in the folder of the suite), passed (the last complete "
+        "run of the same mode and target whose gates passed), latest (the last complete run), a run id, or a path "
+        "(with =, without a space); the default is none.",
         {"metavar": "RUN"},
         default="none",
+    ),
+    Setting(
+        "baseline_optional",
+        "Pass a run even if its baseline can't be found or compared; without it, such a run fails.",
+        {"action": "store_const", "const": "yes"},
+        default="no",
+    ),
+    Setting(
+        "fail_on",
+        "Fail if one of these conditions on the comparison with the baseline is met, such as "
+        '"regressed>0, mean<-0.02" (scores go from 0 to 1).',
+        {"metavar": "CONDITIONS"},
     ),
     Setting(
         "shard",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pytest_packbench.analysis.intervals import PairedMean, mcnemar_p_value, paired_mean
 from pytest_packbench.analysis.listing import MAX_ROWS, TopRows, keep_first
 from pytest_packbench.analysis.metrics import run_sums
-from pytest_packbench.analysis.tally import Tally, judges_differ, same_case
+from pytest_packbench.analysis.tally import TAG, Tally, judges_differ, same_case
 from pytest_packbench.analysis.trials import (
     MEAN,
     cluster_facet,
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 # points of score by which a case has improved or regressed, as in the original harness
 THRESHOLD = 0.05
 SMALLER = "smaller_changes"
+# the key of the changes of all cases
+_ALL = ("", "")
 # an error is no improvement over a failure
 _BAD = ("failed", "error", "vacuous", "not_run")
 _CONDITION = re.compile(r"\s*(?P<name>[a-z_]+)\s*(?P<sign><=|>=|<|>)\s*(?P<bound>[+-]?(?:\d+\.?\d*|\.\d+))\s*")
@@ -89,9 +91,10 @@ class ComparedCase:
         case_sha256: as there.
         judge: as there.
         cluster: what the case shares with others by design; empty if the run names no such facet.
-        terms: name and effect of each term, in order; empty if the case was not judged.
+        terms: name and effect of each term, in order; empty if the case was not judged, None if they are not known.
         trials: how many there were.
         passed: how many of them passed.
+        groups: name and value of the groups that it belongs to, of those that were asked for.
     """
 
     test_id: str
@@ -102,9 +105,10 @@ class ComparedCase:
     case_sha256: str | None
     judge: str | None
     cluster: str
-    terms: tuple[tuple[str, str], ...]
+    terms: tuple[tuple[str, str], ...] | None
     trials: int
     passed: int
+    groups: tuple[tuple[str, str], ...] = ()
 
     @property
     def quarantined(self) -> bool:
@@ -115,6 +119,22 @@ class ComparedCase:
     def counted(self) -> bool:
         """Whether it is in the rates: it passed or failed and is not quarantined."""
         return self.verdict in JUDGED and not self.quarantined
+
+
+class GroupChanges(NamedTuple):
+    """What changed in a group of cases that are unchanged in both runs.
+
+    Attributes:
+        unchanged: how many there are.
+        regressed: the test ids of those that regressed, sorted.
+        new_failures: the test ids of those that are a failure now and were not before, sorted.
+        mean: the paired mean difference of their scores; None if no case has a score in both runs.
+    """
+
+    unchanged: int = 0
+    regressed: tuple[str, ...] = ()
+    new_failures: tuple[str, ...] = ()
+    mean: PairedMean | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +159,7 @@ class RunComparison:
         authored: whether no judged answer of the current run came from a model.
         trials: the largest number of trials of a case, in the baseline and now.
         cases: number of cases, in the baseline and now.
+        groups: what changed in all cases, under `("", "")`, and in each group, by the name and the value of the group.
     """
 
     baseline: Run
@@ -158,6 +179,7 @@ class RunComparison:
     authored: bool
     trials: tuple[int, int]
     cases: tuple[int, int]
+    groups: Mapping[tuple[str, str], GroupChanges] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
         """Return the number of cases of each kind of change, and of those quarantined now, added and removed."""
@@ -188,6 +210,10 @@ _KINDS: dict[str, Callable[[Change], bool]] = {
     "hash_changed": lambda change: change.hash_changed,
 }
 _KINDS_OF_PAIRS = _KINDS.keys() - {"hash_changed"}
+
+
+FIGURES = (*_KINDS, "quarantined", "added", "removed", "mean")
+"""The figures that a condition may name."""
 
 
 def _is_of_kind(change: Change, kind: str) -> bool:
@@ -232,58 +258,22 @@ def _trials_rule_words(run: Run) -> str:
     return text if text == MEAN else f"{text} of {trials}"
 
 
-def compare(baseline: StoredRun | OpenRun, current: StoredRun | OpenRun) -> RunComparison:
+def compare(baseline: StoredRun | OpenRun, current: StoredRun | OpenRun, *, by: Collection[str] = ()) -> RunComparison:
     """Compare two runs case by case (spec, "Comparing runs").
 
     Edited cases are listed and excluded from the paired statistics. Trials of a case are one case, judged by the trials
     rule of its run. Results are read once, in any order, and only a summary of each case is kept.
 
+    Args:
+        baseline: the earlier run.
+        current: the later run.
+        by: the groups whose changes are needed, by name; the values are those of the later run.
+
     Raises:
         TrialsRuleError: the settings of a run contain an invalid trials rule.
     """
-    facet = cluster_facet(current.run)
-    before, after = (
-        ComparedRun(baseline.run, facet).add_all(baseline.results),
-        ComparedRun(current.run, facet).add_all(current.results),
-    )
-    common = sorted(before.cases.keys() & after.cases.keys())
-    changes: dict[str, TopRows[Change]] = {kind: TopRows() for kind in _KINDS}
-    pairs: list[tuple[float, str]] = []
-    flips: Counter[tuple[str, str]] = Counter()
-    quarantined = left_out = 0
-    for test_id in common:
-        change = _change(before.cases[test_id], after.cases[test_id])
-        quarantined += change.quarantined
-        if change.hash_changed:
-            left_out += not change.quarantined
-        else:
-            flips[change.before, change.after] += 1
-            if change.delta is not None:
-                pairs.append((change.delta, after.cases[test_id].cluster))
-        for kind, rows in changes.items():
-            if _is_of_kind(change, kind):
-                rows.count += 1
-                keep_first(rows.first, change, MAX_ROWS, key=_largest_first if kind == SMALLER else _worst_first)
-    lost, won = flips["passed", "failed"], flips["failed", "passed"]
-    return RunComparison(
-        baseline=baseline.run,
-        current=current.run,
-        differences=differences(baseline.run, current.run),
-        common=len(common),
-        unchanged=flips.total(),
-        quarantined=quarantined,
-        left_out=left_out,
-        changes=changes,
-        added=after.cases_not_in(before),
-        removed=before.cases_not_in(after),
-        mean=paired_mean([delta for delta, _ in pairs], [cluster for _, cluster in pairs] if facet else None),
-        lost=lost,
-        won=won,
-        p_flips=mcnemar_p_value(lost, won),
-        authored=after.authored,
-        trials=(before.trials, after.trials),
-        cases=(len(before.cases), len(after.cases)),
-    )
+    after = ComparedRun(current.run, by).add_all(current.results)
+    return after.since(baseline, current.run)
 
 
 class ComparedRun:
@@ -291,7 +281,8 @@ class ComparedRun:
 
     Args:
         run: what is true of all its results.
-        facet: what cases share by design; empty for none.
+        by: the groups to keep, by name.
+        facet: what cases share by design; by default as the run names it, empty for none.
 
     Attributes:
         cases: test id to case; of two cases with the same test id the worse one, with the trials of both.
@@ -300,12 +291,17 @@ class ComparedRun:
         TrialsRuleError: the settings of the run contain an invalid trials rule.
     """
 
-    def __init__(self, run: Run, facet: str) -> None:
+    def __init__(self, run: Run, by: Collection[str] = (), facet: str | None = None) -> None:
         self.cases: dict[str, ComparedCase] = {}
         self._run = run
-        self._facet = facet
+        self._by = by
+        self._facet = cluster_facet(run) if facet is None else facet
         self._terms: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
         self._tally = Tally(trials_rule=trials_rule_of(run), each_case=(self._add,))
+
+    def add(self, result: CaseResult) -> None:
+        """Add a result; the trials of a case have to follow each other."""
+        self._tally.add(result)
 
     def add_all(self, results: Iterable[CaseResult]) -> Self:
         """Add the results of the run, in any order."""
@@ -315,6 +311,68 @@ class ComparedRun:
                 self._tally.add(attempt)
         self._tally.close()
         return self
+
+    def read(self, stored: StoredRun | OpenRun) -> Self:
+        """Add the results of a stored run, or those of a committed baseline, which has one for each case."""
+        attempts = stored.attempts
+        if attempts is None:
+            return self.add_all(stored.results)
+        for result in stored.results:
+            self._add(result, *attempts[result.test_id])
+            self.cases[result.test_id] = replace(self.cases[result.test_id], terms=None)
+        return self
+
+    def since(self, baseline: StoredRun | OpenRun, run: Run) -> RunComparison:
+        """Compare the run with an earlier one; see `compare`.
+
+        Args:
+            baseline: the earlier run.
+            run: what is true of all results of this run, now that it has ended.
+        """
+        self._tally.close()
+        before = ComparedRun(baseline.run, self._by, self._facet).read(baseline)
+        common = sorted(before.cases.keys() & self.cases.keys())
+        changes: dict[str, TopRows[Change]] = {kind: TopRows() for kind in _KINDS}
+        groups: dict[tuple[str, str], _Group] = {_ALL: _Group()}
+        flips: Counter[tuple[str, str]] = Counter()
+        quarantined = left_out = 0
+        for test_id in common:
+            case = self.cases[test_id]
+            change = _change(before.cases[test_id], case)
+            quarantined += change.quarantined
+            if change.hash_changed:
+                left_out += not change.quarantined
+            else:
+                flips[change.before, change.after] += 1
+                # the groups of a case that can't be read now are those it had
+                for key in (_ALL, *(case.groups or before.cases[test_id].groups)):
+                    groups.setdefault(key, _Group()).add(change, case.cluster)
+            for kind, rows in changes.items():
+                if _is_of_kind(change, kind):
+                    rows.count += 1
+                    keep_first(rows.first, change, MAX_ROWS, key=_largest_first if kind == SMALLER else _worst_first)
+        lost, won = flips["passed", "failed"], flips["failed", "passed"]
+        found = {key: group.changes(clustered=bool(self._facet)) for key, group in groups.items()}
+        return RunComparison(
+            baseline=baseline.run,
+            current=run,
+            differences=differences(baseline.run, run),
+            common=len(common),
+            unchanged=flips.total(),
+            quarantined=quarantined,
+            left_out=left_out,
+            changes=changes,
+            added=self.cases_not_in(before),
+            removed=before.cases_not_in(self),
+            mean=found[_ALL].mean,
+            lost=lost,
+            won=won,
+            p_flips=mcnemar_p_value(lost, won),
+            authored=self.authored,
+            trials=(before.trials, self.trials),
+            cases=(len(before.cases), len(self.cases)),
+            groups=found,
+        )
 
     @property
     def trials(self) -> int:
@@ -347,12 +405,49 @@ class ComparedRun:
             terms=self._terms.setdefault(terms, terms),
             trials=trials,
             passed=passed,
+            groups=tuple(group for name in self._by for group in _groups_of(result, name)),
         )
         twin = self.cases.get(result.test_id)
         if twin is not None:
             worse = min(twin, case, key=_badness)
             case = replace(worse, trials=twin.trials + trials, passed=twin.passed + passed)
         self.cases[result.test_id] = case
+
+
+class _Group:
+    """Collects the changes of a group of cases."""
+
+    def __init__(self) -> None:
+        self._unchanged = 0
+        self._of_kind: dict[str, list[str]] = {"regressed": [], "new_failures": []}
+        self._deltas: list[float] = []
+        self._clusters: list[str] = []
+
+    def add(self, change: Change, cluster: str) -> None:
+        self._unchanged += 1
+        for kind, test_ids in self._of_kind.items():
+            if _is_of_kind(change, kind):
+                test_ids.append(change.test_id)
+        if change.delta is not None:
+            self._deltas.append(change.delta)
+            self._clusters.append(cluster)
+
+    def changes(self, *, clustered: bool) -> GroupChanges:
+        return GroupChanges(
+            unchanged=self._unchanged,
+            **{kind: tuple(test_ids) for kind, test_ids in self._of_kind.items()},
+            mean=paired_mean(self._deltas, self._clusters if clustered else None),
+        )
+
+
+def _groups_of(result: CaseResult, name: str) -> Iterable[tuple[str, str]]:
+    """Return the groups of this name that a case belongs to, as the tally counts them."""
+    values: Iterable[str] = (result.facets[name],) if name in result.facets else ()
+    if name == TAG:
+        values = dict.fromkeys(result.tags)
+    elif name in {"case_type", "difficulty"}:
+        values = (getattr(result, name),)
+    return ((name, value) for value in values if value)
 
 
 def _badness(case: ComparedCase) -> tuple[bool, bool, float, str]:
@@ -379,6 +474,8 @@ def _reasons(before: ComparedCase, after: ComparedCase) -> tuple[str, ...]:
     if before.trials > 1 or after.trials > 1:
         old, new = (f"{case.passed} / {case.trials}" for case in (before, after))
         return (f"{old} trials passed before, {new} now",)
+    if before.terms is None or after.terms is None:
+        return ()
     if before.counted and after.counted:
         return tuple(_changed_terms(dict(before.terms), dict(after.terms)))
     # a case that was not judged has no terms, so that missing terms explain nothing

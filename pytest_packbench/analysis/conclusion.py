@@ -5,20 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
-from pytest_packbench.analysis.gates import defer_to_merge, gate_baseline, gate_tally, judge_gates, skip_unselected
+from pytest_packbench.analysis.gates import (
+    defer_to_merge,
+    gate_baseline,
+    gate_tally,
+    group_names,
+    judge_gates,
+    skip_unselected,
+)
 from pytest_packbench.analysis.listing import Listing
 from pytest_packbench.analysis.statistics import statistics_of
 from pytest_packbench.analysis.trials import cluster_facet, dependence_note, trials_rule_of
+from pytest_packbench.model.gate import CHANGE_METRICS
 from pytest_packbench.model.metric import AUTHORED
 from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_packbench.analysis.comparison import RunComparison
+    from pytest_packbench.analysis.baseline import BaselineOutcome
+    from pytest_packbench.analysis.change_gates import Changes
+    from pytest_packbench.analysis.comparison import ComparedRun
     from pytest_packbench.analysis.listing import Order
     from pytest_packbench.analysis.statistics import Statistics
-    from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.gate import Gate, GateResult
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
@@ -41,7 +51,7 @@ class Conclusion:
         gates: how the gates decided.
         page_cases: the cases that the run's page lists, in its order.
         terminal_cases: the cases that a terminal lists, in its order.
-        comparison: the comparison with the baseline; None if there is no baseline, or the run is not compared.
+        baseline: what came of comparing it with its baseline; None if none was requested.
     """
 
     run: Run
@@ -49,7 +59,12 @@ class Conclusion:
     gates: Sequence[GateResult]
     page_cases: Listing = field(default_factory=Listing)
     terminal_cases: Listing = field(default_factory=Listing)
-    comparison: RunComparison | None = None
+    baseline: BaselineOutcome | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether a gate or the baseline fails the run."""
+        return not all(gate.passed for gate in self.gates) or bool(self.baseline and self.baseline.failures)
 
 
 class RunEvaluator:
@@ -59,7 +74,7 @@ class RunEvaluator:
         run: what is true of all results, as far as it is known.
         rules: the suite's, with its gates.
         pack: the suite's pack, which names the levels of agreement.
-        earlier: the earlier run, which gates may compare with; None if there is no such request.
+        earlier: the earlier run to compare with; None if there is no such request.
         order: of the cases that a terminal lists.
 
     Raises:
@@ -73,6 +88,8 @@ class RunEvaluator:
         self._levels = pack.depths or None
         self._gates = rules.all_gates()
         self._baseline = gate_baseline(earlier, self._gates, rule)
+        self._earlier = earlier
+        self._compared = _compared_run(run, earlier, self._gates)
         self._page_cases, self._terminal_cases = Listing("id"), Listing(order)
         self._tally = gate_tally(
             self._gates,
@@ -86,16 +103,25 @@ class RunEvaluator:
     def add(self, result: CaseResult) -> None:
         """Count a result; the trials of a case have to follow each other."""
         self._tally.add(result)
+        if self._compared is not None:
+            self._compared.add(result)
 
     def add_all(self, results: Sequence[CaseResult]) -> Self:
         """Count results in any order."""
         self._tally.add_all(results)
+        if self._compared is not None:
+            self._compared.add_all(results)
         return self
 
-    def conclusion(self, run: Run, scope: Scope = "whole", comparison: RunComparison | None = None) -> Conclusion:
-        """Judge the run after all its results were counted; `scope` is as in `conclude`."""
+    def conclusion(self, run: Run, scope: Scope = "whole") -> Conclusion:
+        """Judge the run after all its results were counted; `scope` is as in `conclude`.
+
+        Raises:
+            ConditionError: a condition on the comparison is malformed.
+        """
         baseline = None if self._baseline is None else self._baseline.checked(run, self._tally)
-        gates = judge_gates(self._tally.close(), self._gates, baseline)
+        outcome = self._outcome(run, scope)
+        gates = judge_gates(self._tally.close(), self._gates, baseline, changes=_changes(outcome))
         if scope != "whole":
             gates = defer_to_merge(gates) if scope == "shard" else skip_unselected(gates)
         return Conclusion(
@@ -104,8 +130,40 @@ class RunEvaluator:
             gates=gates,
             page_cases=self._page_cases,
             terminal_cases=self._terminal_cases,
-            comparison=comparison,
+            baseline=outcome,
         )
+
+    def _outcome(self, run: Run, scope: Scope) -> BaselineOutcome | None:
+        earlier = self._earlier
+        if earlier is None or (earlier.stored is None and not earlier.reason):
+            return None
+        from pytest_packbench.analysis.baseline import baseline_outcome
+
+        comparison = None
+        if self._compared is not None and earlier.stored is not None and scope != "shard":
+            comparison = self._compared.since(earlier.stored, run)
+        return baseline_outcome(earlier, comparison, scope)
+
+
+def _compared_run(run: Run, earlier: BaselineLookup | None, gates: Iterable[Gate]) -> ComparedRun | None:
+    """Return what collects the cases of a run for its comparison; None if it is not compared."""
+    if earlier is None or earlier.stored is None:
+        return None
+    from pytest_packbench.analysis.comparison import ComparedRun
+
+    return ComparedRun(run, group_names(gates))
+
+
+def _changes(outcome: BaselineOutcome | None) -> Changes | None:
+    if outcome is None:
+        return None
+    from pytest_packbench.analysis.change_gates import Changes
+
+    comparison = outcome.comparison
+    if comparison is not None and not comparison.differences:
+        # each group says whether it has a case that is unchanged in both runs
+        return Changes(comparison=comparison, reason="")
+    return Changes(comparison=comparison, reason=outcome.problem, optional=outcome.optional)
 
 
 def conclude(
@@ -116,7 +174,6 @@ def conclude(
     earlier: BaselineLookup | None,
     *,
     scope: Scope = "whole",
-    compared: bool = False,
 ) -> Conclusion:
     """Judge a run that has ended; see `RunEvaluator` for the other arguments.
 
@@ -125,21 +182,15 @@ def conclude(
         results: one for each attempt.
         rules: the suite's.
         pack: the suite's pack.
-        earlier: the earlier run; None if there is no such request.
+        earlier: the earlier run to compare with; None if there is no such request.
         scope: `part` if some of the suite's cases were not selected, so that a gate without a case passes; `shard` if
-            the run is to be merged, so that the gates are left to the merged run; else `whole`.
-        compared: compare with the earlier run; a shard can't be compared.
+            the run is to be merged, so that gates and comparison are left to the merged run; else `whole`.
 
     Raises:
         TrialsRuleError: the settings of a run contain an invalid trials rule.
+        ConditionError: a condition on the comparison is malformed.
     """
-    comparison = None
-    if compared and earlier is not None and earlier.stored is not None and scope != "shard":
-        from pytest_packbench.analysis.comparison import compare
-        from pytest_packbench.runs.stored import StoredRun
-
-        comparison = compare(earlier.stored, StoredRun(source=run.run_id, run=run, results=tuple(results)))
-    return RunEvaluator(run, rules, pack, earlier).add_all(results).conclusion(run, scope, comparison)
+    return RunEvaluator(run, rules, pack, earlier).add_all(results).conclusion(run, scope)
 
 
 class RunVerdict(NamedTuple):
@@ -169,6 +220,8 @@ def run_verdict(conclusion: Conclusion) -> RunVerdict:
     reasons = list(_failures(conclusion))
     status: Literal["passed", "failed", "partial"] = "failed" if reasons else "partial" if run.partial else "passed"
     words = [status.upper()]
+    if conclusion.baseline is not None and conclusion.baseline.fails_unseen:
+        words.append("NOT COMPARED WITH THE BASELINE")
     if run.partial and status != "partial":
         words.append("PARTIAL")
     sentences = [f"{_capitalized('; '.join(reasons))}."] if reasons else [_success(conclusion)]
@@ -206,6 +259,8 @@ def caveats(run: Run, statistics: Statistics) -> list[str]:
 
 def _failures(conclusion: Conclusion) -> Iterator[str]:
     run, gates = conclusion.run, conclusion.gates
+    if conclusion.baseline is not None:
+        yield from conclusion.baseline.failures
     verdicts, n = conclusion.statistics.totals.verdicts, conclusion.statistics.overall.n
     if verdicts["failed"] and run.settings.get("gate") != "suite":
         yield f"{verdicts['failed']} of {pluralize(n, 'judged case')} failed"
@@ -215,8 +270,12 @@ def _failures(conclusion: Conclusion) -> Iterator[str]:
         yield f"{pluralize(verdicts['vacuous'], 'case')} could not have failed (vacuous)"
     if not n and "shard" not in run.settings:
         yield "no case was judged"
+    unseen = conclusion.baseline is not None and conclusion.baseline.fails_unseen
     # cases that did not run make the run partial, not failed
     failed = [gate for gate in gates if not (gate.passed or (run.partial and gate.metric == "completeness"))]
+    if unseen:
+        # that the run was not compared has been said
+        failed = [gate for gate in failed if gate.metric not in CHANGE_METRICS.values()]
     if len(failed) == 1:
         yield f"gate {failed[0].text}"
     elif failed:

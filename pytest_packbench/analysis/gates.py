@@ -29,7 +29,7 @@ from pytest_packbench.analysis.trials import (
     max_trial_count,
     trials_rule_of,
 )
-from pytest_packbench.model.gate import GateResult
+from pytest_packbench.model.gate import CHANGE_METRICS, GateResult
 from pytest_packbench.model.metric import COMPLETENESS, MEAN_SCORE
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.text import pluralize
@@ -37,6 +37,8 @@ from pytest_packbench.model.text import pluralize
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pytest_packbench.analysis.change_gates import Changes
+    from pytest_packbench.analysis.comparison import RunComparison
     from pytest_packbench.analysis.metrics import Fraction
     from pytest_packbench.analysis.tally import EachCase
     from pytest_packbench.analysis.trials import Rule
@@ -81,17 +83,23 @@ def gate_tally(
 
 
 def judge_gates(
-    tally: Tally, gates: Iterable[Gate], baseline: Baseline | None = None, *, with_errors: bool = True
+    tally: Tally,
+    gates: Iterable[Gate],
+    baseline: Baseline | None = None,
+    *,
+    changes: Changes | None = None,
+    with_errors: bool = True,
 ) -> tuple[GateResult, ...]:
     """Judge a run by its gates.
 
     A gate without a case to judge fails. So does a gate by a name that no case has, and a gate with
-    `max_ratio_to_baseline` without a comparable baseline.
+    `max_ratio_to_baseline` or on changes without a comparable baseline.
 
     Args:
         tally: the run, counted by the tally of `gate_tally`.
         gates: the gates; time is linear in them and in the run's groups.
         baseline: the run to compare with, for `max_ratio_to_baseline`.
+        changes: the comparison with that run, for gates on changes.
         with_errors: whether errors and cases that did not run were counted; if not, completeness is unknown and fails.
 
     Returns:
@@ -100,7 +108,7 @@ def judge_gates(
     Raises:
         ValueError: a metric is unknown.
     """
-    judge = _GateJudge(tally.close(), baseline)
+    judge = _GateJudge(tally.close(), baseline, changes)
     return tuple(result for gate in gates for result in judge.results(gate, with_errors=with_errors))
 
 
@@ -130,19 +138,52 @@ def check_run(
     """
     gates = tuple(gates)
     baseline = gate_baseline(earlier, gates, trials_rule)
+    changes = _changes(run, results, gates, earlier)
     rule = trials_rule_of(run, trials_rule)
     tally = gate_tally(gates, metrics=metrics, trials_rule=rule, facet=cluster_facet(run), baseline=baseline)
     tally.add_all(results)
     if baseline is not None:
         baseline = baseline.checked(run, tally)
-    return judge_gates(tally, gates, baseline, with_errors=with_errors)
+    return judge_gates(tally, gates, baseline, changes=changes, with_errors=with_errors)
+
+
+def _changes(
+    run: Run, results: Sequence[CaseResult], gates: Iterable[Gate], earlier: BaselineLookup | None
+) -> Changes | None:
+    """Compare a run with an earlier one if a gate asks for it."""
+    if earlier is None or not any(gate.change for gate in gates):
+        return None
+    from pytest_packbench.analysis.change_gates import Changes
+    from pytest_packbench.analysis.comparison import compare
+    from pytest_packbench.runs.stored import StoredRun
+
+    if earlier.stored is None:
+        return Changes(reason=earlier.reason) if earlier.reason else None
+    current = StoredRun(source=run.run_id, run=run, results=tuple(results))
+    comparison = compare(earlier.stored, current, by=group_names(gates))
+    return Changes(comparison=comparison, reason=incomparable(comparison) if comparison.differences else "")
+
+
+def group_names(gates: Iterable[Gate]) -> set[str]:
+    """Return the names of the groups whose changes gates bound."""
+    return {gate.by for gate in gates if gate.change and gate.by is not None}
+
+
+def incomparable(comparison: RunComparison) -> str:
+    """Return why a run can't be compared with its baseline, in words; empty if it can."""
+    name = comparison.baseline.run_id
+    if comparison.differences:
+        return f"not compared with {name}: {'; '.join(comparison.differences)}"
+    if not comparison.unchanged:
+        return f"not compared with {name}: no case is unchanged in both runs"
+    return ""
 
 
 def skip_unselected(results: Iterable[GateResult]) -> tuple[GateResult, ...]:
     """Let gates pass that failed only because their cases were not selected, and say so in their text."""
     return tuple(
         replace(result, passed=True, text=_unselected_text(result))
-        if not result.passed and (result.observed is None or result.absent)
+        if not result.passed and (result.absent or (result.observed is None and not _is_change(result)))
         else result
         for result in results
     )
@@ -156,6 +197,10 @@ def defer_to_merge(results: Iterable[GateResult]) -> tuple[GateResult, ...]:
         else replace(result, passed=True, text=f"{result.subject}: not judged in a shard; packbench merge judges it")
         for result in results
     )
+
+
+def _is_change(result: GateResult) -> bool:
+    return result.metric in CHANGE_METRICS.values()
 
 
 def _unselected_text(result: GateResult) -> str:
@@ -172,12 +217,14 @@ class Baseline(NamedTuple):
         run: what is true of them; None if unknown, in which case the run is assumed to be comparable.
         trials: the largest number of trials of a case.
         unusable: why the run can't be the baseline, in words; empty if it can.
+        metrics: the metrics that it can be measured by; empty for all.
     """
 
     cases: Mapping[str, CaseResult] = MappingProxyType({})
     run: Run | None = None
     trials: int = 1
     unusable: str = ""
+    metrics: tuple[str, ...] = ()
 
     @classmethod
     def from_results(cls, results: Sequence[CaseResult], rule: Rule = MEAN, run: Run | None = None) -> Baseline:
@@ -227,15 +274,22 @@ def gate_baseline(earlier: BaselineLookup | None, gates: Iterable[Gate], trials_
     if earlier is None or all(gate.max_ratio_to_baseline is None for gate in gates):
         return None
     if earlier.stored is not None:
-        return Baseline.from_results(
-            earlier.stored.results, trials_rule_of(earlier.stored.run, trials_rule), earlier.stored.run
-        )
+        return _baseline_of(earlier.stored, trials_rule)
     return Baseline(unusable=earlier.reason) if earlier.reason else None
+
+
+def _baseline_of(stored: StoredRun, trials_rule: Rule) -> Baseline:
+    if stored.attempts is None:
+        return Baseline.from_results(stored.results, trials_rule_of(stored.run, trials_rule), stored.run)
+    # a committed baseline has one result for each case, without what other metrics need
+    trials = max((count for _, count in stored.attempts.values()), default=1)
+    cases = {result.test_id: result for result in stored.results}
+    return Baseline(cases=cases, run=stored.run, trials=trials, metrics=(COMPLETENESS, "pass_rate", MEAN_SCORE))
 
 
 def checked_baseline(run: Run, results: Sequence[CaseResult], earlier: StoredRun, trials_rule: Rule = MEAN) -> Baseline:
     """Return an earlier run as the baseline of a run; `unusable` says why if they are not comparable."""
-    baseline = Baseline.from_results(earlier.results, trials_rule_of(earlier.run, trials_rule), earlier.run)
+    baseline = _baseline_of(earlier, trials_rule)
     tally = gate_tally((), trials_rule=trials_rule_of(run, trials_rule), baseline=baseline)
     return baseline.checked(run, tally.add_all(results))
 
@@ -245,10 +299,15 @@ class _GateJudge(NamedTuple):
 
     tally: Tally
     baseline: Baseline | None
+    changes: Changes | None = None
 
     def results(self, gate: Gate, *, with_errors: bool) -> list[GateResult]:
         if gate.must_pass:
             return [self._must_pass(gate)]
+        if gate.change:
+            from pytest_packbench.analysis.change_gates import Changes, judge_change
+
+            return judge_change(gate, self.tally, self.changes or Changes())
         if not with_errors and gate.metric == COMPLETENESS:
             result = _undecided(gate, None, None)
             return [replace(result, text=f"{result.subject}: {_UNKNOWN}: FAIL")]
@@ -311,6 +370,9 @@ class _GateJudge(NamedTuple):
             reason = (
                 "no baseline; pass an earlier run as the baseline" if self.baseline is None else self.baseline.unusable
             )
+            return False, f"{limit}: {reason}"
+        if self.baseline.metrics and gate.metric not in self.baseline.metrics:
+            reason = f"the committed baseline does not contain {gate.metric}; pass a run as the baseline"
             return False, f"{limit}: {reason}"
         # over the same cases on both sides, so that the ratio measures the change and not the choice of cases
         both = pairs(self.tally, gate.metric, gate.by, value or "")

@@ -208,7 +208,7 @@ def _gates(files: SuiteFiles) -> Iterator[Finding]:
 
 
 def _cannot_fail(gate: Gate) -> bool:
-    if gate.must_pass or gate.max_ratio_to_baseline is not None:
+    if gate.must_pass or gate.compares:
         return False
     return (gate.min is None or gate.min <= 0) and (gate.max is None or gate.max >= 1)
 

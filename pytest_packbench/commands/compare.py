@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "--baseline", required=True, type=Path, help="the earlier run: its folder, report.json or records.jsonl"
+        "--baseline",
+        required=True,
+        type=Path,
+        help="the earlier run: its folder, report.json or records.jsonl, or a baseline.json",
     )
     parser.add_argument("--current", required=True, type=Path, help="the later run, in the same forms")
     parser.add_argument("--out", type=Path, help="the Markdown file to write; - for standard output")
@@ -33,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compare, write the page, and return 1 if a condition of `--fail-on` is true."""
     from pytest_packbench.analysis.comparison import compare
-    from pytest_packbench.reports.diff import comparison_headline, diff_markdown
+    from pytest_packbench.reports.comparison_text import comparison_headline
+    from pytest_packbench.reports.diff import diff_markdown
     from pytest_packbench.reports.terminal import printable
     from pytest_packbench.runs.stored import open_run
 

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="the run that max_ratio_to_baseline compares with (repeat for runs of several suites)",
+        help="the run that gates compare with, or a baseline.json (repeat for runs of several suites)",
     )
     parser.add_argument(
         "--require",

@@ -13,6 +13,8 @@ from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import ROOT, add_root, new_root, packs_of
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.run import BUNDLED
+from pytest_packbench.model.suite import BASELINE_NAME
+from pytest_packbench.reports.terminal import one_line
 
 if TYPE_CHECKING:
     import argparse
@@ -55,8 +57,26 @@ def run(arguments: argparse.Namespace) -> int:
     _write({path: text.encode() for path, text in files.items()})
     next_steps = _next_steps(starter, name, root, is_configured=arguments.root is None)
     written = [f"wrote {path.as_posix()}" for path in files]
+    written += _first_baseline(name, root)
     sys.stdout.write("\n".join([*written, *_record_prompts(arguments.record_prompts), "", *next_steps]) + "\n")
     return FINE
+
+
+def _first_baseline(name: str, root: Path) -> list[str]:
+    """Run the cases of a new suite, and write what they come to as its first committed baseline.
+
+    Returns:
+        A line that says what was written, or why nothing was.
+    """
+    from pytest_packbench.commands.first_baseline import FirstBaselineError, write_first_baseline
+
+    try:
+        path = write_first_baseline(name, root)
+    except FirstBaselineError as error:
+        reason = one_line(str(error), 200)
+        advice = f"after the first run: packbench baseline set {name}/latest --reason TEXT"
+        return [f"no {BASELINE_NAME} was written: {reason}; {advice}"]
+    return [f"wrote {path.as_posix()}"]
 
 
 def _record_prompts(answer: str | None) -> list[str]:
@@ -95,7 +115,8 @@ def _copy(arguments: argparse.Namespace) -> int:
         raise UsageError(f'--from: unknown suite "{arguments.source}"; suites of the installed package: {listed}')
     name, root = suite_name(arguments.name or source), new_root(arguments)
     folder = root / name
-    files = {folder / file: content for file, content in single_files(suites[source])}
+    # the baseline of the original is that of another suite
+    files = {folder / file: content for file, content in single_files(suites[source]) if file != BASELINE_NAME}
     _refuse_existing(folder, [folder])
     _write(files)
     cases, recordings = (sum(folder / part in path.parents for path in files) for part in ("cases", "fixtures"))
@@ -105,6 +126,7 @@ def _copy(arguments: argparse.Namespace) -> int:
         f"wrote {folder.as_posix()}: suite.yaml, {', '.join(counts)}",
         "",
         *_commands(name, root, is_default=is_default),
+        f"then:   packbench baseline set {name}/latest --reason TEXT",
         f"In this project, {name} is now your copy, and {BUNDLED}{source} the original.",
         *_rootdir_note(),
     ]

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
+from pytest_packbench.commands.compare import add_fail_on
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
-from pytest_packbench.runs.folder import SUMMARY, find_run_folder, find_run_source
+from pytest_packbench.runs.folder import DIFF, SUMMARY, find_run_folder, find_run_source
 
 if TYPE_CHECKING:
     import argparse
@@ -34,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_root(parser)
     add_packs(parser)
     add_output(parser)
-    parser.add_argument("--baseline", type=Path, help="the run that max_ratio_to_baseline compares with")
+    parser.add_argument("--baseline", type=Path, help="the run to compare with")
+    add_fail_on(parser)
     parser.add_argument(
         "--allow-missing",
         action="store_true",
@@ -52,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from pytest_packbench.analysis.conclusion import RunEvaluator, run_verdict
     from pytest_packbench.cases.files import CaseIndex, suite_locations
+    from pytest_packbench.reports.diff import diff_markdown
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.markdown import summary_markdown
     from pytest_packbench.reports.terminal import summary_lines
@@ -69,7 +72,12 @@ def run(arguments: argparse.Namespace) -> int:
         )
     suite, pack = suite_and_pack(merged.requested_suite, arguments)
     _check_rules(merged, suite, pack)
-    earlier = BaselineLookup(stored=load_run(find_run_source(arguments.baseline)) if arguments.baseline else None)
+    if arguments.fail_on and not arguments.baseline:
+        raise UsageError(f"--fail-on: got {arguments.fail_on!r} without a baseline; expected --baseline as well")
+    earlier = BaselineLookup()
+    if arguments.baseline:
+        stored = load_run(find_run_source(arguments.baseline))
+        earlier = BaselineLookup(stored=stored, requested=str(arguments.baseline), fail_on=arguments.fail_on or "")
     index = CaseIndex(suite_locations(suite))
     # shards together cover the suite: a case in none of them did not run
     absent = partial(_absent, merged, suite, shards, pack=pack, index=index) if shards is not None else None
@@ -82,6 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
             writer.stream_results(_counted(merge.results(sorted(index), absent), evaluator))
             conclusion = evaluator.conclusion(replace(merged, partial=merge.partial()))
             writer.write_page(SUMMARY, summary_markdown(conclusion))
+            if conclusion.baseline is not None and conclusion.baseline.compared is not None:
+                writer.write_page(DIFF, diff_markdown(conclusion.baseline.compared, conclusion.baseline.met))
             writer.complete(run_document(conclusion))
     except OSError as error:
         filename = str(error.filename or "")

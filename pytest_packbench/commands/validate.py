@@ -17,8 +17,10 @@ from pytest_packbench.model.checks import extension_problem
 from pytest_packbench.model.errors import CaseError, CassetteError, InputError, Problem, duplicate_id, suggestion
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
+from pytest_packbench.model.suite import BASELINE_NAME
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.terminal import printable
+from pytest_packbench.runs.committed import read_baseline
 from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, parse_entry
 from pytest_packbench.runs.lines import check_line
 from pytest_packbench.runs.report import is_report, open_report
@@ -82,6 +84,9 @@ def kind_of(path: Path, packs: Packs) -> str:
         return f"rules of a suite of pack {load_suite(path.parent, packs=packs).config.pack}"
     if path.suffix == ".jsonl":
         return _lines(path, packs)
+    if path.name == BASELINE_NAME:
+        baseline = read_baseline(path)
+        return f"committed baseline, version {baseline.baseline_version}, {pluralize(len(baseline.cases), 'case')}"
     if is_report(path):
         return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_case_count(open_report(path).results)}"
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -14,6 +14,10 @@ from pytest_packbench.model.result import UNREADABLE_GROUP
 
 # not proportions of independent cases, so that an exact bound does not exist
 _WITHOUT_BOUND = (COMPLETENESS, MEAN_SCORE)
+CHANGES = ("max_regressions", "max_new_failures", "min_mean_change")
+"""The bounds of a gate on the change since the baseline."""
+CHANGE_METRICS = dict(zip(CHANGES, ("regressions", "new_failures", "mean_change"), strict=True))
+"""What they bound, as results name it."""
 
 
 class Gate(StrictModel):
@@ -30,6 +34,12 @@ class Gate(StrictModel):
         depth: for `accuracy`, the depth of agreement in the pack's unit.
         confidence: compare the one-sided exact bound at this confidence instead of the value, 0.5 to 1.
         must_pass: instead of a metric, the ids of cases that must pass.
+        max_regressions: instead of a metric, the largest number of cases whose score may have fallen by 0.05 or more
+            since the baseline.
+        max_new_failures: instead of a metric, the largest number of cases that may fail or end in an error now, and did
+            not in the baseline.
+        min_mean_change: instead of a metric, the smallest mean change of the scores since the baseline that passes, in
+            points of score, -1 to 1.
     """
 
     metric: Name = "pass_rate"
@@ -40,16 +50,39 @@ class Gate(StrictModel):
     depth: Annotated[int, Field(ge=1)] | None = None
     confidence: Annotated[float, Field(ge=0.5, lt=1)] | None = None
     must_pass: ListOf[CaseId] = ()
+    max_regressions: Annotated[int, Field(ge=0)] | None = None
+    max_new_failures: Annotated[int, Field(ge=0)] | None = None
+    min_mean_change: Annotated[float, Field(ge=-1, le=1)] | None = None
+
+    @property
+    def change(self) -> str:
+        """The bound on the change since the baseline that the gate has instead of a metric; empty if it has none."""
+        return next((name for name in CHANGES if getattr(self, name) is not None), "")
+
+    @property
+    def compares(self) -> bool:
+        """Whether the gate needs a baseline."""
+        return self.max_ratio_to_baseline is not None or bool(self.change)
 
     @model_validator(mode="after")
     def _decides(self) -> Self:
         bounded = any(bound is not None for bound in (self.min, self.max, self.max_ratio_to_baseline))
         named = "metric" in self.model_fields_set
+        changes = [name for name in CHANGES if getattr(self, name) is not None]
+        if changes:
+            others = (bounded, named, self.depth is not None, self.confidence is not None, bool(self.must_pass))
+            if len(changes) > 1 or any(others):
+                wrong = " and ".join(changes) if len(changes) > 1 else f"{changes[0]} with a metric or another bound"
+                raise _wrong(wrong, "each in a gate of its own, alone or with by")
+            return self
         if self.must_pass and (bounded or named or self.by is not None):
             wrong = "by" if not (bounded or named) else "a metric or a bound"
             raise _wrong(f"must_pass with {wrong}", "must_pass in a separate gate")
         if not self.must_pass and not bounded:
-            raise _wrong("a gate without a bound", "min, max or both; or max_ratio_to_baseline; or must_pass")
+            raise _wrong(
+                "a gate without a bound",
+                "min, max or both; or max_ratio_to_baseline; or must_pass; or " + ", ".join(CHANGES),
+            )
         if not self.must_pass and not named:
             raise _wrong("a gate without a metric", "metric, such as pass_rate")
         if (self.metric == "accuracy") is (self.depth is None):
@@ -66,11 +99,12 @@ class GateResult:
     """The result of one gate for a run, or for one group of cases.
 
     Attributes:
-        metric: the metric.
+        metric: the metric, `must_pass`, or what changed: `regressions`, `new_failures` or `mean_change`.
         by: what the cases were grouped by; None for the whole run.
         value: the value of the group; None for the whole run, and if no case belongs to a group.
         passed: whether the gate passed.
-        observed: the value of the metric, 0 to 1; None if no case has one.
+        observed: the value of the metric, 0 to 1; for a change a number of cases, or points of score from -1 to 1; None
+            if it is not known.
         min: the smallest value that passes.
         max: the largest value that passes.
         text: the calculation in one line: `pass_rate 3 / 50 = 6.0 % < min 90.0 %: FAIL`.
@@ -86,6 +120,10 @@ class GateResult:
     max: float | None
     text: str
     absent: bool = False
+
+    def decided(self, text: str, *, passed: bool, observed: float | None = None, absent: bool = False) -> GateResult:
+        """Return it with a decision."""
+        return replace(self, text=text, passed=passed, observed=observed, absent=absent)
 
     @property
     def subject(self) -> str:

@@ -107,6 +107,11 @@ REPORT: dict[str, Any] = {
                     "type": "array",
                     "items": {"type": "object", "required": ["metric", "passed"], "properties": {"passed": _BOOLEAN}},
                 },
+                "comparison": {
+                    "type": "object",
+                    "required": ["requested", "baseline", "problem", "conditions", "failed"],
+                    "properties": {"requested": _STRING, "problem": _STRING, "failed": _BOOLEAN},
+                },
                 "cases": {
                     "type": "array",
                     "items": {**_CompactGenerator().generate(row_schema()), "additionalProperties": False},

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 CONFIG_NAME = "suite.yaml"
+BASELINE_NAME = "baseline.json"
+"""The file of the committed baseline."""
 PENDING = ".pending"
 """The folder under `fixtures` of recordings that change an older one and wait for `packbench accept`."""
 TARGET = r"^(https?://\S+|cmd:.*\S.*|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$"
@@ -180,6 +182,11 @@ class Suite:
     def cases_path(self) -> Path:
         """The folder of case files."""
         return self.path / "cases"
+
+    @property
+    def baseline_path(self) -> Path:
+        """The file of the committed baseline."""
+        return self.path / BASELINE_NAME
 
     def cassette_path(self, case_id: str) -> Path:
         """Return the path of a case's own cassette file; with a valid `case_id`, it is in the folder of the suite."""

@@ -70,7 +70,6 @@ class GitHub:
                     conclusion=run.conclusion,
                     results=run.ordered,
                     rules="" if run.suite.bundled else str(run.suite.path / "suite.yaml"),
-                    notes=[f"baseline: {line}" for line in run.baseline],
                 )
 
     def _problem_annotations(self) -> list[Annotation]:

@@ -60,7 +60,6 @@ class SuiteRun:
         case_count: the number of cases of the suite, at the end.
         due_count: the number of them that the suite, or the shard, has to run.
         conclusion: gates and figures of the run, at the end.
-        baseline: the lines of the comparison with an earlier run.
     """
 
     suite: Suite
@@ -71,7 +70,6 @@ class SuiteRun:
     case_count: int = 0
     due_count: int = 0
     conclusion: Conclusion | None = None
-    baseline: list[str] = field(default_factory=list)
 
     @property
     def problems(self) -> list[str]:
@@ -81,8 +79,7 @@ class SuiteRun:
     @property
     def failed(self) -> bool:
         """Whether the suite as a whole fails the session."""
-        gates = self.conclusion.gates if self.conclusion is not None else ()
-        return bool(self.problems) or any(not gate.passed for gate in gates)
+        return bool(self.problems) or (self.conclusion is not None and self.conclusion.failed)
 
 
 class Recorder:
@@ -305,46 +302,45 @@ class Recorder:
         run.selected |= {nodeid: partial(_unexpected_lookup, nodeid) for nodeid in run.results.carry_over()}
         run.ordered = run.results.ordered()
         writer = run.results.writer
-        earlier = None
-        if settings.baseline != NO_BASELINE:
-            from pytest_packbench.runs.stored import find_baseline
-
-            earlier = find_baseline(settings.baseline, writer.folder)
+        metadata = replace(self._metadata(run, run.ordered, time.time_ns()), findings=self._findings(run))
         run.conclusion = conclude(
-            replace(self._metadata(run, run.ordered, time.time_ns()), findings=self._findings(run)),
+            metadata,
             run.ordered,
             run.suite.config,
             self.contexts.pack_of(run.suite),
-            earlier,
+            self._earlier(run, metadata),
             scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.case_count else "whole",
-            compared=True,
         )
         writer.close_journal()
-        run.results.guard(partial(self._write, run, run.conclusion, earlier))
+        run.results.guard(partial(self._write, run, run.conclusion))
 
-    def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> None:
+    def _earlier(self, run: SuiteRun, metadata: Run) -> BaselineLookup | None:
+        settings = self.contexts.settings
+        if settings.baseline == NO_BASELINE:
+            return None
+        from pytest_packbench.runs.stored import BaselineRequest, find_baseline
+
+        return find_baseline(
+            BaselineRequest(
+                name=settings.baseline,
+                folder=run.results.writer.folder,
+                run=metadata,
+                committed=run.suite.baseline_path,
+                optional=settings.baseline_optional,
+                fail_on=settings.fail_on,
+            )
+        )
+
+    def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:
         from pytest_packbench.reports.markdown import summary_markdown
 
-        writer = run.results.writer
+        writer, outcome = run.results.writer, conclusion.baseline
         writer.write_results(run.ordered)
         writer.write_page(SUMMARY, summary_markdown(conclusion))
-        run.baseline = self._compared(writer, conclusion, earlier)
+        if outcome is not None and outcome.compared is not None:
+            from pytest_packbench.reports.diff import diff_markdown
 
-    def _compared(self, writer: RunWriter, conclusion: Conclusion, earlier: BaselineLookup | None) -> list[str]:
-        """Write the comparison with the baseline into the run's folder, and return its lines for the terminal."""
-        if self.contexts.settings.shard is not None:
-            note = "not compared: this is a shard; compare the merged run with packbench compare"
-            return [note] if earlier is not None else []
-        comparison = conclusion.comparison
-        if comparison is None:
-            return [earlier.reason] if earlier is not None and earlier.reason else []
-        from pytest_packbench.reports.diff import comparison_headline, diff_markdown, sentences
-
-        name = comparison.baseline.run_id
-        if comparison.differences:
-            return [f"not compared with {name}: {'; '.join(comparison.differences)}"]
-        writer.write_page(DIFF, self._redact(diff_markdown(comparison)))
-        return [f"{comparison_headline(comparison)} since {name} ({DIFF})", *sentences(comparison)[:1]]
+            writer.write_page(DIFF, self._redact(diff_markdown(outcome.compared, outcome.met)))
 
     def _add_missing_results(self, run: SuiteRun, *, interrupted: bool) -> None:
         """Add the results of cases that pytest did not report, because the session ended early: finished or not run."""

@@ -16,6 +16,7 @@ from pytest_packbench.model.run import RECORDED, STUB, Caps, RunOptions, Shard
 from pytest_packbench.packs import TARGET_FILES
 from pytest_packbench.plugin import BY_NAME, setting_of
 from pytest_packbench.pytest_plugin.selection import home_of
+from pytest_packbench.runs.folder import BASELINE_WORDS, is_run_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,9 @@ class Settings(RunOptions):
         gate: `case` or `suite`.
         shard: the part of each suite to run; None for all of it.
         output: the folder for reports, absolute.
-        baseline: `none`, `latest`, or the absolute path of an earlier run.
+        baseline: `none`, `latest`, `passed`, `committed`, the id of a run, or its absolute path.
+        baseline_optional: whether a run whose baseline can't be found or compared may pass.
+        fail_on: conditions on the comparison that fail the run, separated by commas; empty for none.
         resume: the run to resume: `latest`, an id or a path; empty for a new run.
         resume_changed: `refuse`, or `run` to run changed cases again.
         home: the folder that relative paths start from, absolute.
@@ -47,6 +50,8 @@ class Settings(RunOptions):
     shard: Shard | None
     output: Path
     baseline: str
+    baseline_optional: bool
+    fail_on: str
     resume: str
     resume_changed: Literal["refuse", "run"]
     home: Path
@@ -57,12 +62,13 @@ class Settings(RunOptions):
         return self.mode != "fixture" or self.concurrency > 1 or self.case_timeout_s is not None
 
 
-def _baseline(value: str, home: Path) -> str:
-    if value in {"none", "latest"}:
+def _baseline(value: str, home: Path, *, optional: bool) -> str:
+    if value in BASELINE_WORDS or is_run_id(value):
         return value
     path = Path(os.path.normpath(home / value))
-    if not path.exists():
-        raise pytest.UsageError(f"--packbench-baseline: no run at {path}; expected latest, none or the folder of a run")
+    if not path.exists() and not optional:
+        expected = f"{', '.join(BASELINE_WORDS)}, the id of a run or a path"
+        raise pytest.UsageError(f"--packbench-baseline: no run at {path}; expected {expected}")
     return str(path)
 
 
@@ -135,6 +141,22 @@ class _Reader:
         except ValueError as error:
             raise pytest.UsageError(f"{source}: {error}") from None
 
+    def conditions(self, baseline: str) -> str:
+        """Return the conditions on the comparison with a baseline; empty where none are set."""
+        value, source = setting_of("fail_on", self._config.option, self._config.getini)
+        text = str(value)
+        if not text:
+            return ""
+        if baseline == "none":
+            raise pytest.UsageError(f"{source}: got {text!r} without a baseline; expected --packbench-baseline as well")
+        from pytest_packbench.analysis.comparison import FIGURES, ConditionError, parse_conditions
+
+        try:
+            parse_conditions(text, FIGURES)
+        except ConditionError as error:
+            raise pytest.UsageError(f"{source}: {error}") from None
+        return text
+
     def _number(self, name: str, kind: Callable[[Any], NumberT], expected: str, fits: Callable[[NumberT], bool]) -> Any:
         value, source = setting_of(name, self._config.option, self._config.getini)
         if value in {"", None}:
@@ -184,6 +206,8 @@ def read_settings(config: pytest.Config) -> Settings:
         )
     limit = read.real("case_timeout") or (None if fixture else _CASE_TIMEOUT_S)
     home = home_of(config)
+    optional = _YES_NO[read.value("baseline_optional", tuple(_YES_NO))]
+    baseline = _baseline(str(read.value("baseline")), home, optional=optional)
     return Settings(
         mode=mode,
         target=str(read.value("target")),
@@ -203,7 +227,9 @@ def read_settings(config: pytest.Config) -> Settings:
         gate=read.choice("gate"),
         shard=read.shard(),
         output=Path(os.path.normpath(home / read.value("output"))),
-        baseline=_baseline(str(read.value("baseline")), home),
+        baseline=baseline,
+        baseline_optional=optional,
+        fail_on=read.conditions(baseline),
         resume=str(read.value("resume")),
         resume_changed=read.value("resume_changed", ("refuse", "run")),
         cache=_cache(str(read.value("cache")), home, mode),

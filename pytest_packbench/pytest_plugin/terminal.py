@@ -122,8 +122,6 @@ class Terminal:
                 reporter.line(line)
             if conclusion.run.settings.get("spent"):
                 reporter.line(spent_text(conclusion.run.settings["spent"]))
-            for line in run.baseline:
-                reporter.line(f"baseline: {line}")
             if waiting := len(list(run.suite.pending_path("x").parent.glob("*.json"))):
                 verb = "waits" if waiting == 1 else "wait"
                 counted = f"{pluralize(waiting, 'recording')} {verb} for approval"

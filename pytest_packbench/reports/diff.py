@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.comparison import SMALLER, THRESHOLD
 from pytest_packbench.analysis.formatting import DASH, format_mean
-from pytest_packbench.analysis.intervals import RESAMPLES, unseen_rate_bound
 from pytest_packbench.analysis.listing import MAX_ROWS
-from pytest_packbench.analysis.trials import cluster_facet, dependence_note, facet_words
 from pytest_packbench.model.score import TOLERANCE
-from pytest_packbench.model.text import pluralize
+from pytest_packbench.reports.comparison_text import comparison_headline, sentences
 from pytest_packbench.reports.tables import WIDE, escape_markdown, section
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_packbench.analysis.comparison import Change, ComparedCase, FailCondition, RunComparison
     from pytest_packbench.model.run import Run
@@ -31,7 +29,6 @@ _KINDS = (
     ("fixed", "Fixed"),
     ("verdict_changed", "Verdict changed"),
 )
-_SIGNIFICANCE = 0.05
 
 
 def diff_markdown(comparison: RunComparison, failed: Sequence[FailCondition] = (), notes: Sequence[str] = ()) -> str:
@@ -71,100 +68,6 @@ def _changes(title: str, comparison: RunComparison, kind: str, max_rows: int = M
 def _only_in_one(title: str, cases: Iterable[ComparedCase], total: int) -> str:
     rows = ((case.test_id, case.verdict, format_mean(case.score)) for case in cases)
     return section(title, ("case", "verdict", "score"), rows, total=total, where=_WHERE)
-
-
-def comparison_headline(comparison: RunComparison) -> str:
-    """Return in a few words what got worse or better, and which cases are not compared."""
-    return "; ".join(part for part in (_compared_cases(comparison), _other_cases(comparison)) if part)
-
-
-def _compared_cases(comparison: RunComparison) -> str:
-    counts = comparison.counts()
-    worse, better, failing, fixed = (counts[name] for name in ("regressed", "improved", "new_failures", "fixed"))
-    if not comparison.unchanged:
-        return "no unchanged case in common" if comparison.common else "no case in common"
-    if not (worse or better or failing or fixed):
-        smaller = counts[SMALLER]
-        return f"no score changed by {THRESHOLD:g} or more, {smaller} by less" if smaller else "no score changed"
-    return f"{worse} regressed, {better} improved, {pluralize(failing, 'new failure')}, {fixed} fixed"
-
-
-def _other_cases(comparison: RunComparison) -> str:
-    """Count the cases that are not compared: a failing case may have been removed, or edited until it passed."""
-    counts = comparison.counts()
-    numbers = {
-        "removed": counts["removed"],
-        "added": counts["added"],
-        "quarantined now": counts["quarantined"],
-        "changed and excluded": comparison.left_out,
-    }
-    present = [(number, name) for name, number in numbers.items() if number]
-    return ", ".join(
-        f"{number if position else pluralize(number, 'case')} {name}" for position, (number, name) in enumerate(present)
-    )
-
-
-def sentences(comparison: RunComparison) -> list[str]:
-    """Return sentences that explain the statistics."""
-    texts = list(_trials(comparison))
-    mean, facet = comparison.mean, cluster_facet(comparison.current)
-    if mean is None:
-        unknown = "No case has a score in both runs, so the change in score is unknown."
-        return [*texts, unknown, *_flips(comparison)]
-    change = f"Mean change in score over {pluralize(mean.n, 'pair')}: {mean.mean:+.3f}"
-    if comparison.authored:
-        # authored answers are no random sample, so that statistics do not apply
-        flips = f"pass flips: {comparison.lost} lost, {comparison.won} won"
-        return [*texts, f"{change}; {flips}. The answers were authored, so only counts are shown, no statistics."]
-    if mean.n == 1:
-        texts.append(f"Only one case has a score in both runs; its score changed by {mean.mean:+.3f}.")
-    elif mean.low is None or mean.high is None:
-        texts.append(f"{change}; all pairs share one {facet_words(facet)}, so no interval is shown.")
-    else:
-        how = f"bootstrap, {RESAMPLES} resamples, fixed seed" if mean.method == "bootstrap" else "normal approximation"
-        how += f", clustered by {pluralize(mean.clusters, facet_words(facet))}" if mean.clusters < mean.n else ""
-        texts.append(f"{change}, two-sided 95 % confidence interval {mean.low:+.3f} to {mean.high:+.3f} ({how}).")
-    if mean.detectable is not None:
-        texts.append(
-            f"At this number of pairs and this spread, a true mean change of {mean.detectable:.3f} is detected with "
-            "80 % power (two-sided, 5 % level)."
-        )
-    texts += _flips(comparison)
-    if not comparison.lost + comparison.won:
-        bound = unseen_rate_bound(mean.n)
-        texts.append(
-            f"No case flipped between passed and failed; exact one-sided 95 % upper bound on the flip rate: "
-            f"{100 * (bound or 0):.1f} % ({pluralize(mean.n, 'case')})."
-        )
-    if mean.clusters < mean.n:
-        note = dependence_note(mean.n, mean.clusters, facet)
-        texts.append(f"{note}; p values and exact bounds assume independent cases.")
-    if comparison.current.mode == "fixture":
-        texts.append(
-            "Fixture mode replays recorded answers: each change above comes from the pipeline, the scoring, a case "
-            "or a recording, not from variation between the model's answers."
-        )
-    return texts
-
-
-def _trials(comparison: RunComparison) -> Iterator[str]:
-    before, now = comparison.trials
-    if before == now == 1:
-        return
-    trials = f"{pluralize(now, 'trial')} per case"
-    if before != now:
-        trials = f"{pluralize(before, 'trial')} per case before, {now} now"
-    text = f"{trials}: each case is one pair, with the mean score of its trials"
-    advice = "" if before == now else "; pass flips depend on the number of trials, so compare means"
-    yield f"{text}{advice}."
-
-
-def _flips(comparison: RunComparison) -> list[str]:
-    if not comparison.lost + comparison.won:
-        return []
-    chance = "unlikely to be chance" if comparison.p_flips < _SIGNIFICANCE else "may be chance"
-    flips = f"Pass flips: {comparison.lost} lost, {comparison.won} won"
-    return [f"{flips}; exact McNemar test p = {comparison.p_flips:.3f} ({chance}, if the cases are a random sample)."]
 
 
 def _runs(comparison: RunComparison) -> str:

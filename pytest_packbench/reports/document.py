@@ -24,9 +24,10 @@ def run_document(conclusion: Conclusion) -> dict[str, Any]:
     Returns:
         An object of version `RUN_DOCUMENT_VERSION` with the keys `version`, `status` (`passed`, `failed`, `partial`),
         `complete`, `run`, `totals`, `overall`, `groups`, `depth`, `refusals`, `authored`, `models`, `cached`,
-        `interval` (how the intervals of the groups are computed), `gates`, `trials` if cases have several trials, and
-        `cases`, which is empty: the writer of the report adds the rows of the results. Units are those of the classes.
-        Numbers that are not finite are null. The object shares nothing with the argument.
+        `interval` (how the intervals of the groups are computed), `gates`, `comparison` if a baseline was requested,
+        `trials` if cases have several trials, and `cases`, which is empty: the writer of the report adds the rows of
+        the results. Units are those of the classes. Numbers that are not finite are null. The object shares nothing
+        with the argument.
     """
     run, statistics = conclusion.run, conclusion.statistics
     document: dict[str, Any] = finite_json(
@@ -48,6 +49,7 @@ def run_document(conclusion: Conclusion) -> dict[str, Any]:
             "gates": [
                 {name: value for name, value in _plain(gate).items() if name != "absent"} for gate in conclusion.gates
             ],
+            **_comparison(conclusion),
             **_trials(conclusion),
             "cases": [],
         }
@@ -69,6 +71,27 @@ def overview_document(overview: Overview) -> dict[str, Any]:
         "cases": overview.cases,
         "interval": _INTERVAL,
         **_plain(overview),
+    }
+
+
+def _comparison(conclusion: Conclusion) -> dict[str, Any]:
+    outcome = conclusion.baseline
+    if outcome is None:
+        return {}
+    compared = outcome.compared
+    met = outcome.met
+    return {
+        "comparison": {
+            "requested": outcome.requested,
+            "baseline": None if outcome.comparison is None else outcome.comparison.baseline.run_id,
+            "problem": outcome.problem,
+            "optional": outcome.optional,
+            "warning": outcome.warning,
+            "figures": {} if compared is None else compared.figures(),
+            "mean": None if compared is None else _plain(compared.mean),
+            "conditions": [{"condition": str(each), "met": each in met} for each in outcome.conditions],
+            "failed": bool(outcome.failures),
+        }
     }
 
 

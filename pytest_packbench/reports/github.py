@@ -46,13 +46,11 @@ class FinishedRun:
         conclusion: what it came to.
         results: one for each attempt.
         rules: the suite's `suite.yaml`, relative to the same folder as the files of results; empty for none.
-        notes: further lines for the summary, such as the comparison with a baseline.
     """
 
     conclusion: Conclusion
     results: Sequence[CaseResult]
     rules: str = ""
-    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +87,7 @@ class Annotation:
 
 
 def run_annotations(runs: Iterable[FinishedRun], max_annotations: int = MAX_ANNOTATIONS) -> list[Annotation]:
-    """Return annotations of what failed: gates, then errors, then failing cases, worst first.
+    """Return annotations of what failed: baseline and gates, then errors, then failing cases, worst first.
 
     Args:
         runs: the suites of a session.
@@ -103,7 +101,7 @@ def run_annotations(runs: Iterable[FinishedRun], max_annotations: int = MAX_ANNO
     errors: list[Annotation] = []
     failures: list[tuple[float, Annotation]] = []
     for run in runs:
-        gates += _gate_annotations(run)
+        gates += (*_baseline_annotations(run), *_gate_annotations(run))
         for result in fold_trials(run.results, trials_rule_of(run.conclusion.run)):
             if result.verdict in {"error", "vacuous"} and not result.quarantined:
                 errors.append(_error_annotation(result))
@@ -170,16 +168,20 @@ def escape_commands(text: str) -> str:
 
 
 def _pages(run: FinishedRun) -> Iterator[str]:
-    notes = "\n".join(f"- {escape_markdown(note, _WIDTH)}" for note in run.notes)
     cases = Listing("worst").add_all(run.results, trials_rule_of(run.conclusion.run))
     conclusion = replace(run.conclusion, page_cases=cases)
     for rows in _ROWS:
-        page = summary_markdown(conclusion, max_rows=rows, failures_first=True)
-        title, sentence, rest = page.split("\n\n", 2)
-        yield "\n\n".join(part for part in (title, sentence, notes, rest) if part)
+        yield summary_markdown(conclusion, max_rows=rows, failures_first=True)
     verdict = run_verdict(conclusion)
     title = f"# packbench: {escape_markdown(conclusion.run.suite)} - {verdict.headline}"
     yield f"{title}\n\n**{escape_markdown(verdict.sentence, _WIDTH)}**\n"
+
+
+def _baseline_annotations(run: FinishedRun) -> Iterator[Annotation]:
+    outcome = run.conclusion.baseline
+    for text in outcome.failures if outcome is not None else ():
+        title = f"{run.conclusion.run.suite}: baseline"
+        yield Annotation(level="error", title=title, message=one_line(text, _WIDTH), file=run.rules)
 
 
 def _gate_annotations(run: FinishedRun) -> list[Annotation]:

@@ -71,6 +71,7 @@ def summary_markdown(conclusion: Conclusion, *, max_rows: int = MAX_ROWS, failur
     parts = [
         f"# packbench: {escape_markdown(run.suite)} - {verdict.headline}",
         f"**{escape_markdown(verdict.sentence, WIDE * 4)}**",
+        "\n".join(f"- baseline: {escape_markdown(text, WIDE)}" for text in _baseline_lines(conclusion)),
         "\n".join(f"- {escape_markdown(sentence, WIDE)}" for sentence in caveats(run, statistics)),
         _about(run),
         section("Totals", *_totals(statistics.totals)),
@@ -80,6 +81,14 @@ def summary_markdown(conclusion: Conclusion, *, max_rows: int = MAX_ROWS, failur
         *all_cases,
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _baseline_lines(conclusion: Conclusion) -> list[str]:
+    if conclusion.baseline is None:
+        return []
+    from pytest_packbench.reports.comparison_text import baseline_lines
+
+    return baseline_lines(conclusion.baseline)
 
 
 def _about(run: Run) -> str:

@@ -224,16 +224,19 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
     """Summarize a run.
 
     Returns:
-        Lines without their ends: totals, verdict, caveats, case types, gates, and at most `MAX_CASES` each of the
-        cases that failed, of the errors (equal ones of several cases together, in full), and of the cases that used
-        stale recordings.
+        Lines without their ends: why the run could not be compared with its baseline, totals, verdict, caveats, case
+        types, gates, at most `MAX_CASES` each of the cases that failed, of the errors (equal ones of several cases
+        together, in full), and of the cases that used stale recordings, and the comparison.
     """
     from pytest_packbench.analysis.conclusion import caveats, run_verdict
 
     run, statistics, cases = conclusion.run, conclusion.statistics, conclusion.terminal_cases
     gates = [f"  {one_line(gate.text, _SENTENCE)}" for gate in conclusion.gates]
     sentences = (run_verdict(conclusion).sentence, *caveats(run, statistics))
+    compared = _baseline_lines(conclusion)
+    is_unseen = conclusion.baseline is not None and conclusion.baseline.fails_unseen
     return [
+        *(compared if is_unseen else []),
         totals_line(statistics.totals),
         *(one_line(sentence, _SENTENCE) for sentence in sentences),
         "",
@@ -242,7 +245,17 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
         *_case_list("failed", cases, "failed", _failed_row),
         *_error_list(cases),
         *_case_list("stale recordings", cases, "stale", lambda case: (case.case_id,)),
+        *([] if is_unseen else compared),
     ]
+
+
+def _baseline_lines(conclusion: Conclusion) -> list[str]:
+    if conclusion.baseline is None:
+        return []
+    from pytest_packbench.reports.comparison_text import baseline_lines
+
+    fails = ": FAIL" if conclusion.baseline.fails_unseen else ""
+    return [f"baseline: {one_line(line, _SENTENCE)}{fails}" for line in baseline_lines(conclusion.baseline)]
 
 
 def totals_line(totals: Totals) -> str:

@@ -24,6 +24,12 @@ NO_BASELINE = "none"
 LATEST = "latest"
 """File beside the runs of a suite with the id of the last complete run; also the word that users write for that run."""
 
+COMMITTED = "committed"
+"""The word that users write for the baseline in the suite's folder."""
+PASSED = "passed"
+"""The word that users write for the last complete run whose gates held."""
+BASELINE_WORDS = (NO_BASELINE, LATEST, PASSED, COMMITTED)
+
 _ULID = re.compile("[0-9A-HJKMNP-TV-Z]{26}")
 _GITIGNORE = "# reports are not committed by default; use git add --force to keep one\n*\n"
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _HEADER_KEYS = frozenset({"version", "status", "run"})
+# absent in reports of other versions
+_OPTIONAL_KEYS = frozenset({"gates", "comparison"})
 
 
 class OpenRun(NamedTuple):
@@ -36,6 +38,8 @@ class OpenRun(NamedTuple):
         status: `passed`, `failed` or `partial`, as decided when the run ended.
         results: an iterator; raises `StoredRunError` if the rest of the file cannot be read.
         lists_all_cases: see `StoredRun`.
+        attempts: see `StoredRun`.
+        held: whether all gates passed, and no condition on the comparison was met.
     """
 
     source: str
@@ -43,6 +47,8 @@ class OpenRun(NamedTuple):
     status: str
     results: Iterator[CaseResult]
     lists_all_cases: bool = True
+    attempts: Mapping[str, tuple[int, int]] | None = None
+    held: bool = True
 
 
 def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any], rows: Iterable[bytes]) -> None:
@@ -124,7 +130,18 @@ def open_report(path: Path) -> OpenRun:
         run=run,
         status=str(header.get("status", "")),
         results=(_result(row, run, f"{file}: /packbench/cases/{number}") for number, row in enumerate(parts)),
+        held=_held(header),
     )
+
+
+def _held(header: Mapping[str, Any]) -> bool:
+    """Whether all gates of a run passed, and no condition was met; False if the report does not tell."""
+    gates, comparison = header.get("gates"), header.get("comparison", {})
+    conditions = comparison.get("conditions", []) if isinstance(comparison, dict) else None
+    if not isinstance(gates, list) or not isinstance(conditions, list):
+        return False
+    passed = all(isinstance(gate, dict) and gate.get("passed") is True for gate in gates)
+    return passed and all(isinstance(each, dict) and each.get("met") is False for each in conditions)
 
 
 def is_report(path: Path) -> bool:
@@ -169,7 +186,7 @@ def _run_document(stream: JsonStream, path: Path) -> Iterator[Any]:
     header: dict[str, Any] = {}
     has_cases = False
     for key in stream.members():
-        if key in _HEADER_KEYS:
+        if key in _HEADER_KEYS | _OPTIONAL_KEYS:
             header[key] = stream.value()
         elif key == "cases" and not has_cases and stream.starts_with("["):
             # another program may have sorted the keys
@@ -193,7 +210,7 @@ def _read_header(path: Path) -> dict[str, Any]:
         header: dict[str, Any] = {}
         for key in stream.members():
             for inner in stream.members() if key == "packbench" else ():
-                if inner in _HEADER_KEYS:
+                if inner in _HEADER_KEYS | _OPTIONAL_KEYS:
                     header[inner] = stream.value()
                 else:
                     stream.skip()

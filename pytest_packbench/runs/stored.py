@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import BUNDLED, Run
 from pytest_packbench.model.strict_json import printable
-from pytest_packbench.runs.folder import ERRORS, LATEST, NO_BASELINE, REPORT, StoredRunError, read_latest
+from pytest_packbench.model.suite import BASELINE_NAME
+from pytest_packbench.runs.folder import (
+    COMMITTED,
+    ERRORS,
+    LATEST,
+    NO_BASELINE,
+    PASSED,
+    REPORT,
+    StoredRunError,
+    is_run_id,
+    read_latest,
+)
 from pytest_packbench.runs.lines import read_run_errors, read_run_records
 from pytest_packbench.runs.report import OpenRun, open_report
 
@@ -34,6 +45,8 @@ class StoredRun:
         status: `passed`, `failed` or `partial`, as decided when the run ended; empty if only records were read.
         lists_all_cases: whether cases without a score are included; False if only records were read, which do not
             count them.
+        attempts: for each case of a committed baseline, which has one result for all trials of a case, how many of its
+            trials passed and how many there were; None for a run.
     """
 
     source: str
@@ -41,6 +54,7 @@ class StoredRun:
     results: tuple[CaseResult, ...]
     status: str = ""
     lists_all_cases: bool = True
+    attempts: Mapping[str, tuple[int, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,35 +64,121 @@ class BaselineLookup:
     Attributes:
         stored: the run; None if it was not found or not requested.
         reason: why it was not found, in one line; empty if it was found or not requested.
+        requested: the baseline as the user named it.
+        optional: whether a run without its baseline passes.
+        fail_on: conditions on the comparison that fail the run, separated by commas; empty for none.
+        warning: what to know about the run, in one line; empty if there is nothing.
     """
 
     stored: StoredRun | None = None
     reason: str = ""
+    requested: str = ""
+    optional: bool = False
+    fail_on: str = ""
+    warning: str = ""
 
 
-def find_baseline(requested: str, folder: Path) -> BaselineLookup:
-    """Find and read the run to compare with.
+class BaselineRequest(NamedTuple):
+    """A request to compare a run.
 
-    Args:
-        requested: `none`, `latest` (the suite's last complete run) or the path of a run.
+    Attributes:
+        name: `none`, `latest` (the suite's last complete run), `passed` (the last one of the same mode and target whose
+            gates passed), `committed` (the baseline in the suite's folder), the id of a run, or a path.
         folder: the folder of the run that is compared; the suite's other runs are beside it.
+        run: the run that is compared.
+        committed: the file of the committed baseline.
+        optional: whether a run without its baseline passes.
+        fail_on: conditions on the comparison that fail the run, separated by commas; empty for none.
     """
-    if requested == NO_BASELINE:
+
+    name: str
+    folder: Path
+    run: Run
+    committed: Path
+    optional: bool = False
+    fail_on: str = ""
+
+
+def find_baseline(request: BaselineRequest) -> BaselineLookup:
+    """Find and read the run to compare with."""
+    if request.name == NO_BASELINE:
         return BaselineLookup()
-    path = Path(requested)
+    found = _find(request)
+    return replace(found, requested=request.name, optional=request.optional, fail_on=request.fail_on)
+
+
+def _find(request: BaselineRequest) -> BaselineLookup:
+    folder = request.folder
     try:
-        if requested == LATEST:
-            try:
-                path = folder.parent / read_latest(folder.parent)
-            except OSError:
-                return BaselineLookup(reason="there is no earlier complete run to compare with")
+        path = _path_of(request)
         stored = read_run(path)
+    except _NoBaselineError as error:
+        return BaselineLookup(reason=str(error))
     except (StoredRunError, OSError) as error:
         return BaselineLookup(reason=f"not compared: {error}")
     if stored.run.run_id == folder.name:
         # a resumed run may itself be the last complete one
         return BaselineLookup(reason=f"run {folder.name} cannot be compared with itself; name another run")
-    return BaselineLookup(stored=stored)
+    end = {"failed": "failed", "partial": "is partial"}.get(stored.status, "")
+    return BaselineLookup(stored=stored, warning=end and f"the baseline {stored.run.run_id} is a run that {end}")
+
+
+class _NoBaselineError(Exception):
+    """There is no such baseline; the message is one line with what to do."""
+
+
+def _path_of(request: BaselineRequest) -> Path:
+    """Return the path of the requested baseline.
+
+    Raises:
+        _NoBaselineError: there is none.
+        StoredRunError: the file `latest` is damaged.
+    """
+    suite_folder = request.folder.parent
+    if request.name == LATEST:
+        try:
+            return suite_folder / read_latest(suite_folder)
+        except OSError:
+            raise _NoBaselineError("there is no earlier complete run to compare with") from None
+    if request.name == PASSED:
+        return _last_passed(request)
+    if request.name == COMMITTED:
+        if not request.committed.is_file():
+            advice = "run the suite, then packbench baseline set RUN --reason TEXT"
+            if request.run.bundled:
+                advice = "copy the suite with packbench init --from"
+            raise _NoBaselineError(f"the suite has no {BASELINE_NAME}; {advice}")
+        return request.committed
+    if is_run_id(request.name):
+        path = suite_folder / request.name
+        if not path.is_dir():
+            raise _NoBaselineError(f"there is no run {request.name} of suite {request.run.suite} here")
+        return path
+    return Path(request.name)
+
+
+def _last_passed(request: BaselineRequest) -> Path:
+    """Return the folder of the last complete run of the same mode and target whose gates passed."""
+    # run ids sort by time
+    folders = sorted((path for path in request.folder.parent.glob("*/") if is_run_id(path.name)), reverse=True)
+    for folder in folders:
+        if folder.name == request.folder.name:
+            continue
+        try:
+            report = open_report(folder)
+        except (StoredRunError, OSError):
+            # a run that did not end, or can't be read
+            continue
+        if report.held and not report.run.partial and _same_kind(report.run, request.run):
+            return folder
+    raise _NoBaselineError(
+        "there is no earlier complete run of the same mode and target whose gates passed; "
+        "for the first one, add --packbench-baseline-optional"
+    )
+
+
+def _same_kind(before: Run, now: Run) -> bool:
+    return (before.mode, before.target) == (now.mode, now.target)
 
 
 def open_run(path: Path) -> OpenRun:
@@ -90,7 +190,7 @@ def open_run(path: Path) -> OpenRun:
         StoredRunError: see `read_run`.
         OSError: a file cannot be read.
     """
-    if path.suffix != ".jsonl" or path.is_dir():
+    if path.is_dir() or (path.suffix != ".jsonl" and path.name != BASELINE_NAME):
         return open_report(path)
     stored = read_run(path)
     return OpenRun(
@@ -99,6 +199,7 @@ def open_run(path: Path) -> OpenRun:
         status=stored.status,
         results=iter(stored.results),
         lists_all_cases=stored.lists_all_cases,
+        attempts=stored.attempts,
     )
 
 
@@ -106,7 +207,8 @@ def load_run(path: Path) -> StoredRun:
     """Read a run.
 
     Args:
-        path: the folder of a run, its `report.json`, or a `.jsonl` file with the records of one run.
+        path: the folder of a run, its `report.json`, a `.jsonl` file with the records of one run, or the committed
+            baseline of a suite.
 
     Raises:
         StoredRunError: the path is none of these, or its version is not supported.
@@ -114,6 +216,8 @@ def load_run(path: Path) -> StoredRun:
     """
     if path.suffix == ".jsonl" and not path.is_dir():
         return _from_records(path)
+    if path.name == BASELINE_NAME and not path.is_dir():
+        return _from_baseline(path)
     report = open_report(path)
     return StoredRun(source=report.source, run=report.run, results=_sorted(report.results), status=report.status)
 
@@ -142,6 +246,14 @@ def read_run(path: Path) -> StoredRun:
         return stored
     results = _sorted((*stored.results, *_with_trial_numbers(unscored, stored.results)))
     return replace(stored, results=results, lists_all_cases=True)
+
+
+def _from_baseline(path: Path) -> StoredRun:
+    from pytest_packbench.runs.committed import attempts_of, read_baseline, results_of, run_of
+
+    baseline = read_baseline(path)
+    results = results_of(baseline, path.name)
+    return StoredRun(source=str(path), run=run_of(baseline), results=results, attempts=attempts_of(baseline))
 
 
 def _from_records(path: Path) -> StoredRun:

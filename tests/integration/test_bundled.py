@@ -176,6 +176,7 @@ def test_a_copy_has_the_files_of_the_sources_and_runs(
             "",
             f"run it: pytest --packbench-suite={name}",
             f"check:  packbench lint {name}",
+            f"then:   packbench baseline set {name}/latest --reason TEXT",
             f"In this project, {name} is now your copy, and bundled/tariff the original.",
         ]
     empty.runpytest("--packbench-suite=mine", "-k", "neg_0").assert_outcomes(passed=2)

@@ -137,7 +137,7 @@ def test_the_generated_pages_and_the_help_are_complete(
     text = " ".join(capsys.readouterr().out.split())
     assert [name for name, about in COMMANDS.items() if f"{name} {about}" not in text] == []
     formats = pages.formats()
-    assert re.findall(r"^## (\w+)$", formats, re.MULTILINE) == ["case", "suite", "cassette", "record", "report"]
+    assert re.findall(r"^## (\w+)$", formats, re.MULTILINE) == list(KINDS)
     for key in ("id", "expected", "gates", "exchanges", "wall_clock_ms", "totals"):
         assert f"| `{key}` |" in formats
     # every row has as many cells as its head

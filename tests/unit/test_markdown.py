@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_packbench.analysis.baseline import BaselineOutcome
 from pytest_packbench.analysis.formatting import (
     format_interval,
     format_percent,
@@ -48,9 +50,11 @@ if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
 
 
-def finished(results: Sequence[CaseResult], *rules: Gate, gate: str = "case", notes: Sequence[str] = ()) -> FinishedRun:
+def finished(results: Sequence[CaseResult], *rules: Gate, gate: str = "case", **outcome: Any) -> FinishedRun:
     conclusion = conclusion_of(run(settings={"gate": gate}), results, *rules)
-    return FinishedRun(conclusion=conclusion, results=results, rules="storage/toy/suite.yaml", notes=notes)
+    baseline = BaselineOutcome(**outcome) if outcome else None
+    conclusion = replace(conclusion, baseline=baseline)
+    return FinishedRun(conclusion=conclusion, results=results, rules="storage/toy/suite.yaml")
 
 
 RULES = COMPLETE, gate("pass_rate", min=0.5, by="case_type")
@@ -295,10 +299,10 @@ MANY = [case_result(f"case_{n:04}", "failed", answer="é" * 90, tags=(f"t{n}",))
 
 
 def test_the_page_fits() -> None:
-    long = finished(MANY, COMPLETE, notes=["3 regressed | 0 improved"])
+    long = finished(MANY, COMPLETE, requested="latest", problem="no run | of ours", optional=True)
     for least, limit in ((80_000, 400_000), (15_000, 60_000), (50, 3_000), (50, 200)):
         page = step_summary(long, limit)
         assert least < len(page.encode()) <= limit
         assert page.startswith("# packbench: toy - FAILED, 0 of 1200 judged cases passed\n")
-    assert "\n- 3 regressed \\| 0 improved\n" in step_summary(long, 60_000)
+    assert "\n- baseline: no run \\| of ours\n" in step_summary(long, 60_000)
     assert step_summary(long, 10) == ""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.cli import main
-from pytest_packbench.runs.stored import find_baseline
+from pytest_packbench.runs.stored import BaselineRequest, find_baseline
+from tests.unit.run_builders import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +24,7 @@ LATEST = "--packbench-baseline=latest"
 def test_a_run_is_compared_with_the_last_complete_one(project: Project) -> None:
     for number in range(4):
         project.case(f"c{number}", points=0.9)
-    project.run_toy(LATEST).stdout.fnmatch_lines(["baseline: there is no earlier complete run to compare with"])
+    project.run_toy(LATEST).stdout.fnmatch_lines(["baseline: there is no earlier complete run to compare with: FAIL"])
     (complete,) = project.folders()
     project.run_toy("-k", "c1")
     project.case("c0", points=0.2)
@@ -35,7 +36,7 @@ def test_a_run_is_compared_with_the_last_complete_one(project: Project) -> None:
     assert "toy:plain:c0" in page.partition("Case or judge changed")[2]
     refused = project.run_toy("--packbench-baseline=nowhere")
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
-    message = "no run at*nowhere; expected latest, none or the folder of a run"
+    message = "no run at*nowhere; expected none, latest, passed, committed, the id of a run or a path"
     refused.stderr.fnmatch_lines([f"ERROR: --packbench-baseline: {message}"])
     report = json.loads((project.folders()[-1] / "report.json").read_text("utf-8"))
     report["packbench"]["cases"][0]["score"] = 7
@@ -54,7 +55,7 @@ def test_the_command_compares_folders_reports_and_records(
         project.run_toy()
     project.suite("toy", f"pack: toy\n{OTHER_RULES}")
     result = project.run_toy(LATEST)
-    result.stdout.fnmatch_lines(["baseline: not compared with*: scoring rules:*before*now"])
+    result.stdout.fnmatch_lines(["baseline: not compared with*: scoring rules:*before*now: FAIL"])
     before, after, other = map(str, project.folders())
     capsys.readouterr()
 
@@ -160,6 +161,7 @@ def test_a_gate_against_the_last_run_is_judged_in_a_run_but_not_against_itself(p
 def test_a_latest_without_a_run_id_is_no_baseline(tmp_path: Path) -> None:
     for content in (b"\xff\xfe", b"", b"../../..", b"/etc"):
         (tmp_path / "latest").write_bytes(content)
-        baseline = find_baseline("latest", tmp_path / "run")
+        folder = tmp_path / "run"
+        baseline = find_baseline(BaselineRequest("latest", folder, run(), folder / "baseline.json"))
         reason = f"not compared: {tmp_path / 'latest'}: does not contain a run id"
         assert (baseline.stored, baseline.reason) == (None, reason)

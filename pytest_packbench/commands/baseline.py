@@ -1,0 +1,144 @@
+"""`packbench baseline`: take a run as the committed baseline of its suite, or show what the baseline is and why."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_packbench.cli import FINE, UsageError
+from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
+from pytest_packbench.model.text import pluralize
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator
+
+    from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
+    from pytest_packbench.model.suite import Suite
+    from pytest_packbench.runs.stored import StoredRun
+
+_MAX_SHOWN = 50
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("action", choices=["set", "show"], help="set: take a run as the baseline; show: describe it")
+    parser.add_argument("name", metavar="NAME", help="set: a run, as its folder or SUITE/latest; show: a suite")
+    parser.add_argument("--reason", help="set: why, in one line; it is kept in the file")
+    add_root(parser)
+    add_packs(parser)
+    add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Set or show the committed baseline.
+
+    Raises:
+        UsageError: the run can't be a baseline, or the suite has none.
+    """
+    from pytest_packbench.reports.terminal import one_line
+
+    lines = _set(arguments) if arguments.action == "set" else _show(arguments)
+    sys.stdout.write("".join(f"{one_line(line, 400)}\n" for line in lines))
+    return FINE
+
+
+def _set(arguments: argparse.Namespace) -> Iterator[str]:
+    from pytest_packbench.analysis.committing import committed_baseline, loosened
+    from pytest_packbench.model.baseline import BaselineChange
+    from pytest_packbench.model.result import format_timestamp
+    from pytest_packbench.runs.committed import read_baseline, write_baseline
+    from pytest_packbench.runs.stored import load_run
+
+    reason = " ".join((arguments.reason or "").split())
+    if not reason:
+        raise UsageError("baseline set: expected --reason TEXT: why this run is the new baseline")
+    stored = _load(Path(arguments.name), arguments.output)
+    suite, _ = suite_and_pack(stored.run.requested_suite, arguments)
+    _check(stored, suite)
+    path = suite.baseline_path
+    history: list[BaselineChange] = []
+    lines: list[str] = []
+    if path.is_file():
+        history += read_baseline(path).history
+        lines += loosened(load_run(path), stored)
+        yield f"{pluralize(len(lines), 'point')} looser than the baseline of {history[-1].run_id if history else path}"
+        yield from _shortened(lines)
+    now = format_timestamp(time.time_ns())
+    change = BaselineChange(set_at=now, run_id=stored.run.run_id, reason=reason, loosened=len(lines))
+    baseline = committed_baseline(stored.run, stored.results, [*history, change])
+    write_baseline(path, baseline)
+    if stored.status != "passed":
+        yield f"note: the run {stored.run.run_id} {stored.status or 'has no status'}"
+    yield f"wrote {path.as_posix()}: {_counts(baseline)}"
+
+
+def _load(path: Path, output: Path) -> StoredRun:
+    from pytest_packbench.model.suite import BASELINE_NAME
+    from pytest_packbench.runs.folder import find_run_folder
+    from pytest_packbench.runs.stored import load_run
+
+    if path.name == BASELINE_NAME:
+        raise UsageError(f"{path}: is a baseline; expected the folder of a run, or SUITE/latest")
+    return load_run(find_run_folder(path, output))
+
+
+def _check(stored: StoredRun, suite: Suite) -> None:
+    """Check that a run can be the baseline of its suite.
+
+    Raises:
+        UsageError: it can't.
+    """
+    run = stored.run
+    if suite.bundled:
+        raise UsageError(f'suite "{suite.name}" is bundled and can\'t be changed; copy it with packbench init --from')
+    if run.partial:
+        raise UsageError(f"run {run.run_id} is partial ({run.partial}); expected a complete run")
+    if run.suite_sha256 != suite.sha256:
+        raise UsageError(f"run {run.run_id} used other scoring rules than suite.yaml has now; run the suite again")
+    if run.suite != suite.record_name:
+        raise UsageError(f"run {run.run_id} is of suite {run.suite}; expected a run of {suite.record_name}")
+
+
+def _shortened(lines: Iterable[str]) -> Iterator[str]:
+    lines = list(lines)
+    yield from (f"  {line}" for line in lines[:_MAX_SHOWN])
+    if len(lines) > _MAX_SHOWN:
+        yield f"  and {len(lines) - _MAX_SHOWN} more"
+
+
+def _show(arguments: argparse.Namespace) -> Iterator[str]:
+    from pytest_packbench.model.run import BUNDLED
+    from pytest_packbench.runs.committed import read_baseline
+
+    suite, pack = suite_and_pack(arguments.name, arguments)
+    path = suite.baseline_path
+    if not path.is_file():
+        advice = "run the suite, then packbench baseline set RUN --reason TEXT"
+        raise UsageError(f"{path}: the suite has no committed baseline; {advice}")
+    baseline = read_baseline(path)
+    about = baseline.run
+    yield f"{suite.name.removeprefix(BUNDLED)}: {_counts(baseline)}"
+    models = f", answers of {', '.join(about.models)}" if about.models else ""
+    answers = ", answers authored" if about.authored else models
+    trials = f", {about.trials} trials" if about.trials > 1 else ""
+    yield f"run {about.run_id}, {about.finished_at}: {about.mode} mode, target {about.target}{answers}{trials}"
+    yield f"pack {about.pack} {about.pack_version}, rules {about.suite_sha256[:12]}"
+    if about.suite_sha256 != suite.sha256:
+        yield f"the scoring rules have changed since (now {suite.sha256[:12]}): runs can't be compared with it"
+    if (about.pack, about.pack_version) != (pack.name, pack.version):
+        yield f"the pack has changed since (now {pack.name} {pack.version}): runs can't be compared with it"
+    yield "history, newest first:"
+    for change in reversed(baseline.history):
+        looser = f" ({pluralize(change.loosened, 'point')} looser)" if change.loosened else ""
+        yield f"  {change.set_at}  run {change.run_id}{looser}: {change.reason}"
+
+
+def _counts(baseline: CommittedBaseline) -> str:
+    cases = baseline.cases.values()
+    scores = [case.score for case in cases if case.score is not None and case.verdict in {"passed", "failed"}]
+    mean = f", mean score {sum(scores) / len(scores):.2f}" if scores else ""
+    passed = sum(case.verdict == "passed" for case in cases)
+    return f"{pluralize(len(baseline.cases), 'case')}, {passed} passed{mean}"

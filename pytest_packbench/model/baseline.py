@@ -1,0 +1,98 @@
+"""The committed baseline: what a run of a suite came to, in a small file in the suite's folder."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictBool
+
+from pytest_packbench.model.case import Fraction, ListOf, StrictModel
+
+BASELINE_VERSION = 1
+_Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class BaselineCase(StrictModel):
+    """What one case came to, over all its trials.
+
+    Attributes:
+        sha256: hash of the case; None if it could not be read.
+        score: 0 to 1, the mean of its trials; None without a score.
+        verdict: its verdict.
+        kind: why it has no score, or is quarantined; None for a case in the rates.
+        judge: the judge that decided; None without one.
+        trials: number of trials.
+        passed: how many of them passed.
+    """
+
+    sha256: _Digest | None
+    score: Fraction | None
+    verdict: Literal["passed", "failed", "error", "vacuous", "known_hole", "not_run"]
+    kind: str | None = None
+    judge: str | None = None
+    trials: Annotated[int, Field(ge=1)] = 1
+    passed: Annotated[int, Field(ge=0)] | None = None
+
+
+class BaselineRun(StrictModel):
+    """The run that a committed baseline was taken from; see `Run`.
+
+    Attributes:
+        run_id: as there, like all but the last three.
+        suite: the name of the suite, without `bundled/`.
+        pack: as in `Run`.
+        pack_version: as there.
+        suite_sha256: hash of the scoring rules.
+        mode: as there.
+        target: as there.
+        finished_at: as there.
+        models: what answered, `backend / model`, sorted.
+        authored: whether all answers were written by a person or a script.
+        trials: number of trials of each case.
+        trials_rule: how trials decide a case; None for one trial.
+    """
+
+    run_id: str
+    suite: str
+    pack: str
+    pack_version: str
+    suite_sha256: _Digest
+    mode: Literal["fixture", "live", "record"]
+    target: str
+    finished_at: str
+    models: ListOf[str] = ()
+    authored: StrictBool = False
+    trials: Annotated[int, Field(ge=1)] = 1
+    trials_rule: str | dict[str, int] | None = None
+
+
+class BaselineChange(StrictModel):
+    """One entry of the history of a committed baseline.
+
+    Attributes:
+        set_at: when it was set, `YYYY-MM-DDTHH:MM:SS.mmmZ`.
+        run_id: the run that it was taken from.
+        reason: why, as the user gave it.
+        loosened: in how many points it is looser than the one before.
+    """
+
+    set_at: str
+    run_id: str
+    reason: Annotated[str, Field(min_length=1)]
+    loosened: Annotated[int, Field(ge=0)] = 0
+
+
+class CommittedBaseline(StrictModel):
+    """The content of `baseline.json`.
+
+    Attributes:
+        baseline_version: the version of the format.
+        run: the run that it was taken from.
+        history: why it was set, the oldest first.
+        cases: what each case came to, by test id.
+    """
+
+    baseline_version: Literal[1]
+    run: BaselineRun
+    history: ListOf[BaselineChange] = ()
+    cases: dict[str, BaselineCase]

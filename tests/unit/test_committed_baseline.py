@@ -1,0 +1,78 @@
+"""`baseline.json`: what is written is what is read, and it stands for its run in comparisons and gates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_packbench.analysis.committing import committed_baseline, loosened
+from pytest_packbench.analysis.comparison import compare
+from pytest_packbench.analysis.gates import check_run
+from pytest_packbench.model.baseline import BaselineChange
+from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
+from pytest_packbench.runs.committed import write_baseline
+from pytest_packbench.runs.stored import BaselineLookup, StoredRun, load_run
+from tests.unit.run_builders import ONE_OF_EACH, case_result, gate, run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from pytest_packbench.model.result import CaseResult
+
+CHANGE = BaselineChange(set_at="2026-01-01T00:00:00.000Z", run_id="01OLD", reason="a | b\u202e\n::error::")
+
+
+def stored(results: Sequence[CaseResult], **changes: Any) -> StoredRun:
+    return StoredRun(source="f", run=run(**changes), results=tuple(results))
+
+
+def committed(folder: Path, results: Sequence[CaseResult], **changes: Any) -> StoredRun:
+    path = folder / "baseline.json"
+    write_baseline(path, committed_baseline(run(**changes), results, [CHANGE]))
+    return load_run(path)
+
+
+TRIALS = [
+    case_result(name, verdict, trial=trial, case_sha256="ab" * 32)
+    for name in "ab"
+    for trial, verdict in enumerate(("passed", "failed", "passed"))
+]
+SETTINGS = [{"trials": 3, "trials_rule": rule} for rule in ("mean", "all", "any", {"at_least": 2})]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_trials_are_one_case_with_their_number(tmp_path: Path, settings: dict[str, Any]) -> None:
+    now = stored(TRIALS, settings=settings)
+    comparison = compare(committed(tmp_path, TRIALS, settings=settings), now)
+    assert (comparison.differences, comparison.trials, comparison.unchanged) == ((), (3, 3), 2)
+    assert not any(comparison.counts().values())
+    worse = [replace(result, score=0.0, verdict="failed") for result in TRIALS]
+    comparison = compare(committed(tmp_path, TRIALS, settings=settings), stored(worse, settings=settings))
+    (first, _) = comparison.changes["regressed"].first
+    assert first.reasons == ("2 / 3 trials passed before, 0 / 3 now",)
+
+
+def test_a_baseline_of_every_verdict_stands_for_its_run(tmp_path: Path) -> None:
+    results = [replace(result, case_sha256=result.case_sha256 and "ab" * 32) for result in ONE_OF_EACH]
+    before = committed(tmp_path, results)
+    comparison = compare(before, stored(results))
+    assert comparison.differences == ()
+    assert not any(comparison.counts().values())
+    assert list(loosened(before, stored(results))) == []
+    removed = list(loosened(before, stored([])))
+    assert len(removed) == len({result.test_id for result in results})
+    other = next(iter(loosened(before, stored(results, suite_sha256="00" * 32))))
+    assert other.startswith("scoring rules: ")
+
+
+def test_a_ratio_needs_a_run_for_what_the_file_does_not_contain(tmp_path: Path) -> None:
+    results = [case_result(f"c{number}", case_sha256="ab" * 32, decision="comply_unsafe") for number in range(5)]
+    baseline = BaselineLookup(stored=committed(tmp_path, results))
+    rules = [gate(metric, max_ratio_to_baseline=1.0) for metric in ("attack_success_rate", "pass_rate")]
+    unknown, known = check_run(run(), results, rules, baseline, metrics=ATTACK_METRICS)
+    assert "the committed baseline does not contain attack_success_rate; pass a run as the baseline" in unknown.text
+    assert (unknown.passed, known.passed) == (False, True)
