@@ -6,8 +6,10 @@ import difflib
 import os
 import re
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,6 +26,9 @@ import pytest_packbench.pytest_plugin.session
 import pytest_packbench.pytest_plugin.xdist_worker
 import pytest_packbench.reports.document
 import pytest_packbench.reports.markdown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 UPDATE = "PACKBENCH_UPDATE_GOLDEN"
 # read now: tests of the plugin take its variables out of the environment
@@ -43,11 +48,16 @@ class Copy:
     def folder(self) -> Path:
         return self.pytester.path / "storage" / "benchmarks" / "tariff"
 
-    def cases(self) -> list[Path]:
-        return sorted(self.folder.glob("cases/*/*.json"))
-
     def run(self, *arguments: str) -> pytest.RunResult:
         return self.pytester.runpytest("--packbench-suite=tariff", *arguments)
+
+
+@pytest.fixture(autouse=True)
+def _restored_path() -> Iterator[None]:
+    """Restore where modules are looked for: commands of the program append the current folder."""
+    path = sys.path[:]
+    yield
+    sys.path[:] = path
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ CLEAN = ("0 errors, 0 warnings\n", "", 0)
 @pytest.fixture
 def configured(project: Project) -> Project:
     """The toy suite under a root that only the ini file names, its pack in the conftest.py only."""
-    project.case("alpha", notes={"source": "made up", "date": "2026-01-01"})
+    project.case("alpha", text="?", notes={"source": "made up", "date": "2026-01-01"})
     (project.root / "storage" / "benchmarks").rename(project.root / "bench")
     (project.root / "storage").rmdir()
     (project.root / "tox.ini").unlink()
@@ -127,8 +127,11 @@ SCRIPT = """
 import pathlib, sys
 from pytest_packbench.cli import main
 
+suite = pathlib.Path("storage/benchmarks/own")
+suite.mkdir(parents=True)
+(suite / "suite.yaml").write_text("pack: generic")
 for name, text in {"pyproject.toml": "[project]", "tests/conftest.py": "", "last.py": ""}.items():
-    main(["init", name.partition(".")[0].replace("/", "-"), "--pack", "generic"])
+    main(["lint", "own"])
     print("pytest" in sys.modules, file=sys.stderr)
     pathlib.Path(name).parent.mkdir(exist_ok=True)
     pathlib.Path(name).write_text(text)

@@ -110,8 +110,8 @@ def test_a_judge_that_has_not_ruled_on_an_answer_is_an_error(project: Project, s
     project.run(*options).assert_outcomes(failed=11, xfailed=1)
     result = project.run("--packbench-suite=harmbench", "--packbench-model=refuser")
     result.assert_outcomes(errors=11, xfailed=1)
-    message = "the request to the role judge has changed since its answer was recorded; record it again"
-    result.stdout.fnmatch_lines([f"*cassette_stale*{message}*"])
+    message = "/llm_model: recorded with the scripted model gullible, run with refuser; record it again"
+    result.stdout.fnmatch_lines([f"*cassette_conditions*{message}*"])
 
 
 @NEEDS_AGENTDOJO

@@ -193,9 +193,9 @@ def test_recordings_of_a_suite_with_a_scripted_model_are_compared(
             "cassette_version": 2,
             "case_id": name,
             "input_sha256": canonical_sha256(case["input"]),
-            "origin": "recorded",
-            "llm_backend": "openai",
-            "llm_model": "m",
+            "origin": "authored",
+            "llm_backend": "stub",
+            "llm_model": "authored",
             "conditions": {
                 "target": {"kind": "reference", "address": "agent_safety"},
                 "pack": {"name": "agent_safety"},
