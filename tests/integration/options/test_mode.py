@@ -194,8 +194,8 @@ def test_recordings_of_a_suite_with_a_scripted_model_are_compared(
             "case_id": name,
             "input_sha256": canonical_sha256(case["input"]),
             "origin": "authored",
-            "llm_backend": "stub",
-            "llm_model": "authored",
+            "llm_backend": "openai",
+            "llm_model": "m",
             "conditions": {
                 "target": {"kind": "reference", "address": "agent_safety"},
                 "pack": {"name": "agent_safety"},
