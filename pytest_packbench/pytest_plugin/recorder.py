@@ -18,6 +18,7 @@ from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.result import CaseResult, format_timestamp
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, Run
+from pytest_packbench.model.text import pluralize
 from pytest_packbench.plugin import CONTROLLER, SELECTION
 from pytest_packbench.pytest_plugin.case_run import run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.jsonreport import plugin_report
@@ -57,6 +58,7 @@ class SuiteRun:
         selected: the selected cases by node id; the function is called only for a case without a result.
         targets: the names of the marked tests that run its cases; empty for items of case files.
         ordered: all results in the order of the files, at the end.
+        has_recorded_nothing: whether a run that records kept the recording of no case.
         case_count: the number of cases of the suite, at the end.
         due_count: the number of them that the suite, or the shard, has to run.
         conclusion: gates and figures of the run, at the end.
@@ -67,6 +69,7 @@ class SuiteRun:
     selected: dict[str, Callable[[], CaseRef]] = field(default_factory=dict)
     targets: set[str] = field(default_factory=set)
     ordered: Sequence[CaseResult] = ()
+    has_recorded_nothing: bool = False
     case_count: int = 0
     due_count: int = 0
     conclusion: Conclusion | None = None
@@ -79,7 +82,8 @@ class SuiteRun:
     @property
     def failed(self) -> bool:
         """Whether the suite as a whole fails the session."""
-        return bool(self.problems) or (self.conclusion is not None and self.conclusion.failed)
+        concluded = self.conclusion is not None and self.conclusion.failed
+        return bool(self.problems) or concluded or self.has_recorded_nothing
 
 
 class Recorder:
@@ -379,12 +383,27 @@ class Recorder:
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
         records = (result.record for result in run.ordered if result.record is not None)
+        unrecorded = self._unrecorded(run)
         try:
-            return tuple(map(self._redact, self.contexts.pack_of(run.suite).summary(records)))
+            return (*unrecorded, *map(self._redact, self.contexts.pack_of(run.suite).summary(records)))
         except Exception as error:  # noqa: BLE001 - packs are the user's code
             problem = f"the pack {run.suite.config.pack} raised in summary: {type(error).__name__}: {error}"
             run.problems.append(self.contexts.redactor.text(problem))
+            return unrecorded
+
+    def _unrecorded(self, run: SuiteRun) -> tuple[str, ...]:
+        """Say for how many cases a run that records kept nothing, since their target made no call that it could see."""
+        context = self.contexts.opened(run.suite)
+        if self.contexts.settings.mode != "record" or context is None or not context.asks_model:
             return ()
+        judged = [result for result in run.ordered if result.counted]
+        missing = [result for result in judged if result.cassette_sha256 is None]
+        if not missing:
+            return ()
+        run.has_recorded_nothing = len(missing) == len(judged)
+        cases = "" if run.has_recorded_nothing else f" for {pluralize(len(missing), 'case')}"
+        advice = "call models through context.llm, or mark the target with without_model if it calls none"
+        return (f"Nothing was recorded{cases}: the target made no call through packbench; {advice}.",)
 
     def _is_empty_shard(self, run: SuiteRun, session: pytest.Session) -> bool:
         """Whether the suite has cases but this shard none: then the run is complete, and merge needs it."""

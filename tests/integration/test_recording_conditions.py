@@ -94,3 +94,19 @@ def test_another_pipeline_with_changed_guard_code_is_a_remark(project: Project, 
     result.stdout.fnmatch_lines([remark])
     summaries = [(folder / "summary.md").read_text("utf-8") for folder in project.folders()]
     assert [remark in text for text in summaries] == [False, True]
+
+
+def test_a_client_of_ones_own_is_not_recorded_in_silence(both: Project, model: Model) -> None:
+    both.write("own.py", "def ask(request, context=None):\n    return {'points': 1.0}\n")
+    both.case("case_0")
+    both.case("case_1")
+    result = model.run(both, mode="record", target="own:ask")
+    result.assert_outcomes(passed=2)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        [
+            "Nothing was recorded: the target made no call through packbench; call models through context.llm, *",
+            "used: not known; 2 attempts without a call through packbench",
+        ]
+    )
+    assert "Nothing was recorded: " in (both.left() / "summary.md").read_text("utf-8")
