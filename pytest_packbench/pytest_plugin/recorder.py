@@ -403,7 +403,7 @@ class Recorder:
         run.has_recorded_nothing = len(missing) == len(judged)
         cases = "" if run.has_recorded_nothing else f" for {pluralize(len(missing), 'case')}"
         advice = "call models through context.llm, or mark the target with without_model if it calls none"
-        return (f"Nothing was recorded{cases}: the target made no call through packbench; {advice}.",)
+        return (f"Nothing was recorded{cases}: the target called no model through packbench; {advice}.",)
 
     def _is_empty_shard(self, run: SuiteRun, session: pytest.Session) -> bool:
         """Whether the suite has cases but this shard none: then the run is complete, and merge needs it."""

@@ -105,7 +105,7 @@ def test_a_client_of_ones_own_is_not_recorded_in_silence(both: Project, model: M
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
         [
-            "Nothing was recorded: the target made no call through packbench; call models through context.llm, *",
+            "Nothing was recorded: the target called no model through packbench; call models through context.llm, *",
             "used: not known; 2 attempts without a call through packbench",
         ]
     )
