@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 UPDATE = "PACKBENCH_UPDATE_GOLDEN"
 # read now: tests of the plugin take its variables out of the environment
 _UPDATING = bool(os.environ.get(UPDATE))
+# last, so that the installed package is tested; for tests of `benchmarks`
+sys.path.append(str(Path(__file__).parents[1]))
 SUITE = Path(__file__).parents[1] / "storage" / "benchmarks" / "tariff"
 # pytester forgets what a run imported: what is imported here is imported once
 _WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs, pytest_packbench.reports)
@@ -52,6 +54,12 @@ class Copy:
         return self.pytester.runpytest("--packbench-suite=tariff", *arguments)
 
 
+def forget_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove what this project and CI systems set in the environment."""
+    for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_")) or name == "CI"]:
+        monkeypatch.delenv(name)
+
+
 @pytest.fixture(autouse=True)
 def _restored_path() -> Iterator[None]:
     """Restore where modules are looked for: commands of the program append the current folder."""
@@ -63,8 +71,7 @@ def _restored_path() -> Iterator[None]:
 @pytest.fixture
 def copy(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Copy:
     """The tariff suite in a project of its own."""
-    for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_"))]:
-        monkeypatch.delenv(name)
+    forget_variables(monkeypatch)
     monkeypatch.setenv("COLUMNS", "240")
     pytester.makeini("[pytest]\n")
     suite = Copy(pytester)

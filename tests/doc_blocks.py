@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import os
 import re
 import shlex
 import subprocess
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     import pytest
+
+from tests.conftest import forget_variables
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("*.md")])
@@ -113,8 +114,7 @@ class PageRunner:
 
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment in which pages are walked: wide, without settings of ours, and with no stale bytecode."""
-    for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_")) or name == "CI"]:
-        monkeypatch.delenv(name)
+    forget_variables(monkeypatch)
     monkeypatch.setenv("COLUMNS", "200")
     # a file that a page changes within a second would be run as it was before
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.testing import SuiteResults, case, run_folders, write_case, write_suite
-from tests.conftest import SUITE
+from tests.conftest import SUITE, forget_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -219,8 +218,7 @@ def both(request: pytest.FixtureRequest, pytester: pytest.Pytester, monkeypatch:
 
 
 def _project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: int) -> Project:
-    for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_")) or name == "CI"]:
-        monkeypatch.delenv(name)
+    forget_variables(monkeypatch)
     monkeypatch.setenv("COLUMNS", "240")
     pytester.makeconftest(TOY)
     pytester.makeini("[pytest]\n")

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +25,7 @@ from pytest_packbench.engine import targets
 from pytest_packbench.engine.offline import OfflineError, offline, take_late
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 def connect() -> None:
@@ -165,9 +165,18 @@ def test_a_process_of_any_kind_is_refused(start: Callable[[], object], how: str)
     assert violation.endswith("; set packbench_allow_processes = yes to allow it")
 
 
+@pytest.fixture
+def _no_helper_remains() -> Iterator[None]:
+    """End the processes that multiprocessing keeps: other tests look for children."""
+    yield
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # noqa: SLF001 - there is no public way
+    resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]  # noqa: SLF001 - as above
+
+
+@pytest.mark.usefixtures("_no_helper_remains")
 def test_a_running_fork_server_starts_no_process_for_a_case() -> None:
     server = multiprocessing.get_context("forkserver")
-    allowed = server.Process(target=bind)
+    allowed = server.Process(target=os.getpid)
     with offline("one", allow_processes=True) as violations:
         allowed.start()
         allowed.join()
@@ -177,6 +186,7 @@ def test_a_running_fork_server_starts_no_process_for_a_case() -> None:
     assert ["multiprocessing, start method forkserver" in violation for violation in violations] == [True]
 
 
+@pytest.mark.usefixtures("_no_helper_remains")
 def test_the_helper_of_multiprocessing_for_locks_is_no_process_of_a_case() -> None:
     resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]  # noqa: SLF001 - as if no test before had needed it
     with offline("one", allow_processes=False) as violations:
