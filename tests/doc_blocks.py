@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.cli import main
+from tests.conftest import forget_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     import pytest
-
-from tests.conftest import forget_variables
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("*.md")])
