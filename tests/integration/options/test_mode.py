@@ -172,6 +172,14 @@ def test_in_ci_nothing_is_recorded_again(both: Project, model: Model, monkeypatc
     result.stderr.fnmatch_lines([message])
 
 
+def test_a_recording_run_is_resumed_in_ci(both: Project, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    both.prepare("points 0.9", "bad", "points 1")
+    monkeypatch.setenv("CI", "true")
+    model.run(both, mode="record").assert_outcomes(passed=2, errors=1)
+    model.run(both, "--packbench-resume=latest", mode="record").assert_outcomes(passed=2, errors=1)
+    assert len(model.requests) == 4
+
+
 def test_a_suite_of_the_package_has_nothing_to_accept(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
