@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import re
+from functools import partial
 from http.cookiejar import DefaultCookiePolicy
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
@@ -107,7 +108,8 @@ class HttpTarget:
             self._auth = (user, password)
         # the values of headers are those of an environment variable
         self._redactor = Redactor(os.environ, secrets_of_url(url)) if redactor is None else redactor
-        self._filter = _RedactingFilter(self._redactor)
+        # the HTTP library logs whole URLs
+        self._filter = partial(redact_log_record, redactor=self._redactor)
         self._client: httpx2.AsyncClient | None = None
         self._closed = False
 
@@ -228,18 +230,6 @@ class HttpTarget:
 
     def _unreadable(self, problem: str) -> TargetFailure:
         return TargetFailure("result_unreadable", f"{self.shown}: the response is not a result: {problem}")
-
-
-class _RedactingFilter(logging.Filter):
-    """Redacts what the HTTP library logs: it logs whole URLs."""
-
-    def __init__(self, redactor: Redactor) -> None:
-        super().__init__()
-        self._redactor = redactor
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        redact_log_record(record, self._redactor)
-        return True
 
 
 def _parse_headers(text: str) -> list[tuple[str, str]]:

@@ -145,12 +145,12 @@ def is_outside_cases(_: logging.LogRecord) -> bool:
     return _CURRENT.get() is None
 
 
-def redact_log_record(record: logging.LogRecord, redactor: Redactor) -> None:
-    """Redact the message and the traceback of a log record."""
+def redact_log_record(record: logging.LogRecord, redactor: Redactor) -> bool:
+    """Redact the message and the traceback of a log record; true, as a filter that keeps every record."""
     try:
         message = record.getMessage()
     except Exception:  # noqa: BLE001 - the handler reports arguments that do not fit the message
-        return
+        return True
     redacted = redactor.text(message)
     if redacted != message:
         record.msg, record.args = redacted, None
@@ -158,6 +158,7 @@ def redact_log_record(record: logging.LogRecord, redactor: Redactor) -> None:
         record.exc_text = logging.Formatter().formatException(record.exc_info)
     if record.exc_text:
         record.exc_text = redactor.text(record.exc_text)
+    return True
 
 
 class StreamRouter:

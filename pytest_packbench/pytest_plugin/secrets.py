@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +12,7 @@ from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.stash import RESULTS_ATTRIBUTE
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Callable, Generator
 
     from pytest_packbench.model.redaction import Redactor
@@ -43,7 +44,7 @@ class Secrets:
         # later than the constructor, when the plugin exists
         logs = session.config.pluginmanager.getplugin("logging-plugin")
         for handler in [getattr(logs, name) for name in _LOG_HANDLERS if hasattr(logs, name)]:
-            handler.addFilter(_LogFilter(self._redactor))
+            handler.addFilter(partial(_redact_log_record, redactor=self._redactor))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -107,18 +108,10 @@ class Secrets:
         return _map_texts(value, self._redactor.text)
 
 
-class _LogFilter(logging.Filter):
-    """Redacts log records."""
+def _redact_log_record(record: logging.LogRecord, redactor: Redactor) -> bool:
+    from pytest_packbench.engine.output import redact_log_record
 
-    def __init__(self, redactor: Redactor) -> None:
-        super().__init__()
-        self._redactor = redactor
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        from pytest_packbench.engine.output import redact_log_record
-
-        redact_log_record(record, self._redactor)
-        return True
+    return redact_log_record(record, redactor)
 
 
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:

@@ -168,6 +168,10 @@ def test_a_result_is_that_of_its_target_alone(tmp_path: Path) -> None:
     assert replay(tmp_path, target, target_name="http://host/a").failure is None
     text = message(replay(tmp_path, target, target_name="cmd:node agent.mjs"))
     assert "/conditions/target: recorded with http://host/a, run with cmd:node agent.mjs; record it again" in text
+    # also with a target that runs: the recording has no model calls to replay
+    record(tmp_path / "whole", target, target_name="http://host/a")
+    text = message(replay(tmp_path / "whole", Asking().verify, target_name="shop:verify"))
+    assert "/conditions/target: recorded with http://host/a, run with shop:verify; record it again" in text
     # a Python target runs again
     record(tmp_path / "called", Asking().verify, target_name="shop:verify")
     assert replay(tmp_path / "called", Asking().verify, target_name="shop:other").failure is None
