@@ -215,11 +215,16 @@ def stray_locations(suite: Suite) -> Iterator[CaseLocation]:
 
     The name is that of the file with its suffix, which no id can be.
     """
-    for parent, names in (*_folders_beside(suite), *case_folders(suite.cases_path)):
-        for name in sorted(names):
-            path = os.path.join(parent, name)  # noqa: PTH118 - a string, see above
-            if (is_unread(name) or _DATA_SUFFIX.search(name)) and is_stray(suite, path):
-                yield CaseLocation(path, name)
+    for folders, may_be_stray in (
+        (_folders_beside(suite), _DATA_SUFFIX.search),
+        (case_folders(suite.cases_path), is_unread),
+    ):
+        for parent, names in folders:
+            # computing the path of each case takes longer than reading its name
+            for name in sorted(filter(may_be_stray, names)):
+                path = os.path.join(parent, name)  # noqa: PTH118 - a string, see above
+                if is_stray(suite, path):
+                    yield CaseLocation(path, name)
 
 
 def _folders_beside(suite: Suite) -> Iterator[tuple[str, list[str]]]:
