@@ -204,8 +204,9 @@ class LoopbackServer:
             for task in tasks:
                 task.cancel()
             self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-            # the transports tell their protocols in the loop's next round
-            self.loop.run_until_complete(asyncio.sleep(0))
+            # the transports tell their protocols in the loop's next rounds
+            self.loop.run_until_complete(asyncio.sleep(0.001))
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.close()
 
     def _connection(self) -> asyncio.StreamReaderProtocol:
@@ -222,9 +223,12 @@ class LoopbackServer:
         try:
             while await self._serve_one(reader, writer):
                 pass
-        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            # the client has left, or the server stops
+        except (OSError, asyncio.IncompleteReadError):
+            # the client has left
             pass
+        except asyncio.CancelledError:
+            # the server stops, and the client may never read what is left
+            writer.transport.abort()
         finally:
             writer.close()
 
