@@ -102,7 +102,7 @@ async def with_httpx(url: str) -> None:
 
 
 async def with_httpx2(url: str) -> None:
-    async with httpx2.AsyncClient(verify=False) as client:  # noqa: S501 - there is no TLS
+    async with httpx2.AsyncClient(verify=False) as client:
         await client.send(request=client.build_request("GET", url))
 
 
