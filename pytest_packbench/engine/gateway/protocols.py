@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 from pytest_packbench.model.request import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
 PLACEHOLDER_KEY = "no-key-needed"
 """The value of key variables where nothing is forwarded: clients insist on one."""
@@ -115,18 +115,21 @@ def _address(value: str, provider: Provider) -> str:
     return re.sub(r"://0\.0\.0\.0(?=[:/]|$)", "://127.0.0.1", value).rstrip("/")
 
 
-def variables_for(url: str, *, placeholders: bool) -> dict[str, str]:
+def variables_for(url: str, *, placeholders: bool, environment: Container[str] = ()) -> dict[str, str]:
     """Return the variables by which clients find the gateway at an address.
 
     Args:
         url: the gateway's, with its secret and where needed a token.
         placeholders: whether keys are replaced too.
+        environment: the variables that are set.
     """
     values: dict[str, str] = {}
     for provider in PROVIDERS.values():
         values |= {name: f"{url}/{provider.name}{ending}" for name, ending in provider.variables.items()}
         if placeholders:
-            values |= dict.fromkeys(provider.keys, PLACEHOLDER_KEY)
+            # a client warns where its provider has two
+            keys = [name for name in provider.keys if name in environment] or provider.keys[:1]
+            values |= dict.fromkeys(keys, PLACEHOLDER_KEY)
     return values
 
 

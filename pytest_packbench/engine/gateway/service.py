@@ -162,7 +162,7 @@ class Gateway:
             token: that of a case or of `child_token`, for a child; empty for this process.
         """
         url = f"{self.url}/case/{token}" if token else self.url
-        values = variables_for(url, placeholders=self.offline)
+        values = variables_for(url, placeholders=self.offline, environment=os.environ)
         for name in ("NO_PROXY", "no_proxy"):
             before = os.environ.get(name, "")
             if before != "*":
