@@ -27,6 +27,8 @@ _MAX_DRAINED_BYTES = 256 * 1024 * 1024
 _DRAIN_S = 10.0
 _WAIT_S = 10.0
 _CHUNK = 64 * 1024
+_PROBE_S = 0.25
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
 _NO_BODY = frozenset({204, 304})
 
@@ -126,12 +128,17 @@ def _reason(status: int) -> str:
 
 
 class _Reader(asyncio.StreamReader):
-    """A reader that tells when the client has closed its side."""
+    """A reader that tells when the client has closed its side, or the connection is lost."""
 
     on_end: Callable[[], None] | None = None
 
     def feed_eof(self) -> None:
         super().feed_eof()
+        if self.on_end is not None:
+            self.on_end()
+
+    def set_exception(self, exc: Exception) -> None:
+        super().set_exception(exc)
         if self.on_end is not None:
             self.on_end()
 
@@ -200,6 +207,8 @@ class LoopbackServer:
             self.loop.run_forever()
         finally:
             server.close()
+            # connections that were accepted become tasks first
+            self.loop.run_until_complete(asyncio.sleep(0))
             tasks = asyncio.all_tasks(self.loop)
             for task in tasks:
                 task.cancel()
@@ -256,10 +265,8 @@ class LoopbackServer:
         """A client has closed its side: it has left, or only sends nothing more, which a provisional answer tells."""
         if reply.started or writer.transport.is_closing():
             task.cancel()
-            return
-        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        # where nobody reads it, the system closes the connection
-        self.loop.call_later(0.02, lambda: task.cancel() if writer.transport.is_closing() else None)
+        else:
+            self.loop.call_later(_PROBE_S, _probe, task, reply, writer)
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[Request, bool, bool]:
         """Read a request; return it, whether its version is 1.0, and whether the connection stays open."""
@@ -303,6 +310,12 @@ class LoopbackServer:
         return f"/{rest}"
 
 
+def _probe(task: asyncio.Task[None], reply: Reply, writer: asyncio.StreamWriter) -> None:
+    """Send what a client that waits ignores; where nobody waits, the system closes the connection."""
+    if not task.done() and not reply.started and not writer.transport.is_closing():
+        writer.write(_CONTINUE)
+
+
 async def _called(handler: Handler, request: Request, reply: Reply) -> None:
     await handler(request, reply)
 
@@ -317,7 +330,7 @@ async def _body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head
     if size > MAX_BODY_BYTES:
         raise _too_long()
     if (size or coding) and headers.get("expect", "").lower() == "100-continue":
-        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        writer.write(_CONTINUE)
     if not coding:
         return await reader.readexactly(size) if size else b""
     pieces, total = [], 0

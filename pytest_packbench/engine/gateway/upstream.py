@@ -84,14 +84,12 @@ class Answer:
         connection_header = self.headers.get("connection", "").lower()
         self._keeps = "close" not in connection_header and (version == "HTTP/1.1" or "keep-alive" in connection_header)
         self._is_chunked = "chunked" in self.headers.get("transfer-encoding", "").lower()
-        self._size: int | None = None
+        stated = "" if self._is_chunked else self.headers.get("content-length", "")
+        self._size = self.length = int(stated) if stated.isdigit() else None
         if method == "HEAD" or self.status in {_NO_CONTENT, _NOT_MODIFIED}:
             self._size, self._is_chunked = 0, False
-        elif not self._is_chunked and self.headers.get("content-length", "").isdigit():
-            self._size = int(self.headers["content-length"])
         coding = self.headers.get("content-encoding", "").lower()
         self._decoder = zlib.decompressobj(_DECODERS[coding]) if coding in _DECODERS else None
-        self.length = self._size
         if self._decoder is not None:
             # sent although it was not asked for
             del self.headers["content-encoding"]
