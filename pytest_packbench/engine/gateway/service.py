@@ -220,13 +220,16 @@ class Gateway:
             for token, assigned in self._children.items():
                 if assigned is traffic:
                     self._children[token] = None
-        work = stamps.running_work(traffic.token) if traffic.neighbours and self._records else []
+        # else each case would keep all that ran before it
+        neighbours, traffic.neighbours = traffic.neighbours, set()
+        work = stamps.running_work(traffic.token) if neighbours and self._records else []
         if work:
             message = (
                 f"{work[0]} was started by case {traffic.case_id}, called a model while other cases ran, and still "
                 f"runs at its end, so that its calls may be another case's; {_REMEDY}"
             )
-            for case in (traffic, *traffic.neighbours):
+            traffic.unattributed = traffic.unattributed or message
+            for case in neighbours:
                 self._note(case, message)
 
     @property
@@ -308,7 +311,8 @@ class Gateway:
             message = f"packbench's gateway serves {', '.join(PROVIDERS)}".encode()
             await reply.send(_NOT_FOUND, {"content-type": "text/plain", "x-should-retry": "false"}, message)
             return
-        stamp, caller = (request.headers.pop(header, "") for header in (stamps.CASE_HEADER, stamps.CALLER_HEADER))
+        stamp = request.headers.pop(stamps.CASE_HEADER, "")
+        caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
         call = RecordedCall.of(name, request.method, f"/{path}", request.body, self._redactor)
         is_outside = stamp == self.outside and not token
         owner = self._outside(call) if is_outside else self._owner(token, stamp, call, caller)
