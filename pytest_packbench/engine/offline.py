@@ -13,6 +13,8 @@ Whose work it is that the hook sees, in this order:
 5. any running case, on a thread that was started outside of cases: it may serve them. The main thread is exempt: it
    runs pytest and other tests, unless there is a claim.
 
+The only address that may be reached is that of the gateway of this process, which answers from recordings.
+
 In Python 3.11 no audit event tells that work is started for later, and in no version one tells of the processes of
 `multiprocessing`: `_watch` replaces the functions that start these.
 """
@@ -60,6 +62,7 @@ _PROCESS_EVENTS = frozenset(
 _EVENTS = _SOCKET_EVENTS | _LOOKUP_EVENTS | _PROCESS_EVENTS
 # Python's own helper, which runs no code of the target; creating a lock may start it
 _RESOURCE_TRACKER = re.compile(r"from multiprocessing\.resource_tracker import main; ?main\([\w, =]*\)")
+_SERVED_HOSTS = ("127.0.0.1", b"127.0.0.1")
 # a target may try again and again
 _MAX_NOTED = 100
 _ENGINE = __file__.removesuffix("offline.py")
@@ -101,6 +104,8 @@ class _Guard:
         self.claims: dict[int, _Claim] = {}
         self.tasks: WeakKeyDictionary[asyncio.Task[Any], _GuardedCase] = WeakKeyDictionary()
         self.late: dict[_GuardedCase, str] = {}
+        self.served: list[tuple[str, int]] = []
+        self.own_threads: list[int] = []
         self.installed = False
         self.carriers: list[Carrier] = []
         self.unwatch_pools: Callable[[], None] | None = None
@@ -110,20 +115,37 @@ class _Guard:
             return
         if event in _SOCKET_EVENTS:
             address = arguments[1] if len(arguments) > 1 else None
+            if self.served and self._is_served(event, arguments[0], address):
+                return
             if getattr(arguments[0], "family", None) not in _LOCAL:
                 self.refuse(f"{event.removeprefix('socket.')} to {address!r}")
             elif address is not None and address == _fork_server():
                 self.refuse_process("multiprocessing, start method forkserver")
         elif event in _LOOKUP_EVENTS:
+            if self.served and event == "socket.getaddrinfo" and arguments[0] in _SERVED_HOSTS:
+                return
             self.refuse(f"look-up of {arguments[0]!r}")
         else:
             self.refuse_process(f"{event}{f': {arguments[0]!r}' if arguments else ''}")
+
+    def _is_served(self, event: str, connection: Any, address: Any) -> bool:
+        """Whether a socket connects to an address that this process serves, or is one end of such a connection."""
+        if event == "socket.connect":
+            return isinstance(address, tuple) and address[:2] in self.served
+        if event == "socket.bind" or address is not None:
+            return False
+        # a connected socket sends
+        with suppress(OSError, AttributeError):
+            return connection.getpeername()[:2] in self.served or connection.getsockname()[:2] in self.served
+        return False
 
     def refuse_process(self, how: str) -> None:
         self.refuse(f"child process ({how})", is_process=True)
 
     def refuse(self, action: str, *, is_process: bool = False) -> None:
         """Raise an error and note it, if this thread works for a case that may not do this."""
+        if self.own_threads and threading.get_ident() in self.own_threads:
+            return
         owner = self.owner()
         suspects = self._suspects() if owner is None else [owner]
         cases = [case for case in suspects if not (is_process and case.allow_processes)]
@@ -233,6 +255,29 @@ def offline(
         # an abandoned coroutine is closed outside its context, where the variable has no value to reset
         with suppress(ValueError):
             _CURRENT.reset(token)
+
+
+def serve_address(host: str, port: int) -> Callable[[], None]:
+    """Allow cases to reach an address that this process serves; return what ends that."""
+    address = (host, port)
+    _GUARD.served.append(address)
+
+    def end() -> None:
+        with suppress(ValueError):
+            _GUARD.served.remove(address)
+
+    return end
+
+
+@contextmanager
+def own_work() -> Iterator[None]:
+    """Allow this thread everything in the block: it is this package's own work, whatever runs at the same time."""
+    ident = threading.get_ident()
+    _GUARD.own_threads.append(ident)
+    try:
+        yield
+    finally:
+        _GUARD.own_threads.remove(ident)
 
 
 def take_late(suite: object) -> list[tuple[str, str]]:

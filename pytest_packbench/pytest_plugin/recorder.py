@@ -14,8 +14,8 @@ import pytest
 
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
-from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
+from pytest_packbench.engine.serving import BASE_URLS
 from pytest_packbench.model.result import CaseResult, format_timestamp
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, Run
 from pytest_packbench.model.text import pluralize
@@ -277,7 +277,7 @@ class Recorder:
 
     def _note_late(self, run: SuiteRun, session: pytest.Session) -> None:
         """Turn cases into errors whose threads or tasks were refused when their result was known already."""
-        self.note_late(run.suite.name, take_late(run.suite))
+        self.note_late(run.suite.name, self.contexts.take_late(run.suite))
         # of several messages the first counts, as in an attempt
         messages = dict(reversed(self._late.pop(run.suite.name, [])))
         for nodeid, trials in list(run.results.by_nodeid.items()):
@@ -394,7 +394,7 @@ class Recorder:
     def _unrecorded(self, run: SuiteRun) -> tuple[str, ...]:
         """Say for how many cases a run that records kept nothing, since their target made no call that it could see."""
         context = self.contexts.opened(run.suite)
-        if self.contexts.settings.mode != "record" or context is None or not context.asks_model:
+        if self.contexts.settings.mode != "record" or context is None or not context.is_recorded:
             return ()
         judged = [result for result in run.ordered if result.counted]
         missing = [result for result in judged if result.cassette_sha256 is None]
@@ -403,6 +403,8 @@ class Recorder:
         run.has_recorded_nothing = len(missing) == len(judged)
         cases = "" if run.has_recorded_nothing else f" for {pluralize(len(missing), 'case')}"
         advice = "call models through context.llm, or mark the target with without_model if it calls none"
+        if context.serves_gateway:
+            advice = f"have its client read {BASE_URLS}, or {advice}"
         return (f"Nothing was recorded{cases}: the target called no model through packbench; {advice}.",)
 
     def _is_empty_shard(self, run: SuiteRun, session: pytest.Session) -> bool:

@@ -16,7 +16,7 @@ from pytest_packbench.model.redaction import redact_options
 from pytest_packbench.model.run import SetupError
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import PackError, Packs
-from pytest_packbench.pytest_plugin.stash import RESUMED
+from pytest_packbench.pytest_plugin.stash import RESUMED, SERVING
 from pytest_packbench.reports.terminal import expected_text
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class SessionSuites(SuiteContexts):
     def __init__(self, config: pytest.Config, settings: Settings, packs: Packs) -> None:
         # other plugins may have options with keys
         secrets = redact_options([str(word) for word in config.invocation_params.args])[1]
-        super().__init__(settings, packs, _hooks_of(config), secrets)
+        super().__init__(settings, packs, _hooks_of(config), secrets, config.stash.get(SERVING, None))
         self.config = config
         self.settings = settings
         self._packs_by_name = packs

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine.conditions import guard_name
+from pytest_packbench.engine.serving import needs_gateway
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.one_attempt import reruns
-from pytest_packbench.reports.terminal import caps_text, prompts_text, spent_text
+from pytest_packbench.reports.terminal import caps_text, gateway_text, prompts_text, spent_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.error_groups import ErrorGroups
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
@@ -38,11 +40,13 @@ class Terminal:
         """Describe each suite, its target and its mode."""
         contexts, config = self._recorder.contexts, self._recorder.config
         lines = [line for suite in contexts.suites.values() for line in self._header(suite)]
+        if contexts.serving is not None and contexts.serving.needed:
+            lines.insert(0, gateway_text(contexts.settings.mode))
         if reruns(config):
             lines.append("packbench: each case is attempted once: --reruns applies to other tests only")
         opened = [contexts.opened(suite) for suite in contexts.suites.values()]
-        # of a target outside this process, only the result is recorded
-        if contexts.settings.mode == "record" and any(context and not context.caller.opaque for context in opened):
+        # of a server, only the result is recorded
+        if contexts.settings.mode == "record" and any(context and _records_prompts(context) for context in opened):
             lines.insert(0, prompts_text(recorded=contexts.settings.record_prompts))
         if contexts.settings.mode != "fixture" and getattr(config.option, "dist", "no") != "no":
             lines.append(
@@ -76,7 +80,11 @@ class Terminal:
         if self._recorder.resumed is not None:
             lines.append(self._recorder.resumed.header_line(suite.name))
         if context is not None and context.caller.opaque and settings.mode == "fixture":
-            lines.append(f"packbench: suite {suite.name}: pipeline not run: scoring only")
+            runs = (
+                context.caller.runs_offline and context.serves_gateway and needs_gateway([suite.path / suite.fixtures])
+            )
+            what = "pipeline run; children are not walled in" if runs else "pipeline not run: scoring only"
+            lines.append(f"packbench: suite {suite.name}: {what}")
         return lines
 
     def _accept_options(self, suite: Suite) -> str:
@@ -132,6 +140,10 @@ class Terminal:
             reporter.line(f"packbench: {problem}", red=True)
         if run.failed:
             reporter.line(f"packbench: {run.suite.name}: FAILED", red=True, bold=True)
+
+
+def _records_prompts(context: SuiteContext) -> bool:
+    return not context.caller.opaque or (context.caller.runs_offline and context.serves_gateway)
 
 
 def shown_name(suite: Suite) -> str:

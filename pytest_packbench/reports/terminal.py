@@ -90,6 +90,12 @@ def prompts_text(*, recorded: bool) -> str:
     return "packbench: recordings contain no prompts, only their hashes (packbench_record_prompts = no)"
 
 
+def gateway_text(mode: str) -> str:
+    """Return the line of a run whose gateway serves: what happens to calls of a pipeline's own clients."""
+    how = {"fixture": "replayed, offline", "record": "forwarded and recorded"}.get(mode, "forwarded and counted")
+    return f"packbench: gateway: model calls of the target's own clients are {how} (--packbench-gateway=off: not seen)"
+
+
 def caps_text(options: RunOptions, *, shared: bool) -> str:
     """Return the limits of a live run in one line.
 

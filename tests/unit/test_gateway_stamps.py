@@ -7,6 +7,7 @@ import contextvars
 import http.client
 import importlib.util
 import os
+import queue
 import subprocess
 import sys
 import textwrap
@@ -215,12 +216,39 @@ def test_so_has_work_for_an_executor_and_to_thread(gateway: Served) -> None:
     assert gateway.stamps()[-1] is None
 
 
-def test_a_bare_thread_has_none(gateway: Served) -> None:
+def test_a_bare_thread_has_none_until_its_case_ends(gateway: Served) -> None:
+    turns: queue.Queue[int] = queue.Queue()
+
+    def work() -> None:
+        while turns.get(timeout=WAIT_S):
+            ask(gateway.url)
+            turns.task_done()
+
+    threads = [threading.Thread(target=work)]
+    threads[0].start()
+
+    def take_turn() -> None:
+        turns.put(1)
+        turns.join()
+
+    take_turn()
     with stamped("a"):
-        thread = threading.Thread(target=ask, args=[gateway.url])
-        thread.start()
-        thread.join()
-    assert gateway.stamps() == [None]
+        take_turn()
+    take_turn()
+    turns.put(0)
+    threads[0].join()
+    with stamped("a"):
+        # as a worker that is started at the first use
+        threads.append(threading.Thread(target=work))
+        threads[1].start()
+        turns.task_done()
+        take_turn()
+    with stamped("b"):
+        # a's or b's, which nobody knows
+        take_turn()
+    turns.put(0)
+    threads[1].join()
+    assert gateway.stamps() == [None, None, None, None, "a"]
     assert gateway.last()[1].startswith(__file__)
 
 

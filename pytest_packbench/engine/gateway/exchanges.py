@@ -247,6 +247,10 @@ class CaseTraffic:
         finally:
             self._scope.leave(self)
 
+    def close(self) -> None:
+        """End the case although its target goes on: what it still asks for is not the case's."""
+        self._scope.leave(self)
+
     def repetition(self, call: RecordedCall) -> int:
         """Return how often this very call was made before, without an error."""
         earlier = (other for other in self.calls if other is not call and other.error is None)

@@ -97,6 +97,7 @@ class Gateway:
         address: host and port.
         offline: whether nothing is ever forwarded.
         upstreams: the address of each provider.
+        outside: the stamp of work that belongs to no case, whichever run at the same time.
     """
 
     def __init__(self, *, offline: bool, upstreams: Mapping[str, str] | None = None) -> None:
@@ -112,6 +113,7 @@ class Gateway:
             self._upstream = Upstream()
         self._settings = _Settings()
         self._redactor = Redactor()
+        self.outside = CaseTraffic("", self).token
         self._lock = threading.Lock()
         self._open: dict[str, CaseTraffic] = {}
         self._ended: dict[str, str] = {}
@@ -218,13 +220,16 @@ class Gateway:
             for token, assigned in self._children.items():
                 if assigned is traffic:
                     self._children[token] = None
-        work = stamps.running_work(traffic.token) if traffic.neighbours and self._records else []
+        # else each case would keep all that ran before it
+        neighbours, traffic.neighbours = traffic.neighbours, set()
+        work = stamps.running_work(traffic.token) if neighbours and self._records else []
         if work:
             message = (
                 f"{work[0]} was started by case {traffic.case_id}, called a model while other cases ran, and still "
                 f"runs at its end, so that its calls may be another case's; {_REMEDY}"
             )
-            for case in (traffic, *traffic.neighbours):
+            traffic.unattributed = traffic.unattributed or message
+            for case in neighbours:
                 self._note(case, message)
 
     @property
@@ -266,8 +271,11 @@ class Gateway:
             return _Owner(active[0])
         if active:
             return self._unattributed(active, call, caller, f"made while {len(active)} cases ran", "")
+        return self._outside(call)
+
+    def _outside(self, call: RecordedCall) -> _Owner:
         if self.offline:
-            return _Owner(refusal=f"fixture mode is offline, and no case runs now: {call} is refused")
+            return _Owner(refusal=f"fixture mode is offline, and no case made this call: {call} is refused")
         return _Owner()
 
     def _unattributed(
@@ -303,9 +311,11 @@ class Gateway:
             message = f"packbench's gateway serves {', '.join(PROVIDERS)}".encode()
             await reply.send(_NOT_FOUND, {"content-type": "text/plain", "x-should-retry": "false"}, message)
             return
-        stamp, caller = (request.headers.pop(header, "") for header in (stamps.CASE_HEADER, stamps.CALLER_HEADER))
+        stamp = request.headers.pop(stamps.CASE_HEADER, "")
+        caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
         call = RecordedCall.of(name, request.method, f"/{path}", request.body, self._redactor)
-        owner = self._owner(token, stamp, call, stamps.caller_of(caller))
+        is_outside = stamp == self.outside and not token
+        owner = self._outside(call) if is_outside else self._owner(token, stamp, call, caller)
         asked = _Asked(provider, request, f"/{path}", call, reply)
         if owner.refusal:
             await _refuse(asked, _BAD_REQUEST, "packbench_refused", owner.refusal)

@@ -2,7 +2,8 @@
 
 The stamp is a context variable, which tasks and callbacks inherit, and which work for a thread pool has from its
 submitter. HTTP clients carry it to the gateway in a header, together with the place of the call. Threads that are
-started bare have none, and nor has a forked process: what they serve is not known.
+started bare have none, and nor has a forked process: what they serve is not known. Once the case that started a thread
+has ended, the thread has its stamp after all, which the gateway refuses.
 
 A task or work of a pool that began inside a case and goes on after it, as a worker that is started at the first use
 does, may have served other cases with the stamp of the first: `running_work` names it.
@@ -14,7 +15,7 @@ import os
 import sys
 import threading
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,6 +45,7 @@ class _Stamp:
     """A token, who set it, and what inherited it and has made calls since."""
 
     token: str
+    entered: int = 0
     owners: list[ref[asyncio.Task[Any]]] = field(default_factory=list)
     work: dict[int, ref[asyncio.Task[Any] | _PoolWork]] = field(default_factory=dict)
 
@@ -80,6 +82,7 @@ class _PoolWork:
         return self._done
 
 
+_STARTED_BY = "_packbench_stamp"
 _CURRENT: ContextVar[_Stamp | None] = ContextVar("packbench_stamp", default=None)
 # what runs now on the threads of pools
 _RUNNING: dict[int, _PoolWork] = {}
@@ -94,10 +97,12 @@ def stamped(token: str) -> Iterator[None]:
     task = current_task()
     if task is not None:
         stamp.owners.append(ref(task))
+    stamp.entered += 1
     before = _CURRENT.set(stamp)
     try:
         yield
     finally:
+        stamp.entered -= 1
         # an abandoned coroutine is closed outside its context, where the variable has no value to reset
         with suppress(ValueError):
             _CURRENT.reset(before)
@@ -123,7 +128,7 @@ def install(base_url: str) -> Callable[[], None]:
     """
     gateway = _Gateway.at(base_url)
     importer = _Importer(gateway)
-    undo_pools = carry_pool_work(_PoolWork)
+    undo_work = [carry_pool_work(_PoolWork), replace(threading.Thread, "start", _noting_start)]
     for name in _CLIENTS:
         if (module := sys.modules.get(name)) is not None:
             importer.patch(module)
@@ -133,7 +138,8 @@ def install(base_url: str) -> Callable[[], None]:
         with suppress(ValueError):
             sys.meta_path.remove(importer)
         importer.undo()
-        undo_pools()
+        for undo_one in reversed(undo_work):
+            undo_one()
 
     return undo
 
@@ -156,11 +162,28 @@ class _Gateway(NamedTuple):
         return bool(url.port == self.port and url.host == self.host and url.path.startswith(self.path))
 
 
+def _noting_start(start: Callable[..., Any]) -> Callable[..., Any]:
+    def noting(thread: threading.Thread) -> None:
+        # some versions of Python let a thread inherit the context
+        token = _CURRENT.set(None)
+        try:
+            vars(thread)[_STARTED_BY] = token.old_value if token.old_value is not Token.MISSING else None
+            start(thread)
+        finally:
+            _CURRENT.reset(token)
+
+    return noting
+
+
 def _headers() -> dict[str, str]:
     """Return the headers of a request that is sent now."""
     headers, stamp = {}, _CURRENT.get()
     if stamp is not None:
         stamp.note_call()
+    elif threading.get_ident() not in _RUNNING:
+        starter = vars(threading.current_thread()).get(_STARTED_BY)
+        stamp = starter if starter is not None and not starter.entered else None
+    if stamp is not None:
         headers[CASE_HEADER] = stamp.token
     if caller := caller_location():
         headers[CALLER_HEADER] = quote(caller, safe=_SAFE)

@@ -1,0 +1,190 @@
+"""The gateway of this process: whether it is needed, its start, the variables that lead clients to it, its cases.
+
+Nothing of the gateway itself is imported before it is started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.backends.originals import VARIABLE, originals, replace_variables
+from pytest_packbench.engine.external_io import ROUTE, GatewayRoute
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_packbench.engine.gateway import CaseTraffic, Gateway
+    from pytest_packbench.model.cassette import GatewayExchange
+    from pytest_packbench.model.run import Mode
+
+BASE_URLS = "OPENAI_BASE_URL, ANTHROPIC_BASE_URL, OLLAMA_HOST or GOOGLE_GEMINI_BASE_URL"
+"""The variables by which most clients find the gateway, for messages."""
+_EXCHANGES = re.compile(rb'"gateway":\s*\[\s*\{')
+_MAX_FILES = 64
+_MAX_BYTES = 16 * 1024 * 1024
+_MAX_BYTES_OF_FILE = 4 * 1024 * 1024
+# the port "discard", on which nothing listens
+_DEAD_PROXY = "http://127.0.0.1:9"
+
+
+class Serving:
+    """Starts and stops the gateway of this process, and opens its cases.
+
+    Args:
+        mode: how model calls are answered. In fixture mode nothing is forwarded.
+        needed: whether the gateway serves from the start; else it is started for the first recording that needs it.
+        here: whether it serves in this process, unlike in the controller of xdist.
+
+    Attributes:
+        needed: whether calls of own clients are recorded or replayed.
+        gateway: the gateway, once it serves in this process.
+    """
+
+    def __init__(self, mode: Mode, *, needed: bool, here: bool = True) -> None:
+        self.needed = needed
+        self.gateway: Gateway | None = None
+        self._mode = mode
+        self._is_here = here
+        self._undo = ExitStack()
+        self._suites: dict[str, list[object]] = {}
+        self._late: list[tuple[str, str]] = []
+
+    def start(self) -> None:
+        """Serve, and set the variables that clients read; clients that exist already do not know the address."""
+        self.needed = True
+        if self.gateway is not None or not self._is_here:
+            return
+        from pytest_packbench.engine.gateway import Gateway
+        from pytest_packbench.engine.gateway.protocols import PROVIDERS, upstreams_of
+        from pytest_packbench.engine.gateway.stamps import install, stamped
+        from pytest_packbench.engine.offline import own_work, serve_address
+
+        before = originals(os.environ)
+        offline = self._mode == "fixture"
+        # cases that run at once may not open a socket
+        with own_work():
+            self.gateway = gateway = Gateway(offline=offline, upstreams=upstreams_of(before))
+            self._undo.callback(gateway.stop)
+            gateway.start()
+        self._undo.callback(serve_address(*gateway.address))
+        self._undo.callback(install(gateway.url))
+        keys = {key for provider in PROVIDERS.values() for key in provider.keys}
+        # the user's own key is kept where there is one
+        values = {
+            name: value for name, value in gateway.environment().items() if name not in keys or not os.environ.get(name)
+        }
+        self._undo.callback(_restore, {name: os.environ.get(name) for name in (*values, VARIABLE)})
+        replace_variables(os.environ, values)
+        # work of this thread between the cases, such as other tests, belongs to none that runs at the same time
+        self._undo.enter_context(stamped(gateway.outside))
+
+    def stop(self) -> None:
+        """Stop serving, and restore the variables."""
+        self._undo.close()
+        self.gateway = None
+
+    def configure(self, **settings: Any) -> None:
+        """Set what the gateway counts with and may do, once suites are known; see `Gateway.configure`."""
+        if self.gateway is not None:
+            self.gateway.configure(record=self._mode == "record", **settings)
+
+    def open_case(
+        self, suite: object, case_id: str, recorded: Sequence[GatewayExchange] | None = None, *, trial: int = 0
+    ) -> CaseTraffic | None:
+        """Return the traffic of an attempt; None where the gateway does not serve.
+
+        Args:
+            suite: the case's suite, which `take_late` compares by identity.
+            case_id: the case.
+            recorded: the exchanges to be replayed, in fixture mode.
+            trial: the number of the attempt, from 0.
+        """
+        if recorded and self.gateway is None:
+            self.start()
+        if self.gateway is None:
+            return None
+        suites = self._suites.setdefault(case_id, [])
+        if not any(known is suite for known in suites):
+            suites.append(suite)
+        return self.gateway.open_case(case_id, recorded, trial=trial)
+
+    @contextmanager
+    def outside_process(self, traffic: CaseTraffic) -> Iterator[None]:
+        """Return the block in which a target outside this process can reach the gateway for an attempt."""
+        gateway = self.gateway
+        if gateway is None:
+            raise RuntimeError("an attempt has traffic where the gateway serves")
+
+        def shared() -> tuple[str, dict[str, str]]:
+            token = gateway.child_token()
+            return token, {**os.environ, **gateway.environment(token)}
+
+        own = None
+        if self._mode != "live":
+            inherited = _offline_environment(os.environ) if self._mode == "fixture" else os.environ
+            own = {**inherited, **gateway.environment(traffic.token)}
+        route = GatewayRoute(
+            url=f"{gateway.url}/case/{traffic.token}",
+            environment=own,
+            shared_environment=shared,
+            assign=lambda token: gateway.assign(token, traffic),
+        )
+        with traffic.active():
+            before = ROUTE.set(route)
+            try:
+                yield
+            finally:
+                # an abandoned coroutine is closed outside its context, where the variable has no value to reset
+                with suppress(ValueError):
+                    ROUTE.reset(before)
+
+    def take_late(self, suite: object) -> list[tuple[str, str]]:
+        """Return the calls that a suite's cases left running made after their end: case id and message; forget them."""
+        if self.gateway is None:
+            return []
+        self._late += self.gateway.take_late()
+        found = [late for late in self._late if any(known is suite for known in self._suites.get(late[0], ()))]
+        self._late = [late for late in self._late if late not in found]
+        return found
+
+
+def needs_gateway(folders: Iterable[Path]) -> bool:
+    """Whether recordings in these folders contain exchanges of the gateway; looks at a few files of each only."""
+    return any(_holds_exchanges(folder) or _holds_exchanges(folder / ".pending") for folder in folders)
+
+
+def _holds_exchanges(folder: Path) -> bool:
+    left = _MAX_BYTES
+    try:
+        with os.scandir(folder) as entries:
+            files = [entry for entry in entries if entry.name.endswith((".json", ".jsonl")) and entry.is_file()]
+    except OSError:
+        return False
+    for entry in files[:_MAX_FILES]:
+        with suppress(OSError), Path(entry.path).open("rb") as file:
+            content = file.read(min(left, _MAX_BYTES_OF_FILE))
+            left -= len(content)
+            if _EXCHANGES.search(content):
+                return True
+    return False
+
+
+def _offline_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without keys, whose proxies reach nothing; it keeps no program from asking directly."""
+    from pytest_packbench.model.redaction import holds_secret
+
+    plain = {name: value for name, value in environment.items() if not holds_secret(name, value)}
+    names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+    return plain | dict.fromkeys((*names, *map(str.lower, names)), _DEAD_PROXY)
+
+
+def _restore(before: dict[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
