@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.backends import BackendError
 from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory
 from pytest_packbench.engine.gateway import stamps
-from pytest_packbench.engine.gateway.exchanges import KEPT_HEADERS, CaseTraffic, RecordedCall
+from pytest_packbench.engine.gateway.exchanges import KEPT_HEADERS, UNSUPPORTED, CaseTraffic, RecordedCall
 from pytest_packbench.engine.gateway.protocols import (
     PROVIDERS,
     error_body,
@@ -331,12 +331,12 @@ class Gateway:
         case.tasks.add(task)
         case.calls.append(call)
         try:
-            if self._records and not is_allowed(asked.provider, call.method, call.path):
-                message = f"{call}: packbench's gateway can't record this call of {call.provider}"
-                call.error = BackendError("unsupported_call", message)
-                await _refuse(asked, _NOT_FOUND, "unsupported_call", message)
-            elif self._upstream is None:
+            if self._upstream is None:
                 await self._replay(case, asked)
+            elif self._records and not is_allowed(asked.provider, call.method, call.path):
+                message = f"{call}: packbench's gateway can't record this call of {call.provider}"
+                call.error = BackendError(UNSUPPORTED, message)
+                await _refuse(asked, _NOT_FOUND, UNSUPPORTED, message)
             else:
                 await self._ask(case, asked)
         finally:
