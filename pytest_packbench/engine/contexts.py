@@ -264,7 +264,7 @@ class SuiteContexts:
             due = trials - attempts_made(case)
             count += due > 0
             context = self.opened(case.suite)
-            if context is not None and not context.asks_model:
+            if context is not None and not context.is_recorded:
                 external += due
             elif due > 0:
                 calls = recorded_calls(case.suite, case.case_id)

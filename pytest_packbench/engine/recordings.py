@@ -373,15 +373,23 @@ def transcript(attempt: Attempt, *, prompts: bool) -> list[tuple[str, str, str]]
     """
     if not prompts:
         return []
+    lines = []
+    recorded_calls = attempt.cassette.gateway if attempt.cassette is not None and attempt.meter is None else ()
+    own = [call.model_dump() for call in recorded_calls if call.request is not None]
+    if attempt.traffic is not None and not attempt.traffic.has_recording:
+        own = [call.as_exchange() for call in attempt.traffic.calls]
+    if own:
+        from pytest_packbench.engine.gateway.transcript import transcript_of
+
+        lines = [line for exchange in own for line in transcript_of(exchange)]
     if attempt.meter is not None:
         try:
             exchanges = model_exchanges(attempt.meter.calls, prompts=True)
         except UnrecordableError:
-            return []
+            return lines
     else:
         recorded = attempt.cassette.exchanges if attempt.cassette is not None else ()
         exchanges = [exchange.model_dump() for exchange in recorded if exchange.prompt is not None]
-    lines = []
     for exchange in exchanges:
         role, prompt = exchange["role"], exchange["prompt"]
         if prompt.get("system"):

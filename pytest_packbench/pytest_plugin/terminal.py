@@ -21,6 +21,7 @@ from pytest_packbench.reports.terminal import caps_text, gateway_text, prompts_t
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.error_groups import ErrorGroups
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
@@ -44,8 +45,8 @@ class Terminal:
         if reruns(config):
             lines.append("packbench: each case is attempted once: --reruns applies to other tests only")
         opened = [contexts.opened(suite) for suite in contexts.suites.values()]
-        # of a target outside this process, only the result is recorded
-        if contexts.settings.mode == "record" and any(context and not context.caller.opaque for context in opened):
+        # of a server, only the result is recorded
+        if contexts.settings.mode == "record" and any(context and _records_prompts(context) for context in opened):
             lines.insert(0, prompts_text(recorded=contexts.settings.record_prompts))
         if contexts.settings.mode != "fixture" and getattr(config.option, "dist", "no") != "no":
             lines.append(
@@ -139,6 +140,10 @@ class Terminal:
             reporter.line(f"packbench: {problem}", red=True)
         if run.failed:
             reporter.line(f"packbench: {run.suite.name}: FAILED", red=True, bold=True)
+
+
+def _records_prompts(context: SuiteContext) -> bool:
+    return not context.caller.opaque or (context.caller.runs_offline and context.serves_gateway)
 
 
 def shown_name(suite: Suite) -> str:
