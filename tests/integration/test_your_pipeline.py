@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.cli import main
 from pytest_packbench.testing import run_folders
 from tests.doc_blocks import ROOT, blocks
 from tests.integration.conftest import json_lines, without_times
@@ -51,15 +52,18 @@ def program_of(command: str) -> str:
     return next((library for library in libraries if find_spec(library) is None), "")
 
 
-def capitals(received: Received) -> Reply:
+def answered(received: Received) -> Reply:
     question = parse_request(received)
+    if question.wants_json:
+        number = re.search(r"\d+", question.text)
+        return reply(question, {"queue": "refunds", "order": int(number[0]) if number else None})
     return reply(question, "Paris" if "France" in question.text else "Tokyo")
 
 
 @contextmanager
 def model(folder: Path) -> Iterator[tuple[FakeServer, dict[str, str]]]:
     """A model, and the environment of a user whose clients call it."""
-    with FakeServer(capitals) as server:
+    with FakeServer(answered) as server:
         names = ("HOME", "PATH", "PYTHONPATH", "VIRTUAL_ENV", "SYSTEMROOT", "TMPDIR", "COVERAGE_PROCESS_START")
         environment = {name: os.environ[name] for name in names if name in os.environ}
         environment |= {"PYTHONDONTWRITEBYTECODE": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "HOME": str(folder)}
@@ -133,3 +137,40 @@ def test_the_page_has_its_pipelines(folder: Path) -> None:
     for block in BLOCKS:
         if block.file is not None and block.file.startswith("with_") and block.kind != "javascript":
             assert len([line for line in block.text.splitlines() if line]) <= 12, block.file
+
+
+@pytest.mark.parametrize("client", ["openai", "langchain", "node"])
+def test_a_new_suite_with_a_client_is_recorded_and_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], client: str
+) -> None:
+    needed = {"openai": "openai", "langchain": "langchain_openai", "node": "node"}[client]
+    is_missing = shutil.which(needed) is None if client == "node" else find_spec(needed) is None
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", "utf-8")
+    assert main(["init", "my-mails", "--target", client]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("first:")] == (
+        ["first:  pip install langchain-openai"] if client == "langchain" and is_missing else []
+    )
+    assert not list(tmp_path.rglob("baseline.json"))
+    assert main(["lint", "my-mails"]) == 0
+    assert capsys.readouterr().out == "0 errors, 0 warnings\n"
+    if is_missing:
+        pytest.skip(f"{needed} is not installed")
+    (command,) = [line.removeprefix("record: ") for line in lines if line.startswith("record: ")]
+    assert command.replace(f" {RECORD}", "") == "pytest --packbench-suite=my-mails"
+    record_and_replay(tmp_path, command, cases=2)
+
+
+def test_a_client_that_there_is_no_target_for_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words, error in (
+        (["mine", "--target", "curl"], '--target: unknown client "curl"; expected one of langchain, node, openai'),
+        (["mine", "--pack", "tariff", "--target", "node"], 'expected none with the pack "tariff"'),
+        (["--from", "tariff", "--target", "node"], "--target: a copy has the target of its suite; remove the option"),
+    ):
+        assert main(["init", *words]) == 2
+        assert error in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
