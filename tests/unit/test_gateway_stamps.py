@@ -368,6 +368,9 @@ class Other:
 
 sys.meta_path.insert(0, Other)
 before = list(sys.meta_path)
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
+starts = ThreadPoolExecutor.submit, Thread.start
 clients = ["http.client", "httpx", "httpx2", *sys.argv[2:]]
 assert not set(clients) & set(sys.modules), "imported too early"
 undo = install(sys.argv[1])
@@ -395,6 +398,7 @@ with stamped("late"):
     undo()
     undo_again()
     assert sys.meta_path == before
+    assert (ThreadPoolExecutor.submit, Thread.start) == starts
     httpx.get(url), httpx2.get(url)
     importlib.reload(importlib.import_module("http.client"))
     urllib.request.urlopen(url).read()
