@@ -208,14 +208,17 @@ class LoopbackServer:
         try:
             self.loop.run_forever()
         finally:
+            # a closed server could not take over what it has accepted
+            self.loop.remove_reader(self._socket)
+            self.loop.run_until_complete(self._end_all())
             server.close()
-            # a connection that was just accepted becomes a task only in the loop's next rounds
-            for _ in range(3):
-                self.loop.run_until_complete(self._end_all())
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.close()
 
     async def _end_all(self) -> None:
+        # connections that were just accepted become ours in the loop's next rounds, and would be lost if cancelled now
+        for _ in range(4):
+            await asyncio.sleep(0)
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
