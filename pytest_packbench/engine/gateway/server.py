@@ -131,9 +131,11 @@ class _Reader(asyncio.StreamReader):
     """A reader that tells when the client has closed its side, or the connection is lost."""
 
     on_end: Callable[[], None] | None = None
+    has_ended = False
 
     def feed_eof(self) -> None:
         super().feed_eof()
+        self.has_ended = True
         if self.on_end is not None:
             self.on_end()
 
@@ -167,7 +169,7 @@ class LoopbackServer:
         self.loop = asyncio.new_event_loop()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         """Start the thread."""
@@ -206,26 +208,32 @@ class LoopbackServer:
         try:
             self.loop.run_forever()
         finally:
+            # a closed server could not take over what it has accepted
+            self.loop.remove_reader(self._socket)
+            self.loop.run_until_complete(self._end_all())
             server.close()
-            # connections that were accepted become tasks first
-            self.loop.run_until_complete(asyncio.sleep(0))
-            tasks = asyncio.all_tasks(self.loop)
-            for task in tasks:
-                task.cancel()
-            self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-            # the transports tell their protocols in the loop's next rounds
-            self.loop.run_until_complete(asyncio.sleep(0.001))
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.close()
+
+    async def _end_all(self) -> None:
+        # connections that were just accepted become ours in the loop's next rounds, and would be lost if cancelled now
+        for _ in range(4):
+            await asyncio.sleep(0)
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # a task that is cancelled before its first step does not close its connection
+        for writer in self._connections:
+            writer.transport.abort()
+        await asyncio.sleep(0.001)
 
     def _connection(self) -> asyncio.StreamReaderProtocol:
         reader = _Reader(limit=MAX_HEAD_BYTES, loop=self.loop)
         return asyncio.StreamReaderProtocol(reader, self._accept, loop=self.loop)
 
     def _accept(self, reader: Any, writer: asyncio.StreamWriter) -> None:
-        task = self.loop.create_task(self._converse(reader, writer))
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+        self._connections[writer] = self.loop.create_task(self._converse(reader, writer))
 
     async def _converse(self, reader: _Reader, writer: asyncio.StreamWriter) -> None:
         """Serve the requests of a connection, one after the other."""
@@ -236,10 +244,11 @@ class LoopbackServer:
             # the client has left
             pass
         except asyncio.CancelledError:
-            # the server stops, and the client may never read what is left
+            # the client has left, its case has ended, or the server stops: nobody may read what is left
             writer.transport.abort()
         finally:
             writer.close()
+            self._connections.pop(writer, None)
 
     async def _serve_one(self, reader: _Reader, writer: asyncio.StreamWriter) -> bool:
         """Serve one request; return whether another one may follow."""
@@ -250,23 +259,29 @@ class LoopbackServer:
             return False
         reply = Reply(writer, method=request.method, is_old=is_old)
         reply.closes = not keeps
-        task = self.loop.create_task(_called(self._handler, request, reply))
+        # no task for each request: starting and awaiting it would take two more rounds of the loop
+        task = asyncio.current_task()
         reader.on_end = lambda: self._end(task, reply, writer)
+        if reader.has_ended:
+            reader.on_end()
         try:
-            await asyncio.wait({task})
+            await self._handler(request, reply)
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a mistake of ours must not look like a provider's
+            await _fail(reply, error)
         finally:
             reader.on_end = None
-            task.cancel()
-        if task.cancelled() or task.exception() is not None or reply.dropped:
-            return False
-        return not reply.closes
+            reply.started = True
+        return not (reply.closes or reply.dropped)
 
-    def _end(self, task: asyncio.Task[None], reply: Reply, writer: asyncio.StreamWriter) -> None:
+    def _end(self, task: asyncio.Task[Any] | None, reply: Reply, writer: asyncio.StreamWriter) -> None:
         """A client has closed its side: it has left, or only sends nothing more, which a provisional answer tells."""
-        if reply.started or writer.transport.is_closing():
+        if not (reply.started or writer.transport.is_closing()):
+            for times in (1, 2):
+                self.loop.call_later(_PROBE_S * times, _probe, reply, writer)
+        elif task is not None:
             task.cancel()
-        else:
-            self.loop.call_later(_PROBE_S, _probe, task, reply, writer)
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[Request, bool, bool]:
         """Read a request; return it, whether its version is 1.0, and whether the connection stays open."""
@@ -310,14 +325,20 @@ class LoopbackServer:
         return f"/{rest}"
 
 
-def _probe(task: asyncio.Task[None], reply: Reply, writer: asyncio.StreamWriter) -> None:
-    """Send what a client that waits ignores; where nobody waits, the system closes the connection."""
-    if not task.done() and not reply.started and not writer.transport.is_closing():
+async def _fail(reply: Reply, error: Exception) -> None:
+    """Answer by an error of this server; close the connection where an answer has begun."""
+    if reply.started:
+        reply.drop()
+        return
+    message = f"packbench's gateway failed: {type(error).__name__}: {error}".encode()
+    reply.closes = True
+    await reply.send(500, {"content-type": "text/plain", "x-should-retry": "false"}, message)
+
+
+def _probe(reply: Reply, writer: asyncio.StreamWriter) -> None:
+    """Send what a client that waits ignores; where nobody waits, the first piece is rejected, and the second fails."""
+    if not reply.started and not writer.transport.is_closing():
         writer.write(_CONTINUE)
-
-
-async def _called(handler: Handler, request: Request, reply: Reply) -> None:
-    await handler(request, reply)
 
 
 async def _body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, headers: Mapping[str, str]) -> bytes:
