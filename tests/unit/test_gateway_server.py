@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
-from pytest_packbench.engine.gateway.server import MAX_BODY_BYTES
-from tests.servers.fake import FakeServer
+from pytest_packbench.engine.gateway.server import MAX_BODY_BYTES, LoopbackServer
+from tests.servers.fake import FakeServer, Reply, scripted
 from tests.servers.raw import RawServer, chunked, head
 from tests.servers.wire import answer_with
 from tests.unit.gateways import recording, replaying, stored
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_packbench.engine.gateway import Gateway
+    from pytest_packbench.engine.gateway.server import Reply as ServerReply
+    from pytest_packbench.engine.gateway.server import Request
 
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}]}).encode()
 PATH = "/openai/v1/chat/completions"
@@ -206,3 +209,31 @@ def test_a_gateway_can_be_stopped_at_any_time() -> None:
     with replaying() as other:
         assert other.url.rpartition("/")[2] != url.rpartition("/")[2]
         assert len(other.url.rpartition("/")[2]) >= 32
+
+
+def test_a_client_that_leaves_at_once_ends_the_call_upstream() -> None:
+    with FakeServer(scripted(Reply(hang=True))) as hanging, recording(hanging.url) as gateway:
+        with socket.create_connection(gateway.address) as connection:
+            connection.sendall(request(gateway))
+        deadline = time.monotonic() + 5
+        while not (hanging.requests and not hanging.open) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert (len(hanging.requests), hanging.open) == (1, 0)
+
+
+def test_a_mistake_of_the_gateway_itself_is_no_answer_of_a_provider() -> None:
+    async def fail(asked: Request, reply: ServerReply) -> None:
+        if asked.method == "GET":
+            reply.start(200, {})
+            await reply.write(b"some")
+        raise KeyError("x")
+
+    server = LoopbackServer(fail)
+    server.start()
+    try:
+        answer = httpx.post(server.url, trust_env=False)
+        assert (answer.status_code, answer.text) == (500, "packbench's gateway failed: KeyError: 'x'")
+        with pytest.raises(httpx.RemoteProtocolError):
+            httpx.get(server.url, trust_env=False)
+    finally:
+        server.stop()

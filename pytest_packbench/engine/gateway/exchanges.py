@@ -31,6 +31,8 @@ KEPT_HEADERS = (
     *("request-id", "x-request-id"),
 )
 """The headers of an answer that are recorded."""
+UNSUPPORTED = "unsupported_call"
+"""The kind of the error of a call that can't be recorded."""
 _MAX_DIFF_LINES = 40
 _MAX_COMPARED_LINES = 2000
 _ADVICE = "if the pipeline has changed, record it again (--packbench-mode=record)"
@@ -279,11 +281,14 @@ class CaseTraffic:
         """Return the first error of a call from which the target did not recover.
 
         It has recovered where an equal call succeeded later; and, where the provider itself answered by the error,
-        where any later call succeeded: the pipeline may have asked another model.
+        where any later call succeeded: the pipeline may have asked another model. There is no recovery from a call that
+        can't be recorded.
         """
         for position, call in enumerate(self.calls):
             if call.error is None:
                 continue
+            if call.error.kind == UNSUPPORTED:
+                return call.error
             later = [other for other in self.calls[position + 1 :] if other.succeeded]
             is_answer = call.error.kind != "network"
             if not any(is_answer or other.request_sha256 == call.request_sha256 for other in later):

@@ -131,9 +131,11 @@ class _Reader(asyncio.StreamReader):
     """A reader that tells when the client has closed its side, or the connection is lost."""
 
     on_end: Callable[[], None] | None = None
+    has_ended = False
 
     def feed_eof(self) -> None:
         super().feed_eof()
+        self.has_ended = True
         if self.on_end is not None:
             self.on_end()
 
@@ -236,7 +238,7 @@ class LoopbackServer:
             # the client has left
             pass
         except asyncio.CancelledError:
-            # the server stops, and the client may never read what is left
+            # the client has left, its case has ended, or the server stops: nobody may read what is left
             writer.transport.abort()
         finally:
             writer.close()
@@ -250,23 +252,29 @@ class LoopbackServer:
             return False
         reply = Reply(writer, method=request.method, is_old=is_old)
         reply.closes = not keeps
-        task = self.loop.create_task(_called(self._handler, request, reply))
+        # no task for each request: starting and awaiting it would take two more rounds of the loop
+        task = asyncio.current_task()
         reader.on_end = lambda: self._end(task, reply, writer)
+        if reader.has_ended:
+            reader.on_end()
         try:
-            await asyncio.wait({task})
+            await self._handler(request, reply)
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a mistake of ours must not look like a provider's
+            await _fail(reply, error)
         finally:
             reader.on_end = None
-            task.cancel()
-        if task.cancelled() or task.exception() is not None or reply.dropped:
-            return False
-        return not reply.closes
+            reply.started = True
+        return not (reply.closes or reply.dropped)
 
-    def _end(self, task: asyncio.Task[None], reply: Reply, writer: asyncio.StreamWriter) -> None:
+    def _end(self, task: asyncio.Task[Any] | None, reply: Reply, writer: asyncio.StreamWriter) -> None:
         """A client has closed its side: it has left, or only sends nothing more, which a provisional answer tells."""
-        if reply.started or writer.transport.is_closing():
+        if not (reply.started or writer.transport.is_closing()):
+            for times in (1, 2):
+                self.loop.call_later(_PROBE_S * times, _probe, reply, writer)
+        elif task is not None:
             task.cancel()
-        else:
-            self.loop.call_later(_PROBE_S, _probe, task, reply, writer)
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[Request, bool, bool]:
         """Read a request; return it, whether its version is 1.0, and whether the connection stays open."""
@@ -310,14 +318,20 @@ class LoopbackServer:
         return f"/{rest}"
 
 
-def _probe(task: asyncio.Task[None], reply: Reply, writer: asyncio.StreamWriter) -> None:
-    """Send what a client that waits ignores; where nobody waits, the system closes the connection."""
-    if not task.done() and not reply.started and not writer.transport.is_closing():
+async def _fail(reply: Reply, error: Exception) -> None:
+    """Answer by an error of this server; close the connection where an answer has begun."""
+    if reply.started:
+        reply.drop()
+        return
+    message = f"packbench's gateway failed: {type(error).__name__}: {error}".encode()
+    reply.closes = True
+    await reply.send(500, {"content-type": "text/plain", "x-should-retry": "false"}, message)
+
+
+def _probe(reply: Reply, writer: asyncio.StreamWriter) -> None:
+    """Send what a client that waits ignores; where nobody waits, the first piece is rejected, and the second fails."""
+    if not reply.started and not writer.transport.is_closing():
         writer.write(_CONTINUE)
-
-
-async def _called(handler: Handler, request: Request, reply: Reply) -> None:
-    await handler(request, reply)
 
 
 async def _body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, headers: Mapping[str, str]) -> bytes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.backends import BackendError
 from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory
 from pytest_packbench.engine.gateway import stamps
-from pytest_packbench.engine.gateway.exchanges import KEPT_HEADERS, CaseTraffic, RecordedCall
+from pytest_packbench.engine.gateway.exchanges import KEPT_HEADERS, UNSUPPORTED, CaseTraffic, RecordedCall
 from pytest_packbench.engine.gateway.protocols import (
     PROVIDERS,
     error_body,
@@ -331,12 +331,12 @@ class Gateway:
         case.tasks.add(task)
         case.calls.append(call)
         try:
-            if self._records and not is_allowed(asked.provider, call.method, call.path):
-                message = f"{call}: packbench's gateway can't record this call of {call.provider}"
-                call.error = BackendError("unsupported_call", message)
-                await _refuse(asked, _NOT_FOUND, "unsupported_call", message)
-            elif self._upstream is None:
+            if self._upstream is None:
                 await self._replay(case, asked)
+            elif self._records and not is_allowed(asked.provider, call.method, call.path):
+                message = f"{call}: packbench's gateway can't record this call of {call.provider}"
+                call.error = BackendError(UNSUPPORTED, message)
+                await _refuse(asked, _NOT_FOUND, UNSUPPORTED, message)
             else:
                 await self._ask(case, asked)
         finally:
@@ -385,6 +385,9 @@ class Gateway:
             call.error = BackendError(name, reason)
             await _refuse(asked, _BAD_REQUEST, name, reason)
             return
+        if cache is None:
+            await self._forward(asked, counted=True)
+            return
         key = {
             "provider": call.provider,
             "upstream": self.upstreams[call.provider],
@@ -392,15 +395,15 @@ class Gateway:
             "trial": case.trial,
             "again": case.repetition(call),
         }
-        if cache is not None and (stored := _exchange_of(cache.stored(key))) is not None:
-            call.cached = True
-            await self._repeat(stored, asked)
-            if ledger is not None:
-                ledger.add_cached_call()
+        if (stored := _exchange_of(cache.stored(key))) is None:
+            await self._forward(asked, counted=True)
+            if call.end == "complete" and call.error is None:
+                cache.store(key, call.as_exchange(prompts=False))
             return
-        await self._forward(asked, counted=True)
-        if cache is not None and call.end == "complete" and call.error is None:
-            cache.store(key, call.as_exchange(prompts=False))
+        call.cached = True
+        if ledger is not None:
+            ledger.add_cached_call()
+        await self._repeat(stored, asked)
 
     async def _forward(self, asked: _Asked, *, counted: bool) -> None:
         """Send a call on, and its answer back piece by piece."""
