@@ -280,13 +280,14 @@ class Recorder:
         self.note_late(run.suite.name, self.contexts.take_late(run.suite))
         # of several messages the first counts, as in an attempt
         messages = dict(reversed(self._late.pop(run.suite.name, [])))
+        kind = "offline" if self.contexts.settings.mode == "fixture" else "unattributed"
         for nodeid, trials in list(run.results.by_nodeid.items()):
             message = messages.get(trials[0].case_id)
             if message is None or all(result.verdict == "error" for result in trials):
                 continue
             case_ref = run.selected[nodeid]()
             errors = (
-                unscored_result(case_ref, "error", "offline", message, trial=trial.trial, duration_ms=trial.duration_ms)
+                unscored_result(case_ref, "error", kind, message, trial=trial.trial, duration_ms=trial.duration_ms)
                 for trial in trials
             )
             run.results.add_case(tuple(errors))

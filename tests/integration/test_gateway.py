@@ -11,6 +11,7 @@ import pytest
 
 from pytest_packbench.cli import main
 from pytest_packbench.testing import SuiteResults
+from tests.integration.conftest import json_lines
 from tests.integration.options.conftest import SECRET, recordings, replayable
 from tests.servers.fake import Reply, scripted
 from tests.servers.wire import anthropic_reply, openai_reply
@@ -102,7 +103,7 @@ def nothing(request):
 
 def bare_thread(request):
     found = []
-    thread = threading.Thread(target=lambda: found.append(ask(request)))
+    thread = threading.Thread(target=lambda: found.append(swallow(request)))
     thread.start()
     thread.join()
     return found[0] if found else {"points": 1.0}
@@ -141,6 +142,17 @@ def prepare(project: Project, *texts: str) -> None:
     project.write("own.py", PIPELINES)
 
 
+def missing(result: pytest.RunResult, *parts: str) -> list[str]:
+    """Return the parts that the output of a run lacks, wherever its lines are broken."""
+    text = "".join(result.stdout.str().split())
+    return [part for part in parts if "".join(part.split()) not in text]
+
+
+def variables() -> dict[str, str]:
+    # pytest's own
+    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+
+
 def cassette(project: Project, case: str = "case_00") -> dict[str, Any]:
     data: dict[str, Any] = json.loads(recordings(project)[f"{case}.json"])
     return data
@@ -162,7 +174,7 @@ def streamed(received: Received) -> Reply:
 
 def test_an_unchanged_pipeline_is_recorded_and_replayed(both: Project, served: Model) -> None:
     prepare(both, "points 0.9", "points 0.5", "points 1", "bad")
-    before = dict(os.environ)
+    before = variables()
     recorded = both.run_toy(target("ask"), RECORD)
     recorded.assert_outcomes(passed=2, failed=1, errors=1)
     recorded.stdout.fnmatch_lines(["packbench: gateway: model calls of the target's own clients are *recorded*"])
@@ -172,11 +184,11 @@ def test_an_unchanged_pipeline_is_recorded_and_replayed(both: Project, served: M
     replayed.assert_outcomes(passed=2, failed=1, errors=1)
     replayed.stdout.fnmatch_lines(["packbench: gateway: model calls of the target's own clients are replayed*"])
     assert len(served.requests) == 4
-    assert dict(os.environ) == before
+    assert variables() == before
     first, second = map(replayable, both.folders())
     assert first == second
     assert (first[0]["llm_backend"], first[0]["llm_model"]) == ("openai", "fake-1")
-    assert (first[0]["tokens_input"], first[0]["tokens_output"], first[0]["packbench"]["calls"]) == (11, 7, 1)
+    assert (first[0]["tokens_input"], first[0]["tokens_output"]) == (11, 7)
     headers = [received.headers for received in served.requests]
     assert {header["authorization"] for header in headers} == {f"Bearer {SECRET}"}
     assert not [name for header in headers for name in header if name.startswith("x-packbench")]
@@ -201,10 +213,12 @@ def test_each_way_to_call_is_replayed(project: Project, served: Model, name: str
     project.run_toy(target(name), RECORD).assert_outcomes(passed=2)
     made = len(served.requests)
     project.run_toy(target(name)).assert_outcomes(passed=2)
-    project.run_toy(target(name), "--packbench-concurrency=2").assert_outcomes(passed=2)
+    if name != "bare_thread":
+        # the thread says not whose it is
+        project.run_toy(target(name), "--packbench-concurrency=2").assert_outcomes(passed=2)
     assert len(served.requests) == made
-    first, second, third = map(replayable, project.folders())
-    assert first == second == third
+    first, *others = map(replayable, project.folders())
+    assert others == [first] * len(others)
     assert first[0]["llm_backend"] == backend
 
 
@@ -217,7 +231,7 @@ def test_own_calls_and_those_of_the_context_are_one_recording(project: Project, 
     assert len(served.requests) == 4
     first, second = map(replayable, project.folders())
     assert first == second
-    assert (first[0]["tokens_input"], first[0]["packbench"]["calls"]) == (22, 2)
+    assert first[0]["tokens_input"] == 22
 
 
 def test_what_differs_from_the_recording_is_an_error_although_the_target_swallows_it(
@@ -235,10 +249,12 @@ def test_what_differs_from_the_recording_is_an_error_although_the_target_swallow
     )
     result = project.run_toy(target("swallow"), "--packbench-output=second")
     result.assert_outcomes(failed=1, errors=2)
-    text = result.stdout.str()
-    assert "case_00.json: POST /v1/chat/completions (model fake-1) is none of the 1 recorded requests" in text
-    assert "the case has no recorded exchanges; record them (--packbench-mode=record)" in text
-    kinds = [json.loads(line)["kind"] for line in next(project.root.glob("second/toy/*/errors.jsonl")).open()]
+    assert not missing(
+        result,
+        "case_00.json: POST /v1/chat/completions (model fake-1) is none of the 1 recorded requests",
+        "the case has no recorded exchanges; record them (--packbench-mode=record)",
+    )
+    kinds = [line["kind"] for line in json_lines(next(project.root.glob("second/toy/*/errors.jsonl")))]
     assert kinds == ["cassette_mismatch", "cassette_missing"]
     assert len(served.requests) == 3
 
@@ -271,20 +287,17 @@ def test_a_run_that_sees_no_call_says_so(project: Project, served: Model) -> Non
     prepare(project, "points 0.9")
     result = project.run_toy(target("nothing"), RECORD)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert "Nothing was recorded: the target called no model through packbench; have its client" in " ".join(
-        result.stdout.str().split()
-    )
+    assert not missing(result, "Nothing was recorded: the target called no model through packbench; have its client")
     assert served.requests == []
 
 
 def test_calls_that_may_be_of_several_cases_are_of_none(both: Project, served: Model) -> None:
     prepare(both, *(["points 0.9"] * 4))
-    both.write("own.py", PIPELINES.replace('"points": 1.0}\n\n\ndef late', '"points": 1.0}\n\n\ndef late'))
     served.latency_s = 0.3
     result = both.run_toy(target("bare_thread"), RECORD, "--packbench-concurrency=2")
     outcomes = result.parseoutcomes()
     assert outcomes.get("errors", 0) >= 2, outcomes
-    assert "can't be attributed to a case: POST /v1/chat/completions" in result.stdout.str()
+    assert not missing(result, "can't be attributed to a case: POST /v1/chat/completions")
     assert len(recordings(both)) == 4 - outcomes["errors"]
 
 
@@ -307,7 +320,7 @@ def test_a_cap_refuses_calls_in_the_middle_of_a_case(both: Project, served: Mode
     prepare(both, "points 0.9")
     both.write("child.py", CHILD)
     run = target("three") if name == "three" else f"--packbench-target=cmd:{sys.executable} child.py three"
-    result = both.run_toy(run, RECORD, "--packbench-max-tokens=40")
+    result = both.run_toy(run, RECORD, "--packbench-max-tokens=30")
     result.assert_outcomes(skipped=1)
     limit = 2 if not both.workers else 1
     assert limit <= len(served.requests) <= 3
@@ -341,7 +354,7 @@ def test_without_the_gateway_nothing_changes(project: Project, served: Model) ->
     project.run_toy(target("ask"), RECORD).assert_outcomes(passed=1)
     result = project.run_toy(target("ask"), off, "--packbench-output=second")
     result.assert_outcomes(errors=1)
-    assert "fixture mode is offline, but the target tried" in result.stdout.str()
+    assert not missing(result, "fixture mode is offline, but the target tried")
 
 
 def test_other_tests_are_of_no_case(project: Project, served: Model) -> None:
@@ -352,7 +365,7 @@ def test_other_tests_are_of_no_case(project: Project, served: Model) -> None:
     assert len(cassette(project)["gateway"]) == 1
     result = project.run_toy(*arguments)
     result.assert_outcomes(passed=1, failed=1)
-    assert "fixture mode is offline, and no case made this call" in result.stdout.str()
+    assert not missing(result, "fixture mode is offline, and no case made this call")
     assert len(served.requests) == 2
 
 
@@ -382,11 +395,11 @@ def test_a_changed_recording_is_shown_and_accepted(
     capsys.readouterr()
     assert main(["accept", "toy", f"--option={target('ask')}"]) == 0
     shown = capsys.readouterr().out
-    assert "case_00: 0.90 passed -> 0.25 failed" in shown
-    assert "answer 1 (POST /v1/chat/completions)" in shown
+    for part in ("case_00: 0.90 passed -> 0.25 failed", "answer 1 (POST /v1/chat/completions)"):
+        assert shown.count(part) == 1
     failed = project.run_toy(target("ask"))
     failed.assert_outcomes(failed=1)
-    assert "points 0.9" in failed.stdout.str()
+    assert not missing(failed, "POST /v1/chat/completions  user     points 0.9")
     assert len(served.requests) == made
 
 
@@ -444,5 +457,5 @@ def test_a_program_runs_on_its_recorded_calls(both: Project, served: Model) -> N
     started.unlink()
     both.write("child.py", CHILD.replace('"role": "user"', '"role": "system"'))
     both.run_toy(program).assert_outcomes(passed=1, errors=2)
-    both.run_toy(program, "--packbench-mode=live", "--packbench-concurrency=1").assert_outcomes(passed=2, failed=1)
+    both.run_toy(program, "--packbench-mode=live", "--packbench-concurrency=1").assert_outcomes(passed=3)
     assert len(served.requests) == 4
