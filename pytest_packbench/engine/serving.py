@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.originals import VARIABLE, originals, replace_variables
 from pytest_packbench.engine.external_io import ROUTE, GatewayRoute
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Serving:
         self.needed = True
         if self.gateway is not None or not self._is_here:
             return
+        from pytest_packbench.backends.originals import VARIABLE, originals, replace_variables
         from pytest_packbench.engine.gateway import Gateway
         from pytest_packbench.engine.gateway.protocols import PROVIDERS, upstreams_of
         from pytest_packbench.engine.gateway.stamps import install, stamped
@@ -84,6 +85,10 @@ class Serving:
 
     def stop(self) -> None:
         """Stop serving, and restore the variables."""
+        if self.gateway is not None:
+            for _, message in [*self._late, *self.gateway.take_late()]:
+                # the run's summary is written
+                print(f"packbench: {message}", file=sys.stderr)  # noqa: T201 - pytest has ended
         self._undo.close()
         self.gateway = None
 

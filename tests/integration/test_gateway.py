@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,7 @@ from pytest_packbench.cli import main
 from pytest_packbench.testing import SuiteResults
 from tests.integration.conftest import json_lines
 from tests.integration.options.conftest import SECRET, recordings, replayable
-from tests.servers.fake import Reply, scripted
+from tests.servers.fake import FakeServer, Reply, scripted
 from tests.servers.wire import anthropic_reply, openai_reply
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ PIPELINES = """
 import asyncio
 import json
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import anthropic
@@ -39,6 +39,7 @@ ONCE = openai.OpenAI(max_retries=0)
 ASYNC = openai.AsyncOpenAI()
 ANTHROPIC = anthropic.Anthropic()
 POOL = ThreadPoolExecutor(2)
+GO, DONE = threading.Event(), threading.Event()
 
 
 def messages(text):
@@ -111,13 +112,11 @@ def bare_thread(request):
 
 def late(request):
     def call():
-        time.sleep(0.2)
+        GO.wait(20)
         swallow(request)
+        DONE.set()
 
-    def submit():
-        POOL.submit(call)
-
-    submit()
+    POOL.submit(call)
     return complete(request.input["text"])
 """
 RECORD = "--packbench-mode=record"
@@ -304,10 +303,11 @@ def test_calls_that_may_be_of_several_cases_are_of_none(both: Project, served: M
 def test_a_call_after_the_end_of_its_case_fails_the_run(project: Project, served: Model) -> None:
     prepare(project, "points 0.9")
     project.extend_conftest("""
-        import time
+        def pytest_runtest_teardown():
+            import own
 
-        def pytest_sessionfinish():
-            time.sleep(0.5)
+            own.GO.set()
+            own.DONE.wait(20)
         """)
     result = project.run_toy(target("late"), RECORD)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -397,6 +397,8 @@ def test_a_changed_recording_is_shown_and_accepted(
     shown = capsys.readouterr().out
     for part in ("case_00: 0.90 passed -> 0.25 failed", "answer 1 (POST /v1/chat/completions)"):
         assert shown.count(part) == 1
+    # the command has left the module, whose client knows the address of its gateway
+    del sys.modules["own"]
     failed = project.run_toy(target("ask"))
     failed.assert_outcomes(failed=1)
     assert not missing(failed, "POST /v1/chat/completions  user     points 0.9")
@@ -409,7 +411,8 @@ import os
 import sys
 import urllib.request
 
-print("started", os.environ.get("OPENAI_API_KEY"), os.environ.get("HTTPS_PROXY"), file=open("children.txt", "a"))
+with open("children.txt", "a") as file:
+    print("started", os.environ.get("OPENAI_API_KEY"), os.environ.get("HTTPS_PROXY"), file=file)
 
 
 def complete(text):
@@ -459,3 +462,39 @@ def test_a_program_runs_on_its_recorded_calls(both: Project, served: Model) -> N
     both.run_toy(program).assert_outcomes(passed=1, errors=2)
     both.run_toy(program, "--packbench-mode=live", "--packbench-concurrency=1").assert_outcomes(passed=3)
     assert len(served.requests) == 4
+
+
+def test_a_server_gets_the_address_of_its_case(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9", "points 0.5")
+
+    def serve(received: Received) -> Reply:
+        url = received.headers["x-packbench-gateway"] + "/openai/v1/chat/completions"
+        text = received.json()["input"]["text"]
+        body = json.dumps({"model": "fake-1", "messages": [{"role": "user", "content": text}]}).encode()
+        question = urllib.request.Request(url, body, {"content-type": "application/json"})  # noqa: S310 - our gateway
+        with urllib.request.urlopen(question) as answer:  # noqa: S310 - as above
+            return Reply(body=json.loads(json.load(answer)["choices"][0]["message"]["content"]))
+
+    with FakeServer(serve) as server:
+        address = f"--packbench-target={server.url}/verify"
+        result = project.run_toy(address, RECORD, "--packbench-max-tokens=100")
+        result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["used: 2 model calls, 36 tokens*"])
+    # it does not run for a replay
+    assert [each["role"] for each in cassette(project)["exchanges"]] == ["verify"]
+    assert "gateway" not in cassette(project)
+    project.run_toy(address).assert_outcomes(passed=1, failed=1)
+    first, second = map(replayable, project.folders())
+    assert first == second
+    assert first[0]["llm_model"] == "fake-1"
+
+
+def test_a_program_is_reused_in_live_mode(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9", "points 0.5", "points 1")
+    project.write("child.py", CHILD)
+    program = f"--packbench-target=cmd:{sys.executable} child.py"
+    result = project.run_toy(program, "--packbench-mode=live", "--packbench-concurrency=1")
+    result.assert_outcomes(passed=2, failed=1)
+    assert (project.root / "children.txt").read_text("utf-8").count("started") == 1
+    assert [record["tokens_input"] for record in project.records().values()] == [11, 11, 11]
+    result.stdout.fnmatch_lines(["used: 3 model calls, 54 tokens*"])

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 NOTE = """
 import os
 
-FILE = open("variables.txt", "a")
-print(os.environ.get("OPENAI_BASE_URL"), os.environ.get("OPENAI_API_KEY"), file=FILE, flush=True)
+with open("variables.txt", "a") as file:
+    print(os.environ.get("OPENAI_BASE_URL"), os.environ.get("OPENAI_API_KEY"), file=file)
 
 
 def act(request):
