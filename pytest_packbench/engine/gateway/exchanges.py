@@ -203,7 +203,7 @@ class CaseTraffic:
         unattributed: the first call that can't be attributed to this or another case, in one line.
         capped: the name of the cap that refused a call, and one line.
         neighbours: the cases that were active during its calls.
-        tasks: the calls in flight, of the gateway's event loop.
+        tasks: what answers the calls in flight, on the gateway's event loop.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class CaseTraffic:
         self.unattributed = ""
         self.capped = ("", "")
         self.neighbours: set[CaseTraffic] = set()
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks: dict[asyncio.Task[None], RecordedCall] = {}
         self.redactor = redactor
         self._scope = scope
         self._recorded = tuple(recorded or ())
@@ -236,6 +236,11 @@ class CaseTraffic:
     def has_recording(self) -> bool:
         """Whether there is anything to replay."""
         return bool(self._recorded)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call is in flight."""
+        return any(not call.end for call in self.calls)
 
     @contextmanager
     def active(self) -> Iterator[None]:

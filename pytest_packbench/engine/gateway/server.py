@@ -169,7 +169,7 @@ class LoopbackServer:
         self.loop = asyncio.new_event_loop()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         """Start the thread."""
@@ -208,26 +208,32 @@ class LoopbackServer:
         try:
             self.loop.run_forever()
         finally:
+            # a closed server could not take over what it has accepted
+            self.loop.remove_reader(self._socket)
+            self.loop.run_until_complete(self._end_all())
             server.close()
-            # connections that were accepted become tasks first
-            self.loop.run_until_complete(asyncio.sleep(0))
-            tasks = asyncio.all_tasks(self.loop)
-            for task in tasks:
-                task.cancel()
-            self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-            # the transports tell their protocols in the loop's next rounds
-            self.loop.run_until_complete(asyncio.sleep(0.001))
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.close()
+
+    async def _end_all(self) -> None:
+        # connections that were just accepted become ours in the loop's next rounds, and would be lost if cancelled now
+        for _ in range(4):
+            await asyncio.sleep(0)
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # a task that is cancelled before its first step does not close its connection
+        for writer in self._connections:
+            writer.transport.abort()
+        await asyncio.sleep(0.001)
 
     def _connection(self) -> asyncio.StreamReaderProtocol:
         reader = _Reader(limit=MAX_HEAD_BYTES, loop=self.loop)
         return asyncio.StreamReaderProtocol(reader, self._accept, loop=self.loop)
 
     def _accept(self, reader: Any, writer: asyncio.StreamWriter) -> None:
-        task = self.loop.create_task(self._converse(reader, writer))
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+        self._connections[writer] = self.loop.create_task(self._converse(reader, writer))
 
     async def _converse(self, reader: _Reader, writer: asyncio.StreamWriter) -> None:
         """Serve the requests of a connection, one after the other."""
@@ -242,6 +248,7 @@ class LoopbackServer:
             writer.transport.abort()
         finally:
             writer.close()
+            self._connections.pop(writer, None)
 
     async def _serve_one(self, reader: _Reader, writer: asyncio.StreamWriter) -> bool:
         """Serve one request; return whether another one may follow."""

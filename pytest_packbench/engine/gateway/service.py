@@ -210,7 +210,7 @@ class Gateway:
 
     def leave(self, traffic: CaseTraffic) -> None:
         """End a case: revoke its token, end its calls in flight, and find work that it leaves running."""
-        if traffic.tasks and self._server.is_running:
+        if traffic.is_busy and self._server.is_running:
             self._server.run(_settled(traffic))
         with self._lock:
             if traffic in self._active:
@@ -328,7 +328,7 @@ class Gateway:
         """Answer a call of a case."""
         task: Any = asyncio.current_task()
         call = asked.call
-        case.tasks.add(task)
+        case.tasks[task] = call
         case.calls.append(call)
         try:
             if self._upstream is None:
@@ -341,7 +341,7 @@ class Gateway:
                 await self._ask(case, asked)
         finally:
             call.end = call.end or "aborted"
-            case.tasks.discard(task)
+            del case.tasks[task]
 
     async def _replay(self, case: CaseTraffic, asked: _Asked) -> None:
         exchange = case.take(asked.call)
@@ -366,9 +366,13 @@ class Gateway:
             reply.drop()
             return
         is_whole = exchange.end == "complete"
-        reply.start(exchange.status, headers, len(content) if is_whole and not exchange.is_stream else None)
+        if is_whole and not exchange.is_stream:
+            # the client may be gone, and its case over, as soon as it has this
+            call.end = exchange.end
+            await reply.send(exchange.status, headers, content)
+            return
+        reply.start(exchange.status, headers)
         await reply.write(content)
-        # the client is free to leave now
         call.end = exchange.end
         if is_whole:
             await reply.finish()
@@ -414,14 +418,14 @@ class Gateway:
         provider, request, path, call, reply = asked
         address = self.upstreams[provider.name]
         answer: Answer | None = None
-        end = "aborted"
+        last, end = b"", "aborted"
         try:
             answer = await self._upstream.send(
                 request.method, address + path.removeprefix(provider.stripped), request.headers, request.body
             )
             call.status = answer.status
             call.headers = {header: answer.headers[header] for header in KEPT_HEADERS if header in answer.headers}
-            await self._pass_on(answer, reply, call)
+            last = await self._pass_on(answer, reply, call)
             end = "complete"
         except CutError as error:
             end = "cut"
@@ -430,26 +434,34 @@ class Gateway:
         except UpstreamError as error:
             end = "complete"
             self._fail(call, address, error)
-            await _refuse(asked, _BAD_GATEWAY, "network", str(call.error), is_retried=True)
         finally:
             if answer is not None and end != "complete":
                 answer.close()
             self._account(call, end, counted=counted)
-        if end == "complete":
+        if answer is None:
+            await _refuse(asked, _BAD_GATEWAY, "network", str(call.error), is_retried=True)
+        elif end == "complete":
+            # with this, the client may be gone and its case over
+            await reply.write(last)
             await reply.finish()
 
-    async def _pass_on(self, answer: Answer, reply: Reply, call: RecordedCall) -> None:
+    async def _pass_on(self, answer: Answer, reply: Reply, call: RecordedCall) -> bytes:
+        """Send on the pieces of an answer as they come; return the one that completes it, if its length is known."""
         from pytest_packbench.engine.gateway.upstream import CutError
 
         headers = {name: value for name, value in answer.headers.items() if name not in _HIDDEN_HEADERS}
         reply.start(answer.status, headers, answer.length)
-        size = 0
+        size, last = 0, b""
         async for piece in answer.pieces():
             size += len(piece)
             if size > MAX_ANSWER_BYTES:
                 raise CutError(f"the answer is longer than {MAX_ANSWER_BYTES // 2**20} MiB")
             call.pieces.append(piece)
-            await reply.write(piece)
+            if size == answer.length:
+                last = piece
+            else:
+                await reply.write(piece)
+        return last
 
     def _fail(self, call: RecordedCall, address: str, error: Exception) -> None:
         text = self._redactor.text(f"no answer from {address}: {error}")
@@ -484,13 +496,14 @@ class Gateway:
 async def _settled(traffic: CaseTraffic) -> None:
     """Wait until calls whose clients have left are over, and end the others."""
     for _ in range(_SETTLE_STEPS):
-        if not traffic.tasks:
+        if not traffic.is_busy:
             return
         await asyncio.sleep(_SETTLE_STEP_S)
-    tasks = set(traffic.tasks)
+    tasks = [task for task, call in traffic.tasks.items() if not call.end]
     for task in tasks:
         task.cancel()
-    await asyncio.wait(tasks, timeout=1)
+    if tasks:
+        await asyncio.wait(tasks, timeout=1)
 
 
 async def _refuse(asked: _Asked, status: int, kind: str, message: str, *, is_retried: bool = False) -> None:
