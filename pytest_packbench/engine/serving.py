@@ -69,7 +69,7 @@ class Serving:
         self._undo.callback(_restore, {name: os.environ.get(name) for name in (*values, VARIABLE)})
         replace_variables(os.environ, values)
         # work of this thread between the cases, such as other tests, belongs to none that runs at the same time
-        self._undo.enter_context(stamped(gateway.outside))
+        self._undo.enter_context(stamped(gateway.outside, on_this_thread=True))
 
     def stop(self) -> None:
         """Stop serving, and restore the variables."""

@@ -1,4 +1,4 @@
-"""How pipelines call models: no call ever lands with the wrong case, and one that belongs to no case fails the recording.
+"""How pipelines call models: no call lands with the wrong case, and one that belongs to no case fails the recording.
 
 Each pattern is run by cases one after the other and by eight at once, with a real client that was made before them.
 The server numbers its answers, so that those of one case can't be taken for those of another.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from openai import AsyncOpenAI, BadRequestError, OpenAI
 
 from pytest_packbench.engine.gateway.stamps import install
 from pytest_packbench.engine.targets import run_in_thread
+from tests.integration.options.conftest import recordings, replayable
 from tests.servers.fake import FakeServer, Received, Reply
 from tests.unit.gateways import KEY, recording, replaying, stored
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pytest_packbench.engine.gateway import CaseTraffic, Gateway
+    from tests.integration.conftest import Project
+    from tests.integration.options.conftest import Model as Server
 
 CASES = 8
 CALLS = 3
@@ -36,12 +40,12 @@ WAIT_S = 30.0
 class Clients:
     """A pipeline's clients, made at import, and what it shares between cases."""
 
-    def __init__(self, base_url: str) -> None:
-        options: dict[str, Any] = {"api_key": KEY, "base_url": base_url, "max_retries": 3}
-        # without TLS they are made at once
-        self.sync = OpenAI(**options, http_client=httpx2.Client(verify=False))
-        self.async_ = AsyncOpenAI(**options, http_client=httpx2.AsyncClient(verify=False))
-        self.loop = asyncio.get_running_loop()
+    def __init__(self) -> None:
+        options: dict[str, Any] = {"api_key": KEY, "max_retries": 3}
+        # without TLS they are made at once; with no idle connections there are none to close
+        http: dict[str, Any] = {"verify": False, "limits": httpx2.Limits(max_keepalive_connections=0)}
+        self.sync = OpenAI(**options, http_client=httpx2.Client(**http))
+        self.async_ = AsyncOpenAI(**options, http_client=httpx2.AsyncClient(**http))
         self.pool = ThreadPoolExecutor(4)
         self.queue: asyncio.Queue[Any] = asyncio.Queue()
         self.thread_queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -75,7 +79,7 @@ class Clients:
         for worker in self.started:
             if isinstance(worker, threading.Thread):
                 await asyncio.to_thread(worker.join)
-            else:
+            elif isinstance(worker, asyncio.Task):
                 await worker
         self.pool.shutdown()
         await self.async_.close()
@@ -187,7 +191,7 @@ def from_lazy_thread(clients: Clients, case: str) -> list[str]:
 
 def from_lazy_pool_work(clients: Clients, case: str) -> list[str]:
     if not clients.started:
-        clients.started.append(asyncio.wrap_future(clients.pool.submit(clients.serve_thread_queue), loop=clients.loop))
+        clients.started.append(clients.pool.submit(clients.serve_thread_queue))
     return from_thread_queue(clients, case)
 
 
@@ -203,6 +207,10 @@ async def start_worker(clients: Clients) -> None:
 
 async def start_worker_thread(clients: Clients) -> None:
     start_thread(clients)
+
+
+async def start_pool_work(clients: Clients) -> None:
+    clients.started.append(clients.pool.submit(clients.serve_thread_queue))
 
 
 async def start_nothing(clients: Clients) -> None:
@@ -238,6 +246,7 @@ PATTERNS = {
     "bare threads": Pattern(threads, together=False),
     "queue worker outside": Pattern(from_queue, together=False, start=start_worker),
     "worker thread outside": Pattern(from_thread_queue, together=False, start=start_worker_thread),
+    "pool worker outside": Pattern(from_thread_queue, together=False, start=start_pool_work),
     "lazy worker": Pattern(from_lazy_worker, "first", together=False),
     "lazy worker thread": Pattern(from_lazy_thread, "first", together=False),
     "lazy worker in a pool": Pattern(from_lazy_pool_work, "first", together=False),
@@ -288,7 +297,7 @@ def run(
         return Ended(traffic, answers)
 
     async def main() -> dict[str, Ended]:
-        clients = Clients(gateway.environment()["OPENAI_BASE_URL"])
+        clients = Clients()
         await pattern.start(clients)
         names = [f"c{number}" for number in range(CASES)]
         try:
@@ -300,7 +309,9 @@ def run(
 
     undo = install(gateway.url)
     try:
-        return asyncio.run(main())
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("OPENAI_BASE_URL", gateway.environment()["OPENAI_BASE_URL"])
+            return asyncio.run(main())
     finally:
         undo()
 
@@ -351,3 +362,74 @@ def test_no_call_lands_with_the_wrong_case(name: str, at_once: bool) -> None:
         for case, each in replayed.items():
             assert (each.traffic.mismatch, each.traffic.unattributed) == ("", "")
             assert sorted(each.answers) == sorted(ended[case].answers)
+
+
+OWN = f"""
+import sys
+
+patterns = sys.modules[{__name__!r}]
+CLIENTS = patterns.Clients()
+"""
+CONFTEST = """
+def pytest_unconfigure():
+    import own
+    for _ in own.CLIENTS.started:
+        own.CLIENTS.thread_queue.put(None)
+    own.CLIENTS.pool.shutdown()
+"""
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["alone", "eight at once"])
+@pytest.mark.parametrize("name", [name for name in PATTERNS if name != "queue worker outside"])
+def test_so_it_is_with_pytest(
+    project: Project, model: Server, monkeypatch: pytest.MonkeyPatch, name: str, at_once: bool
+) -> None:
+    pattern = PATTERNS[name]
+    model.handler, model.latency_s = Model(), 0.02
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{model.url}/v1")
+    project.prepare(*(f"c{number}" for number in range(CASES)))
+    project.extend_conftest(CONFTEST)
+    is_async = asyncio.iscoroutinefunction(pattern.target)
+    project.write(
+        "own.py",
+        OWN
+        + (f"patterns.asyncio.run(patterns.{pattern.start.__name__}(CLIENTS))\n")
+        + f"{'async ' * is_async}def ask(request):\n"
+        + f"    answers = {'await ' * is_async}patterns.PATTERNS[{name!r}].target(CLIENTS, request.input['text'])\n"
+        + "    return {'points': 1.0, 'answers': sorted(answers)}\n",
+    )
+    options = ("--packbench-target=own:ask", f"--packbench-concurrency={CASES if at_once else 1}")
+    result = project.run_toy(*options, "--packbench-mode=record")
+    # a worker of a pool has the stamp of work outside of cases, unlike a thread: it may serve another test
+    alone = "none" if pattern.start is start_pool_work else pattern.alone
+    expected = set(range(CASES)) if (pattern.together if at_once else alone == "all") else set()
+    if pattern.alone == "first" and not at_once:
+        expected = {0}
+    stored_cases = recordings(project)
+    assert set(stored_cases) == {f"case_{number:02}.json" for number in expected}
+    payloads = {
+        line["case_id"]: line["result"]["answers"] for line in project.lines("payloads.jsonl") if line.get("result")
+    }
+    for file, content in stored_cases.items():
+        exchanges = [each for each in json.loads(content)["gateway"] if each["status"] == 200]
+        contents = [each["body"]["choices"][0]["message"]["content"] for each in exchanges]
+        case = file.removesuffix(".json")
+        # the first one's worker is reported as its error, although its own calls are known
+        assert sorted(contents) == payloads.get(case) or (case == "case_00" and len(expected) == 1)
+        assert len(contents) == CALLS
+        own = f"c{int(file[5:7])}: "
+        assert all(content.startswith((own, "the same")) for content in contents)
+    if len(expected) < CASES:
+        errors = project.errors()
+        kinds = {case: error["kind"] for case, error in errors.items()}
+        assert {kinds.get(f"case_{number:02}") for number in set(range(CASES)) - expected} == {"unattributed"}
+        for error in errors.values():
+            assert "POST /v1/chat/completions" in error["message"] or "serve_" in error["message"], error
+            assert f"{__file__}:" in error["message"]
+        return
+    result.assert_outcomes(passed=CASES)
+    made = len(model.requests)
+    project.run_toy(options[0]).assert_outcomes(passed=CASES)
+    assert len(model.requests) == made
+    first, second = map(replayable, project.folders())
+    assert first == second

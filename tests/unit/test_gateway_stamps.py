@@ -395,8 +395,8 @@ with stamped("late"):
             async with aiohttp.ClientSession() as session, session.get(url) as answer:
                 await answer.read()
         asyncio.run(main())
-    undo()
     undo_again()
+    undo()
     assert sys.meta_path == before
     assert (ThreadPoolExecutor.submit, Thread.start) == starts
     httpx.get(url), httpx2.get(url)

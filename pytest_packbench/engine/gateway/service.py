@@ -254,23 +254,32 @@ class Gateway:
                 if case is not None:
                     return _Owner(case)
                 return self._unstamped(active, call, caller)
-            if stamp in self._open:
-                case = self._open[stamp]
-                case.neighbours.update(other for other in active if other is not case)
-                return _Owner(case)
             if stamp:
-                ended = self._ended.get(stamp, "")
-                words = (
-                    f"made with the stamp of case {ended}, which has ended" if ended else "made with an unknown stamp"
-                )
-                return self._unattributed(active, call, caller, words, ended)
+                return self._stamped(stamp, active, call, caller)
             return self._unstamped(active, call, caller)
+
+    def _stamped(self, stamp: str, active: list[CaseTraffic], call: RecordedCall, caller: str) -> _Owner:
+        if stamp in self._open:
+            case = self._open[stamp]
+            case.neighbours.update(other for other in active if other is not case)
+            return _Owner(case)
+        if stamp == self.outside or (stamp.removesuffix(stamps.ELSEWHERE) == self.outside and not active):
+            return self._outside(call)
+        ended = self._ended.get(stamp, "")
+        if stamp.endswith(stamps.ELSEWHERE):
+            # a worker of a pool, for one of them or for none
+            words = f"made by work that no case started, while {_counted(active)}"
+        elif ended:
+            words = f"made with the stamp of case {ended}, which has ended"
+        else:
+            words = "made with an unknown stamp"
+        return self._unattributed(active, call, caller, words, ended)
 
     def _unstamped(self, active: list[CaseTraffic], call: RecordedCall, caller: str) -> _Owner:
         if len(active) == 1:
             return _Owner(active[0])
         if active:
-            return self._unattributed(active, call, caller, f"made while {len(active)} cases ran", "")
+            return self._unattributed(active, call, caller, f"made while {_counted(active)}", "")
         return self._outside(call)
 
     def _outside(self, call: RecordedCall) -> _Owner:
@@ -314,8 +323,7 @@ class Gateway:
         stamp = request.headers.pop(stamps.CASE_HEADER, "")
         caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
         call = RecordedCall.of(name, request.method, f"/{path}", request.body, self._redactor)
-        is_outside = stamp == self.outside and not token
-        owner = self._outside(call) if is_outside else self._owner(token, stamp, call, caller)
+        owner = self._owner(token, stamp, call, caller)
         asked = _Asked(provider, request, f"/{path}", call, reply)
         if owner.refusal:
             await _refuse(asked, _BAD_REQUEST, "packbench_refused", owner.refusal)
@@ -491,6 +499,10 @@ class Gateway:
         if counted and settings.ledger is not None and call.uses_tokens:
             price = settings.price(call.provider, call.model) if settings.price is not None else None
             settings.ledger.add_call(call.usage, price)
+
+
+def _counted(active: list[CaseTraffic]) -> str:
+    return f"{len(active)} cases ran" if len(active) > 1 else "1 case ran"
 
 
 async def _settled(traffic: CaseTraffic) -> None:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 CASE_HEADER = "x-packbench-case"
 CALLER_HEADER = "x-packbench-caller"
+ELSEWHERE = "+"
+"""Follows, in the header, the token of a stamp that is for one thread and was inherited on another."""
 # of printable ASCII, all but the percent sign
 _SAFE = bytes(byte for byte in range(0x20, 0x7F) if byte != ord("%")).decode()
 
@@ -46,6 +48,7 @@ class _Stamp:
 
     token: str
     entered: int = 0
+    thread: int | None = None
     owners: list[ref[asyncio.Task[Any]]] = field(default_factory=list)
     work: dict[int, ref[asyncio.Task[Any] | _PoolWork]] = field(default_factory=dict)
 
@@ -91,9 +94,15 @@ _STAMPS: WeakValueDictionary[str, _Stamp] = WeakValueDictionary()
 
 
 @contextmanager
-def stamped(token: str) -> Iterator[None]:
-    """Give the requests of the block, and of what it starts, the stamp of a case."""
-    stamp = _STAMPS.setdefault(token, _Stamp(token))
+def stamped(token: str, *, on_this_thread: bool = False) -> Iterator[None]:
+    """Give the requests of the block, and of what it starts, the stamp of a case.
+
+    Args:
+        token: the case's.
+        on_this_thread: whether the stamp is that of work between cases: what such work starts on other threads may
+            still serve a case.
+    """
+    stamp = _STAMPS.setdefault(token, _Stamp(token, thread=threading.get_ident() if on_this_thread else None))
     task = current_task()
     if task is not None:
         stamp.owners.append(ref(task))
@@ -184,7 +193,8 @@ def _headers() -> dict[str, str]:
         starter = vars(threading.current_thread()).get(_STARTED_BY)
         stamp = starter if starter is not None and not starter.entered else None
     if stamp is not None:
-        headers[CASE_HEADER] = stamp.token
+        is_elsewhere = stamp.thread not in {None, threading.get_ident()}
+        headers[CASE_HEADER] = f"{stamp.token}{ELSEWHERE * is_elsewhere}"
     if caller := caller_location():
         headers[CALLER_HEADER] = quote(caller, safe=_SAFE)
     return headers
