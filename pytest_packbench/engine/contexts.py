@@ -141,8 +141,6 @@ class SuiteContexts:
         self.redactor.add(secrets_of_url(options.base_url))
         self.clients = Clients(options, self.redactor, serves_gateway=serving is not None)
         self.serving = serving
-        if serving is not None:
-            self.clients.count_with(serving, self._price)
         self._serve_late = serve_late
         self._hooks = hooks
         self._packs: dict[str, Pack] = {}
@@ -171,6 +169,8 @@ class SuiteContexts:
             SetupError: it can't be run as requested.
         """
         options, rules = self.options, suite.config
+        if self.serving is not None and not self.suites:
+            self.clients.count_with(self.serving, self._price)
         self.add(suite)
         if options.mode == "record":
             _check_recordable(suite)
