@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.cassette import GatewayExchange
     from pytest_packbench.model.run import Mode
 
+_HERE = "127.0.0.1,localhost"
 # the port "discard", on which nothing listens
 _DEAD_PROXY = "http://127.0.0.1:9"
 
@@ -116,8 +117,9 @@ class Serving:
 
         own = None
         if self._mode != "live":
-            inherited = _offline_environment(os.environ) if self._mode == "fixture" else os.environ
-            own = {**inherited, **gateway.environment(traffic.token)}
+            own = {**os.environ, **gateway.environment(traffic.token)}
+            if self._mode == "fixture":
+                own = {**_without_keys(own), **gateway.environment(traffic.token), **_no_way_out()}
         route = GatewayRoute(
             url=f"{gateway.url}/case/{traffic.token}",
             environment=own,
@@ -143,13 +145,17 @@ class Serving:
         return found
 
 
-def _offline_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without keys, whose proxies reach nothing; it keeps no program from asking directly."""
+def _without_keys(environment: Mapping[str, str]) -> dict[str, str]:
+    from pytest_packbench.backends.originals import VARIABLE
     from pytest_packbench.model.redaction import holds_secret
 
-    plain = {name: value for name, value in environment.items() if not holds_secret(name, value)}
-    names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-    return plain | dict.fromkeys((*names, *map(str.lower, names)), _DEAD_PROXY)
+    return {name: value for name, value in environment.items() if name != VARIABLE and not holds_secret(name, value)}
+
+
+def _no_way_out() -> dict[str, str]:
+    """Return variables of proxies that reach nothing but this machine; they keep no program from asking directly."""
+    proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), _DEAD_PROXY)
+    return {**proxies, **{name.lower(): _DEAD_PROXY for name in proxies}, "NO_PROXY": _HERE, "no_proxy": _HERE}
 
 
 def _restore(before: dict[str, str | None]) -> None:

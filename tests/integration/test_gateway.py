@@ -418,7 +418,8 @@ import sys
 import urllib.request
 
 with open("children.txt", "a") as file:
-    print("started", os.environ.get("OPENAI_API_KEY"), os.environ.get("HTTPS_PROXY"), file=file)
+    names = ("OPENAI_API_KEY", "SOME_SERVICE_TOKEN", "HTTPS_PROXY", "NO_PROXY", "PACKBENCH_GATEWAY_ORIGINALS")
+    print("started", *(os.environ.get(name) for name in names[: 5 if "no-key" in os.environ[names[0]] else 4]), file=file)
 
 
 def complete(text):
@@ -440,7 +441,9 @@ for line in sys.stdin:
 """
 
 
-def test_a_program_runs_on_its_recorded_calls(both: Project, served: Model) -> None:
+def test_a_program_runs_on_its_recorded_calls(both: Project, served: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_SERVICE_TOKEN", SECRET)
+    monkeypatch.setenv("NO_PROXY", "*")
     prepare(both, "points 0.9", "points 0.5", "none 1")
     both.write("child.py", CHILD)
     program = f"--packbench-target=cmd:{sys.executable} child.py"
@@ -452,13 +455,16 @@ def test_a_program_runs_on_its_recorded_calls(both: Project, served: Model) -> N
     ]
     assert kept == [{"gateway"}, {"gateway"}, {"exchanges"}]
     started = both.root / "children.txt"
-    assert started.read_text("utf-8").splitlines() == [f"started {SECRET} None"] * 3
+    assert started.read_text("utf-8").splitlines() == [f"started {SECRET} {SECRET} None *"] * 3
     started.unlink()
     result = both.run_toy(program)
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["packbench: suite toy: pipeline run; children are not walled in"])
     # the third is replayed whole
-    assert started.read_text("utf-8").splitlines() == ["started no-key-needed http://127.0.0.1:9"] * 2
+    assert (
+        started.read_text("utf-8").splitlines()
+        == ["started no-key-needed None http://127.0.0.1:9 127.0.0.1,localhost None"] * 2
+    )
     assert len(served.requests) == 2
     first, second = map(replayable, both.folders())
     assert first == second
