@@ -102,6 +102,7 @@ async def ask(request, context):
 NAMES = {
     "wait": "target that sleeps",
     "post": "target that asks the server",
+    "wait gateway": "the same with the gateway on",
     "post gateway": "the same through the gateway",
     "ask": "openai",
     "own": "openai client of its own",

@@ -276,12 +276,14 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
         return
     if names or under:
         collect_less_garbage(early_config)
-        from pytest_packbench.pytest_plugin.selection import activate
+        from pytest_packbench.pytest_plugin.selection import activate, wants_gateway
 
         activate(early_config, args)
-        from pytest_packbench.pytest_plugin.gateway import serve
+        if wants_gateway(early_config):
+            from pytest_packbench.pytest_plugin.gateway import serve
 
-        serve(early_config)
+            # clients that conftest.py files and targets create at import have to find it
+            serve(early_config)
 
 
 def collect_less_garbage(config: pytest.Config) -> None:

@@ -380,8 +380,13 @@ def _replay(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> LLM:
             if state.cassette is not None and pointer.startswith(("/conditions", "/llm_model")):
                 kind = "cassette_conditions"
             raise _AttemptFailed(kind, str(error)) from None
-    if own is not None and (own.needed or (state.cassette is not None and state.cassette.gateway)):
-        exchanges = state.cassette.gateway if state.cassette is not None else ()
+    exchanges = state.cassette.gateway if state.cassette is not None else ()
+    if exchanges and own is None and context.start_gateway is not None:
+        own = context.start_gateway()
+    if exchanges and own is None:
+        problem = "/gateway: contains calls of the target's own client, which --packbench-gateway=off does not replay"
+        raise _AttemptFailed("gateway_off", f"{source}: {problem}")
+    if own is not None:
         state.traffic = own.open_case(context.suite, loaded.case.id, exchanges)
     state.replay = Replay(state.cassette if asks else None, source=source)
     return state.replay

@@ -47,7 +47,8 @@ class SuiteContext:
         judge_parts: the judges likewise.
         roles: the roles in which the pack calls other models than the one under test.
         redactor: the run's; removes secrets from all that is stored or shown.
-        serving: the gateway of this process; None where it must not serve.
+        serving: the gateway of this process; None where it does not serve.
+        start_gateway: starts it for a recording that needs it; None where it must not serve.
         asks_model: whether a backend or a recording answers model calls; see `__post_init__`.
     """
 
@@ -66,6 +67,7 @@ class SuiteContext:
     roles: frozenset[str] = frozenset()
     redactor: Redactor = field(default_factory=Redactor)
     serving: Serving | None = None
+    start_gateway: Callable[[], Serving] | None = None
     asks_model: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -76,7 +78,7 @@ class SuiteContext:
     @property
     def serves_gateway(self) -> bool:
         """Whether calls of the target's own model client are recorded or replayed."""
-        return self.serving is not None and self.serving.needed
+        return self.serving is not None
 
     @property
     def is_recorded(self) -> bool:
@@ -113,7 +115,8 @@ class SuiteContexts:
         packs: all packs by name.
         hooks: the user's hooks.
         secrets: secret values that neither the environment nor the options contain.
-        serving: the gateway of this process; None where it must not serve.
+        serving: the gateway of this process; None where it does not serve.
+        serve_late: starts it for a recording that needs it; None where it must not serve.
 
     Attributes:
         suites: the suites that were added, by name.
@@ -127,17 +130,20 @@ class SuiteContexts:
         packs: Mapping[str, Pack],
         hooks: UserHooks,
         secrets: Iterable[str] = (),
+        *,
         serving: Serving | None = None,
+        serve_late: Callable[[], Serving] | None = None,
     ) -> None:
         self.options = options
         self.packs = packs
         self.suites: dict[str, Suite] = {}
         self.redactor = Redactor(os.environ, (*secrets, *secrets_of_target(options.target)))
         self.redactor.add(secrets_of_url(options.base_url))
-        self.clients = Clients(options, self.redactor, serves_gateway=serving is not None and serving.needed)
+        self.clients = Clients(options, self.redactor, serves_gateway=serving is not None)
         self.serving = serving
         if serving is not None:
             self.clients.count_with(serving, self._price)
+        self._serve_late = serve_late
         self._hooks = hooks
         self._packs: dict[str, Pack] = {}
         self._opened: dict[str, SuiteContext] = {}
@@ -217,6 +223,7 @@ class SuiteContexts:
             options=options,
             redactor=self.redactor,
             serving=self.serving,
+            start_gateway=None if self._serve_late is None else self._start_gateway,
             **self.clients.for_suite(suite, pack, caller)._asdict(),
             guards=guards,
             judges=judges,
@@ -286,6 +293,14 @@ class SuiteContexts:
         """Close the event loops of targets that were called directly."""
         for context in self._opened.values():
             context.caller.close()
+
+    def _start_gateway(self) -> Serving:
+        if self.serving is None:
+            if self._serve_late is None:
+                raise RuntimeError("the gateway must not serve")
+            self.serving = self._serve_late()
+            self.clients.count_with(self.serving, self._price)
+        return self.serving
 
     def _price(self, provider: str, model: str) -> Prices | None:
         """Return the price of a model that a target called with a client of its own."""

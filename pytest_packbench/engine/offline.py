@@ -151,7 +151,7 @@ class _Guard:
         cases = [case for case in suspects if not (is_process and case.allow_processes)]
         if not cases:
             return
-        advice = "call models through context.llm, or use --packbench-mode=live"
+        advice = "record its model calls (--packbench-mode=record), or use --packbench-mode=live"
         if is_process:
             advice = "set packbench_allow_processes = yes to allow it"
         culprit = "the target"

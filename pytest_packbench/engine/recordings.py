@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.atomic import write_atomic
+from pytest_packbench.cases.load import parse_cassette
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CassetteError, Problem, format_value
@@ -294,6 +296,21 @@ def write_recording(path: Path, data: dict[str, Any]) -> None:
         if not ignore.exists():
             ignore.write_text("*\n", encoding="utf-8")
     write_atomic(path, json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def discard_recording(suite: Suite, case_id: str, *, since: str) -> None:
+    """Remove the recording of a case that this run has written, where it turns out to be incomplete.
+
+    Args:
+        suite: the case's suite.
+        case_id: the case.
+        since: the start of the run; older recordings stay.
+    """
+    for path in (suite.pending_path(case_id), suite.cassette_path(case_id)):
+        with suppress(OSError, CassetteError):
+            cassette, _ = parse_cassette(path.read_bytes(), source=path.name)
+            if cassette.recorded_at is not None and cassette.recorded_at >= since:
+                path.unlink()
 
 
 def _is_same(older: Recording, cassette: Cassette) -> bool:

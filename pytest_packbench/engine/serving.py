@@ -6,27 +6,19 @@ Nothing of the gateway itself is imported before it is started.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.external_io import ROUTE, GatewayRoute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_packbench.engine.gateway import CaseTraffic, Gateway
     from pytest_packbench.model.cassette import GatewayExchange
     from pytest_packbench.model.run import Mode
 
-BASE_URLS = "OPENAI_BASE_URL, ANTHROPIC_BASE_URL, OLLAMA_HOST or GOOGLE_GEMINI_BASE_URL"
-"""The variables by which most clients find the gateway, for messages."""
-_EXCHANGES = re.compile(rb'"gateway":\s*\[\s*\{')
-_MAX_FILES = 64
-_MAX_BYTES = 16 * 1024 * 1024
-_MAX_BYTES_OF_FILE = 4 * 1024 * 1024
 # the port "discard", on which nothing listens
 _DEAD_PROXY = "http://127.0.0.1:9"
 
@@ -36,16 +28,13 @@ class Serving:
 
     Args:
         mode: how model calls are answered. In fixture mode nothing is forwarded.
-        needed: whether the gateway serves from the start; else it is started for the first recording that needs it.
         here: whether it serves in this process, unlike in the controller of xdist.
 
     Attributes:
-        needed: whether calls of own clients are recorded or replayed.
         gateway: the gateway, once it serves in this process.
     """
 
-    def __init__(self, mode: Mode, *, needed: bool, here: bool = True) -> None:
-        self.needed = needed
+    def __init__(self, mode: Mode, *, here: bool = True) -> None:
         self.gateway: Gateway | None = None
         self._mode = mode
         self._is_here = here
@@ -55,7 +44,6 @@ class Serving:
 
     def start(self) -> None:
         """Serve, and set the variables that clients read; clients that exist already do not know the address."""
-        self.needed = True
         if self.gateway is not None or not self._is_here:
             return
         from pytest_packbench.backends.originals import VARIABLE, originals, replace_variables
@@ -108,8 +96,6 @@ class Serving:
             recorded: the exchanges to be replayed, in fixture mode.
             trial: the number of the attempt, from 0.
         """
-        if recorded and self.gateway is None:
-            self.start()
         if self.gateway is None:
             return None
         suites = self._suites.setdefault(case_id, [])
@@ -155,27 +141,6 @@ class Serving:
         found = [late for late in self._late if any(known is suite for known in self._suites.get(late[0], ()))]
         self._late = [late for late in self._late if late not in found]
         return found
-
-
-def needs_gateway(folders: Iterable[Path]) -> bool:
-    """Whether recordings in these folders contain exchanges of the gateway; looks at a few files of each only."""
-    return any(_holds_exchanges(folder) or _holds_exchanges(folder / ".pending") for folder in folders)
-
-
-def _holds_exchanges(folder: Path) -> bool:
-    left = _MAX_BYTES
-    try:
-        with os.scandir(folder) as entries:
-            files = [entry for entry in entries if entry.name.endswith((".json", ".jsonl")) and entry.is_file()]
-    except OSError:
-        return False
-    for entry in files[:_MAX_FILES]:
-        with suppress(OSError), Path(entry.path).open("rb") as file:
-            content = file.read(min(left, _MAX_BYTES_OF_FILE))
-            left -= len(content)
-            if _EXCHANGES.search(content):
-                return True
-    return False
 
 
 def _offline_environment(environment: Mapping[str, str]) -> dict[str, str]:

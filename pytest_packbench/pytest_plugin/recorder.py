@@ -14,8 +14,8 @@ import pytest
 
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
+from pytest_packbench.engine.recordings import discard_recording
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
-from pytest_packbench.engine.serving import BASE_URLS
 from pytest_packbench.model.result import CaseResult, format_timestamp
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, Run
 from pytest_packbench.model.text import pluralize
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.stored import BaselineLookup
+
+_BASE_URLS = "OPENAI_BASE_URL, ANTHROPIC_BASE_URL, OLLAMA_HOST or GOOGLE_GEMINI_BASE_URL"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -286,6 +288,8 @@ class Recorder:
             if message is None or all(result.verdict == "error" for result in trials):
                 continue
             case_ref = run.selected[nodeid]()
+            if self.contexts.settings.mode == "record":
+                discard_recording(run.suite, case_ref.case_id, since=format_timestamp(self.started_ns))
             errors = (
                 unscored_result(case_ref, "error", kind, message, trial=trial.trial, duration_ms=trial.duration_ms)
                 for trial in trials
@@ -403,9 +407,8 @@ class Recorder:
             return ()
         run.has_recorded_nothing = len(missing) == len(judged)
         cases = "" if run.has_recorded_nothing else f" for {pluralize(len(missing), 'case')}"
-        advice = "call models through context.llm, or mark the target with without_model if it calls none"
-        if context.serves_gateway:
-            advice = f"have its client read {BASE_URLS}, or {advice}"
+        own = f"have its client read {_BASE_URLS}, " if context.serves_gateway else ""
+        advice = f"call models through context.llm, {own}or mark the target with without_model if it calls none"
         return (f"Nothing was recorded{cases}: the target called no model through packbench; {advice}.",)
 
     def _is_empty_shard(self, run: SuiteRun, session: pytest.Session) -> bool:

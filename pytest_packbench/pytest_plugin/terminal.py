@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.cases.recordings import needs_gateway
 from pytest_packbench.engine.conditions import guard_name
-from pytest_packbench.engine.serving import needs_gateway
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.pytest_plugin.case_run import run_of
@@ -40,7 +40,7 @@ class Terminal:
         """Describe each suite, its target and its mode."""
         contexts, config = self._recorder.contexts, self._recorder.config
         lines = [line for suite in contexts.suites.values() for line in self._header(suite)]
-        if contexts.serving is not None and contexts.serving.needed:
+        if contexts.serving is not None:
             lines.insert(0, gateway_text(contexts.settings.mode))
         if reruns(config):
             lines.append("packbench: each case is attempted once: --reruns applies to other tests only")
@@ -119,7 +119,7 @@ class Terminal:
             self._show(terminalreporter, run)
 
     def _show(self, reporter: pytest.TerminalReporter, run: SuiteRun) -> None:
-        from pytest_packbench.reports.terminal import summary_lines
+        from pytest_packbench.reports.terminal import recorded_text, summary_lines
 
         conclusion = run.conclusion
         if conclusion is None and not run.problems:
@@ -128,6 +128,8 @@ class Terminal:
         if conclusion is not None:
             for line in summary_lines(conclusion):
                 reporter.line(line)
+            if conclusion.run.mode == "record":
+                reporter.line(recorded_text(run.ordered))
             if conclusion.run.settings.get("spent"):
                 reporter.line(spent_text(conclusion.run.settings["spent"]))
             if waiting := len(list(run.suite.pending_path("x").parent.glob("*.json"))):

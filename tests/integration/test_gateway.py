@@ -176,7 +176,8 @@ def test_an_unchanged_pipeline_is_recorded_and_replayed(both: Project, served: M
     before = variables()
     recorded = both.run_toy(target("ask"), RECORD)
     recorded.assert_outcomes(passed=2, failed=1, errors=1)
-    recorded.stdout.fnmatch_lines(["packbench: gateway: model calls of the target's own clients are *recorded*"])
+    served_line = "packbench: gateway: model calls of the target's own clients are *recorded*"
+    recorded.stdout.fnmatch_lines([served_line, "recorded: 3 of 4 cases", "used: 4 model calls, 54 tokens*"])
     assert sorted(recordings(both)) == ["case_00.json", "case_01.json", "case_02.json"]
     assert len(served.requests) == 4
     replayed = both.run_toy(target("ask"))
@@ -286,7 +287,10 @@ def test_a_run_that_sees_no_call_says_so(project: Project, served: Model) -> Non
     prepare(project, "points 0.9")
     result = project.run_toy(target("nothing"), RECORD)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert not missing(result, "Nothing was recorded: the target called no model through packbench; have its client")
+    assert not missing(
+        result,
+        "Nothing was recorded: the target called no model through packbench; call models through context.llm, have",
+    )
     assert served.requests == []
 
 
@@ -313,6 +317,8 @@ def test_a_call_after_the_end_of_its_case_fails_the_run(project: Project, served
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert project.errors()["case_00"]["kind"] == "unattributed"
     assert len(served.requests) == 1
+    # what was recorded lacks a call
+    assert recordings(project) == {}
 
 
 @pytest.mark.parametrize("name", ["three", "cmd"])
@@ -498,3 +504,19 @@ def test_a_program_is_reused_in_live_mode(project: Project, served: Model) -> No
     assert (project.root / "children.txt").read_text("utf-8").count("started") == 1
     assert [record["tokens_input"] for record in project.records().values()] == [11, 11, 11]
     result.stdout.fnmatch_lines(["used: 3 model calls, 54 tokens*"])
+
+
+def test_the_gateway_starts_late_for_a_recording_that_was_not_looked_at(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9")
+    project.write("child.py", CHILD)
+    program = f"--packbench-target=cmd:{sys.executable} child.py"
+    project.run_toy(program, RECORD).assert_outcomes(passed=1)
+    path = project.root / "storage/benchmarks/toy/fixtures/case_00.json"
+    path.write_text(" " * 1_100_000 + path.read_text("utf-8"), "utf-8")
+    before = variables()
+    project.run_toy(program).assert_outcomes(passed=1)
+    assert variables() == before
+    result = project.run_toy(program, "--packbench-gateway=off")
+    result.assert_outcomes(errors=1)
+    assert not missing(result, "case_00.json: /gateway: contains calls of the target's own client")
+    assert len(served.requests) == 1

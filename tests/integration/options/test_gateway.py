@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.backends.originals import VARIABLE, originals, replace_variables
-from pytest_packbench.engine.serving import Serving, needs_gateway
+from pytest_packbench.cases.recordings import needs_gateway
+from pytest_packbench.engine.serving import Serving
 from tests.integration.options.conftest import recordings
 
 if TYPE_CHECKING:
@@ -118,9 +119,9 @@ def test_recordings_are_looked_at_for_calls_of_own_clients(tmp_path: Path) -> No
     assert needs_gateway([tmp_path])
 
 
-def test_it_starts_when_a_recording_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_restores_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    serving = Serving("fixture", needed=False)
+    serving = Serving("fixture")
     assert serving.open_case(None, "one") is None
     serving.start()
     assert os.environ["OPENAI_BASE_URL"].startswith("http://127.0.0.1:")
