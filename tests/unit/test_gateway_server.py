@@ -137,6 +137,7 @@ def test_every_framing_of_a_request_arrives(gateway: Gateway, server: FakeServer
         count = answer.count(b'"chatcmpl-1"')
         assert answer.count(b"HTTP/1.1 200") == count == len(server.requests) - before == (3 if len(pieces) == 3 else 1)
         assert {json.dumps(json.loads(each.body)) for each in server.requests[before:]} == {BODY.decode()}
+        assert b"connection: close" in answer
         assert answer.startswith(b"HTTP/1.1 100") == (pieces[0] == expecting[: -len(BODY)])
 
 

@@ -247,10 +247,10 @@ def test_a_case_may_reach_what_its_own_process_serves_and_nothing_else() -> None
                 connection.sendmsg([b"question"])
             assert violations == []
             for address in (other.getsockname(), ("localhost", served.getsockname()[1])):
-                with pytest.raises(OfflineError):
-                    socket.create_connection(address)
+                with socket.socket() as opened, pytest.raises(OfflineError):
+                    opened.connect(address)
             with pytest.raises(OfflineError):
                 bind()
         end()
-        with offline("two", allow_processes=False), pytest.raises(OfflineError):
-            socket.create_connection(served.getsockname())
+        with socket.socket() as opened, offline("two", allow_processes=False), pytest.raises(OfflineError):
+            opened.connect(served.getsockname())
