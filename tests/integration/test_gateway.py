@@ -526,3 +526,27 @@ def test_the_gateway_starts_late_for_a_recording_that_was_not_looked_at(project:
     result.assert_outcomes(errors=1)
     assert not missing(result, "case_00.json: /gateway: contains calls of the target's own client")
     assert len(served.requests) == 1
+
+
+@pytest.mark.parametrize("name", ["ask", "ask_async"])
+def test_a_time_limit_ends_the_calls_of_its_case(project: Project, served: Model, name: str) -> None:
+    prepare(project, "points 0.9", "points 1")
+    slow = Reply(hang=True)
+    served.handler = lambda received: slow if b"0.9" in received.body else openai_reply('{"points": 1.0}')
+    result = project.run_toy(target(name), RECORD, "--packbench-case-timeout=2")
+    result.assert_outcomes(passed=1, errors=1)
+    assert project.errors()["case_00"]["kind"] == "timeout"
+    assert sorted(recordings(project)) == ["case_01.json"]
+    assert served.open == 0
+
+
+def test_prompts_are_left_out_where_they_are_not_kept(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9")
+    project.pytester.makeini("[pytest]\npackbench_record_prompts = no\n")
+    project.run_toy(target("ask"), RECORD).assert_outcomes(passed=1)
+    assert "request" not in cassette(project)["gateway"][0]
+    assert b"points 0.9" not in recordings(project)["case_00.json"]
+    project.run_toy(target("ask")).assert_outcomes(passed=1)
+    project.write("own.py", PIPELINES.replace('"fake-1"', '"fake-2"'))
+    project.run_toy(target("swallow")).assert_outcomes(errors=1)
+    assert len(served.requests) == 1
