@@ -86,6 +86,15 @@ class SuiteContext:
         own = self.serves_gateway and self.backend != STUB and not self.caller.without_model
         return self.asks_model or (own and not self.caller.opaque)
 
+    @property
+    def runs_program(self) -> bool:
+        """Whether a program runs in fixture mode, for the cases whose model calls are recorded."""
+        from pytest_packbench.cases.recordings import needs_gateway
+
+        if self.live is not None or not (self.caller.opaque and self.caller.runs_offline and self.serves_gateway):
+            return False
+        return needs_gateway([self.suite.path / self.suite.fixtures])
+
     @classmethod
     def of_results(cls, suite: Suite, pack: Pack, target_name: str, **fields: Any) -> SuiteContext:
         """Return the context of results that come from elsewhere: its target is never called."""

@@ -17,7 +17,7 @@ from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.result import CaseResult, format_timestamp
-from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, Run
+from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, PROGRAM_RUNS, Run
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.plugin import CONTROLLER, SELECTION
 from pytest_packbench.pytest_plugin.case_run import run_of, uncollected_case_ref
@@ -492,6 +492,8 @@ class Recorder:
             values |= {"temperature": temperature, "concurrency": settings.concurrency}
             values |= {name: cap for name, cap in limits.items() if cap is not None}
             values[SPENT] = sum_process_spending([*self._spent, contexts.clients.ledger.as_json()])
+        if context is not None and context.runs_program:
+            values[PROGRAM_RUNS] = True
         if context is not None and context.guards:
             values["guards"] = [guard_name(guard) for guard in context.guards]
         return values

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.cases.recordings import needs_gateway
 from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.text import pluralize
@@ -80,10 +79,8 @@ class Terminal:
         if self._recorder.resumed is not None:
             lines.append(self._recorder.resumed.header_line(suite.name))
         if context is not None and context.caller.opaque and settings.mode == "fixture":
-            runs = (
-                context.caller.runs_offline and context.serves_gateway and needs_gateway([suite.path / suite.fixtures])
-            )
-            what = "pipeline run; children are not walled in" if runs else "pipeline not run: scoring only"
+            is_run = context.runs_program
+            what = "pipeline run; children are not walled in" if is_run else "pipeline not run: scoring only"
             lines.append(f"packbench: suite {suite.name}: {what}")
         return lines
 

@@ -460,6 +460,11 @@ def test_a_program_runs_on_its_recorded_calls(both: Project, served: Model, monk
     result = both.run_toy(program)
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["packbench: suite toy: pipeline run; children are not walled in"])
+    assert (
+        missing(result, "The program ran on its recorded model calls. Of cases without any, the recorded result was")
+        == []
+    )
+    assert "Pipeline not run" not in result.stdout.str()
     # the third is replayed whole
     assert (
         started.read_text("utf-8").splitlines()
