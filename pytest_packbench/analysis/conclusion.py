@@ -18,6 +18,7 @@ from pytest_packbench.analysis.statistics import statistics_of
 from pytest_packbench.analysis.trials import cluster_facet, dependence_note, trials_rule_of
 from pytest_packbench.model.gate import CHANGE_METRICS
 from pytest_packbench.model.metric import AUTHORED
+from pytest_packbench.model.run import PROGRAM_RUNS
 from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
@@ -244,7 +245,11 @@ def caveats(run: Run, statistics: Statistics) -> list[str]:
         )
     sentences += [f"{pluralize(count, 'case')}: {remark}." for remark, count in statistics.remarks.items()]
     if run.mode == "fixture" and run.target.startswith(_REPLAYED_WHOLE):
-        sentences.append("Pipeline not run: scoring only. The target's recorded results were replayed.")
+        sentences.append(
+            "The program ran on its recorded model calls. Of cases without any, the recorded result was replayed."
+            if run.settings.get(PROGRAM_RUNS)
+            else "Pipeline not run: scoring only. The target's recorded results were replayed."
+        )
     if run.bundled:
         sentences.append("The suite is bundled: it comes from the installed package, not from this project.")
     facet = cluster_facet(run)

@@ -31,12 +31,15 @@ class Anthropic(PostBackend):
 
     name = "anthropic"
     default_model = "claude-sonnet-4-6"
+    address = "https://api.anthropic.com"
     path = "/v1/messages"
     adjustable = frozenset({"temperature", "tool_choice"})
 
     def _client(self, **how: Any) -> Any:
         headers = {"anthropic-version": _VERSION}
-        return self._sdk.AsyncAnthropic(api_key=self._key, base_url=self._url, default_headers=headers, **how)
+        return self._sdk.AsyncAnthropic(
+            api_key=self._key, base_url=self._url or self.address, default_headers=headers, **how
+        )
 
     def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
         body: dict[str, Any] = {

@@ -21,6 +21,7 @@ from pytest_packbench.backends.client_setup import (
     tls_context,
 )
 from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory, error_message
+from pytest_packbench.backends.originals import original
 from pytest_packbench.model.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -127,18 +128,20 @@ class PostBackend(ClientBackend):
 
     Attributes:
         default_model: the model's name where none is set; empty: one has to be set.
+        address: the provider's own address; the client would read it from the environment.
         path: the path of requests under the base URL.
         adjustable: parameters that a request can omit, or that have another name.
     """
 
     default_model: ClassVar[str] = ""
+    address: ClassVar[str]
     path: ClassVar[str]
     adjustable: ClassVar[frozenset[str]]
 
     def __init__(self, options: BackendOptions) -> None:
         self._sdk: Any = import_client(self.name)
         model = required_model(options.model, name=self.name, default=self.default_model)
-        base_url = options.base_url or os.environ.get(f"{self.name.upper()}_BASE_URL", "")
+        base_url = options.base_url or original(f"{self.name.upper()}_BASE_URL")
         self._key = api_key(f"{self.name.upper()}_API_KEY", name=self.name, own_server=bool(base_url))
         self._url = check_url(base_url, name=self.name) if base_url else None
         # parameters with which a call was refused that succeeded without them

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,12 +16,15 @@ from pytest_packbench.backends import BackendError
 from pytest_packbench.backends.answers import UnreadableAnswer, arguments, count, parse_json_text
 from pytest_packbench.backends.client import ClientBackend
 from pytest_packbench.backends.client_setup import check_url, import_client, required_model
+from pytest_packbench.backends.originals import original
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
 
 if TYPE_CHECKING:
     from pytest_packbench.backends import BackendOptions
     from pytest_packbench.model.request import ModelRequest, Tool
 
+# the client would read it from the environment
+_ADDRESS = "http://127.0.0.1:11434"
 _CLIENT_KEYWORDS = frozenset({"type", "items", "description", "enum"})
 _RETRIED = frozenset({"timeout", "network", "rate_limit", "overloaded", "server_error"})
 # the delays of OpenAI's and Anthropic's clients
@@ -52,13 +54,13 @@ class Ollama(ClientBackend):
         self._ollama: Any = import_client(self.name)
         self._httpx: Any = import_client("httpx")
         model = required_model(options.model, name=self.name)
-        self._host = options.base_url or os.environ.get("OLLAMA_HOST", "")
+        self._host = options.base_url or original("OLLAMA_HOST")
         if self._host:
             check_url(self._host, name=self.name, bare_host=True)
         super().__init__(options, model=model, http=self._httpx)
 
     def _open(self, **how: Any) -> Any:
-        return self._ollama.AsyncClient(self._host or None, **how)
+        return self._ollama.AsyncClient(self._host or _ADDRESS, **how)
 
     async def _close(self, client: Any) -> None:
         # older clients can only be closed through their HTTP client

@@ -33,6 +33,7 @@ class OpenAI(PostBackend):
     """
 
     name = "openai"
+    address = "https://api.openai.com/v1"
     path = "/chat/completions"
     adjustable = frozenset({"temperature", *_LIMITS})
 
@@ -42,7 +43,7 @@ class OpenAI(PostBackend):
         self._limits = _LIMITS[::-1] if self._url else _LIMITS
 
     def _client(self, **how: Any) -> Any:
-        return self._sdk.AsyncOpenAI(api_key=self._key, base_url=self._url, **how)
+        return self._sdk.AsyncOpenAI(api_key=self._key, base_url=self._url or self.address, **how)
 
     def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
         messages = [{"role": "system", "content": request.system}] if request.system else []

@@ -20,7 +20,15 @@ from pytest_packbench.engine.attribution import UNKNOWN, attribution, count_repo
 from pytest_packbench.engine.conditions import check_conditions, record_again
 from pytest_packbench.engine.external_io import TargetFailure
 from pytest_packbench.engine.offline import offline
-from pytest_packbench.engine.recordings import Replay, UnrecordableError, check_belongs, recording_of, store_recording
+from pytest_packbench.engine.recordings import (
+    GATEWAY_ANSWER,
+    Replay,
+    UnrecordableError,
+    check_belongs,
+    has_gateway_exchanges,
+    recording_of,
+    store_recording,
+)
 from pytest_packbench.engine.targets import run_in_thread
 from pytest_packbench.model.errors import CassetteError, describe_error, error_text, format_value
 from pytest_packbench.model.outcome import Outcome, ResultError
@@ -29,10 +37,11 @@ from pytest_packbench.model.run import STUB
 from pytest_packbench.model.score import Score
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from pytest_packbench.engine.contexts import SuiteContext
+    from pytest_packbench.engine.gateway import CaseTraffic
     from pytest_packbench.engine.metering import LiveModels, Meter
     from pytest_packbench.engine.targets import RunInThread
     from pytest_packbench.model.case import LoadedCase
@@ -81,6 +90,7 @@ class Attempt:
         verify_context: what the target may use.
         replay: answers model calls from a recording.
         meter: answers model calls from a backend.
+        traffic: the calls of the target's own model clients, through the gateway; None where it does not serve.
         cassette: the recording that was replayed or made.
         cassette_sha256: hash of its content.
         payload: the target's result, unread.
@@ -109,6 +119,7 @@ class Attempt:
     verify_context: VerifyContext | None = None
     replay: Replay | None = None
     meter: Meter | None = None
+    traffic: CaseTraffic | None = None
     cassette: Cassette | None = None
     cassette_sha256: str | None = None
     payload: Any = None
@@ -163,6 +174,8 @@ def abandon(state: Attempt, limit_s: float) -> Attempt:
     """Return an attempt that exceeded its time limit; its target can change nothing and call no model any more."""
     if state.meter is not None:
         state.meter.close()
+    if state.traffic is not None:
+        state.traffic.close()
     message = f"the target took longer than {limit_s:g} s and was abandoned (--packbench-case-timeout)"
     abandoned = replace(state, payload=None, raised=TargetFailure("timeout", message))
     abandoned.stop_clock()
@@ -180,6 +193,9 @@ def end(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
         state.stale, state.calls = state.replay.stale, state.replay.used
     elif state.meter is not None:
         state.calls, state.cached = len(state.meter.calls), state.meter.cached
+    if state.traffic is not None:
+        own = [call for call in state.traffic.calls if call.uses_tokens]
+        state.calls, state.cached = state.calls + len(own), state.cached + sum(call.cached for call in own)
     state.finished_ns = state.finished_ns or time.time_ns()
     if state.failure is None and context.options.mode == "record" and state.trial == 0:
         # settling it says why there is none
@@ -342,13 +358,18 @@ def _from_pack(
 def _replay(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> LLM:
     """Return the replay of the case's cassette; without one, each model call of the target is an error."""
     source = f"fixtures/{loaded.case.id}.json"
-    if context.asks_model or context.caller.opaque:
+    asks = context.asks_model or context.caller.opaque
+    # a scripted model runs inside the target, and a target without a model has nothing to replay
+    own = context.serving if context.backend != STUB and not context.caller.without_model else None
+    if asks or own is not None:
         try:
             recording = find_recording(context.suite, loaded.case.id)
             source = recording.file
-            state.cassette, state.cassette_sha256 = recording.load()
-            check_belongs(state.cassette, case_id=loaded.case.id, input_sha256=loaded.input_sha256, source=source)
-            state.remark = check_conditions(state.cassette, context, case_id=loaded.case.id, source=source)
+            cassette, sha256 = recording.load()
+            if asks or cassette.gateway:
+                state.cassette, state.cassette_sha256 = cassette, sha256
+                check_belongs(cassette, case_id=loaded.case.id, input_sha256=loaded.input_sha256, source=source)
+                state.remark = check_conditions(cassette, context, case_id=loaded.case.id, source=source)
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -359,12 +380,22 @@ def _replay(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> LLM:
             if state.cassette is not None and pointer.startswith(("/conditions", "/llm_model")):
                 kind = "cassette_conditions"
             raise _AttemptFailed(kind, str(error)) from None
-    state.replay = Replay(state.cassette, source=source)
+    exchanges = state.cassette.gateway if state.cassette is not None else ()
+    if exchanges and own is None and context.start_gateway is not None:
+        own = context.start_gateway()
+    if exchanges and own is None:
+        problem = "/gateway: contains calls of the target's own client, which --packbench-gateway=off does not replay"
+        raise _AttemptFailed("gateway_off", f"{source}: {problem}")
+    if own is not None:
+        state.traffic = own.open_case(context.suite, loaded.case.id, exchanges)
+    state.replay = Replay(state.cassette if asks else None, source=source)
     return state.replay
 
 
 def _meter(context: SuiteContext, loaded: LoadedCase, state: Attempt, live: LiveModels) -> LLM:
     """Return what asks the backend; where none is set, each model call of the target is an error."""
+    if context.serving is not None:
+        state.traffic = context.serving.open_case(context.suite, loaded.case.id, trial=state.trial)
     state.meter = live.meter(state.trial) if context.asks_model else None
     if state.meter is not None:
         return state.meter
@@ -372,13 +403,13 @@ def _meter(context: SuiteContext, loaded: LoadedCase, state: Attempt, live: Live
     return state.replay
 
 
-def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
+def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  # noqa: ARG001 - all steps have one signature
     """Call the target, or replay the result of one outside this process."""
     request, verify_context = _arguments(state)
-    if context.caller.opaque:
+    if _is_replayed_whole(context, state):
         _replay_result(state, request)
     else:
-        with _guard(context, loaded.case.id) as state.violations:
+        with _guard(context, state) as state.violations, _traffic_of(context, state):
             try:
                 state.payload = context.caller(request, verify_context)
             except context.options.stops:
@@ -391,15 +422,15 @@ def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> N
 async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInThread) -> None:
     """Call the target, or replay its result, on the event loop that concurrent cases share."""
     request, verify_context = _arguments(state)
-    if context.live is None and context.caller.opaque:
+    if _is_replayed_whole(context, state):
         _replay_result(state, request)
         state.stop_clock()
         return
     guard: AbstractContextManager[list[str]] = nullcontext([])
     if context.live is None:
-        guard = _guard(context, verify_context.case_id, shares_thread=True)
+        guard = _guard(context, state, shares_thread=True)
     try:
-        with guard as state.violations:
+        with guard as state.violations, _traffic_of(context, state):
             state.payload = await context.caller.call_async(request, verify_context, in_thread)
     except BaseException as error:
         state.raised = error
@@ -412,11 +443,29 @@ async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInT
     count_reported_usage(context, state)
 
 
-def _guard(context: SuiteContext, case_id: str, *, shares_thread: bool = False) -> AbstractContextManager[list[str]]:
+def _is_replayed_whole(context: SuiteContext, state: Attempt) -> bool:
+    """Whether the result of a target outside this process is replayed; a program runs if its calls are recorded."""
+    if context.live is not None or not context.caller.opaque:
+        return False
+    return not (context.caller.runs_offline and state.cassette is not None and state.cassette.gateway)
+
+
+def _traffic_of(context: SuiteContext, state: Attempt) -> AbstractContextManager[None]:
+    """Return the block in which calls of the target's own model clients belong to the attempt."""
+    if state.traffic is None:
+        return nullcontext()
+    if context.caller.opaque and context.serving is not None:
+        return context.serving.outside_process(state.traffic)
+    return state.traffic.active()
+
+
+def _guard(context: SuiteContext, state: Attempt, *, shares_thread: bool = False) -> AbstractContextManager[list[str]]:
+    _, verify_context = _arguments(state)
     return offline(
-        case_id,
+        verify_context.case_id,
         suite=context.suite,
-        allow_processes=context.options.allow_processes,
+        # this package starts the program of a target
+        allow_processes=context.options.allow_processes or context.caller.opaque,
         shares_thread=shares_thread,
     )
 
@@ -451,6 +500,8 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     replay = state.replay
     if state.raised is None and replay is not None and not context.caller.opaque:
         replay.finish()
+    if state.raised is None and state.traffic is not None and context.live is None:
+        state.traffic.finish()
     not_json = _normalize_payload(context, state)
     if state.violations:
         raise _AttemptFailed("offline", state.violations[0])
@@ -461,6 +512,7 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     if replay is not None and replay.mismatch:
         kind = "cassette_missing" if state.cassette is None else "cassette_mismatch"
         raise _AttemptFailed("no_backend" if context.live is not None else kind, replay.mismatch)
+    _check_traffic(context, loaded, state)
     _check_exceptions(context, state)
     if not_json:
         raise _AttemptFailed("result_unreadable", f"the target's result is not JSON: {not_json}")
@@ -471,6 +523,22 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     if replay is not None and replay.stale and context.options.stale_is_error:
         again = record_again(context, loaded.case.id)
         raise _AttemptFailed("cassette_stale", f"the prompt has changed since the recording; {again}")
+
+
+def _check_traffic(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
+    """Check the calls of the target's own clients, whatever the target made of their errors."""
+    traffic = state.traffic
+    if traffic is None:
+        return
+    if traffic.unattributed and context.options.mode != "live":
+        raise _AttemptFailed("unattributed", traffic.unattributed)
+    kind, message = traffic.capped
+    if kind:
+        raise _AttemptFailed(kind, message)
+    if traffic.mismatch:
+        source = find_recording(context.suite, loaded.case.id).file
+        kind = "cassette_mismatch" if traffic.has_recording else "cassette_missing"
+        raise _AttemptFailed(kind, f"{source}: {traffic.mismatch}", traffic.difference)
 
 
 def _normalize_payload(context: SuiteContext, state: Attempt) -> str:
@@ -496,6 +564,8 @@ def _check_exceptions(context: SuiteContext, state: Attempt) -> None:
         raise _AttemptFailed(raised.kind, str(raised))
     if state.meter is not None and (error := state.meter.unrecovered_error()) is not None:
         raise _AttemptFailed(error.kind, f"a model call failed ({error.kind}): {error}")
+    if context.live is not None and state.traffic is not None and (error := state.traffic.unrecovered_error()):
+        raise _AttemptFailed(error.kind, f"a call of the target's own client failed ({error.kind}): {error}")
     if isinstance(raised, TargetFailure):
         raise _AttemptFailed(raised.kind, str(raised), raised.details)
     if raised is not None:
@@ -569,18 +639,7 @@ def _secret_in_answers(context: SuiteContext, loaded: LoadedCase, state: Attempt
 
     A text that has the form of a key is none where the case itself contains it: its file is as public as a recording.
     """
-    # keys as in a cassette
-    answers: list[tuple[str, dict[str, Any]]] = []
-    if context.caller.opaque:
-        answers.append(("the result", {"answer": state.payload}))
-    elif state.meter is not None:
-        for number, call in enumerate(state.meter.calls, start=1):
-            if (answer := call.answer) is not None:
-                parts = {"answer": answer.content, "refusal": answer.refusal}
-                tool_calls = [tool_call.as_json() for tool_call in answer.tool_calls]
-                source = f"the answer to call {number} (role {format_value(call.request.role)})"
-                answers.append((source, {**parts, "tool_calls": tool_calls}))
-    for source, value in answers:
+    for source, value in _answers_to_record(context, state):
         try:
             text = json.dumps(value)
         except RecursionError:
@@ -590,6 +649,22 @@ def _secret_in_answers(context: SuiteContext, loaded: LoadedCase, state: Attempt
                 if found.is_known or found.text not in loaded.case.model_dump_json():
                     return f"{source} contains {found.what} at {found.pointer}"
     return ""
+
+
+def _answers_to_record(context: SuiteContext, state: Attempt) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the answers of an attempt that a recording would contain, each with its source and its keys there."""
+    if has_gateway_exchanges(context, state) and state.traffic is not None:
+        for own in state.traffic.calls:
+            exchange = own.as_exchange(prompts=False)
+            yield f"the answer to {own}", {key: exchange[key] for key in exchange.keys() & GATEWAY_ANSWER}
+    elif context.caller.opaque:
+        yield "the result", {"answer": state.payload}
+    for number, call in enumerate(state.meter.calls if state.meter is not None else (), start=1):
+        if (answer := call.answer) is not None:
+            parts = {"answer": answer.content, "refusal": answer.refusal}
+            tool_calls = [tool_call.as_json() for tool_call in answer.tool_calls]
+            source = f"the answer to call {number} (role {format_value(call.request.role)})"
+            yield source, {**parts, "tool_calls": tool_calls}
 
 
 def _record(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.engine.external_io import (
     MAX_RESULT_BYTES,
+    ROUTE,
     TargetError,
     TargetFailure,
     request_json,
@@ -24,9 +25,10 @@ from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.redaction import Redactor, redact_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from pytest_packbench.engine.external_io import GatewayRoute
     from pytest_packbench.model.request import VerifyRequest
 
 
@@ -43,14 +45,16 @@ _END_S = 2.0
 class CommandTarget:
     """Calls child processes, each for one case at a time, from one event loop.
 
-    Processes are started when needed and reused. One that violates the protocol, dies, or whose request is cancelled
-    is killed with its process group, and the next request gets a new one.
+    Processes are started when needed and reused; where the gateway records or replays their model calls, each case has
+    one of its own, which knows the gateway's address for that case alone. One that violates the protocol, dies, or
+    whose request is cancelled is killed with its process group, and the next request gets a new one.
 
     Attributes:
         shown: the command without secrets.
     """
 
     opaque = True
+    runs_offline = True
 
     def __init__(
         self, *, command: str, cwd: Path, processes: int, end_wait_s: float = _END_S, redactor: Redactor | None = None
@@ -104,14 +108,34 @@ class CommandTarget:
         self._requests += 1
         number = self._requests
         line = request_json({"jsonrpc": "2.0", "id": number, "method": "verify", "params": request.as_json()})
+        route = ROUTE.get()
         async with self._slots:
+            if route is not None and route.environment is not None:
+                return await self._call_once(route.environment, number, line)
             child = self._idle_child()
             if child is not None:
                 child.forget_errors()
+                _assign(route, child)
                 # it may have ended after an earlier reply, which was not noticed yet
                 with suppress(_EndedNormally):
                     return await self._call(child, number, line)
-            return await self._call(await self._start_shielded(), number, line)
+            token, environment = ("", None) if route is None else route.shared_environment()
+            child = await self._start_shielded(environment)
+            child.token = token
+            _assign(route, child)
+            return await self._call(child, number, line)
+
+    async def _call_once(self, environment: Mapping[str, str], number: int, line: bytes) -> Any:
+        """Send a request to a process of its own, which has ended when this returns."""
+        child = await self._start_shielded(environment)
+        try:
+            return await self._call(child, number, line, keeps=False)
+        finally:
+            try:
+                await child.close()
+            except asyncio.CancelledError:
+                child.kill()
+                raise
 
     async def aclose(self) -> None:
         """End all processes: close their input, then terminate, then kill them."""
@@ -129,11 +153,11 @@ class CommandTarget:
                 return child
         return None
 
-    async def _start_shielded(self) -> ChildProcess:
+    async def _start_shielded(self, environment: Mapping[str, str] | None) -> ChildProcess:
         if self._closed:
             raise TargetFailure("target_unreachable", f"{self._program}: the target was closed")
         # a start that is cancelled half way would leave pipes behind
-        start = asyncio.create_task(self._start())
+        start = asyncio.create_task(self._start(environment))
         self._starting.add(start)
         start.add_done_callback(self._starting.discard)
         try:
@@ -148,7 +172,7 @@ class CommandTarget:
                 f'can\'t start "{self._program}" in {self._cwd}: {reason}; check the command and the PATH',
             ) from None
 
-    async def _start(self) -> ChildProcess:
+    async def _start(self, environment: Mapping[str, str] | None) -> ChildProcess:
         child = ChildProcess(self._children.discard, end_wait_s=self._end_wait_s)
         self._children.add(child)
         try:
@@ -157,7 +181,7 @@ class CommandTarget:
                 *self._words,
                 cwd=self._cwd,
                 # Python would buffer a short reply
-                env={"PYTHONUNBUFFERED": "1", **os.environ},
+                env={"PYTHONUNBUFFERED": "1", **(os.environ if environment is None else environment)},
                 start_new_session=True,
             )
         except BaseException:
@@ -165,7 +189,7 @@ class CommandTarget:
             raise
         return child
 
-    async def _call(self, child: ChildProcess, number: int, line: bytes) -> Any:
+    async def _call(self, child: ChildProcess, number: int, line: bytes, *, keeps: bool = True) -> Any:
         reusable = False
         try:
             answer = await child.exchange(line)
@@ -180,7 +204,7 @@ class CommandTarget:
         finally:
             if not reusable:
                 child.kill()
-            elif not self._closed:
+            elif keeps and not self._closed:
                 self._idle.append(child)
         if reply.get("error") is not None:
             raise self._error_reply(child, reply["error"])
@@ -231,6 +255,11 @@ class CommandTarget:
         return tuple(line[:1000] for line in self._redactor.text(child.error_tail()).splitlines() if line.strip())
 
 
+def _assign(route: GatewayRoute | None, child: ChildProcess) -> None:
+    if route is not None and child.token:
+        route.assign(child.token)
+
+
 class _EndedNormally(TargetFailure):
     """A process ended with exit code 0 before it answered."""
 
@@ -248,10 +277,14 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     Both outputs are read as they come, so that the process never blocks on writing, and what it wrote to standard
     error before its reply is available with the reply.
+
+    Attributes:
+        token: names it to the gateway; empty where it has none of its own.
     """
 
     def __init__(self, on_end: Callable[[ChildProcess], None], *, end_wait_s: float = _END_S) -> None:
         """Create the protocol of a process; `on_end` is called when it has ended and its pipes are closed."""
+        self.token = ""
         self._on_end = on_end
         self._end_wait_s = end_wait_s
         self._transport: asyncio.SubprocessTransport | None = None

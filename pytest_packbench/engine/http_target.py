@@ -16,6 +16,7 @@ from pytest_packbench import __version__
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.engine.external_io import (
     MAX_RESULT_BYTES,
+    ROUTE,
     TargetError,
     TargetFailure,
     request_json,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 HEADERS_VARIABLE = "PACKBENCH_HTTP_HEADERS"
 """Environment variable with request headers, `Name: value`, one per line."""
+GATEWAY_HEADER = "x-packbench-gateway"
+"""The request header with the address at which the gateway serves the case, in live and record mode."""
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _LOGGERS = ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.proxy")
@@ -142,7 +145,9 @@ class HttpTarget:
         import httpx2
 
         try:
-            async with self._open_client().stream("POST", self._url, content=body) as response:
+            async with self._open_client().stream(
+                "POST", self._url, content=body, headers=_gateway_header()
+            ) as response:
                 if not response.is_success:
                     raise await self._refused(response)
                 parts = bytearray()
@@ -230,6 +235,12 @@ class HttpTarget:
 
     def _unreadable(self, problem: str) -> TargetFailure:
         return TargetFailure("result_unreadable", f"{self.shown}: the response is not a result: {problem}")
+
+
+def _gateway_header() -> dict[str, str]:
+    """Return the header by which a server can have the gateway answer its model calls."""
+    route = ROUTE.get()
+    return {} if route is None else {GATEWAY_HEADER: route.url}
 
 
 def _parse_headers(text: str) -> list[tuple[str, str]]:

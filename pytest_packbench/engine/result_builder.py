@@ -25,6 +25,7 @@ from pytest_packbench.model.result import (
     extension_object,
     format_timestamp,
 )
+from pytest_packbench.model.run import CAPS
 from pytest_packbench.model.score import describe_score
 from pytest_packbench.model.strict_json import has_surrogate
 
@@ -178,7 +179,8 @@ def build_result(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run
         failure = attempt.failure or Failure(kind="error", message="no score")
         return unscored_result(
             case_ref,
-            "error",
+            # a cap of the run refused a call
+            "not_run" if failure.kind in CAPS else "error",
             failure.kind,
             failure.message,
             timestamp=format_timestamp(attempt.finished_ns),

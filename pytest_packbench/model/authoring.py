@@ -162,9 +162,14 @@ class Starter:
         project: files next to it, path from the root of the project to content: the target.
         needs: what the suite needs to run: import name of a library to the extra of pytest-packbench that installs it.
         takes: likewise, for features of the pack that the starter does not use.
+        installs: what else it needs: import name of a library to what `pip install` calls it.
+        pipelines: starters whose target calls a model with a client of its own, by the name of the client; they have
+            to be recorded before they run offline.
     """
 
     suite: Mapping[str, str]
     project: Mapping[str, str]
     needs: Mapping[str, str] = field(default_factory=dict)
     takes: Mapping[str, str] = field(default_factory=dict)
+    installs: Mapping[str, str] = field(default_factory=dict)
+    pipelines: Mapping[str, Starter] = field(default_factory=dict)

@@ -14,10 +14,10 @@ import pytest
 
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
-from pytest_packbench.engine.offline import take_late
+from pytest_packbench.engine.recordings import discard_recording
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.result import CaseResult, format_timestamp
-from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, Run
+from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, PROGRAM_RUNS, Run
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.plugin import CONTROLLER, SELECTION
 from pytest_packbench.pytest_plugin.case_run import run_of, uncollected_case_ref
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.stored import BaselineLookup
+
+_BASE_URLS = "OPENAI_BASE_URL, ANTHROPIC_BASE_URL, OLLAMA_HOST or GOOGLE_GEMINI_BASE_URL"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -277,16 +279,19 @@ class Recorder:
 
     def _note_late(self, run: SuiteRun, session: pytest.Session) -> None:
         """Turn cases into errors whose threads or tasks were refused when their result was known already."""
-        self.note_late(run.suite.name, take_late(run.suite))
+        self.note_late(run.suite.name, self.contexts.take_late(run.suite))
         # of several messages the first counts, as in an attempt
         messages = dict(reversed(self._late.pop(run.suite.name, [])))
+        kind = "offline" if self.contexts.settings.mode == "fixture" else "unattributed"
         for nodeid, trials in list(run.results.by_nodeid.items()):
             message = messages.get(trials[0].case_id)
             if message is None or all(result.verdict == "error" for result in trials):
                 continue
             case_ref = run.selected[nodeid]()
+            if self.contexts.settings.mode == "record":
+                discard_recording(run.suite, case_ref.case_id, since=format_timestamp(self.started_ns))
             errors = (
-                unscored_result(case_ref, "error", "offline", message, trial=trial.trial, duration_ms=trial.duration_ms)
+                unscored_result(case_ref, "error", kind, message, trial=trial.trial, duration_ms=trial.duration_ms)
                 for trial in trials
             )
             run.results.add_case(tuple(errors))
@@ -394,7 +399,7 @@ class Recorder:
     def _unrecorded(self, run: SuiteRun) -> tuple[str, ...]:
         """Say for how many cases a run that records kept nothing, since their target made no call that it could see."""
         context = self.contexts.opened(run.suite)
-        if self.contexts.settings.mode != "record" or context is None or not context.asks_model:
+        if self.contexts.settings.mode != "record" or context is None or not context.is_recorded:
             return ()
         judged = [result for result in run.ordered if result.counted]
         missing = [result for result in judged if result.cassette_sha256 is None]
@@ -402,7 +407,8 @@ class Recorder:
             return ()
         run.has_recorded_nothing = len(missing) == len(judged)
         cases = "" if run.has_recorded_nothing else f" for {pluralize(len(missing), 'case')}"
-        advice = "call models through context.llm, or mark the target with without_model if it calls none"
+        own = f"have its client read {_BASE_URLS}, " if context.serves_gateway else ""
+        advice = f"call models through context.llm, {own}or mark the target with without_model if it calls none"
         return (f"Nothing was recorded{cases}: the target called no model through packbench; {advice}.",)
 
     def _is_empty_shard(self, run: SuiteRun, session: pytest.Session) -> bool:
@@ -486,6 +492,8 @@ class Recorder:
             values |= {"temperature": temperature, "concurrency": settings.concurrency}
             values |= {name: cap for name, cap in limits.items() if cap is not None}
             values[SPENT] = sum_process_spending([*self._spent, contexts.clients.ledger.as_json()])
+        if context is not None and context.runs_program:
+            values[PROGRAM_RUNS] = True
         if context is not None and context.guards:
             values["guards"] = [guard_name(guard) for guard in context.guards]
         return values

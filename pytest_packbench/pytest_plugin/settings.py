@@ -36,6 +36,7 @@ class Settings(RunOptions):
 
     Attributes:
         gate: `case` or `suite`.
+        gateway: `auto`, `on` or `off`.
         shard: the part of each suite to run; None for all of it.
         output: the folder for reports, absolute.
         baseline: `none`, `latest`, `passed`, `committed`, the id of a run, or its absolute path.
@@ -47,6 +48,7 @@ class Settings(RunOptions):
     """
 
     gate: Literal["case", "suite"]
+    gateway: Literal["auto", "on", "off"]
     shard: Shard | None
     output: Path
     baseline: str
@@ -216,7 +218,7 @@ def read_settings(config: pytest.Config) -> Settings:
         base_url=str(read.value("base_url")),
         guards=_guards(read.names("guard")),
         debugged=debugged,
-        concurrency=1 if debugged else read.integer("concurrency") or (1 if fixture else _CONCURRENCY),
+        concurrency=1 if debugged else read.integer("concurrency") or (_CONCURRENCY if mode == "live" else 1),
         trials=trials,
         caps=Caps(tokens=read.integer("max_tokens"), cost=read.real("max_cost"), seconds=read.real("max_seconds")),
         case_timeout_s=None if debugged else limit,
@@ -225,6 +227,7 @@ def read_settings(config: pytest.Config) -> Settings:
         temperature=read.real("temperature", maximum=2, positive=False) or 0.0,
         max_output_tokens=read.integer("max_output_tokens") or _MAX_OUTPUT_TOKENS,
         gate=read.choice("gate"),
+        gateway=read.choice("gateway"),
         shard=read.shard(),
         output=Path(os.path.normpath(home / read.value("output"))),
         baseline=baseline,

@@ -90,6 +90,21 @@ def prompts_text(*, recorded: bool) -> str:
     return "packbench: recordings contain no prompts, only their hashes (packbench_record_prompts = no)"
 
 
+def gateway_text(mode: str) -> str:
+    """Return the line of a run whose gateway serves: what happens to calls of a pipeline's own clients."""
+    how = {"fixture": "replayed, offline", "record": "forwarded and recorded"}.get(mode, "forwarded and counted")
+    return f"packbench: gateway: model calls of the target's own clients are {how} (--packbench-gateway=off: not seen)"
+
+
+def recorded_text(results: Iterable[CaseResult]) -> str:
+    """Return for how many cases of a run there is a recording, and how many have calls that belong to no case."""
+    firsts = [result for result in results if result.trial == 0]
+    recorded = sum(result.cassette_sha256 is not None for result in firsts)
+    unattributed = sum(result.kind == "unattributed" for result in firsts)
+    problem = "; %s not: model calls can't be attributed (record with --packbench-concurrency=1)"
+    return f"recorded: {recorded} of {pluralize(len(firsts), 'case')}{problem % unattributed if unattributed else ''}"
+
+
 def caps_text(options: RunOptions, *, shared: bool) -> str:
     """Return the limits of a live run in one line.
 
