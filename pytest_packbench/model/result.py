@@ -13,8 +13,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pytest_packbench.model.record import EVAL_DECISIONS
-from pytest_packbench.model.score import VERDICTS, Constraint
+from pytest_packbench.model.score import Constraint
 from pytest_packbench.model.strict_json import U32_MAX
+from pytest_packbench.model.verdict import COUNTED, VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -143,7 +144,7 @@ class CaseResult:
     @property
     def counted(self) -> bool:
         """Whether rates include the result: it passed or failed and is not quarantined."""
-        return self.verdict in {"passed", "failed"} and not self.quarantined
+        return self.verdict in COUNTED and not self.quarantined
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as plain JSON, for xdist and the journal."""
@@ -249,6 +250,8 @@ class EndedAttempt:
         remark: what else has changed since then.
         payload: the result of the target.
         recording: the cassette that record mode writes once the attempt is scored, as plain JSON; None without one.
+        unread: why the answer can't be read, as plain JSON (`UnreadAnswer`); None if it may be read.
+        truncated: whether an answer of the model under test was cut off.
     """
 
     suite: _Text
@@ -270,6 +273,8 @@ class EndedAttempt:
     remark: _Text = ""
     payload: Any
     recording: dict[str, Any] | None
+    unread: dict[str, str] | None = None
+    truncated: bool = False
 
     @property
     def timestamp(self) -> str:
