@@ -575,7 +575,8 @@ def _answer_error_in(raised: BaseException) -> AnswerError | None:
 def _read(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  # noqa: ARG001 - all steps have one signature
     """Have the pack read the result."""
     if state.unread is not None:
-        state.outcome = Outcome(answer=_excerpt(state.unread.text))
+        said = state.unread.text or context.redactor.json(state.payload, state.secrets)
+        state.outcome = Outcome(answer=_excerpt(said))
         return
     try:
         outcome = _from_pack(
