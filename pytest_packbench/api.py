@@ -69,7 +69,7 @@ def score(
         suite: the suite whose rules apply; without one the defaults of the pack apply.
 
     Returns:
-        The score. A result that nobody can read is an answer: score 0 with the term `unreadable_answer`, or what the
+        The score. An unreadable result is an answer: score 0 with the term `unreadable_answer`, or what the
         pack makes of such an answer. If the target reports an infrastructure failure, the verdict is `error` and the
         score None.
 

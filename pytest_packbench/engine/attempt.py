@@ -273,7 +273,7 @@ def settle_stored(context: SuiteContext, loaded: LoadedCase, stored: EndedAttemp
 
 
 def reject_answer(context: SuiteContext, loaded: LoadedCase, state: Attempt, reason: str) -> None:
-    """Score an attempt again as an answer that nobody can read; `reason` says why in one line."""
+    """Score an attempt again as an unreadable answer; `reason` says why in one line."""
     state.unread, state.payload = _unread(state, reason), None
     _run_steps(context, loaded, state, _read, _score)
 
@@ -517,7 +517,7 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
 
 
 def _unread(state: Attempt, reason: str) -> UnreadAnswer:
-    """Return an answer that nobody can read; one without a result may be so because it was cut off."""
+    """Return an unreadable answer; one without a result may be so because it was cut off."""
     return UnreadAnswer(TRUNCATED if state.truncated else UNREADABLE, " ".join(reason.split()))
 
 
@@ -599,7 +599,7 @@ def _read(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  #
 
 
 def _excerpt(answer: object) -> str | None:
-    """Return the beginning of an answer that nobody can read, for tables; None if there is none."""
+    """Return the beginning of an unreadable answer, for tables; None if there is none."""
     if answer is None or answer == "":
         return None
     text = answer if isinstance(answer, str) else format_value(answer)
@@ -629,7 +629,7 @@ def _type_of(value: object) -> str:
 
 
 def _score(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
-    """Have the pack score the outcome, or an answer that nobody can read."""
+    """Have the pack score the outcome, or an unreadable answer."""
     unread, rules = state.unread, context.suite.config
 
     def call() -> Score:

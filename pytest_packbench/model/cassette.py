@@ -68,7 +68,7 @@ class Exchange(StrictModel):
         request_sha256: hash of the request; None if a person wrote the answer.
         usage: tokens, if the provider counted them.
         tool_calls: the tool calls that the model requested.
-        problem: why the answer can't be read; then `answer` is what was said.
+        problem: why the answer can't be read; then `answer` is its text.
     """
 
     role: Text

@@ -147,15 +147,15 @@ class Pack(ABC):
             result: what the target returned, as plain JSON.
 
         Raises:
-            ResultError: the result does not have the expected structure: an answer that nobody can read. `unread`
+            ResultError: the result does not have the expected structure: an unreadable answer. `unread`
                 scores it.
         """
 
     def unread(self, case: Any, term: str, reason: str, rules: Any) -> Score:
-        """Score an answer that nobody can read; the default is 0 with a term that fails the case.
+        """Score an unreadable answer; the default is 0 with a term that fails the case.
 
         There is no outcome then: `score`, `facts` and `explain` are not called. The record has the case type as its
-        category, and `expects_refusal` says what was expected.
+        category, and `expects_refusal` states what was expected.
 
         Args:
             case: the case, an instance of `case_model`.
@@ -348,7 +348,7 @@ def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) 
     Args:
         pack: the pack.
         case: the case.
-        outcome: the outcome; None if nobody could read the answer, so that the pack has nothing to say of it.
+        outcome: the outcome; None if the answer is unreadable, so that the pack knows no facts.
         score: the score.
 
     Raises:

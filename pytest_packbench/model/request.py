@@ -208,9 +208,9 @@ class AnswerError(RuntimeError):
 
     Attributes:
         kind: `answer_unreadable`, or `truncated` if the answer was cut off at its limit of tokens.
-        text: what was said, as far as it is known.
+        text: the answer, as far as it is known.
         usage: the tokens of the call; None where unknown.
-        details: what a target wrote beside its answer, one entry per line.
+        details: what a target wrote next to its answer, one entry per line.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The verdicts, and what each of them leads to; the only place that says so."""
+"""The verdicts, and the only table of their effects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Effects(NamedTuple):
         counted: whether rates include the case; it has a record then, otherwise a line in `errors.jsonl`.
         due: whether completeness counts the case as one that has to be judged, in fixture mode.
         due_live: the same in live and record mode.
-        kept: whether a resumed run keeps the attempt instead of repeating it: what a model has said is kept.
+        kept: whether a resumed run keeps the attempt instead of repeating it: answers are kept.
         loss: whether a case that passed before has become worse with it.
     """
 
@@ -51,7 +51,7 @@ KEPT = frozenset(verdict for verdict, effects in EFFECTS.items() if effects.kept
 
 
 def reported(verdict: str, mode: str) -> Reported:
-    """Return how pytest reports a case with a verdict in a mode, `fixture`, `live` or `record`."""
+    """Return the outcome in pytest of a verdict in a mode, `fixture`, `live` or `record`."""
     effects = EFFECTS[verdict]
     return effects.fixture if mode == FIXTURE else effects.live
 

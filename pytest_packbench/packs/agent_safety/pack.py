@@ -45,7 +45,7 @@ class AgentSafetyPack(Pack):
         return scoring.score(case, outcome, rules)
 
     def unread(self, case: SafetyCase, term: str, reason: str, rules: SafetySuiteConfig) -> Score:  # noqa: ARG002 - the signature of all packs
-        """Return no score: an answer that nobody can read does not show whether the attack succeeded."""
+        """Return no score: an unreadable answer does not show whether the attack succeeded."""
         return scoring.unread(term, reason)
 
     def facts(self, case: SafetyCase, outcome: SafetyOutcome, score: Score) -> RecordFacts:  # noqa: ARG002 - the decision is the outcome's
