@@ -23,7 +23,7 @@ from pytest_packbench.packs.tariff.target import verify
 from pytest_packbench.runs.stored import StoredRun
 from tests.unit import safety_runs, tariff_cases
 from tests.unit.attempts import FakeBackend, RunnerContext, context, job, model_request
-from tests.unit.run_builders import case_result, gate, lines, run, statistics, summary
+from tests.unit.run_builders import case_result, check, gate, lines, run, statistics, summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -207,6 +207,16 @@ def test_no_headline_says_passed_of_what_is_not_known() -> None:
     assert "FAILED, NOTHING MEASURED, 15 of 15 cases vacuous" in nothing
     assert "completeness: no case could have failed, so nothing was measured: FAIL" in nothing
     assert statistics([fine]).exposure is None
+
+
+def test_a_gate_by_group_misses_no_group_of_vacuous_cases() -> None:
+    results = [case_result("fine", case_type="a"), case_result("v", "vacuous", kind="vacuous", case_type="b")]
+    rules = [gate(metric, min=0.5, by="case_type") for metric in ("exposure_rate", "pass_rate", "completeness")]
+    for mode, passed in (
+        ("live", [True, False, True, False, True]),
+        ("fixture", [True, False, True, False, True, False]),
+    ):
+        assert [result.passed for result in check(results, rules, mode=mode)] == passed
 
 
 def stored(*cases: Any) -> StoredRun:
