@@ -568,7 +568,8 @@ def _answer_error_in(raised: BaseException) -> AnswerError | None:
         if isinstance(error, AnswerError):
             return error
         seen.add(id(error))
-        pending += [error.__cause__, error.__context__, *getattr(error, "exceptions", ())]
+        parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+        pending += [error.__cause__, error.__context__, *parts]
     return None
 
 
