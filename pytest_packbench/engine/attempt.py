@@ -87,6 +87,12 @@ class UnreadAnswer(NamedTuple):
     reason: str
     text: str = ""
 
+    @classmethod
+    def of(cls, stored: dict[str, str]) -> UnreadAnswer:
+        """Return it from plain JSON."""
+        term = TRUNCATED if stored.get("term") == TRUNCATED else UNREADABLE
+        return cls(term, stored.get("reason", ""), stored.get("text", ""))
+
     def problem(self) -> dict[str, str]:
         """Return it as the problem of a recorded answer, plain JSON."""
         return {"kind": _KINDS[self.term], "message": self.reason}
@@ -262,7 +268,7 @@ def settle_stored(context: SuiteContext, loaded: LoadedCase, stored: EndedAttemp
         remark=stored.remark,
         payload=stored.payload,
         recording=stored.recording,
-        unread=None if stored.unread is None else UnreadAnswer(**stored.unread),
+        unread=None if stored.unread is None else UnreadAnswer.of(stored.unread),
         truncated=stored.truncated,
     )
     if stored.cassette_sha256 is not None:

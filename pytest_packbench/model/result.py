@@ -48,6 +48,7 @@ _U32 = Annotated[int, Constraint(f"an integer from 0 to {U32_MAX}", minimum=0, m
 _Digest = Annotated[str | None, Constraint("a SHA-256 in hexadecimal, or null", pattern=r"^[0-9a-f]{64}$")]
 _Strings = Annotated[tuple[str, ...], Constraint("an array of strings")]
 _StringMap = Annotated[dict[str, str], Constraint("an object of strings")]
+_StringMapOrNull = Annotated[dict[str, str] | None, Constraint("an object of strings, or null")]
 _Terms = Annotated[
     tuple[dict[str, Any], ...], Constraint("an array of objects with name, effect, value from -1 to 1, and detail")
 ]
@@ -273,8 +274,8 @@ class EndedAttempt:
     remark: _Text = ""
     payload: Any
     recording: dict[str, Any] | None
-    unread: dict[str, str] | None = None
-    truncated: bool = False
+    unread: _StringMapOrNull = None
+    truncated: _Flag = False
 
     @property
     def timestamp(self) -> str:
