@@ -288,8 +288,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     @property
     def has_lines(self) -> bool:
-        """Whether it has unread lines."""
-        return bool(self._lines)
+        """Whether it has written something that was not read, also a part of a line."""
+        return bool(self._lines) or bool(self._line.strip())
 
     @property
     def exit_code(self) -> int | None:
