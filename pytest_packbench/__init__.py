@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.record import EvalRecord, RecordError
     from pytest_packbench.model.request import (
         LLM,
+        AnswerError,
         ModelAnswer,
         ModelRequest,
         Target,
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
         VerifyRequest,
         without_model,
     )
-    from pytest_packbench.model.score import Score, Term, Verdict, judged
+    from pytest_packbench.model.score import Score, Term, judged
     from pytest_packbench.model.suite import Suite, SuiteConfig
+    from pytest_packbench.model.verdict import Verdict
     from pytest_packbench.packs.agent_safety.guards.base import GuardRuling, Prompt, ToolOutput, ToolUse
     from pytest_packbench.packs.agent_safety.judges.ruling import JudgeQuestion, JudgeRuling
 
@@ -40,6 +42,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "LLM",
+    "AnswerError",
     "Backend",
     "BackendError",
     "BackendOptions",
@@ -98,6 +101,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AnswerError": "model.request",
     "Backend": "backends",
     "BackendError": "backends",
     "BackendOptions": "backends",
@@ -147,7 +151,7 @@ _MODULES = {
     "ToolOutput": "packs.agent_safety.guards.base",
     "ToolUse": "packs.agent_safety.guards.base",
     "Usage": "model.request",
-    "Verdict": "model.score",
+    "Verdict": "model.verdict",
     "VerifyContext": "model.request",
     "VerifyRequest": "model.request",
     "judged": "model.score",

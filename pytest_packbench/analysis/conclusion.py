@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
+from pytest_packbench.analysis.formatting import format_interval, format_percent
 from pytest_packbench.analysis.gates import (
     defer_to_merge,
     gate_baseline,
@@ -20,6 +21,7 @@ from pytest_packbench.model.gate import CHANGE_METRICS
 from pytest_packbench.model.metric import AUTHORED
 from pytest_packbench.model.run import PROGRAM_RUNS
 from pytest_packbench.model.text import pluralize
+from pytest_packbench.model.verdict import FIXTURE, is_broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.change_gates import Changes
     from pytest_packbench.analysis.comparison import ComparedRun
     from pytest_packbench.analysis.listing import Order
-    from pytest_packbench.analysis.statistics import Statistics
+    from pytest_packbench.analysis.statistics import Exposure, Statistics
     from pytest_packbench.model.gate import Gate, GateResult
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import CaseResult
@@ -64,8 +66,14 @@ class Conclusion:
 
     @property
     def failed(self) -> bool:
-        """Whether a gate or the baseline fails the run."""
-        return not all(gate.passed for gate in self.gates) or bool(self.baseline and self.baseline.failures)
+        """Whether a gate or the baseline fails the run, or a live run has measured nothing."""
+        failed = not all(gate.passed for gate in self.gates) or bool(self.baseline and self.baseline.failures)
+        return failed or (self.measured_nothing and self.run.mode != FIXTURE)
+
+    @property
+    def measured_nothing(self) -> bool:
+        """Whether no case was judged, in a run that is not part of a larger one."""
+        return not self.statistics.overall.n and "shard" not in self.run.settings
 
 
 class RunEvaluator:
@@ -97,6 +105,7 @@ class RunEvaluator:
             metrics=rules.metrics,
             trials_rule=rule,
             facet=cluster_facet(run),
+            mode=run.mode,
             baseline=self._baseline,
             each_case=(self._page_cases.add, self._terminal_cases.add),
         )
@@ -220,24 +229,31 @@ def run_verdict(conclusion: Conclusion) -> RunVerdict:
     run, overall = conclusion.run, conclusion.statistics.overall
     reasons = list(_failures(conclusion))
     status: Literal["passed", "failed", "partial"] = "failed" if reasons else "partial" if run.partial else "passed"
-    words = [status.upper()]
+    vacuous = conclusion.statistics.totals.verdicts["vacuous"]
+    words = ["PASSED WHERE TESTED" if status == "passed" and vacuous else status.upper()]
     if conclusion.baseline is not None and conclusion.baseline.fails_unseen:
         words.append("NOT COMPARED WITH THE BASELINE")
     if run.partial and status != "partial":
         words.append("PARTIAL")
+    counted = f"{overall.passed} of {overall.n} judged cases passed"
+    if conclusion.measured_nothing:
+        counted = "NOTHING MEASURED"
+    if vacuous:
+        counted += f", {vacuous} of {pluralize(overall.n + vacuous, 'case')} vacuous"
     sentences = [f"{_capitalized('; '.join(reasons))}."] if reasons else [_success(conclusion)]
     if run.partial:
         sentences.append(f"The run is incomplete: {run.partial}.")
     return RunVerdict(
         status=status,
-        headline=f"{', '.join(words)}, {overall.passed} of {overall.n} judged cases passed",
+        headline=f"{', '.join(words)}, {counted}",
         sentence=" ".join(sentences),
     )
 
 
 def caveats(run: Run, statistics: Statistics) -> list[str]:
     """Return what the run measures and what it does not, in sentences that may contain names from cases."""
-    sentences = [_origin_of_answers(run, statistics)]
+    sentences = [exposure_sentence(statistics.exposure)] if statistics.exposure is not None else []
+    sentences.append(_origin_of_answers(run, statistics))
     if run.mode == "fixture" and statistics.totals.stale:
         stale, cases = statistics.totals.stale, pluralize(statistics.totals.selected, "case")
         sentences.append(
@@ -262,6 +278,18 @@ def caveats(run: Run, statistics: Statistics) -> list[str]:
     return [*sentences, *run.findings]
 
 
+def exposure_sentence(exposure: Exposure) -> str:
+    """Return in one sentence how many of the cases that ran could have failed."""
+    interval = exposure.interval
+    bounds = "" if interval is None else f", 95 % Wilson interval {format_interval(interval)}"
+    share = format_percent(exposure.tested, exposure.n)
+    vacuous = exposure.n - exposure.tested
+    return (
+        f"Exposure rate: {exposure.tested} of {pluralize(exposure.n, 'case')} could have failed ({share}{bounds}); "
+        f"{vacuous} vacuous: neither passed nor failed."
+    )
+
+
 def _failures(conclusion: Conclusion) -> Iterator[str]:
     run, gates = conclusion.run, conclusion.gates
     if conclusion.baseline is not None:
@@ -271,10 +299,10 @@ def _failures(conclusion: Conclusion) -> Iterator[str]:
         yield f"{verdicts['failed']} of {pluralize(n, 'judged case')} failed"
     if verdicts["error"]:
         yield f"{pluralize(verdicts['error'], 'case')} ended in error"
-    if verdicts["vacuous"]:
+    if verdicts["vacuous"] and is_broken("vacuous", run.mode):
         yield f"{pluralize(verdicts['vacuous'], 'case')} could not have failed (vacuous)"
-    if not n and "shard" not in run.settings:
-        yield "no case was judged"
+    if conclusion.measured_nothing:
+        yield "no case was judged, so this run measured nothing"
     unseen = conclusion.baseline is not None and conclusion.baseline.fails_unseen
     # cases that did not run make the run partial, not failed
     failed = [gate for gate in gates if not (gate.passed or (run.partial and gate.metric == "completeness"))]
@@ -298,6 +326,11 @@ def _success(conclusion: Conclusion) -> str:
         cases = f"{overall.passed} of {judged} passed"
     else:
         cases = "The only judged case passed" if overall.n == 1 else f"All {judged} passed"
+    vacuous = conclusion.statistics.totals.verdicts["vacuous"]
+    if vacuous:
+        cases += (
+            f"; {vacuous} of {pluralize(overall.n + vacuous, 'case')} could not have failed, so that they show nothing"
+        )
     if "shard" in run.settings:
         return f"{cases}; packbench merge judges the gates."
     failing = sum(not gate.passed for gate in gates)
@@ -318,6 +351,8 @@ def _capitalized(text: str) -> str:
 
 def _origin_of_answers(run: Run, statistics: Statistics) -> str:
     n, authored = statistics.overall.n, statistics.authored
+    if not n and "shard" not in run.settings:
+        return f"{'Fixture' if run.mode == FIXTURE else 'Live'} mode: no case was judged, so this run measured nothing."
     if statistics.all_authored:
         agent = f" ({run.model})" if run.backend == AUTHORED and run.model else ""
         scripted = agent or run.mode != "fixture"

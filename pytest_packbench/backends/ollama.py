@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import BackendError
-from pytest_packbench.backends.answers import UnreadableAnswer, arguments, count, parse_json_text
+from pytest_packbench.backends.answers import UnreadableResponse, arguments, count, parse_json_text
 from pytest_packbench.backends.client import ClientBackend
 from pytest_packbench.backends.client_setup import check_url, import_client, required_model
 from pytest_packbench.backends.originals import original
@@ -109,7 +109,7 @@ class Ollama(ClientBackend):
             # the client parses whatever comes as JSON of the form it expects
             if response.status >= HTTPStatus.BAD_REQUEST:
                 raise self._errors.of_status(response.status, "") from None
-            raise UnreadableAnswer(f"expected a chat response: {error}") from None
+            raise UnreadableResponse(f"expected a chat response: {error}") from None
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         system = [{"role": "system", "content": request.system}] if request.system else []
@@ -125,9 +125,9 @@ class Ollama(ClientBackend):
         return body
 
     def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
-        if data.done_reason == "length":
-            raise self._errors.truncated(usage, self._options.max_output_tokens)
         content = data.message.content or ""
+        if data.done_reason == "length":
+            return self._errors.truncated(content, usage, self._options.max_output_tokens)
         if request.output_schema is not None and not request.tools:
             return ModelAnswer(content=parse_json_text(content), usage=usage)
         # Ollama's calls have no id: they are numbered through the conversation, so that each is unique

@@ -75,7 +75,8 @@ class OpenAI(PostBackend):
         if reason == "content_filter":
             return ModelAnswer(content=None, refusal=content or _FILTERED, usage=usage)
         if reason == "length":
-            raise self._errors.truncated(usage, self._options.max_output_tokens)
+            text = content if isinstance(content, str) else ""
+            return self._errors.truncated(text, usage, self._options.max_output_tokens)
         calls = tuple(_tool_call(call) for call in member(message, "tool_calls", list))
         if not isinstance(content, str) and not (calls and content is None):
             raise UnreadableAnswer("the answer contains no text")

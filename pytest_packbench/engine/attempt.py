@@ -13,7 +13,7 @@ import traceback
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.engine.attribution import UNKNOWN, attribution, count_reported_usage
@@ -32,9 +32,9 @@ from pytest_packbench.engine.recordings import (
 from pytest_packbench.engine.targets import run_in_thread
 from pytest_packbench.model.errors import CassetteError, describe_error, error_text, format_value
 from pytest_packbench.model.outcome import Outcome, ResultError
-from pytest_packbench.model.request import Usage, VerifyContext, VerifyRequest, WatchedContext
+from pytest_packbench.model.request import AnswerError, Usage, VerifyContext, VerifyRequest, WatchedContext
 from pytest_packbench.model.run import STUB
-from pytest_packbench.model.score import Score
+from pytest_packbench.model.score import TRUNCATED, UNREADABLE, Score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,6 +79,34 @@ class Failure:
     raised: BaseException | None = field(default=None, compare=False, repr=False)
 
 
+_KINDS = {UNREADABLE: "answer_unreadable", TRUNCATED: "truncated"}
+_MAX_ANSWER = 80
+
+
+class UnreadAnswer(NamedTuple):
+    """An answer of a target or of its model that nobody can read; it is scored, and no failure.
+
+    Attributes:
+        term: `unreadable_answer` or `truncated_answer`.
+        reason: why it can't be read, in one line.
+        text: what was said, as far as that is known and not in the payload.
+    """
+
+    term: str
+    reason: str
+    text: str = ""
+
+    @classmethod
+    def of(cls, stored: dict[str, str]) -> UnreadAnswer:
+        """Return it from plain JSON."""
+        term = TRUNCATED if stored.get("term") == TRUNCATED else UNREADABLE
+        return cls(term, stored.get("reason", ""), stored.get("text", ""))
+
+    def problem(self) -> dict[str, str]:
+        """Return it as the problem of a recorded answer, plain JSON."""
+        return {"kind": _KINDS[self.term], "message": self.reason}
+
+
 @dataclass(slots=True)
 class Attempt:
     """The state of an attempt at a case.
@@ -94,6 +122,8 @@ class Attempt:
         cassette: the recording that was replayed or made.
         cassette_sha256: hash of its content.
         payload: the target's result, unread.
+        unread: why nobody can read the answer; None if it may be read.
+        truncated: whether an answer of the model under test was cut off.
         outcome: the result as the pack read it.
         score: the pack's score of the outcome.
         raised: the target's exception, until the attempt is settled: it keeps its frames alive.
@@ -123,6 +153,8 @@ class Attempt:
     cassette: Cassette | None = None
     cassette_sha256: str | None = None
     payload: Any = None
+    unread: UnreadAnswer | None = None
+    truncated: bool = False
     outcome: Outcome | None = None
     score: Score | None = None
     raised: BaseException | None = None
@@ -252,6 +284,8 @@ def settle_stored(context: SuiteContext, loaded: LoadedCase, stored: EndedAttemp
         remark=stored.remark,
         payload=stored.payload,
         recording=stored.recording,
+        unread=None if stored.unread is None else UnreadAnswer.of(stored.unread),
+        truncated=stored.truncated,
     )
     if stored.cassette_sha256 is not None:
         # resuming has compared its hash
@@ -260,13 +294,25 @@ def settle_stored(context: SuiteContext, loaded: LoadedCase, stored: EndedAttemp
     return settle(context, loaded, state)
 
 
-def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any) -> Attempt:
+def reject_answer(context: SuiteContext, loaded: LoadedCase, state: Attempt, reason: str) -> None:
+    """Score an attempt again as an unreadable answer; `reason` says why in one line."""
+    state.unread, state.payload = _unread(state, reason), None
+    _run_steps(context, loaded, state, _read, _score)
+
+
+def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any, *, truncated: bool = False) -> Attempt:
     """Score a stored result of the target, without running anything.
+
+    Args:
+        context: the suite's.
+        loaded: the case.
+        payload: the result.
+        truncated: whether an answer of the model under test was cut off.
 
     Returns:
         The attempt; with a failure instead of a score if there was an error.
     """
-    state = Attempt(payload=payload, finished_ns=time.time_ns())
+    state = Attempt(payload=payload, finished_ns=time.time_ns(), truncated=truncated)
     _run_steps(context, loaded, state, _read, _score)
     if state.failure is not None:
         state.failure = redacted_failure(state.failure, context.redactor)
@@ -482,6 +528,7 @@ def _replay_result(state: Attempt, request: VerifyRequest) -> None:
     try:
         state.payload = state.replay.result(request.as_json())
     except RuntimeError as error:
+        # a mismatch, or an answer that could not be read
         state.raised = error
 
 
@@ -513,9 +560,11 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
         kind = "cassette_missing" if state.cassette is None else "cassette_mismatch"
         raise _AttemptFailed("no_backend" if context.live is not None else kind, replay.mismatch)
     _check_traffic(context, loaded, state)
+    said = state.meter if state.meter is not None else replay
+    state.truncated = said is not None and said.truncated
     _check_exceptions(context, state)
-    if not_json:
-        raise _AttemptFailed("result_unreadable", f"the target's result is not JSON: {not_json}")
+    if not_json and state.unread is None:
+        state.unread = _unread(state, f"the target's result is not JSON: {not_json}")
     if replay is not None and (foreign := sorted(replay.stale_roles & context.roles)):
         # a judge's ruling on another answer is no ruling on this one
         problem = f"the request to the role {', '.join(foreign)} has changed since its answer was recorded"
@@ -539,6 +588,11 @@ def _check_traffic(context: SuiteContext, loaded: LoadedCase, state: Attempt) ->
         source = find_recording(context.suite, loaded.case.id).file
         kind = "cassette_mismatch" if traffic.has_recording else "cassette_missing"
         raise _AttemptFailed(kind, f"{source}: {traffic.mismatch}", traffic.difference)
+
+
+def _unread(state: Attempt, reason: str) -> UnreadAnswer:
+    """Return an unreadable answer; one without a result may be so because it was cut off."""
+    return UnreadAnswer(TRUNCATED if state.truncated else UNREADABLE, " ".join(reason.split()))
 
 
 def _normalize_payload(context: SuiteContext, state: Attempt) -> str:
@@ -568,13 +622,39 @@ def _check_exceptions(context: SuiteContext, state: Attempt) -> None:
         raise _AttemptFailed(error.kind, f"a call of the target's own client failed ({error.kind}): {error}")
     if isinstance(raised, TargetFailure):
         raise _AttemptFailed(raised.kind, str(raised), raised.details)
+    if raised is not None and (answer := _answer_error_in(raised)) is not None:
+        term = TRUNCATED if answer.kind == _KINDS[TRUNCATED] else UNREADABLE
+        # redacted first: a secret may have several lines, and the text is cut where it is shown
+        reason, text = (context.redactor.text(part) for part in (error_text(answer), answer.text))
+        state.unread = UnreadAnswer(term, " ".join(reason.split()), text)
+        return
     if raised is not None:
         message = f"the target raised {describe_error(raised)}"
         raise _AttemptFailed("target_error", message, user_frames(raised), raised if context.options.debugged else None)
 
 
+def _answer_error_in(raised: BaseException) -> AnswerError | None:
+    """Return the unreadable answer that led to an exception: it is the exception, or a cause or a part of it."""
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [raised]
+    while pending:
+        error = pending.pop()
+        if error is None or id(error) in seen:
+            continue
+        if isinstance(error, AnswerError):
+            return error
+        seen.add(id(error))
+        parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+        pending += [error.__cause__, error.__context__, *parts]
+    return None
+
+
 def _read(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  # noqa: ARG001 - all steps have one signature
     """Have the pack read the result."""
+    if state.unread is not None:
+        said = state.unread.text or context.redactor.json(state.payload, state.secrets)
+        state.outcome = Outcome(answer=_excerpt(said))
+        return
     try:
         outcome = _from_pack(
             context,
@@ -585,12 +665,23 @@ def _read(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  #
             passes=(ResultError,),
         )
     except ResultError as error:
-        raise _AttemptFailed("result_unreadable", f"the target's result can't be read: {error}") from None
+        state.unread = _unread(state, f"the target's result can't be read: {error_text(error)}")
+        state.outcome = Outcome(answer=_excerpt(context.redactor.json(state.payload, state.secrets)))
+        return
     if problem := _outcome_problem(outcome):
         raise _AttemptFailed("reader_error", f"the reader returned an Outcome whose {problem}")
     state.outcome = outcome
     if (breakdown := outcome.breakdown) is not None:
         raise _AttemptFailed(breakdown.kind, f"the target reports a failure: {breakdown.kind}: {breakdown.message}")
+
+
+def _excerpt(answer: object) -> str | None:
+    """Return the beginning of an unreadable answer, for tables; None if there is none."""
+    if answer is None or answer == "":
+        return None
+    text = answer if isinstance(answer, str) else format_value(answer)
+    line = " ".join(text[: 4 * _MAX_ANSWER].encode("utf-8", "backslashreplace").decode().split())
+    return line if len(line) <= _MAX_ANSWER and len(text) <= 4 * _MAX_ANSWER else f"{line[: _MAX_ANSWER - 3]}..."
 
 
 def _outcome_problem(outcome: Outcome) -> str:
@@ -615,10 +706,17 @@ def _type_of(value: object) -> str:
 
 
 def _score(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
-    """Have the pack score the outcome."""
+    """Have the pack score the outcome, or an unreadable answer."""
+    unread, rules = state.unread, context.suite.config
+
+    def call() -> Score:
+        if unread is not None:
+            return context.pack.unread(loaded.case, unread.term, unread.reason, rules)
+        return context.pack.score(loaded.case, state.outcome, rules)
+
     score = _from_pack(
         context,
-        lambda: context.pack.score(loaded.case, state.outcome, context.suite.config),
+        call,
         Score,
         kind="scorer_error",
         source="the scorer",
@@ -658,7 +756,8 @@ def _answers_to_record(context: SuiteContext, state: Attempt) -> Iterator[tuple[
             exchange = own.as_exchange(prompts=False)
             yield f"the answer to {own}", {key: exchange[key] for key in exchange.keys() & GATEWAY_ANSWER}
     elif context.caller.opaque:
-        yield "the result", {"answer": state.payload}
+        answer = state.payload if state.unread is None else [state.payload, *state.unread]
+        yield "the result", {"answer": answer}
     for number, call in enumerate(state.meter.calls if state.meter is not None else (), start=1):
         if (answer := call.answer) is not None:
             parts = {"answer": answer.content, "refusal": answer.refusal}

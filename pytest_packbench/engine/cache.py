@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from pytest_packbench.atomic import write_atomic
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
+from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -151,6 +151,7 @@ def _answer_as_json(answer: ModelAnswer) -> dict[str, Any]:
         "tokens_input": answer.usage.tokens_input,
         "tokens_output": answer.usage.tokens_output,
         "tool_calls": [call.as_json() for call in answer.tool_calls],
+        **({} if answer.problem is None else {"problem": list(answer.problem)}),
     }
 
 
@@ -160,4 +161,5 @@ def _answer_from_json(data: dict[str, Any]) -> ModelAnswer:
         refusal=data["refusal"],
         usage=Usage(tokens_input=data["tokens_input"], tokens_output=data["tokens_output"]),
         tool_calls=tuple(ToolCall(**call) for call in data["tool_calls"]),
+        problem=AnswerProblem(*data["problem"]) if "problem" in data else None,
     )

@@ -23,6 +23,7 @@ from pytest_packbench.engine.external_io import (
 )
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.redaction import Redactor, redact_options
+from pytest_packbench.model.request import AnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,6 +41,8 @@ _STDIN, _STDOUT = 0, 1
 _STDERR_LINES = 40
 _STDERR_LINE_BYTES = 16 * 1024
 _END_S = 2.0
+_OWN_END_S = 1.0
+"""How long a process that wrote no reply may take to end by itself, seconds."""
 
 
 class CommandTarget:
@@ -103,7 +106,8 @@ class CommandTarget:
         """Send one request to a process and return the `result` of its reply.
 
         Raises:
-            TargetFailure: there is no result; `details` is the process's standard error since the request.
+            AnswerError: it has answered, and that is no result.
+            TargetFailure: there is no answer; `details` is the process's standard error since the request.
         """
         self._requests += 1
         number = self._requests
@@ -190,10 +194,10 @@ class CommandTarget:
         return child
 
     async def _call(self, child: ChildProcess, number: int, line: bytes, *, keeps: bool = True) -> Any:
-        reusable = False
+        reusable, left = False, child.has_lines
         try:
             answer = await child.exchange(line)
-            reply = await self._parse_reply(child, number, answer)
+            reply = await self._parse_reply(child, number, answer, left=left)
             reusable = True
         except ChildEndedError:
             raise self._ended(child) from None
@@ -210,8 +214,12 @@ class CommandTarget:
             raise self._error_reply(child, reply["error"])
         return reply["result"]
 
-    async def _parse_reply(self, child: ChildProcess, number: int, answer: bytes) -> dict[str, Any]:
-        """Parse a reply; kills a process that violates the protocol, so that its standard error is complete."""
+    async def _parse_reply(self, child: ChildProcess, number: int, answer: bytes, *, left: bool) -> dict[str, Any]:
+        """Parse a reply; ends a process that violates the protocol, so that its standard error is complete.
+
+        One that then fails has not answered: what it wrote may be its error message. Nor is a line an answer that was
+        `left` from before the request.
+        """
         try:
             reply: Any = parse_json(answer)
         except ValueError as error:
@@ -220,17 +228,23 @@ class CommandTarget:
         else:
             problem = _reply_problem(reply, number, self._redactor)
         if problem:
-            await child.kill_and_wait()
-            excerpt = format_value(self._redactor.excerpt(answer[:_LINE_EXCERPT_BYTES].decode("utf-8", "replace")))
-            raise self._unreadable(
-                child,
-                f"wrote a line to standard output that is not a reply: {self._redactor.excerpt(problem)}: {excerpt}; "
-                "write only JSON-RPC replies there, one per line, and logs to standard error",
-            )
+            await child.end_or_kill()
+            text = self._redactor.excerpt(answer[:_LINE_EXCERPT_BYTES].decode("utf-8", "replace"))
+            excerpt = format_value(text)
+            if child.exit_code:
+                message = f"{self._program}: {_describe_exit(child.exit_code)} after it wrote {excerpt}"
+                raise TargetFailure("target_died", message, self._stderr(child))
+            wrong = f"wrote a line to standard output that is not a reply: {self._redactor.excerpt(problem)}: {excerpt}"
+            advice = "write only JSON-RPC replies there, one per line, and logs to standard error"
+            if left:
+                message = f"{self._program}: {wrong}, before it got the request; {advice}"
+                raise TargetFailure("target_error", message, self._stderr(child))
+            raise self._unreadable(child, f"{wrong}; {advice}", text)
         return dict(reply)
 
-    def _unreadable(self, child: ChildProcess, problem: str) -> TargetFailure:
-        return TargetFailure("result_unreadable", f"{self._program}: {problem}", self._stderr(child))
+    def _unreadable(self, child: ChildProcess, problem: str, text: str = "") -> AnswerError:
+        details = self._stderr(child)
+        return AnswerError("answer_unreadable", f"{self._program}: {problem}", text=text, details=details)
 
     def _error_reply(self, child: ChildProcess, error: Any) -> TargetFailure:
         if not isinstance(error, dict):
@@ -306,6 +320,11 @@ class ChildProcess(asyncio.SubprocessProtocol):
         return self._open or bool(self._lines)
 
     @property
+    def has_lines(self) -> bool:
+        """Whether it has written something that was not read, also a part of a line."""
+        return bool(self._lines) or bool(self._line.strip())
+
+    @property
     def exit_code(self) -> int | None:
         """The exit code, negative for a signal; None while the process runs and if it was killed here."""
         return self._transport.get_returncode() if self._transport is not None and not self._killed else None
@@ -359,6 +378,14 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._open = False
         self._killed = self._killed or not self._exited.is_set()
         self._signal(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
+
+    async def end_or_kill(self) -> None:
+        """Close the input of the process, give it a moment to end by itself, and kill it otherwise."""
+        pipe = self._stdin()
+        if pipe is not None:
+            pipe.close()
+        await _is_set_within(self._exited, min(_OWN_END_S, self._end_wait_s))
+        await self.kill_and_wait()
 
     async def kill_and_wait(self) -> None:
         """Kill the process and wait until it has ended."""

@@ -21,8 +21,8 @@ class TargetFailure(RuntimeError):  # noqa: N818 - what failed is a server or a 
     """A target outside this process returned no result.
 
     Attributes:
-        kind: the reason's name, for `errors.jsonl`: `target_unreachable`, `target_timeout`, `target_died`,
-            `target_error` or `result_unreadable`.
+        kind: the reason's name, for `errors.jsonl`: `target_unreachable`, `target_timeout`, `target_died`
+            or `target_error`.
         details: the target's own output, such as its standard error, one entry per line.
     """
 

@@ -23,6 +23,7 @@ from pytest_packbench.engine.external_io import (
 )
 from pytest_packbench.engine.output import redact_log_record
 from pytest_packbench.model.redaction import Redactor, secrets_of_url
+from pytest_packbench.model.request import AnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -120,7 +121,8 @@ class HttpTarget:
         """Send one request and return the parsed body of the response.
 
         Raises:
-            TargetFailure: there is no result; says why, without secrets.
+            AnswerError: it has answered, and that is no result.
+            TargetFailure: there is no answer; says why, without secrets.
         """
         body = request_json(request.as_json())
         try:
@@ -170,7 +172,8 @@ class HttpTarget:
                 "target_died", f"{self.shown}: the connection was closed before the response was complete: {reason}"
             ) from None
         except httpx2.DecodingError:
-            raise self._unreadable("the body does not match its Content-Encoding") from None
+            message = f"{self.shown}: the response can't be decoded: the body does not match its Content-Encoding"
+            raise TargetFailure("target_error", message) from None
         except httpx2.HTTPError as error:
             reason = self._redactor.excerpt(_reason(error))
             raise TargetFailure("target_error", f"{self.shown}: {reason}") from None
@@ -231,10 +234,12 @@ class HttpTarget:
             return parse_json(raw)
         except ValueError as error:
             excerpt = self._redactor.excerpt(raw[:_MAX_ERROR_BYTES].decode("utf-8", "replace"), 80)
-            raise self._unreadable(f"{self._redactor.excerpt(str(error))}; the body begins: {excerpt}") from None
+            problem = f"{self._redactor.excerpt(str(error))}; the body begins: {excerpt}"
+            raise self._unreadable(problem, excerpt) from None
 
-    def _unreadable(self, problem: str) -> TargetFailure:
-        return TargetFailure("result_unreadable", f"{self.shown}: the response is not a result: {problem}")
+    def _unreadable(self, problem: str, text: str = "") -> AnswerError:
+        message = f"{self.shown}: the response is not a result: {problem}"
+        return AnswerError("answer_unreadable", message, text=text)
 
 
 def _gateway_header() -> dict[str, str]:

@@ -12,7 +12,7 @@ from pytest_packbench.cases.load import parse_cassette
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CassetteError, Problem, format_value
-from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
+from pytest_packbench.model.request import AnswerError, AnswerProblem, ModelAnswer, ToolCall, Usage
 from pytest_packbench.model.result import format_timestamp
 from pytest_packbench.model.suite import PENDING
 
@@ -88,6 +88,7 @@ class Replay:
         stale_roles: the roles of such exchanges.
         mismatch: the first mismatch, in one line; empty while there is none.
         used: the number of exchanges replayed.
+        truncated: whether one of them was cut off.
         tools: the tools that the model was offered.
     """
 
@@ -99,6 +100,7 @@ class Replay:
         self.stale_roles: set[str] = set()
         self.mismatch = ""
         self.used = 0
+        self.truncated = False
         self._offered: tuple[Tool, ...] = ()
         self.tools: list[Tool] = []
 
@@ -142,6 +144,10 @@ class Replay:
             refusal=exchange.refusal,
             usage=Usage(tokens_input=exchange.usage.tokens_input, tokens_output=exchange.usage.tokens_output),
         )
+        if exchange.problem is not None:
+            problem = AnswerProblem(exchange.problem.kind, exchange.problem.message)
+            self.truncated = self.truncated or problem.kind == "truncated"
+            return replace(answer, problem=problem).readable()
         if not exchange.tool_calls:
             return answer
         calls = (ToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in exchange.tool_calls)
@@ -155,6 +161,7 @@ class Replay:
 
         Raises:
             ReplayError: there is no such recording.
+            AnswerError: the result could not be read when it was recorded.
         """
         from pytest_packbench.model.cassette import VERIFY_ROLE
 
@@ -172,7 +179,11 @@ class Replay:
             )
         self.used = 1
         self.stale = not self._is_of(exchanges[0].request_sha256, request)
-        return exchanges[0].answer
+        answer, problem = exchanges[0].answer, exchanges[0].problem
+        if problem is not None:
+            text = answer if isinstance(answer, str) else ""
+            raise AnswerError(problem.kind, problem.message, text=text)
+        return answer
 
     def _is_of(self, sha256: str | None, request: dict[str, Any]) -> bool:
         """Whether an answer is that to a request; one that a person wrote answers any request, a recorded one none."""
@@ -221,7 +232,10 @@ def recording_of(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> d
     if context.caller.opaque and not gateway and state.request is not None:
         sha256 = canonical_sha256(state.request.as_json())
         usage = _usage(state.usage)
-        exchanges = [{"role": VERIFY_ROLE, "answer": state.payload, "request_sha256": sha256, **usage}]
+        said = {"answer": state.payload}
+        if state.unread is not None:
+            said = {"answer": state.unread.text, "problem": state.unread.problem()}
+        exchanges = [{"role": VERIFY_ROLE, **said, "request_sha256": sha256, **usage}]
     elif state.meter is not None and (state.meter.calls or _is_recorded(context, loaded)):
         # an attempt without calls replaces an older recording that has some
         calls = state.meter.calls
@@ -431,6 +445,7 @@ def _exchange(call: ModelCall, answer: ModelAnswer, prompt: dict[str, Any]) -> d
         "request_sha256": call.request_sha256,
         **_usage(answer.usage),
         **({"tool_calls": [tool_call.as_json() for tool_call in answer.tool_calls]} if answer.tool_calls else {}),
+        **({} if answer.problem is None else {"problem": answer.problem._asdict()}),
     }
 
 

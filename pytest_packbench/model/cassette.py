@@ -53,6 +53,13 @@ class Prompt(StrictModel):
     messages: ListOf[dict[str, Any]] = ()
 
 
+class ExchangeProblem(StrictModel):
+    """Why an answer can't be read; see `AnswerProblem`."""
+
+    kind: Literal["truncated", "answer_unreadable"]
+    message: Text
+
+
 class Exchange(StrictModel):
     """One model call and its answer.
 
@@ -64,6 +71,7 @@ class Exchange(StrictModel):
         request_sha256: hash of the request; None if a person wrote the answer.
         usage: tokens, if the provider counted them.
         tool_calls: the tool calls that the model requested.
+        problem: why the answer can't be read; then `answer` is its text.
     """
 
     role: Text
@@ -73,6 +81,7 @@ class Exchange(StrictModel):
     request_sha256: Digest | None = None
     usage: ExchangeUsage = ExchangeUsage()
     tool_calls: ListOf[ExchangeToolCall] = ()
+    problem: ExchangeProblem | None = None
 
 
 class GatewayExchange(StrictModel):

@@ -12,7 +12,7 @@ from pytest_packbench.model.checks import extension_schema, object_schema, row_s
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, HookDecision
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.run import MODES, RUN_DOCUMENT_VERSION
-from pytest_packbench.model.score import VERDICTS
+from pytest_packbench.model.verdict import VERDICTS
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.collection import Collector
@@ -387,10 +388,11 @@ class Recorder:
                     prior.add(result)
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
-        records = (result.record for result in run.ordered if result.record is not None)
+        pack = self.contexts.pack_of(run.suite)
+        records = (record for result in run.ordered if (record := _summarized(result, pack)) is not None)
         unrecorded = self._unrecorded(run)
         try:
-            return (*unrecorded, *map(self._redact, self.contexts.pack_of(run.suite).summary(records)))
+            return (*unrecorded, *map(self._redact, pack.summary(records)))
         except Exception as error:  # noqa: BLE001 - packs are the user's code
             problem = f"the pack {run.suite.config.pack} raised in summary: {type(error).__name__}: {error}"
             run.problems.append(self.contexts.redactor.text(problem))
@@ -497,6 +499,15 @@ class Recorder:
         if context is not None and context.guards:
             values["guards"] = [guard_name(guard) for guard in context.guards]
         return values
+
+
+def _summarized(result: CaseResult, pack: Pack) -> dict[str, Any] | None:
+    """Return what a pack summarizes of a result: its record, or what is known of a vacuous case; None for nothing."""
+    if result.verdict != "vacuous" or result.quarantined or not pack.summarizes_vacuous:
+        return result.record
+    known = {"verdict": result.verdict, "kind": result.kind, "facets": result.facets, "result": result.payload}
+    names = {name: getattr(result, name) for name in ("test_id", "llm_backend", "llm_model")}
+    return {**names, "packbench": known}
 
 
 def _release_cases(suite: Suite, session: pytest.Session) -> None:

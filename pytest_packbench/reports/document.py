@@ -23,11 +23,11 @@ def run_document(conclusion: Conclusion) -> dict[str, Any]:
 
     Returns:
         An object of version `RUN_DOCUMENT_VERSION` with the keys `version`, `status` (`passed`, `failed`, `partial`),
-        `complete`, `run`, `totals`, `overall`, `groups`, `depth`, `refusals`, `authored`, `models`, `cached`,
-        `interval` (how the intervals of the groups are computed), `gates`, `comparison` if a baseline was requested,
-        `trials` if cases have several trials, and `cases`, which is empty: the writer of the report adds the rows of
-        the results. Units are those of the classes. Numbers that are not finite are null. The object shares nothing
-        with the argument.
+        `complete`, `run`, `totals`, `overall`, `groups`, `depth`, `refusals`, `exposure` if a case was vacuous,
+        `authored`, `models`, `cached`, `interval` (how the intervals of the groups are computed), `gates`, `comparison`
+        if a baseline was requested, `trials` if cases have several trials, and `cases`, which is empty: the writer of
+        the report adds the rows of the results. Units are those of the classes. Numbers that are not finite are null.
+        The object shares nothing with the argument.
     """
     run, statistics = conclusion.run, conclusion.statistics
     document: dict[str, Any] = finite_json(
@@ -41,6 +41,7 @@ def run_document(conclusion: Conclusion) -> dict[str, Any]:
             "groups": [_plain(group) for group in statistics.groups],
             "depth": [_plain(depth) for depth in statistics.depth],
             "refusals": _plain(statistics.refusals),
+            **({} if statistics.exposure is None else {"exposure": _plain(statistics.exposure)}),
             "authored": statistics.authored,
             "models": statistics.models,
             "cached": statistics.cached,

@@ -16,6 +16,7 @@ from pytest_packbench.analysis.formatting import format_score, format_terms
 from pytest_packbench.analysis.listing import MAX_ROWS, Listing
 from pytest_packbench.analysis.trials import fold_trials, trials_rule_of
 from pytest_packbench.model.text import pluralize
+from pytest_packbench.model.verdict import is_broken
 from pytest_packbench.reports.markdown import summary_markdown
 from pytest_packbench.reports.tables import escape_markdown
 from pytest_packbench.reports.terminal import one_line
@@ -104,7 +105,7 @@ def run_annotations(runs: Iterable[FinishedRun], max_annotations: int = MAX_ANNO
         gates += (*_baseline_annotations(run), *_gate_annotations(run))
         for result in fold_trials(run.results, trials_rule_of(run.conclusion.run)):
             if result.verdict in {"error", "vacuous"} and not result.quarantined:
-                errors.append(_error_annotation(result))
+                errors.append(_error_annotation(run.conclusion.run, result))
             elif result.counted and result.verdict == "failed":
                 distance = (result.score or 0.0) - (result.threshold or 0.0)
                 failures.append((distance, _failure_annotation(run.conclusion.run, result)))
@@ -201,10 +202,10 @@ def _gate_annotations(run: FinishedRun) -> list[Annotation]:
     return gates
 
 
-def _error_annotation(result: CaseResult) -> Annotation:
+def _error_annotation(run: Run, result: CaseResult) -> Annotation:
     kind = f" ({result.kind})" if result.kind else ""
     return Annotation(
-        level="error",
+        level="error" if is_broken(result.verdict, run.mode) else "warning",
         title=f"{result.suite}: {result.case_id}: {result.verdict}{kind}",
         message=one_line(result.message or result.verdict, _WIDTH),
         file=result.file,

@@ -174,14 +174,16 @@ def trials_lines(trials: Sequence[CaseResult], verdict: CaseResult, rule: str | 
         verdict: the case's result over all trials.
         rule: the trials rule.
     """
-    from pytest_packbench.analysis.trials import trials_rule_text
+    from pytest_packbench.analysis.trials import MEAN, has_hard_fail, trials_rule_text
 
     passed = sum(trial.verdict == "passed" for trial in trials)
     mean = "no mean score"
     if verdict.score is not None:
         mean = f"mean score {verdict.score:.2f}, threshold {verdict.threshold:.2f}"
+    hard_fails = sum(map(has_hard_fail, trials)) if rule == MEAN else 0
+    never = f"; {pluralize(hard_fails, 'trial')} with a hard fail, which never passes" if hard_fails else ""
     return [
-        f"{passed} of {len(trials)} trials passed, {mean} (rule: {trials_rule_text(rule)})",
+        f"{passed} of {len(trials)} trials passed, {mean} (rule: {trials_rule_text(rule)}){never}",
         "scores: " + ", ".join(DASH if trial.score is None else f"{trial.score:.2f}" for trial in trials),
         "",
         "the worst trial:",

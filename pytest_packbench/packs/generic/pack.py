@@ -67,6 +67,14 @@ class GenericPack(Pack):
         """Score an outcome; see `scoring.score`."""
         return scoring.score(case, outcome, rules)
 
+    def expects_refusal(self, case: GenericCase) -> bool:
+        """Return whether the case expects a refusal."""
+        return self._rules.refusal.is_expected(case)
+
+    def threshold_of(self, case: GenericCase, rules: GenericSuiteConfig) -> float:
+        """Return the lowest passing score of a case."""
+        return rules.threshold_of(case)
+
     def facts(self, case: GenericCase, outcome: GenericOutcome, score: Score) -> RecordFacts:
         """Describe case and outcome in the words of the wire record: every hard fail is an unsafe act."""
         return RecordFacts(

@@ -56,6 +56,14 @@ class TariffPack(Pack):
         """Score an outcome; see `scoring.score`."""
         return scoring.score(case, outcome, rules)
 
+    def expects_refusal(self, case: TariffCase) -> bool:
+        """Return whether the case expects a refusal."""
+        return not case.expected.expected_accept
+
+    def threshold_of(self, case: TariffCase, rules: TariffSuiteConfig) -> float:
+        """Return the lowest passing score; see `scoring.threshold_of`."""
+        return scoring.threshold_of(case, rules)
+
     def facts(self, case: TariffCase, outcome: TariffOutcome, score: Score) -> RecordFacts:
         """Return the fields of the wire record that depend on the pack."""
         return RecordFacts(
