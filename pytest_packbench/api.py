@@ -77,10 +77,11 @@ def score(
     """
     selected, pack_id = _select_pack(case, pack, suite)
     rules = _rules(selected, suite)
-    selected = selected.for_suite(rules)
-    model = _case_model(case, selected, pack_id)
+    bound = selected.for_suite(rules)
+    # the rules of a suite refuse cases that can't fail in it; without a suite, any case of the pack has a score
+    model = _case_model(case, selected if suite is None else bound, pack_id)
     payload: object = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
-    return selected.score(model, selected.read(payload), rules)
+    return bound.score(model, bound.read(payload), rules)
 
 
 def _select_pack(case: object, pack: str | Pack | None, suite: Suite | None) -> tuple[Pack, str | None]:

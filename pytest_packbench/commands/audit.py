@@ -16,7 +16,7 @@ from pytest_packbench.analysis.audit import INPUTS, Audit, AuditedCase, InputCou
 from pytest_packbench.analysis.broken_results import Change, ResultBreaker, changed_input
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root, suite_and_pack, write_file
+from pytest_packbench.commands.paths import add_packs, add_root, suite_and_pack, without_traces, write_file
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.score import describe_score
 from pytest_packbench.runs.folder import PAYLOADS, find_run_folder
@@ -160,7 +160,8 @@ def _of_recordings(arguments: argparse.Namespace) -> Audit:
         return auditor.audit
 
     try:
-        return with_suite(arguments.suite, [*arguments.options, *root, *_REPLAY], use)
+        with without_traces():
+            return with_suite(arguments.suite, [*arguments.options, *root, *_REPLAY], use)
     except ProjectError as error:
         raise UsageError(str(error)) from None
 
@@ -258,7 +259,7 @@ class _Auditor:
         if done.failure is not None:
             raise _Refused(f"error: {done.failure.message}")
         if done.score is None or not done.score.passed:
-            raise _Refused("no score" if done.score is None else describe_score(done.score))
+            raise _Refused("no score" if done.score is None else done.score.message or describe_score(done.score))
         return _Subject(
             file=file,
             loaded=loaded,

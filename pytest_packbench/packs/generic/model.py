@@ -80,6 +80,9 @@ class RefusalRules(StrictModel):
     @model_validator(mode="after")
     def _require_json_value(self) -> Self:
         require_json(self.value)
+        if not self.path and "value" not in self.model_fields_set:
+            problem = invalid("with the path of the whole result, every answer is a refusal", "a path, or value")
+            raise invalid_at(("path",), problem, self.path)
         return self
 
     def is_refusal(self, result: Any) -> bool:
