@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
+from pytest_packbench.analysis.audit import UNREADABLE
 from pytest_packbench.analysis.formatting import format_percent
 from pytest_packbench.analysis.listing import name_some
 from pytest_packbench.model.text import pluralize
@@ -74,6 +75,8 @@ def _share(part: int, whole: int) -> str:
 
 
 def _untried(audit: Audit) -> Iterator[str]:
+    if UNREADABLE in audit.rules:
+        yield f"  {UNREADABLE}: the result can't be read, or tests nothing; the case does not pass"
     shallow = [
         one_line(name) for name, count in audit.rules.items() if count.missing < count.noticed == count.misshapen
     ]
