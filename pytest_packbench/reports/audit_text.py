@@ -32,7 +32,7 @@ def audit_lines(audit: Audit) -> Iterator[str]:
     tried = sum(case.tried for case in broken)
     yield one_line(f"Audit of {audit.suite}: does the suite notice wrong results?", _SENTENCE)
     looked = f"{len(audit.cases)} of " if len(audit.cases) < audit.total else ""
-    passing = f"{len(broken)} {'passes' if len(broken) == 1 else 'pass'} with the {audit.source}"
+    passing = f"{len(broken):,} {'passes' if len(broken) == 1 else 'pass'} with the {audit.source}"
     yield one_line(f"{looked}{pluralize(audit.total, 'case')}; {passing}.", _SENTENCE)
     if broken:
         ways = f"{'Its result was' if len(broken) == 1 else 'Their results were'} broken in {pluralize(tried, 'way')}"
