@@ -105,7 +105,7 @@ def test_the_rules_of_the_suite_apply(tmp_path: Path) -> None:
     # what the rules of a suite do not read is refused in the suite only
     unread = case(expected_refusal_category="ambiguous")
     assert score(unread, answer()).passed
-    with pytest.raises(CaseError, match="/expected/expected_refusal_category: .*no rule reads"):
+    with pytest.raises(CaseError, match=r"/expected/expected_refusal_category: .*no rule reads"):
         score(unread, answer(), suite=suite)
 
 
