@@ -79,18 +79,19 @@ def score(
     """
     selected, pack_id = _select_pack(case, pack, suite)
     rules = _rules(selected, suite)
-    selected = selected.for_suite(rules)
-    model = _case_model(case, selected, pack_id)
+    bound = selected.for_suite(rules)
+    # the rules of a suite refuse cases that can't fail in it; without a suite, any case of the pack has a score
+    model = _case_model(case, selected if suite is None else bound, pack_id)
     payload: object = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
     try:
-        outcome = selected.read(payload)
+        outcome = bound.read(payload)
     except ResultError as error:
         reason = " ".join(f"the target's result can't be read: {error}".split())
-        return selected.unread(model, UNREADABLE, reason, rules)
+        return bound.unread(model, UNREADABLE, reason, rules)
     if outcome.breakdown is not None:
         message = f"the target reports a failure: {outcome.breakdown.kind}: {outcome.breakdown.message}"
-        return Score(score=None, threshold=selected.threshold_of(model, rules), verdict="error", message=message)
-    return selected.score(model, outcome, rules)
+        return Score(score=None, threshold=bound.threshold_of(model, rules), verdict="error", message=message)
+    return bound.score(model, outcome, rules)
 
 
 def _select_pack(case: object, pack: str | Pack | None, suite: Suite | None) -> tuple[Pack, str | None]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FINE, FAILED, UNUSABLE = 0, 1, 2
 COMMANDS = {
     "accept": "Take over recordings that change older ones: shows scores before and after, and the changed answers.",
+    "audit": "Break right results in many ways, and show which rules of a suite notice it and which do not.",
     "baseline": "Set the committed baseline of a suite from a run, with a reason, or show it with its history.",
     "init": "Create a suite of your own, with two cases and a target, or a copy of a bundled one.",
     "import": "Convert files into cases: CSV, JSONL, and other formats that packs can read.",

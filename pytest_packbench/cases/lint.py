@@ -26,6 +26,7 @@ from pytest_packbench.cases.recordings import all_recordings, find_recording
 from pytest_packbench.model.authoring import FiledCase, Finding
 from pytest_packbench.model.errors import CaseError, CassetteError, Problem, format_value, suggestion
 from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -176,6 +177,12 @@ def _unreadable(source: str, problems: Iterable[Problem], rule: str) -> Iterator
 def _empty(files: SuiteFiles) -> Iterator[Finding]:
     if not files.cases and not files.unread:
         yield Finding(file=CONFIG_NAME, pointer="", rule="suite_empty", message="the suite has no cases; add one")
+    notes = [filed.loaded.case.notes for filed in files.cases]
+    if notes and not files.unread and all(each.skip is not None or each.xfail is not None for each in notes):
+        message = (
+            f"no case is judged: {pluralize(len(notes), 'case')}, all quarantined; remove notes.skip or notes.xfail"
+        )
+        yield Finding(file=CONFIG_NAME, pointer="", rule="suite_quarantined", message=message)
 
 
 def _stray(files: SuiteFiles) -> Iterator[Finding]:

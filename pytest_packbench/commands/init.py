@@ -134,9 +134,9 @@ def _copy(arguments: argparse.Namespace) -> int:
     is_default = arguments.root is None or root == ROOT
     lines = [
         f"wrote {folder.as_posix()}: suite.yaml, {', '.join(counts)}",
+        *_first_baseline(name, root),
         "",
         *_commands(name, root, is_default=is_default),
-        f"then:   packbench baseline set {name}/latest --reason TEXT",
         f"In this project, {name} is now your copy, and {BUNDLED}{source} the original.",
         *_rootdir_note(),
     ]

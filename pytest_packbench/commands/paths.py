@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,7 @@ from pytest_packbench.runs.folder import OUTPUT
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
@@ -209,6 +211,21 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+@contextmanager
+def without_traces() -> Iterator[None]:
+    """Import modules of the project without keeping them, and without files that the command does not name."""
+    writes_bytecode, path, modules = sys.dont_write_bytecode, sys.path[:], set(sys.modules)
+    sys.dont_write_bytecode = True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode, sys.path[:] = writes_bytecode, path
+        project = f"{Path.cwd()}{os.sep}"
+        for name in set(sys.modules) - modules:
+            if str(getattr(sys.modules[name], "__file__", None)).startswith(project):
+                del sys.modules[name]
 
 
 def write_file(path: Path, text: str) -> None:

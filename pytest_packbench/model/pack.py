@@ -333,6 +333,38 @@ class Pack(ABC):
         """
         return ()
 
+    def criteria(self, rules: Any) -> Mapping[str, tuple[str | int, ...]]:  # noqa: ARG002 - for packs whose rules are in suite.yaml
+        """Return the criteria by which every answer of the suite is scored, for `packbench audit`.
+
+        Terms that are not among them are known to the audit once they occur.
+
+        Args:
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+
+        Returns:
+            The name of the term of each, and the location of the part of a result that it reads, as keys from the
+            top; an empty location for the whole result.
+        """
+        return {}
+
+    def wrong_results(
+        self,
+        case: Any,  # noqa: ARG002 - for packs with rules about what no result may contain
+        result: Any,  # noqa: ARG002 - likewise
+        rules: Any,  # noqa: ARG002 - likewise
+    ) -> Iterable[tuple[str, Any]]:
+        """Return results that a rule of the suite forbids, for `packbench audit`, which breaks results at random too.
+
+        Args:
+            case: the case, an instance of `case_model`.
+            result: a result with which it passes, as plain JSON; must not be changed.
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+
+        Returns:
+            The name of each such rule, and a result that it forbids; None where none is known.
+        """
+        return ()
+
     def starter(self) -> Starter | None:
         """Return the suite that `packbench init` writes; None without one."""
         return None

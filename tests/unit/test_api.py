@@ -102,6 +102,11 @@ def test_the_rules_of_the_suite_apply(tmp_path: Path) -> None:
         with pytest.raises(CaseError, match='/pack_id: got "tariff_us"; expected "tariff"'):
             score(one, answer(), suite=suite)
     assert score(OTHER, answer(), suite=suite, pack="tariff").passed
+    # what the rules of a suite do not read is refused in the suite only
+    unread = case(expected_refusal_category="ambiguous")
+    assert score(unread, answer()).passed
+    with pytest.raises(CaseError, match=r"/expected/expected_refusal_category: .*no rule reads"):
+        score(unread, answer(), suite=suite)
 
 
 def test_what_does_not_fit_is_a_case_error_or_scores_0_and_a_failed_network_is_an_error() -> None:
