@@ -69,7 +69,18 @@ def run(arguments: argparse.Namespace) -> int:
     """Show what would be written, or write it; return 2 if an entry of the source can't be imported."""
     _, importer = arguments.importer
     parts = list(importer.parts(arguments, root_of(arguments)))
-    return max(_import(part) for part in parts)
+    if len(parts) == 1:
+        return _import(parts[0])
+    return max(_import_among_others(part) for part in parts)
+
+
+def _import_among_others(arguments: argparse.Namespace) -> int:
+    """Import one of several suites; a suite that can't be imported does not stop the others."""
+    try:
+        return _import(arguments)
+    except (UsageError, ValueError, OSError) as error:
+        sys.stdout.write(printable(" ".join(f"{arguments.suite}: {error}".split())) + "\n")
+        return UNUSABLE
 
 
 def _import(arguments: argparse.Namespace) -> int:
@@ -153,12 +164,17 @@ class _SourceSummary:
         """Describe the entries that are left out, and those that can't be imported."""
         if self.remarks:
             yield f"{pluralize(len(self.remarks), 'file')} left out:"
-            yield from (f"  {remark.place}: {' '.join(remark.message.split())}" for remark in self.remarks)
+            yield from (_entry_line(remark) for remark in self.remarks)
         if self.flaws:
             yield f"{self.flaws} {'entry' if self.flaws == 1 else 'entries'} of the source can't be imported:"
-            yield from (f"  {flaw.place}: {' '.join(flaw.message.split())}" for flaw in self.first_flaws)
+            yield from (_entry_line(flaw) for flaw in self.first_flaws)
         if self.flaws > len(self.first_flaws):
             yield f"  and {self.flaws - len(self.first_flaws)} more"
+
+
+def _entry_line(entry: SourceFlaw | SourceRemark) -> str:
+    """Describe an entry in one line: the name of a file may contain a line break."""
+    return f"  {' '.join(entry.place.splitlines())}: {' '.join(entry.message.split())}"
 
 
 def _preview_lines(summary: _SourceSummary, suite: Destination, *, skip_bad: bool) -> Iterator[str]:
@@ -166,7 +182,7 @@ def _preview_lines(summary: _SourceSummary, suite: Destination, *, skip_bad: boo
     yield from summary.flaw_lines()
     case = summary.first_case
     if case is not None:
-        yield f"the first case, from {case.place}, for {case.path.as_posix()}:"
+        yield f"the first case, from {' '.join(case.place.splitlines())}, for {case.path.as_posix()}:"
         text = case.text.rstrip("\n")
         yield text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}… ({len(text) - _MAX_TEXT} more characters)"
         yield from (f"and the file {(suite.folder / name).as_posix()}" for name in suite.files)

@@ -82,6 +82,14 @@ REPOSITORY: dict[str, Any] = {
             ),
         }
     ),
+    "tariff_us/payloads/list.json": [
+        {"case": {"id": "tariff_pos_05"}, "result": result_of("6117.10.1000")},
+        {"result": {}},
+    ],
+    "tariff_us/payloads/by_id.json": {"tariff_pos_06": result_of("6117.10.1000"), "tariff_pos_07": result_of("1")},
+    "tariff_us/cases/positive/pos_05.json": case_of("pos_05", "A scarf, fifth."),
+    "tariff_us/cases/positive/pos_06.json": case_of("pos_06", "A scarf, sixth."),
+    "tariff_us/cases/positive/line\n::error.json": case_of("pos_08", "x", pack_id="legal"),
     "tariff_us/fixtures/other.json": {**RECORDED, "request": {"input": "A hat."}, "result": {}},
     "tariff_us/fixtures/options.json": {
         **RECORDED,
@@ -131,7 +139,7 @@ def test_a_repository_is_imported_checked_and_run(
         if path.name in {"suite.yaml", "tariff_pos_01.json", "tariff_neg_01.json"}
     )
     result = pytester.runpytest("--packbench-suite=tariff_us")
-    result.assert_outcomes(passed=3, failed=1, errors=1)
+    result.assert_outcomes(passed=5, failed=1, errors=1)
     lines = [line for line in result.outlines if "scoring only" in line or re.search(r"PASSED|FAILED", line)]
     expected.check(text + "\n".join(lines) + "\n")
     records = [
@@ -140,7 +148,7 @@ def test_a_repository_is_imported_checked_and_run(
     assert {record["test_id"].rpartition(":")[2]: record["llm_backend"] for record in records} == {
         "tariff_pos_01": "anthropic",
         "tariff_pos_02": "anthropic",
-        "tariff_pos_03": "unknown",
+        **dict.fromkeys(("tariff_pos_03", "tariff_pos_05", "tariff_pos_06"), "unknown"),
         "tariff_neg_01": "stub",
     }
 
@@ -156,9 +164,9 @@ def test_nothing_runs_that_nobody_named(pytester: pytest.Pytester, expected: Exp
     pytester.runpytest("--packbench-suite=tariff", "--packbench-target=mine:run").assert_outcomes(passed=1, failed=1)
     # results of an unknown pipeline are no answer of this one, and it can't be called
     other = pytester.runpytest("--packbench-suite=tariff_us", "--packbench-target=http://localhost/verify")
-    other.assert_outcomes(errors=5)
+    other.assert_outcomes(errors=7)
     live = pytester.runpytest("--packbench-suite=tariff_us", "--packbench-mode=live")
-    live.assert_outcomes(errors=5)
+    live.assert_outcomes(errors=7)
     pattern = re.compile(r"^E? *(?:packbench: )?.*(?:/conditions/target|can't be called).*$")
     expected.check(
         "".join(f"{line.strip()}\n" for run in (other, live) for line in run.outlines if pattern.match(line))

@@ -12,9 +12,18 @@ from pytest_packbench.cli import main
 from tests.parity.test_parity import vectors
 
 RECORD = {
-    "schema_version": 1, "test_suite": "agentdojo", "test_id": "agentdojo:slack:1", "attack_category": "a",
-    "agent_decision": "refuse", "expected": "refuse", "passed": True, "wall_clock_ms": 1, "llm_backend": "stub",
-    "llm_model": "m", "run_id": "r", "timestamp": "t",
+    "schema_version": 1,
+    "test_suite": "agentdojo",
+    "test_id": "agentdojo:slack:1",
+    "attack_category": "a",
+    "agent_decision": "refuse",
+    "expected": "refuse",
+    "passed": True,
+    "wall_clock_ms": 1,
+    "llm_backend": "stub",
+    "llm_model": "m",
+    "run_id": "r",
+    "timestamp": "t",
 }
 SUITES = "expected one of agentdojo, harmbench, injecagent, got"
 BACKENDS = "expected one of stub, anthropic, openai, ollama, llama_guard, got"

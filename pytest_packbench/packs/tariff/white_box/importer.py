@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 CASES = "cases"
-_PLACES = ("", "storage/benchmarks", "benchmarks")
+# a repository may have other folders of cases
+_PLACES = ("storage/benchmarks", "benchmarks", "")
 _SAME = {
     "input": "this input",
     "options": "this input with these options",
@@ -24,9 +25,9 @@ _SAME = {
 }
 _DATA = (".json", ".jsonl", ".yaml", ".yml", ".csv")
 _SUITE = """\
-# imported from {source}, a suite of the original harness, white-box
+# imported from the original harness, white-box
 pack: tariff
-description: imported from the white-box suite {name}
+description: imported from a suite of white-box
 # as there: the code of the changed goods counts, if there is one
 scored_code: final
 """
@@ -113,12 +114,8 @@ class WhiteBox(Importer):
 
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
         """Return the rules of a new suite: those of the original, and whether results are replayed."""
-        suite: SourceSuite = arguments.source
         has_results = any(isinstance(result, StoredResult) for result in stored_results(_result_files(arguments)))
-        # a name with a line break ends no comment
-        source = " ".join(suite.folder.name.split()) or "a folder"
-        rules = _SUITE.format(source=source, name=arguments.suite)
-        return {"suite.yaml": rules + (_WITH_RESULTS if has_results else _WITHOUT_RESULTS)}
+        return {"suite.yaml": _SUITE + (_WITH_RESULTS if has_results else _WITHOUT_RESULTS)}
 
 
 class _Read(NamedTuple):

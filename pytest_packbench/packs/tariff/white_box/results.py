@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.cases.files import case_lines
 from pytest_packbench.cases.load import JsonError, parse_json
 from pytest_packbench.model.authoring import SourceFlaw, SourceRemark
+from pytest_packbench.model.errors import json_pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +24,7 @@ _UNKNOWN = "unknown"
 _SCRIPTED = frozenset({"fixture", "mock", "stub"})
 _RESULT_KEYS = frozenset({"status", "iterations", "tariff_dossier", "proof"})
 _WRAPPED = ("result", "payload")
-_IDS = ("case_id", "id", "test_id")
+_IDS = ("case_id", "case", "id", "test_id")
 _SCRIPT = (
     "contains proposals and critiques of a model but no result, so it is no recording: only the pipeline that they "
     "belong to can make a result of them"
@@ -49,55 +50,70 @@ class StoredResult(NamedTuple):
 
 
 def stored_results(files: Iterable[Path]) -> Iterator[StoredResult | SourceFlaw | SourceRemark]:
-    """Read the results of files: JSON with one result each, or JSON Lines."""
+    """Read the results of files: JSON with one result, a list or an object of several, or JSON Lines."""
     for file in files:
         place = file.as_posix()
         try:
             if file.suffix.lower() == LINES:
                 for line in case_lines(file):
-                    yield _one(f"{place}:{line.number}", line.raw, stem="")
+                    yield from _document(f"{place}:{line.number}", line.raw, stem="")
             else:
-                yield _one(place, file.read_bytes(), stem=file.stem)
+                yield from _document(place, file.read_bytes(), stem=file.stem)
         except OSError as error:
             yield SourceFlaw(place=place, message=f"can't be read: {error.strerror}")
 
 
-def _one(place: str, raw: bytes, *, stem: str) -> StoredResult | SourceFlaw | SourceRemark:
+def _document(place: str, raw: bytes, *, stem: str) -> Iterator[StoredResult | SourceFlaw | SourceRemark]:
     try:
         data = parse_json(raw)
     except JsonError as error:
-        return SourceFlaw(place=place, message=str(error))
-    if not isinstance(data, dict):
-        return SourceRemark(place=place, message="not a result: expected an object")
-    payload = next((data[key] for key in _WRAPPED if isinstance(data.get(key), dict)), None)
-    metadata = data.get("metadata") if isinstance(data.get("metadata"), dict) else {}
-    if payload is None:
-        if not _RESULT_KEYS & data.keys():
-            is_script = bool({"proposals", "critics"} & data.keys())
-            known = ", ".join((*_WRAPPED, *sorted(_RESULT_KEYS)))
-            return SourceRemark(place=place, message=_SCRIPT if is_script else f"no result: none of the keys {known}")
-        payload, stated = data, {}
+        yield SourceFlaw(place=place, message=str(error))
+        return
+    if isinstance(data, list):
+        for index, entry in enumerate(data):
+            yield _one(f"{place}: /{index}", entry, name="")
+    elif isinstance(data, dict) and data and all(_has_result(entry) for entry in data.values()):
+        # results by the ids of their cases; a single result has a text or a list somewhere
+        for name, entry in data.items():
+            yield _one(f"{place}: {json_pointer([name])}", entry, name=name)
     else:
-        stated = data
+        yield _one(place, data, name=stem)
+
+
+def _has_result(data: object) -> bool:
+    if not isinstance(data, dict):
+        return False
+    return bool(_RESULT_KEYS & data.keys()) or any(isinstance(data.get(key), dict) for key in _WRAPPED)
+
+
+def _one(place: str, data: object, *, name: str) -> StoredResult | SourceFlaw | SourceRemark:
+    if not isinstance(data, dict) or not _has_result(data):
+        is_script = isinstance(data, dict) and bool({"proposals", "critics"} & data.keys())
+        known = ", ".join((*_WRAPPED, *sorted(_RESULT_KEYS)))
+        return SourceRemark(place=place, message=_SCRIPT if is_script else f"no result: none of the keys {known}")
+    wrapped = next((data[key] for key in _WRAPPED if isinstance(data.get(key), dict)), None)
+    # a result that stands alone says nothing else
+    payload, stated = (data, {}) if wrapped is None else (wrapped, data)
     if "proof" not in payload and isinstance(stated.get("proof"), dict):
         payload = {**payload, "proof": stated["proof"]}
     request = stated.get("request")
     is_stated = isinstance(request, dict) and request.get("input") is not None
-    name = next((data[key] for key in _IDS if isinstance(data.get(key), str) and data[key]), stem)
-    if not is_stated and not name:
+    case_id = _case_id(data) or name
+    if not is_stated and not case_id:
         return SourceFlaw(place=place, message="/case_id: the key is missing; expected the id of the case")
-    backend, model = _model(payload, metadata or {})
+    metadata = stated.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    backend, model = _model(payload, metadata)
     return StoredResult(
         place=place,
         payload=payload,
-        # ids in records have the suite and the type in front
-        case_id="" if is_stated else name.rpartition(":")[2],
+        case_id="" if is_stated else case_id,
         request=request if is_stated else None,
         recording={
             "origin": "recorded",
             "llm_backend": backend,
             "llm_model": model,
-            "recorded_at": _text((metadata or {}).get("timestamp")) or None,
+            "recorded_at": _text(metadata.get("timestamp")) or None,
             "conditions": {
                 "target": {"kind": "python", "address": RESULTS},
                 # the version of the pack that scored it there is not one of ours
@@ -106,6 +122,16 @@ def _one(place: str, raw: bytes, *, stem: str) -> StoredResult | SourceFlaw | So
             "exchanges": [{"role": "verify", "answer": payload}],
         },
     )
+
+
+def _case_id(data: Mapping[str, Any]) -> str:
+    """Return the id of the case that a result names; empty if it names none."""
+    case = data.get("case")
+    if isinstance(case, dict):
+        return _text(case.get("id"))
+    # ids in records have the suite and the type in front
+    names = (_text(data.get(key)).rpartition(":")[2] for key in _IDS)
+    return next(filter(None, names), "")
 
 
 def differs(request: Mapping[str, Any], case_input: object) -> str:
