@@ -185,6 +185,9 @@ def test_folders_and_options(
     )
     (Path("wb") / "empty").mkdir()
     (Path("wb") / "file").touch()
+    # a name that no suite can have, and a suite without a case
+    repository(Path("named"), {f"{name}/cases/a.json": case_of("a", "A scarf.") for name in ("Tariff US", "tariff")})
+    (Path("named") / SUITES / "none" / "cases").mkdir(parents=True)
     results = Path("results") / "tariff"
     results.mkdir(parents=True)
     (results / "tariff_pos_01.json").write_text(json.dumps(result_of("6117.10.2030")), "utf-8")
@@ -199,6 +202,7 @@ def test_folders_and_options(
         "wb --results results",
         "wb/storage/benchmarks/tariff/cases --suite one --results results/tariff/tariff_pos_01.json --write",
         "wb/storage/benchmarks/tariff/cases/positive",
+        "named --write",
     ):
         code = main(["import", "white-box", *words.split()])
         captured = capsys.readouterr()
