@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pytest_packbench.api import load_suite, score
     from pytest_packbench.backends import Backend, BackendError, BackendOptions, BackendUnusable
-    from pytest_packbench.model.authoring import CaseDraft, FiledCase, Finding, Importer, SourceFlaw, Starter
+    from pytest_packbench.model.authoring import (
+        CaseDraft,
+        FiledCase,
+        Finding,
+        Importer,
+        SourceFlaw,
+        SourceRemark,
+        Starter,
+    )
     from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text
     from pytest_packbench.model.errors import CaseError, SuiteError
     from pytest_packbench.model.gate import Gate, GateResult
@@ -78,6 +86,7 @@ __all__ = [
     "ResultError",
     "Score",
     "SourceFlaw",
+    "SourceRemark",
     "Starter",
     "StrictModel",
     "Suite",
@@ -138,6 +147,7 @@ _MODULES = {
     "ResultError": "model.outcome",
     "Score": "model.score",
     "SourceFlaw": "model.authoring",
+    "SourceRemark": "model.authoring",
     "Starter": "model.authoring",
     "StrictModel": "model.case",
     "Suite": "model.suite",

@@ -11,7 +11,7 @@ from datetime import date
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pytest_packbench.cases.files import (
     is_ignored,
@@ -40,6 +40,13 @@ if TYPE_CHECKING:
 
 NEAR = 0.9
 """Two inputs are near-duplicates at or above this Jaccard similarity of their word triples."""
+Profile = Literal["own", "imported"]
+"""Which rules are checked: all, or those that also hold for suites which were written for another program."""
+PROFILES: tuple[Profile, ...] = get_args(Profile)
+OWN_RULES = frozenset({"date_missing", "near_duplicate_input", "pair_single"})
+"""The general rules that the profile `imported` leaves out; see also `Pack.own_lint_rules`."""
+SOFT_RULES = frozenset({"cassette_missing", "duplicate_input"})
+"""The general rules whose findings are warnings in the profile `imported`."""
 PAIR = "pair_"
 """Prefix of the tags that join the cases of a pair."""
 _GROUPS = ("case_type", "difficulty", "tag")
@@ -76,13 +83,14 @@ class SuiteFiles:
     unused_ignores: Sequence[int] = ()
 
 
-def lint(suite: Suite, pack: Pack, options: Mapping[str, Path]) -> list[Finding]:
+def lint(suite: Suite, pack: Pack, options: Mapping[str, Path], *, profile: Profile = "own") -> list[Finding]:
     """Check the quality of a suite's files; a file that cannot be read is a finding and does not hide others.
 
     Args:
         suite: the suite.
         pack: its pack.
         options: the files for the pack's `lint_options`, by name.
+        profile: which rules are checked.
 
     Returns:
         The findings sorted by file, then in the order of the rules; files are relative to the suite's folder.
@@ -95,7 +103,16 @@ def lint(suite: Suite, pack: Pack, options: Mapping[str, Path]) -> list[Finding]
     files = _read(suite, pack, findings)
     findings += check(files)
     findings += pack.lint(files.cases, suite.config, options)
+    if profile == "imported":
+        findings = list(_of_imported(findings, pack))
     return sorted(findings, key=lambda finding: split_location(finding.file))
+
+
+def _of_imported(findings: Iterable[Finding], pack: Pack) -> Iterator[Finding]:
+    """Leave out what holds only for suites that are written for this program."""
+    for finding in findings:
+        if finding.rule not in OWN_RULES | pack.own_lint_rules:
+            yield replace(finding, severity="warning") if finding.rule in SOFT_RULES else finding
 
 
 def check(files: SuiteFiles) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.terminal import printable
 from pytest_packbench.runs.committed import read_baseline
 from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, parse_entry
-from pytest_packbench.runs.lines import check_line
+from pytest_packbench.runs.lines import RecordLineError, RecordSource, check_line, read_records
 from pytest_packbench.runs.report import is_report, open_report
 
 if TYPE_CHECKING:
@@ -53,6 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="a case, cassette, suite.yaml, report or .jsonl file, a folder of them, or bundled/NAME",
     )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="read eval records as the Rust reader does: the suites, backends and values of the spec only",
+    )
     add_packs(parser)
 
 
@@ -63,15 +68,20 @@ def run(arguments: argparse.Namespace) -> int:
     for path in arguments.paths:
         for file in _files(bundled_folder(path)):
             try:
-                sys.stdout.write(printable(f"{file}: {kind_of(file, packs)}") + "\n")
+                sys.stdout.write(printable(f"{file}: {kind_of(file, packs, strict=arguments.strict)}") + "\n")
             except (ValueError, OSError) as error:
                 bad = True
                 sys.stdout.write(printable(f"{_error_text(file, error)}: NOT VALID") + "\n")
     return UNUSABLE if bad else FINE
 
 
-def kind_of(path: Path, packs: Packs) -> str:
+def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
     """Recognize and check a file of a suite or a run.
+
+    Args:
+        path: the file.
+        packs: the available packs.
+        strict: whether records are read exactly as Rust reads them.
 
     Returns:
         Its kind, with the version of its format.
@@ -83,7 +93,7 @@ def kind_of(path: Path, packs: Packs) -> str:
     if path.suffix in {".yaml", ".yml"}:
         return f"rules of a suite of pack {load_suite(path.parent, packs=packs).config.pack}"
     if path.suffix == ".jsonl":
-        return _lines(path, packs)
+        return _strict_records(path) if strict and _has_records(path) else _lines(path, packs)
     if path.name == BASELINE_NAME:
         baseline = read_baseline(path)
         return f"committed baseline, version {baseline.baseline_version}, {pluralize(len(baseline.cases), 'case')}"
@@ -133,6 +143,27 @@ def _case_count(results: Iterable[CaseResult]) -> str:
         cases.add((result.test_id, result.file))
         trials += 1
     return pluralize(len(cases), "case") + (f", {trials} trials" if trials != len(cases) else "")
+
+
+def _has_records(path: Path) -> bool:
+    """Return whether the first line that is not blank is meant as an eval record, valid or not."""
+    line = next(case_lines(path), None)
+    if line is None:
+        return False
+    try:
+        EvalRecord.from_json_line(line.raw, strict=False)
+    except RecordError:
+        return bool({"test_suite", "schema_version"} & _object(line.raw).keys())
+    return True
+
+
+def _strict_records(path: Path) -> str:
+    try:
+        number = sum(1 for _ in read_records(RecordSource(str(path)), strict=True))
+    except RecordLineError as error:
+        line, _, problem = str(error).removeprefix(f"{path}:").partition(" ")
+        raise ValueError(f"{path}:{line}: {problem}") from None
+    return f"{pluralize(number, 'line')}, each eval record, version {EVAL_SCHEMA_VERSION}, as the Rust reader reads it"
 
 
 def _lines(path: Path, packs: Packs) -> str:

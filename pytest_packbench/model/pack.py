@@ -105,6 +105,8 @@ class Pack(ABC):
         depths: the depths of agreement that reports count, ascending; empty for those that occur (`Score.match_depth`).
         dated: whether expected answers can become outdated; lint then requires `notes.date` in each case.
         lint_options: the options of `packbench lint` that the pack reads.
+        own_lint_rules: the rules of `lint` for suites that are written for this pack, which
+            `packbench lint --profile imported` leaves out.
         scripted: the models that the reference target simulates itself; users select one with
             `--packbench-backend=stub --packbench-model=NAME`.
         cluster: the facet whose values cases share by design, such as one task combined with many others. These cases
@@ -121,6 +123,7 @@ class Pack(ABC):
     suite_model: ClassVar[type[SuiteConfig]] = SuiteConfig
     dated: ClassVar[bool] = True
     lint_options: ClassVar[tuple[LintOption, ...]] = ()
+    own_lint_rules: ClassVar[frozenset[str]] = frozenset()
     depths: ClassVar[tuple[int, ...]] = ()
     scripted: ClassVar[tuple[str, ...]] = ()
     cluster: ClassVar[str] = ""

@@ -252,10 +252,10 @@ def _type_against_expectation(linted: LintedCase) -> Iterator[Finding]:
         return
     if case_type == "no_savings" and not expected.no_savings_expected:
         message = 'a case of type "no_savings" forbids savings; set no_savings_expected to true'
-        yield linted.finding("/expected/no_savings_expected", "type_expectation", message)
+        yield linted.finding("/expected/no_savings_expected", "type_savings", message)
     if case_type == "savings_possible" and not expected.lever_found_expected:
         message = 'a case of type "savings_possible" expects a lever; set lever_found_expected to true'
-        yield linted.finding("/expected/lever_found_expected", "type_expectation", message)
+        yield linted.finding("/expected/lever_found_expected", "type_savings", message)
 
 
 def _savings(linted: LintedCase) -> Iterator[Finding]:

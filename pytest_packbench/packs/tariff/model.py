@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 CaseType = Literal["positive", "negative", "adversarial", "no_savings", "savings_possible"]
 RefusalCategory = Literal["insufficient_info", "ambiguous", "out_of_scope", "missing_evidence"]
 Direction = Literal["increase", "decrease", "flat"]
+SOURCE = r"^(expert|synthetic|internal|imported|ruling:[A-Za-z0-9_-]+)$"
+"""The pattern of `notes.source`."""
 _MIN_DIGITS = 2
 _REFUSALS = "negative"
 _MIXED = "adversarial"
@@ -170,14 +172,16 @@ class TariffNotes(Notes):
     """The origin of a tariff case and the reasons for its codes.
 
     Attributes:
-        source: `expert`, `synthetic`, `internal` or `ruling:<id>`.
+        source: `expert`, `synthetic`, `internal`, `ruling:<id>`, or `imported` where only the imported file may tell.
         hts_edition: the edition of the schedule that the codes come from.
         reasons: why a code is preferred, allowed or forbidden, by code.
+        imported: values of the imported file that have no key here, or were written in another way, by JSON pointer.
     """
 
-    source: Annotated[str, StringConstraints(pattern=r"^(expert|synthetic|internal|ruling:[A-Za-z0-9_-]+)$")]
+    source: Annotated[str, StringConstraints(pattern=SOURCE)]
     hts_edition: Text | None = None
     reasons: dict[Code, Text] = Field(default_factory=dict)
+    imported: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("source", mode="wrap")
     @classmethod
@@ -186,7 +190,7 @@ class TariffNotes(Notes):
             return handler(value)
         except ValueError:
             raise PydanticCustomError(
-                "source", "source", {"expected": 'expert, synthetic, internal or "ruling:<id>"'}
+                "source", "source", {"expected": 'expert, synthetic, internal, imported or "ruling:<id>"'}
             ) from None
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.model.authoring import FiledCase, Finding, Starter
+    from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
     from pytest_packbench.model.pack import Decision
     from pytest_packbench.model.request import Target
     from pytest_packbench.model.score import Score
@@ -39,6 +39,19 @@ class TariffPack(Pack):
     case_model = TariffCase
     suite_model = TariffSuiteConfig
     lint_options = (LintOption(name="hts", help="the file of the tariff schedule, to check codes and duty rates"),)
+    own_lint_rules = frozenset(
+        {
+            # notes, tags and texts as the bundled suite has them
+            *("chapter_tag", "citation_trap_evidence", "description_length", "edition_missing", "evidence_tag"),
+            *("reason_missing", "source_form", "tag_unknown", "year_tag"),
+            # codes of ten digits that exist, each case with a forbidden one
+            *("code_form", "code_impossible", "forbidden_missing", "forbidden_unreachable", "preferred_length"),
+            # the original requires codes in each case, and never passes an allowed one
+            *("allowed_unreachable", "code_repeated", "expectation_unused", "preferred_undue"),
+            # what its types and options mean
+            *("leak_chapter", "refusal_category_missing", "type_savings"),
+        }
+    )
     depths = LEVELS
 
     def for_suite(self, rules: TariffSuiteConfig) -> TariffPack:
@@ -107,6 +120,12 @@ class TariffPack(Pack):
         from pytest_packbench.packs.tariff import lint  # needed by `packbench lint` only
 
         return lint.lint(cases, rules, options)
+
+    def importers(self) -> tuple[Importer, ...]:
+        """Return the importer of suites of the original harness."""
+        from pytest_packbench.packs.tariff.white_box.importer import WhiteBox  # needed by `packbench import` only
+
+        return (WhiteBox(),)
 
     def starter(self) -> Starter:
         """Return a suite of two mugs with a target that classifies one of them right."""
