@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from pytest_packbench.analysis.gates import (
     defer_to_merge,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.statistics import Statistics
     from pytest_packbench.model.gate import Gate, GateResult
     from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.policy import PolicyOutcome
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import SuiteConfig
@@ -52,6 +53,8 @@ class Conclusion:
         page_cases: the cases that the run's page lists, in its order.
         terminal_cases: the cases that a terminal lists, in its order.
         baseline: what came of comparing it with its baseline; None if none was requested.
+        policy: in which points its acceptance policy differs from that of a base; None if none was requested.
+        stored_policy: its acceptance policy, as `Policy.stored` returns it; None where it is not known.
     """
 
     run: Run
@@ -60,11 +63,14 @@ class Conclusion:
     page_cases: Listing = field(default_factory=Listing)
     terminal_cases: Listing = field(default_factory=Listing)
     baseline: BaselineOutcome | None = None
+    policy: PolicyOutcome | None = None
+    stored_policy: dict[str, Any] | None = None
 
     @property
     def failed(self) -> bool:
-        """Whether a gate or the baseline fails the run."""
-        return not all(gate.passed for gate in self.gates) or bool(self.baseline and self.baseline.failures)
+        """Whether a gate, the baseline or the acceptance policy fails the run."""
+        against = (self.baseline and self.baseline.failures) or (self.policy and self.policy.failed)
+        return not all(gate.passed for gate in self.gates) or bool(against)
 
 
 class RunEvaluator:
@@ -222,6 +228,8 @@ def run_verdict(conclusion: Conclusion) -> RunVerdict:
     words = [status.upper()]
     if conclusion.baseline is not None and conclusion.baseline.fails_unseen:
         words.append("NOT COMPARED WITH THE BASELINE")
+    if conclusion.policy is not None and conclusion.policy.failed:
+        words.append("ACCEPTANCE POLICY CHANGED")
     if run.partial and status != "partial":
         words.append("PARTIAL")
     sentences = [f"{_capitalized('; '.join(reasons))}."] if reasons else [_success(conclusion)]
@@ -259,6 +267,8 @@ def caveats(run: Run, statistics: Statistics) -> list[str]:
 
 def _failures(conclusion: Conclusion) -> Iterator[str]:
     run, gates = conclusion.run, conclusion.gates
+    if conclusion.policy is not None and conclusion.policy.failed:
+        yield f"acceptance policy: {conclusion.policy.headline}"
     if conclusion.baseline is not None:
         yield from conclusion.baseline.failures
     verdicts, n = conclusion.statistics.totals.verdicts, conclusion.statistics.overall.n
