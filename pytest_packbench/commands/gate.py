@@ -85,6 +85,10 @@ def _check_policies(arguments: argparse.Namespace) -> bool:
         base = open_base(arguments.policy_from, project)
     except PolicyError as error:
         raise UsageError(f"--policy-from: {error}") from None
+    if base.run is not None:
+        # a run got them as options, which the command does not have
+        settings = {name: value for name, value in project.settings.items() if name not in {"baseline", "fail_on"}}
+        project = project._replace(settings=settings)
     outcomes = []
     for name in _suite_names(arguments, project.root):
         suite = find_suite(name, root_of(arguments), packs)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.cli import main
 from pytest_packbench.testing import run_folders
 from tests.integration.policy_repository import DATA, SUITE, commit, plant
 
@@ -84,6 +85,9 @@ def test_a_run_is_a_base_in_full(repository: Path, pytester: pytest.Pytester) ->
     base = run_folders(repository, "support")[-1]
     for name in (base.name, str(base), "support/latest"):
         assert changes(pytester.runpytest(NAMED, f"--packbench-policy-from={name}")) == [], name
+    # the command has no options of a run
+    pytester.runpytest(NAMED, "--packbench-baseline=latest")
+    assert main(["gate", "--policy-from=support/latest"]) == 0
     for change in DATA["planted"]:
         plant(repository, change)
     result = pytester.runpytest(NAMED, f"--packbench-policy-from={base.name}")
