@@ -27,12 +27,12 @@ COMMANDS = {
     "import": "Convert files into cases: CSV, JSONL, and other formats that packs can read.",
     "report": "Summarize any number of records: rates with intervals, gates, duplicates, failing cases.",
     "compare": "Compare two runs: what improved, what regressed, and whether that may be chance.",
-    "gate": "Check stored runs against gates, and show the arithmetic.",
+    "gate": "Check stored runs against gates, and acceptance policies against those of a base.",
     "history": "List the runs of a suite over time.",
     "lint": "Check a suite's cases, cassettes and rules for mistakes.",
     "merge": "Join runs, or the shards of a run, and apply the gates.",
     "rescore": "Score the stored results of a run with the current rules, without running the target.",
-    "schema": "Print the JSON Schema of a case, suite, cassette, record, report or baseline.",
+    "schema": "Print the JSON Schema of a file: case, suite, cassette, record, report, baseline, policy_changes.",
     "validate": "Check any file of a suite or a run, and print its kind and version.",
 }
 

@@ -168,6 +168,12 @@ SETTINGS = (
         {"metavar": "CONDITIONS"},
     ),
     Setting(
+        "policy_from",
+        "Fail if the acceptance policy is not as strict as that of a base: a commit or branch of the git repository, a "
+        "run id, or the path of a run (with =, without a space). policy_changes.yaml allows single changes.",
+        {"metavar": "BASE"},
+    ),
+    Setting(
         "shard",
         "Run part I of N of each suite, such as 1/3; packbench merge joins the parts and applies the gates.",
         {"metavar": "I/N"},

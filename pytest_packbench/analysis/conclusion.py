@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from pytest_packbench.analysis.formatting import format_interval, format_percent
 from pytest_packbench.analysis.gates import (
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.statistics import Exposure, Statistics
     from pytest_packbench.model.gate import Gate, GateResult
     from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.policy import PolicyOutcome
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import SuiteConfig
@@ -55,6 +56,8 @@ class Conclusion:
         page_cases: the cases that the run's page lists, in its order.
         terminal_cases: the cases that a terminal lists, in its order.
         baseline: what came of comparing it with its baseline; None if none was requested.
+        policy: in which points its acceptance policy differs from that of a base; None if none was requested.
+        stored_policy: its acceptance policy, as `Policy.stored` returns it; None where it is not known.
     """
 
     run: Run
@@ -63,11 +66,14 @@ class Conclusion:
     page_cases: Listing = field(default_factory=Listing)
     terminal_cases: Listing = field(default_factory=Listing)
     baseline: BaselineOutcome | None = None
+    policy: PolicyOutcome | None = None
+    stored_policy: dict[str, Any] | None = None
 
     @property
     def failed(self) -> bool:
-        """Whether a gate or the baseline fails the run, or a live run has measured nothing."""
-        failed = not all(gate.passed for gate in self.gates) or bool(self.baseline and self.baseline.failures)
+        """Whether a gate, the baseline or the acceptance policy fails the run, or a live run has measured nothing."""
+        against = (self.baseline and self.baseline.failures) or (self.policy and self.policy.failed)
+        failed = not all(gate.passed for gate in self.gates) or bool(against)
         return failed or (self.measured_nothing and self.run.mode != FIXTURE)
 
     @property
@@ -233,6 +239,8 @@ def run_verdict(conclusion: Conclusion) -> RunVerdict:
     words = ["PASSED WHERE TESTED" if status == "passed" and vacuous else status.upper()]
     if conclusion.baseline is not None and conclusion.baseline.fails_unseen:
         words.append("NOT COMPARED WITH THE BASELINE")
+    if conclusion.policy is not None and conclusion.policy.failed:
+        words.append("ACCEPTANCE POLICY CHANGED")
     if run.partial and status != "partial":
         words.append("PARTIAL")
     counted = f"{overall.passed} of {overall.n} judged cases passed"
@@ -292,6 +300,8 @@ def exposure_sentence(exposure: Exposure) -> str:
 
 def _failures(conclusion: Conclusion) -> Iterator[str]:
     run, gates = conclusion.run, conclusion.gates
+    if conclusion.policy is not None and conclusion.policy.failed:
+        yield f"acceptance policy: {conclusion.policy.headline}"
     if conclusion.baseline is not None:
         yield from conclusion.baseline.failures
     verdicts, n = conclusion.statistics.totals.verdicts, conclusion.statistics.overall.n

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.packs.registry import Packs
+    from pytest_packbench.policy import PolicyProject
     from pytest_packbench.pytest_plugin.project import Project
 
 
@@ -109,6 +110,22 @@ def packs_of(arguments: argparse.Namespace) -> Packs:
     is_explicit = requested and getattr(arguments, "root", None) is not None
     project = None if is_explicit else _project_of(arguments)
     return Packs([*(project.packs if project is not None else ()), *requested])
+
+
+def policy_project(arguments: argparse.Namespace) -> PolicyProject:
+    """Return what acceptance policies depend on in this project, with the settings of its configuration.
+
+    Raises:
+        UsageError: pytest can't read the project's configuration.
+    """
+    from pytest_packbench.policy import PolicyProject, policy_settings
+
+    packs, root, project = packs_of(arguments), root_of(arguments), _project_of(arguments)
+    home = Path.cwd() if project is None else project.rootdir
+    settings = policy_settings({}, (), "") if project is None else dict(project.settings)
+    if arguments.root is not None:
+        settings["root"] = Path(os.path.relpath(root, home)).as_posix()
+    return PolicyProject(home, Path(os.path.abspath(root)), settings, packs, Path(os.path.abspath(OUTPUT)))  # noqa: PTH100 - without following links
 
 
 def suite_and_pack(name: str, arguments: argparse.Namespace) -> tuple[Suite, Pack]:

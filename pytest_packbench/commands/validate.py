@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.files import case_lines, format_location, parse_line
-from pytest_packbench.cases.load import JsonError, check_case, load_cassette, parse_cassette, parse_json
+from pytest_packbench.cases.load import JsonError, check_case, load_cassette, parse_cassette, parse_json, read_changes
 from pytest_packbench.cli import FINE, UNUSABLE
 from pytest_packbench.commands.paths import add_packs, bundled_folder, packs_of
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.checks import extension_problem
 from pytest_packbench.model.errors import CaseError, CassetteError, InputError, Problem, duplicate_id, suggestion
+from pytest_packbench.model.policy import CHANGES_NAME
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.suite import BASELINE_NAME
@@ -91,7 +92,7 @@ def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
         OSError: the file can't be read.
     """
     if path.suffix in {".yaml", ".yml"}:
-        return f"rules of a suite of pack {load_suite(path.parent, packs=packs).config.pack}"
+        return _yaml(path, packs)
     if path.suffix == ".jsonl":
         return _strict_records(path) if strict and _has_records(path) else _lines(path, packs)
     if path.name == BASELINE_NAME:
@@ -107,6 +108,12 @@ def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
         cassette, _ = load_cassette(path, source=str(path))
         return f"cassette, version {cassette.cassette_version}, {cassette.origin}"
     return _case(path, data, packs)
+
+
+def _yaml(path: Path, packs: Packs) -> str:
+    if path.name == CHANGES_NAME:
+        return pluralize(len(read_changes(path, source=str(path)).changes), "allowed change") + " of a policy"
+    return f"rules of a suite of pack {load_suite(path.parent, packs=packs).config.pack}"
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -16,12 +16,16 @@ from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
+from pytest_packbench.model.policy import PolicyChange, PolicyError
 from pytest_packbench.model.result import CaseResult, format_timestamp
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, PROGRAM_RUNS, Run
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.plugin import CONTROLLER, SELECTION
+from pytest_packbench.policy import PolicyProject, compare_policy, open_base, policy_of
 from pytest_packbench.pytest_plugin.case_run import run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.jsonreport import plugin_report
+from pytest_packbench.pytest_plugin.selection import find_named
+from pytest_packbench.pytest_plugin.settings import settings_of_policy
 from pytest_packbench.pytest_plugin.stash import (
     JOURNALED_ATTRIBUTE,
     PREFETCHER,
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
+    from pytest_packbench.policy import PolicyBase
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.journal import Entry
@@ -104,6 +109,20 @@ class Recorder:
         self.resumed = config.stash.get(RESUMED, None)
         self.base = self.resumed.base if self.resumed is not None else contexts.settings.output
         self._redact: Callable[[str], str] = contexts.redactor.json
+        settings = contexts.settings
+        self.policy_project = PolicyProject(
+            home=settings.home,
+            root=find_named(config, config.option)[0],
+            settings=settings_of_policy(config),
+            packs=contexts.packs,
+            output=settings.output,
+        )
+        self.policy_base: PolicyBase | None = None
+        if settings.policy_from and not config.option.collectonly:
+            try:
+                self.policy_base = open_base(settings.policy_from, self.policy_project)
+            except PolicyError as error:
+                raise pytest.UsageError(f"--packbench-policy-from: {error}") from None
         self.runs: dict[str, SuiteRun] = {}
         for suite in contexts.suites.values():
             self.add(suite)
@@ -321,6 +340,7 @@ class Recorder:
             self._earlier(run, metadata),
             scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.case_count else "whole",
         )
+        run.conclusion = replace(run.conclusion, **self._policy(run))
         writer.close_journal()
         run.results.guard(partial(self._write, run, run.conclusion))
 
@@ -340,6 +360,24 @@ class Recorder:
                 fail_on=settings.fail_on,
             )
         )
+
+    def _policy(self, run: SuiteRun) -> dict[str, Any]:
+        """Return what the conclusion says about the acceptance policy, and what the report stores of it."""
+        suite, project = run.suite, self.policy_project
+        pack = self.contexts.pack_of(suite)
+        try:
+            stored = policy_of(suite, pack, project).stored()
+        except OSError as error:
+            run.problems.append(f"the acceptance policy can't be stored: {error}")
+            return {}
+        if self.policy_base is None:
+            return {"stored_policy": stored}
+        skipped: list[PolicyChange] = []
+        if len(run.selected) < run.due_count:
+            selected = f"{len(run.selected)} of {run.due_count}"
+            skipped.append(PolicyChange("cases not selected", "arguments of this run", "selection", "all", selected))
+        outcome = compare_policy(self.policy_base, suite, pack, project, skipped)
+        return {"policy": outcome, "stored_policy": stored}
 
     def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:
         from pytest_packbench.reports.markdown import summary_markdown

@@ -88,7 +88,7 @@ class Annotation:
 
 
 def run_annotations(runs: Iterable[FinishedRun], max_annotations: int = MAX_ANNOTATIONS) -> list[Annotation]:
-    """Return annotations of what failed: baseline and gates, then errors, then failing cases, worst first.
+    """Return annotations of what failed: acceptance policy, baseline, gates, errors, then failing cases, worst first.
 
     Args:
         runs: the suites of a session.
@@ -102,7 +102,7 @@ def run_annotations(runs: Iterable[FinishedRun], max_annotations: int = MAX_ANNO
     errors: list[Annotation] = []
     failures: list[tuple[float, Annotation]] = []
     for run in runs:
-        gates += (*_baseline_annotations(run), *_gate_annotations(run))
+        gates += (*_policy_annotations(run), *_baseline_annotations(run), *_gate_annotations(run))
         for result in fold_trials(run.results, trials_rule_of(run.conclusion.run)):
             if result.verdict in {"error", "vacuous"} and not result.quarantined:
                 errors.append(_error_annotation(run.conclusion.run, result))
@@ -176,6 +176,17 @@ def _pages(run: FinishedRun) -> Iterator[str]:
     verdict = run_verdict(conclusion)
     title = f"# packbench: {escape_markdown(conclusion.run.suite)} - {verdict.headline}"
     yield f"{title}\n\n**{escape_markdown(verdict.sentence, _WIDTH)}**\n"
+
+
+def _policy_annotations(run: FinishedRun) -> Iterator[Annotation]:
+    outcome = run.conclusion.policy
+    if outcome is None or not outcome.failed:
+        return
+    title = f"{run.conclusion.run.suite}: acceptance policy"
+    lines = [*outcome.problems, *(change.line for change in outcome.loosened)]
+    more = [f"and {len(lines) - MAX_GATES} more"] if len(lines) > MAX_GATES else []
+    message = "\n".join(one_line(line, _WIDTH) for line in (outcome.headline, *lines[:MAX_GATES], *more))
+    yield Annotation(level="error", title=title, message=message, file=run.rules)
 
 
 def _baseline_annotations(run: FinishedRun) -> Iterator[Annotation]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.analysis.statistics import Statistics, Totals
     from pytest_packbench.model.pack import Comparison
+    from pytest_packbench.model.policy import PolicyOutcome
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import ExpectedCalls, RunOptions
     from pytest_packbench.model.score import Score
@@ -243,7 +244,8 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
     Returns:
         Lines without their ends: why the run could not be compared with its baseline, totals, verdict, caveats, case
         types, gates, at most `MAX_CASES` each of the cases that failed, of the errors (equal ones of several cases
-        together, in full), and of the cases that used stale recordings, and the comparison.
+        together, in full), and of the cases that used stale recordings, the comparison, and the changes of the
+        acceptance policy.
     """
     from pytest_packbench.analysis.conclusion import caveats, run_verdict
 
@@ -263,6 +265,7 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
         *_error_list(cases),
         *_case_list("stale recordings", cases, "stale", lambda case: (case.case_id,)),
         *([] if is_unseen else compared),
+        *policy_lines(conclusion.policy),
     ]
 
 
@@ -273,6 +276,11 @@ def _baseline_lines(conclusion: Conclusion) -> list[str]:
 
     fails = ": FAIL" if conclusion.baseline.fails_unseen else ""
     return [f"baseline: {one_line(line, _SENTENCE)}{fails}" for line in baseline_lines(conclusion.baseline)]
+
+
+def policy_lines(outcome: PolicyOutcome | None) -> list[str]:
+    """Return in which points an acceptance policy differs from that of a base, one line each."""
+    return [] if outcome is None else [f"policy: {one_line(line, _SENTENCE)}" for line in outcome.lines()]
 
 
 def totals_line(totals: Totals) -> str:
