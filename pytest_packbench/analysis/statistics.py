@@ -131,7 +131,8 @@ class Statistics(NamedTuple):
         depth: by level, lowest first.
         refusals: expected against actual refusals.
         authored: judged cases whose answers a person or a script wrote.
-        models: number of judged cases by `backend/model`, without authored and unknown answers.
+        models: number of judged cases by `backend/model`, or by `model` where the backend is unknown; without
+            authored and unknown answers.
         cached: judged cases with a model call that the response cache answered.
         remarks: number of cases by what has changed since their recording.
         trials: what repeating the cases showed; None if each had one trial.
@@ -198,6 +199,9 @@ def statistics_of(tally: Tally, *, levels: Sequence[int] | None = None) -> Stati
                 depths[profile.depth] += number
             if profile.backend not in _NO_MODEL:
                 models[f"{profile.backend}/{profile.model}"] += number
+            elif profile.backend != AUTHORED and profile.model not in _NO_MODEL:
+                # several providers, or one that records can't name
+                models[str(profile.model)] += number
     authored = total.count(lambda profile: profile.authored)
     stale = total.count(lambda profile: profile.stale)
     return Statistics(

@@ -69,7 +69,8 @@ class Failure:
     Attributes:
         kind: the reason's name, for `errors.jsonl`.
         message: the reason in one line.
-        details: the frames of the user's own code in the traceback, one line each.
+        details: the frames of the user's own code in the traceback, one line each; for a `cassette_mismatch` of the
+            gateway, the lines of a diff of the requests.
         raised: the target's exception, kept for a debugger only: it keeps its frames alive.
     """
 

@@ -110,7 +110,13 @@ class Clients:
                 )
             primary = self._priced(suite, name, model)
             model = primary.backend.model
-        elif caller.opaque and options.caps.cost is not None and price_of(rules, name, model) is None:
+        elif (
+            caller.opaque
+            and options.caps.cost is not None
+            # the gateway sees which models a program calls
+            and not (self._serves_gateway and caller.runs_offline)
+            and price_of(rules, name, model) is None
+        ):
             raise SetupError(
                 "--packbench-max-cost: the target runs outside this process and the price of its model is unknown; "
                 "name the model with --packbench-backend and --packbench-model, and set its prices in suite.yaml or "

@@ -91,7 +91,9 @@ def explain_error(run: CaseRun, trial: Trial) -> str:
     """Explain a case that ended in an error."""
     failure = trial.attempt.failure if trial.attempt is not None else None
     details = failure.details if failure is not None else ()
-    return error_text(trial.result.message, details, [f"{RERUN} {rerun_command(run)}"])
+    is_mismatch = failure is not None and failure.kind == "cassette_mismatch"
+    heading = {"heading": "recorded and current request:"} if is_mismatch else {}
+    return error_text(trial.result.message, details, [f"{RERUN} {rerun_command(run)}"], **heading)
 
 
 def rerun_command(run: CaseRun) -> str:

@@ -232,10 +232,12 @@ def transcript_lines(transcript: Sequence[tuple[str, str, str]]) -> list[str]:
     return [*text_table([("model call", "message", "text"), *rows]), ""] if rows else []
 
 
-def error_text(message: str, frames: Sequence[str], where: Sequence[str]) -> str:
-    """Explain an error: its message, the traceback's frames in the user's code, how to re-run the case."""
-    traceback = ["", "in the code under test:", *(f"  {frame}" for frame in frames)] if frames else []
-    return printable("\n".join([message, *traceback, "", *where]))
+def error_text(
+    message: str, details: Sequence[str], where: Sequence[str], *, heading: str = "in the code under test:"
+) -> str:
+    """Explain an error: its message, details such as the traceback in the user's code, how to re-run the case."""
+    part = ["", heading, *(f"  {line}" for line in details)] if details else []
+    return printable("\n".join([message, *part, "", *where]))
 
 
 def summary_lines(conclusion: Conclusion) -> list[str]:
