@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pytest_packbench.api import load_suite, score
     from pytest_packbench.backends import Backend, BackendError, BackendOptions, BackendUnusable
-    from pytest_packbench.model.authoring import CaseDraft, FiledCase, Finding, Importer, SourceFlaw, Starter
+    from pytest_packbench.model.authoring import (
+        CaseDraft,
+        FiledCase,
+        Finding,
+        Importer,
+        SourceFlaw,
+        SourceRemark,
+        Starter,
+    )
     from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text
     from pytest_packbench.model.errors import CaseError, SuiteError
     from pytest_packbench.model.gate import Gate, GateResult
@@ -21,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.record import EvalRecord, RecordError
     from pytest_packbench.model.request import (
         LLM,
+        AnswerError,
         ModelAnswer,
         ModelRequest,
         Target,
@@ -31,8 +40,9 @@ if TYPE_CHECKING:
         VerifyRequest,
         without_model,
     )
-    from pytest_packbench.model.score import Score, Term, Verdict, judged
+    from pytest_packbench.model.score import Score, Term, judged
     from pytest_packbench.model.suite import Suite, SuiteConfig
+    from pytest_packbench.model.verdict import Verdict
     from pytest_packbench.packs.agent_safety.guards.base import GuardRuling, Prompt, ToolOutput, ToolUse
     from pytest_packbench.packs.agent_safety.judges.ruling import JudgeQuestion, JudgeRuling
 
@@ -40,6 +50,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "LLM",
+    "AnswerError",
     "Backend",
     "BackendError",
     "BackendOptions",
@@ -75,6 +86,7 @@ __all__ = [
     "ResultError",
     "Score",
     "SourceFlaw",
+    "SourceRemark",
     "Starter",
     "StrictModel",
     "Suite",
@@ -98,6 +110,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AnswerError": "model.request",
     "Backend": "backends",
     "BackendError": "backends",
     "BackendOptions": "backends",
@@ -134,6 +147,7 @@ _MODULES = {
     "ResultError": "model.outcome",
     "Score": "model.score",
     "SourceFlaw": "model.authoring",
+    "SourceRemark": "model.authoring",
     "Starter": "model.authoring",
     "StrictModel": "model.case",
     "Suite": "model.suite",
@@ -147,7 +161,7 @@ _MODULES = {
     "ToolOutput": "packs.agent_safety.guards.base",
     "ToolUse": "packs.agent_safety.guards.base",
     "Usage": "model.request",
-    "Verdict": "model.score",
+    "Verdict": "model.verdict",
     "VerifyContext": "model.request",
     "VerifyRequest": "model.request",
     "judged": "model.score",

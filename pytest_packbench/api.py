@@ -10,14 +10,15 @@ from pydantic import BaseModel
 from pytest_packbench.cases.load import check_case, read_suite
 from pytest_packbench.cases.suites import FoundSuite, bundled_root, find_suites
 from pytest_packbench.model.errors import CaseError, Problem, SuiteError, suggestion
+from pytest_packbench.model.outcome import ResultError
 from pytest_packbench.model.run import BUNDLED
+from pytest_packbench.model.score import UNREADABLE, Score
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import Packs
 
 if TYPE_CHECKING:
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Suite
 
 
@@ -68,19 +69,29 @@ def score(
         suite: the suite whose rules apply; without one the defaults of the pack apply.
 
     Returns:
-        The score; its verdict is `error` and its score None if the target reports an infrastructure failure.
+        The score. An unreadable result is an answer: score 0 with the term `unreadable_answer`, or what the
+        pack makes of such an answer. If the target reports an infrastructure failure, the verdict is `error` and the
+        score None.
 
     Raises:
         CaseError: the case is invalid, or its `pack_id` is unknown.
-        ResultError: the pack cannot read the result.
         ValueError: the pack is unknown, or the suite belongs to another pack.
     """
     selected, pack_id = _select_pack(case, pack, suite)
     rules = _rules(selected, suite)
-    selected = selected.for_suite(rules)
-    model = _case_model(case, selected, pack_id)
+    bound = selected.for_suite(rules)
+    # the rules of a suite refuse cases that can't fail in it; without a suite, any case of the pack has a score
+    model = _case_model(case, selected if suite is None else bound, pack_id)
     payload: object = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
-    return selected.score(model, selected.read(payload), rules)
+    try:
+        outcome = bound.read(payload)
+    except ResultError as error:
+        reason = " ".join(f"the target's result can't be read: {error}".split())
+        return bound.unread(model, UNREADABLE, reason, rules)
+    if outcome.breakdown is not None:
+        message = f"the target reports a failure: {outcome.breakdown.kind}: {outcome.breakdown.message}"
+        return Score(score=None, threshold=bound.threshold_of(model, rules), verdict="error", message=message)
+    return bound.score(model, outcome, rules)
 
 
 def _select_pack(case: object, pack: str | Pack | None, suite: Suite | None) -> tuple[Pack, str | None]:

@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 FINE, FAILED, UNUSABLE = 0, 1, 2
 COMMANDS = {
     "accept": "Take over recordings that change older ones: shows scores before and after, and the changed answers.",
+    "audit": "Break right results in many ways, and show which rules of a suite notice it and which do not.",
     "baseline": "Set the committed baseline of a suite from a run, with a reason, or show it with its history.",
     "init": "Create a suite of your own, with two cases and a target, or a copy of a bundled one.",
     "import": "Convert files into cases: CSV, JSONL, and other formats that packs can read.",
     "report": "Summarize any number of records: rates with intervals, gates, duplicates, failing cases.",
     "compare": "Compare two runs: what improved, what regressed, and whether that may be chance.",
-    "gate": "Check stored runs against gates, and show the arithmetic.",
+    "gate": "Check stored runs against gates, and acceptance policies against those of a base.",
     "history": "List the runs of a suite over time.",
     "lint": "Check a suite's cases, cassettes and rules for mistakes.",
     "merge": "Join runs, or the shards of a run, and apply the gates.",
     "rescore": "Score the stored results of a run with the current rules, without running the target.",
-    "schema": "Print the JSON Schema of a case, suite, cassette, record, report or baseline.",
+    "schema": "Print the JSON Schema of a file: case, suite, cassette, record, report, baseline, policy_changes.",
     "validate": "Check any file of a suite or a run, and print its kind and version.",
 }
 

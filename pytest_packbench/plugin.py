@@ -105,8 +105,15 @@ SETTINGS = (
     ),
     Setting(
         "concurrency",
-        "The number of cases that run at once; the default is 8 in live and record mode, 1 in fixture mode.",
+        "The number of cases that run at once; the default is 8 in live mode, 1 in record and fixture mode.",
         {"metavar": "N"},
+    ),
+    Setting(
+        "gateway",
+        "Whether calls of a pipeline's own model client go through a server of the run on this machine, which records "
+        "and replays them: auto (default: in live and record mode, and where recordings have such calls), on or off.",
+        {"choices": ["auto", "on", "off"]},
+        default="auto",
     ),
     Setting(
         "trials",
@@ -159,6 +166,12 @@ SETTINGS = (
         "Fail if one of these conditions on the comparison with the baseline is met, such as "
         '"regressed>0, mean<-0.02" (scores go from 0 to 1).',
         {"metavar": "CONDITIONS"},
+    ),
+    Setting(
+        "policy_from",
+        "Fail if the acceptance policy is not as strict as that of a base: a commit or branch of the git repository, a "
+        "run id, or the path of a run (with =, without a space). policy_changes.yaml allows single changes.",
+        {"metavar": "BASE"},
     ),
     Setting(
         "shard",
@@ -269,9 +282,14 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
         return
     if names or under:
         collect_less_garbage(early_config)
-        from pytest_packbench.pytest_plugin.selection import activate
+        from pytest_packbench.pytest_plugin.selection import activate, wants_gateway
 
         activate(early_config, args)
+        if wants_gateway(early_config):
+            from pytest_packbench.pytest_plugin.gateway import serve
+
+            # clients that conftest.py files and targets create at import have to find it
+            serve(early_config)
 
 
 def collect_less_garbage(config: pytest.Config) -> None:

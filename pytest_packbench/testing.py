@@ -69,7 +69,6 @@ def score(
     Raises:
         CaseError: the case is not valid for the pack.
         SuiteError: the rules are not valid for the pack.
-        ResultError: the pack can't read the result.
     """
     if isinstance(rules, SuiteConfig):
         suite = Suite(name="suite", path=Path(), config=rules, sha256=scoring_sha256(rules))

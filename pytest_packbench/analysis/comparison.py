@@ -21,10 +21,10 @@ from pytest_packbench.analysis.trials import (
     trials_rule_of,
     trials_rule_text,
 )
-from pytest_packbench.model.metric import JUDGED
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.score import TOLERANCE
+from pytest_packbench.model.verdict import COUNTED, EFFECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -41,7 +41,7 @@ SMALLER = "smaller_changes"
 # the key of the changes of all cases
 _ALL = ("", "")
 # an error is no improvement over a failure
-_BAD = ("failed", "error", "vacuous", "not_run")
+_BAD = tuple(verdict for verdict, effects in EFFECTS.items() if effects.loss)
 _CONDITION = re.compile(r"\s*(?P<name>[a-z_]+)\s*(?P<sign><=|>=|<|>)\s*(?P<bound>[+-]?(?:\d+\.?\d*|\.\d+))\s*")
 
 
@@ -118,7 +118,7 @@ class ComparedCase:
     @property
     def counted(self) -> bool:
         """Whether it is in the rates: it passed or failed and is not quarantined."""
-        return self.verdict in JUDGED and not self.quarantined
+        return self.verdict in COUNTED and not self.quarantined
 
 
 class GroupChanges(NamedTuple):
@@ -203,8 +203,9 @@ class RunComparison:
 _KINDS: dict[str, Callable[[Change], bool]] = {
     "improved": lambda change: change.delta is not None and change.delta >= THRESHOLD - TOLERANCE,
     "regressed": lambda change: change.delta is not None and change.delta <= TOLERANCE - THRESHOLD,
-    "new_failures": lambda change: change.after in _BAD and change.before not in _BAD,
-    "fixed": lambda change: change.after == "passed" and change.before in _BAD,
+    "new_failures": lambda change: _is_new_failure(change.before, change.after),
+    # what could not have failed was no failure
+    "fixed": lambda change: change.after == "passed" and change.before in _BAD and change.before != "vacuous",
     "verdict_changed": lambda change: change.before != change.after,
     SMALLER: lambda change: change.delta is not None and TOLERANCE < abs(change.delta) < THRESHOLD - TOLERANCE,
     "hash_changed": lambda change: change.hash_changed,
@@ -214,6 +215,10 @@ _KINDS_OF_PAIRS = _KINDS.keys() - {"hash_changed"}
 
 FIGURES = (*_KINDS, "quarantined", "added", "removed", "mean")
 """The figures that a condition may name."""
+
+
+def _is_new_failure(before: str, after: str) -> bool:
+    return after in _BAD and (before not in _BAD or (before == "vacuous" and after == "failed"))
 
 
 def _is_of_kind(change: Change, kind: str) -> bool:

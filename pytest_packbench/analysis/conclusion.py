@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
+from pytest_packbench.analysis.formatting import format_interval, format_percent
 from pytest_packbench.analysis.gates import (
     defer_to_merge,
     gate_baseline,
@@ -18,7 +19,9 @@ from pytest_packbench.analysis.statistics import statistics_of
 from pytest_packbench.analysis.trials import cluster_facet, dependence_note, trials_rule_of
 from pytest_packbench.model.gate import CHANGE_METRICS
 from pytest_packbench.model.metric import AUTHORED
+from pytest_packbench.model.run import PROGRAM_RUNS
 from pytest_packbench.model.text import pluralize
+from pytest_packbench.model.verdict import FIXTURE, is_broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,9 +30,10 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.change_gates import Changes
     from pytest_packbench.analysis.comparison import ComparedRun
     from pytest_packbench.analysis.listing import Order
-    from pytest_packbench.analysis.statistics import Statistics
+    from pytest_packbench.analysis.statistics import Exposure, Statistics
     from pytest_packbench.model.gate import Gate, GateResult
     from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.policy import PolicyOutcome
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import SuiteConfig
@@ -52,6 +56,8 @@ class Conclusion:
         page_cases: the cases that the run's page lists, in its order.
         terminal_cases: the cases that a terminal lists, in its order.
         baseline: what came of comparing it with its baseline; None if none was requested.
+        policy: in which points its acceptance policy differs from that of a base; None if none was requested.
+        stored_policy: its acceptance policy, as `Policy.stored` returns it; None where it is not known.
     """
 
     run: Run
@@ -60,11 +66,20 @@ class Conclusion:
     page_cases: Listing = field(default_factory=Listing)
     terminal_cases: Listing = field(default_factory=Listing)
     baseline: BaselineOutcome | None = None
+    policy: PolicyOutcome | None = None
+    stored_policy: dict[str, Any] | None = None
 
     @property
     def failed(self) -> bool:
-        """Whether a gate or the baseline fails the run."""
-        return not all(gate.passed for gate in self.gates) or bool(self.baseline and self.baseline.failures)
+        """Whether a gate, the baseline or the acceptance policy fails the run, or a live run has measured nothing."""
+        against = (self.baseline and self.baseline.failures) or (self.policy and self.policy.failed)
+        failed = not all(gate.passed for gate in self.gates) or bool(against)
+        return failed or (self.measured_nothing and self.run.mode != FIXTURE)
+
+    @property
+    def measured_nothing(self) -> bool:
+        """Whether no case was judged, in a run that is not part of a larger one."""
+        return not self.statistics.overall.n and "shard" not in self.run.settings
 
 
 class RunEvaluator:
@@ -96,6 +111,7 @@ class RunEvaluator:
             metrics=rules.metrics,
             trials_rule=rule,
             facet=cluster_facet(run),
+            mode=run.mode,
             baseline=self._baseline,
             each_case=(self._page_cases.add, self._terminal_cases.add),
         )
@@ -219,24 +235,33 @@ def run_verdict(conclusion: Conclusion) -> RunVerdict:
     run, overall = conclusion.run, conclusion.statistics.overall
     reasons = list(_failures(conclusion))
     status: Literal["passed", "failed", "partial"] = "failed" if reasons else "partial" if run.partial else "passed"
-    words = [status.upper()]
+    vacuous = conclusion.statistics.totals.verdicts["vacuous"]
+    words = ["PASSED WHERE TESTED" if status == "passed" and vacuous else status.upper()]
     if conclusion.baseline is not None and conclusion.baseline.fails_unseen:
         words.append("NOT COMPARED WITH THE BASELINE")
+    if conclusion.policy is not None and conclusion.policy.failed:
+        words.append("ACCEPTANCE POLICY CHANGED")
     if run.partial and status != "partial":
         words.append("PARTIAL")
+    counted = f"{overall.passed} of {overall.n} judged cases passed"
+    if conclusion.measured_nothing:
+        counted = "NOTHING MEASURED"
+    if vacuous:
+        counted += f", {vacuous} of {pluralize(overall.n + vacuous, 'case')} vacuous"
     sentences = [f"{_capitalized('; '.join(reasons))}."] if reasons else [_success(conclusion)]
     if run.partial:
         sentences.append(f"The run is incomplete: {run.partial}.")
     return RunVerdict(
         status=status,
-        headline=f"{', '.join(words)}, {overall.passed} of {overall.n} judged cases passed",
+        headline=f"{', '.join(words)}, {counted}",
         sentence=" ".join(sentences),
     )
 
 
 def caveats(run: Run, statistics: Statistics) -> list[str]:
     """Return what the run measures and what it does not, in sentences that may contain names from cases."""
-    sentences = [_origin_of_answers(run, statistics)]
+    sentences = [exposure_sentence(statistics.exposure)] if statistics.exposure is not None else []
+    sentences.append(_origin_of_answers(run, statistics))
     if run.mode == "fixture" and statistics.totals.stale:
         stale, cases = statistics.totals.stale, pluralize(statistics.totals.selected, "case")
         sentences.append(
@@ -244,7 +269,11 @@ def caveats(run: Run, statistics: Statistics) -> list[str]:
         )
     sentences += [f"{pluralize(count, 'case')}: {remark}." for remark, count in statistics.remarks.items()]
     if run.mode == "fixture" and run.target.startswith(_REPLAYED_WHOLE):
-        sentences.append("Pipeline not run: scoring only. The target's recorded results were replayed.")
+        sentences.append(
+            "The program ran on its recorded model calls. Of cases without any, the recorded result was replayed."
+            if run.settings.get(PROGRAM_RUNS)
+            else "Pipeline not run: scoring only. The target's recorded results were replayed."
+        )
     if run.bundled:
         sentences.append("The suite is bundled: it comes from the installed package, not from this project.")
     facet = cluster_facet(run)
@@ -257,8 +286,22 @@ def caveats(run: Run, statistics: Statistics) -> list[str]:
     return [*sentences, *run.findings]
 
 
+def exposure_sentence(exposure: Exposure) -> str:
+    """Return in one sentence how many of the cases that ran could have failed."""
+    interval = exposure.interval
+    bounds = "" if interval is None else f", 95 % Wilson interval {format_interval(interval)}"
+    share = format_percent(exposure.tested, exposure.n)
+    vacuous = exposure.n - exposure.tested
+    return (
+        f"Exposure rate: {exposure.tested} of {pluralize(exposure.n, 'case')} could have failed ({share}{bounds}); "
+        f"{vacuous} vacuous: neither passed nor failed."
+    )
+
+
 def _failures(conclusion: Conclusion) -> Iterator[str]:
     run, gates = conclusion.run, conclusion.gates
+    if conclusion.policy is not None and conclusion.policy.failed:
+        yield f"acceptance policy: {conclusion.policy.headline}"
     if conclusion.baseline is not None:
         yield from conclusion.baseline.failures
     verdicts, n = conclusion.statistics.totals.verdicts, conclusion.statistics.overall.n
@@ -266,10 +309,10 @@ def _failures(conclusion: Conclusion) -> Iterator[str]:
         yield f"{verdicts['failed']} of {pluralize(n, 'judged case')} failed"
     if verdicts["error"]:
         yield f"{pluralize(verdicts['error'], 'case')} ended in error"
-    if verdicts["vacuous"]:
+    if verdicts["vacuous"] and is_broken("vacuous", run.mode):
         yield f"{pluralize(verdicts['vacuous'], 'case')} could not have failed (vacuous)"
-    if not n and "shard" not in run.settings:
-        yield "no case was judged"
+    if conclusion.measured_nothing:
+        yield "no case was judged, so this run measured nothing"
     unseen = conclusion.baseline is not None and conclusion.baseline.fails_unseen
     # cases that did not run make the run partial, not failed
     failed = [gate for gate in gates if not (gate.passed or (run.partial and gate.metric == "completeness"))]
@@ -293,6 +336,11 @@ def _success(conclusion: Conclusion) -> str:
         cases = f"{overall.passed} of {judged} passed"
     else:
         cases = "The only judged case passed" if overall.n == 1 else f"All {judged} passed"
+    vacuous = conclusion.statistics.totals.verdicts["vacuous"]
+    if vacuous:
+        cases += (
+            f"; {vacuous} of {pluralize(overall.n + vacuous, 'case')} could not have failed, so that they show nothing"
+        )
     if "shard" in run.settings:
         return f"{cases}; packbench merge judges the gates."
     failing = sum(not gate.passed for gate in gates)
@@ -313,6 +361,8 @@ def _capitalized(text: str) -> str:
 
 def _origin_of_answers(run: Run, statistics: Statistics) -> str:
     n, authored = statistics.overall.n, statistics.authored
+    if not n and "shard" not in run.settings:
+        return f"{'Fixture' if run.mode == FIXTURE else 'Live'} mode: no case was judged, so this run measured nothing."
     if statistics.all_authored:
         agent = f" ({run.model})" if run.backend == AUTHORED and run.model else ""
         scripted = agent or run.mode != "fixture"

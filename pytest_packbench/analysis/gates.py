@@ -33,6 +33,7 @@ from pytest_packbench.model.gate import CHANGE_METRICS, GateResult
 from pytest_packbench.model.metric import COMPLETENESS, MEAN_SCORE
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.text import pluralize
+from pytest_packbench.model.verdict import FIXTURE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,6 +67,7 @@ def gate_tally(
     metrics: Mapping[str, Metric] | None = None,
     trials_rule: Rule = MEAN,
     facet: str = "",
+    mode: str = FIXTURE,
     baseline: Baseline | None = None,
     each_case: Iterable[EachCase] = (),
 ) -> Tally:
@@ -77,6 +79,7 @@ def gate_tally(
         by_tag=any(gate.by == TAG for gate in gates),
         required=[name for gate in gates for name in gate.must_pass],
         facet=facet,
+        mode=mode,
         earlier=None if baseline is None else baseline.cases,
         each_case=each_case,
     )
@@ -140,7 +143,8 @@ def check_run(
     baseline = gate_baseline(earlier, gates, trials_rule)
     changes = _changes(run, results, gates, earlier)
     rule = trials_rule_of(run, trials_rule)
-    tally = gate_tally(gates, metrics=metrics, trials_rule=rule, facet=cluster_facet(run), baseline=baseline)
+    facet = cluster_facet(run)
+    tally = gate_tally(gates, metrics=metrics, trials_rule=rule, facet=facet, mode=run.mode, baseline=baseline)
     tally.add_all(results)
     if baseline is not None:
         baseline = baseline.checked(run, tally)
@@ -290,7 +294,7 @@ def _baseline_of(stored: StoredRun, trials_rule: Rule) -> Baseline:
 def checked_baseline(run: Run, results: Sequence[CaseResult], earlier: StoredRun, trials_rule: Rule = MEAN) -> Baseline:
     """Return an earlier run as the baseline of a run; `unusable` says why if they are not comparable."""
     baseline = _baseline_of(earlier, trials_rule)
-    tally = gate_tally((), trials_rule=trials_rule_of(run, trials_rule), baseline=baseline)
+    tally = gate_tally((), trials_rule=trials_rule_of(run, trials_rule), mode=run.mode, baseline=baseline)
     return baseline.checked(run, tally.add_all(results))
 
 
@@ -341,6 +345,9 @@ class _GateJudge(NamedTuple):
         fraction = measure(sums, self.tally.metrics[gate.metric], gate.depth)
         observed = fraction.value if fraction.bottom else None
         result = _undecided(gate, value, observed)
+        if observed is None and gate.metric == COMPLETENESS and sums.count(lambda profile: profile.vacuous):
+            # outside completeness in live mode, but a run of such cases alone has measured nothing
+            return replace(result, text=f"{result.subject}: no case could have failed, so nothing was measured: FAIL")
         if observed is None and gate.metric == COMPLETENESS and sums.profiles:
             return replace(result, passed=True, text=f"{result.subject}: no case had to be judged: PASS")
         if observed is None:

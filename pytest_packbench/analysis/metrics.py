@@ -60,8 +60,8 @@ def groups(tally: Tally, metric: str, by: str) -> dict[str, ResultSums]:
         by: the gate's `by`.
 
     Returns:
-        The sums of each group with a case that has to be judged, by the group's value; "" for unreadable cases, whose
-        groups are unknown.
+        The sums of each group with a case that has to be judged or is vacuous, by the group's value; "" for unreadable
+        cases, whose groups are unknown.
     """
     parts: dict[str, list[ResultSums]] = {}
     for key, sums in tally.groups.items():
@@ -99,10 +99,12 @@ def _applies(metric: Metric, value: str, sums: ResultSums) -> bool:
     Unreadable cases count for completeness only, and groups that only expect refusals have no over-refusals. Every
     metric applies to a group without a judged case.
     """
-    if not sums.count(lambda result: result.due):
-        return False
+    due = bool(sums.count(lambda result: result.due))
     if metric is GENERAL_METRICS[COMPLETENESS]:
-        return True
+        return due
+    # a group of vacuous cases has not shown what its gate asks for
+    if not due and not sums.count(lambda result: result.vacuous):
+        return False
     if metric.skips_refusals and sums.count(lambda result: result.counted):
         return bool(sums.count(lambda result: result.answer_due))
     return bool(value)

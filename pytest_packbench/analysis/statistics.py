@@ -10,9 +10,9 @@ from pytest_packbench.analysis.intervals import wilson_interval
 from pytest_packbench.analysis.metrics import measure, run_sums
 from pytest_packbench.analysis.sums import merged
 from pytest_packbench.analysis.tally import TAG
-from pytest_packbench.model.metric import AUTHORED, GENERAL_METRICS, MEAN_SCORE
+from pytest_packbench.model.metric import AUTHORED, EXPOSURE, GENERAL_METRICS, MEAN_SCORE
 from pytest_packbench.model.result import QUARANTINE
-from pytest_packbench.model.score import VERDICTS
+from pytest_packbench.model.verdict import VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,6 +89,22 @@ class Depth(NamedTuple):
     interval: tuple[float, float] | None
 
 
+class Exposure(NamedTuple):
+    """How many of the cases that ran could have failed.
+
+    Attributes:
+        tested: those that were judged.
+        n: those and the vacuous ones.
+        share: `tested / n`, 0 to 1.
+        interval: two-sided Wilson interval of the share, 0 to 1; None if any answer was authored.
+    """
+
+    tested: int
+    n: int
+    share: float
+    interval: tuple[float, float] | None
+
+
 class Refusals(NamedTuple):
     """Expected against actual refusals, over the judged cases.
 
@@ -119,6 +135,7 @@ class Statistics(NamedTuple):
         cached: judged cases with a model call that the response cache answered.
         remarks: number of cases by what has changed since their recording.
         trials: what repeating the cases showed; None if each had one trial.
+        exposure: how many cases could have failed; None if all that ran could.
     """
 
     totals: Totals
@@ -131,6 +148,7 @@ class Statistics(NamedTuple):
     cached: int = 0
     remarks: Mapping[str, int] = MappingProxyType({})
     trials: TrialFigures | None = None
+    exposure: Exposure | None = None
 
     @property
     def all_authored(self) -> bool:
@@ -198,7 +216,18 @@ def statistics_of(tally: Tally, *, levels: Sequence[int] | None = None) -> Stati
         cached=total.count(lambda profile: profile.counted and profile.cached),
         remarks=dict(sorted(remarks.items())),
         trials=tally.trials.figures(authored=authored > 0),
+        exposure=_exposure(total),
     )
+
+
+def _exposure(total: ResultSums) -> Exposure | None:
+    fraction = measure(total, GENERAL_METRICS[EXPOSURE])
+    tested = round(fraction.top)
+    if tested == fraction.bottom:
+        return None
+    authored = total.count(lambda profile: (profile.counted or profile.vacuous) and profile.backend == AUTHORED)
+    interval = None if authored else wilson_interval(tested, fraction.bottom)
+    return Exposure(tested=tested, n=fraction.bottom, share=fraction.value, interval=interval)
 
 
 def _group(name: str, value: str, sums: ResultSums) -> Group:

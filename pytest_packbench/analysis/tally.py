@@ -24,6 +24,7 @@ from pytest_packbench.analysis.trials import (
 )
 from pytest_packbench.model.metric import GENERAL_METRICS, Profile
 from pytest_packbench.model.result import QUARANTINE
+from pytest_packbench.model.verdict import FIXTURE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -169,6 +170,7 @@ class Tally:
         by_tag: also group results by tag.
         required: ids of the cases whose verdicts to keep.
         facet: what cases share by design, so that they are not independent; empty for none.
+        mode: the mode of the run.
         earlier: the cases of the run to compare with, by test id; None for none.
         each_case: functions called with each case over all its trials, how many of them passed, and how many there are.
 
@@ -197,6 +199,7 @@ class Tally:
         by_tag: bool = False,
         required: Iterable[str] = (),
         facet: str = "",
+        mode: str = FIXTURE,
         earlier: Mapping[str, CaseResult] | None = None,
         each_case: Iterable[EachCase] = (),
     ) -> None:
@@ -209,6 +212,7 @@ class Tally:
         self.required: dict[str, str] = {}
         self.trials = TrialCounter(trials_rule)
         self.facet = facet
+        self._mode = mode
         self._by_tag = by_tag
         self._required_ids = frozenset(required)
         self._earlier = earlier
@@ -292,7 +296,7 @@ class Tally:
         )
         profile = self._profiles.get(fields)
         if profile is None:
-            profile = self._profiles[fields] = Profile(*fields)
+            profile = self._profiles[fields] = Profile(*fields, mode=self._mode)
         return profile
 
     def _earlier_result(self, case: CaseResult) -> CaseResult | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.model.run import CLUSTER_SETTING
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.text import pluralize
+from pytest_packbench.model.verdict import COUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -138,7 +139,7 @@ def fold_case(trials: Sequence[CaseResult], rule: Rule = MEAN) -> CaseResult:
     """Fold the trials of one case, at least one, into one result, as `fold_trials` does.
 
     A single result is returned unchanged, whatever the rule. If any trial was not judged, neither is the case: errors
-    are never averaged away.
+    are never averaged away. A vacuous trial hides no failure: if another one failed, the judged ones decide.
     """
     if len(trials) == 1:
         return trials[0]
@@ -151,10 +152,13 @@ def fold_case(trials: Sequence[CaseResult], rule: Rule = MEAN) -> CaseResult:
     unjudged = quarantined or next(
         (result for verdict in _UNJUDGED for result in trials if result.verdict == verdict), None
     )
+    if unjudged is not None and unjudged.verdict == "vacuous" and any(each.verdict == "failed" for each in judged):
+        unjudged = next((result for result in trials if result.verdict not in {"vacuous", *COUNTED}), None)
     kind = message = ""
     if unjudged is None:
-        score = _mean_score(trials)
-        verdict = "passed" if _passes(trials, score, threshold, least) else "failed"
+        score = _mean_score(judged)
+        verdict = "passed" if _passes(judged, score, threshold, least) else "failed"
+        worst = min(judged, key=lambda result: result.score if result.score is not None else -1.0)
     else:
         score, verdict, kind = None, unjudged.verdict, unjudged.kind
         if verdict in _UNJUDGED:
@@ -394,11 +398,19 @@ def _in_order(trials: Sequence[CaseResult]) -> list[CaseResult]:
 
 
 def _passes(trials: Sequence[CaseResult], mean: float | None, threshold: float | None, least: int | None) -> bool:
-    """Whether a case passes whose trials were all judged."""
+    """Whether a case passes by its judged trials.
+
+    A mean counts all of them, so that none may be a hard fail; the other rules count those that passed.
+    """
     if least is None and mean is not None and threshold is not None:
-        return mean >= threshold - TOLERANCE
+        return mean >= threshold - TOLERANCE and not any(map(has_hard_fail, trials))
     # records of other tools have no score, only whether they passed
     return sum(map(_has_passed, trials)) >= (len(trials) if least is None else least)
+
+
+def has_hard_fail(result: CaseResult) -> bool:
+    """Whether a term made the score of a trial exactly 0."""
+    return any(term.get("effect") == "zero" for term in result.terms)
 
 
 def _has_passed(result: CaseResult) -> bool:

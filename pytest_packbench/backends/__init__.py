@@ -32,9 +32,8 @@ class BackendError(RuntimeError):
 
     Attributes:
         kind: the reason's name, for `errors.jsonl`: `timeout`, `network`, `rate_limit`, `overloaded`, `server_error`,
-            `auth`, `bad_request`, `truncated` (the answer was cut off at its token limit) or `answer_unreadable`.
-        usage: tokens that the provider counted although the call failed: an answer that is cut off or can't be read
-            costs as much as any other; None without an answer.
+            `auth`, `bad_request` or `response_unreadable` (what came is no response of the provider's API).
+        usage: tokens that the provider counted although the call failed; None where unknown.
     """
 
     def __init__(self, kind: str, message: str, *, usage: Usage | None = None) -> None:
@@ -91,7 +90,7 @@ class Backend(Protocol):
         """The temperature of requests; None where the model accepts none."""
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
-        """Answer one request.
+        """Answer one request; an answer that is cut off or does not have the requested form has a `problem`.
 
         Raises:
             BackendError: the call failed; the message contains no secret.

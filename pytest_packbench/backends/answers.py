@@ -21,12 +21,36 @@ _STRICT_KEYWORDS = frozenset(
 )
 
 
-class UnreadableAnswer(ValueError):  # noqa: N818 - becomes a BackendError, which adds the usage
-    """An answer that does not have the requested form; the message says why."""
+class UnreadableResponse(ValueError):  # noqa: N818 - becomes a BackendError
+    """A response that is none of the provider's API, so that it contains no answer; the message says why."""
+
+
+class UnreadableAnswer(ValueError):  # noqa: N818 - becomes the problem of an answer, which adds the usage
+    """An answer of the model that does not have the requested form; the message says why.
+
+    Attributes:
+        text: what the model said.
+    """
+
+    def __init__(self, message: str, text: str = "") -> None:
+        self.text = text
+        super().__init__(message)
+
+
+def parse_response(text: str) -> Any:
+    """Parse a response of the provider.
+
+    Raises:
+        UnreadableResponse: it is no JSON.
+    """
+    try:
+        return parse_json_text(text)
+    except UnreadableAnswer as error:
+        raise UnreadableResponse(str(error)) from None
 
 
 def parse_json_text(text: str) -> Any:
-    """Parse JSON.
+    """Parse what a model wrote as JSON.
 
     Raises:
         UnreadableAnswer: it is no JSON, or JSON that can't be written again (NaN, nested too deeply).
@@ -36,22 +60,22 @@ def parse_json_text(text: str) -> Any:
     except (ValueError, RecursionError) as error:
         line = " ".join(text.split())
         excerpt = f"{line[:_EXCERPT]}..." if len(line) > _EXCERPT else line
-        raise UnreadableAnswer(f"expected JSON ({error}); got {excerpt!r}") from None
+        raise UnreadableAnswer(f"expected JSON ({error}); got {excerpt!r}", text) from None
 
 
 def member(value: Any, name: str, kind: type[T]) -> T:
-    """Return an object's member; an empty value of its type where it is null or absent.
+    """Return the member of an object in a response; an empty value of its type where it is null or absent.
 
     Raises:
-        UnreadableAnswer: the value is no object, or the member has another type.
+        UnreadableResponse: the value is no object, or the member has another type.
     """
     if not isinstance(value, dict):
-        raise UnreadableAnswer(f"expected an object with {name!r}, got {type(value).__name__}")
+        raise UnreadableResponse(f"expected an object with {name!r}, got {type(value).__name__}")
     item = value.get(name)
     if item is None:
         return kind()
     if not isinstance(item, kind):
-        raise UnreadableAnswer(f"expected {name!r} to be {kind.__name__}, got {type(item).__name__}")
+        raise UnreadableResponse(f"expected {name!r} to be {kind.__name__}, got {type(item).__name__}")
     return item
 
 
@@ -63,7 +87,8 @@ def arguments(value: Any, tool: str) -> dict[str, Any]:
     """
     parsed = parse_json_text(value or "{}") if isinstance(value, str) else value
     if not isinstance(parsed, dict):
-        raise UnreadableAnswer(f"expected an object as the arguments of the tool {tool!r}, got {type(parsed).__name__}")
+        wrong = f"expected an object as the arguments of the tool {tool!r}, got {type(parsed).__name__}"
+        raise UnreadableAnswer(wrong, value if isinstance(value, str) else json.dumps(value))
     return parsed
 
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.backends.answers import arguments, as_object, count, member, parse_json_text, unwrap
+from pytest_packbench.backends.answers import (
+    UnreadableResponse,
+    arguments,
+    as_object,
+    count,
+    member,
+    parse_json_text,
+    unwrap,
+)
 from pytest_packbench.backends.client import PostBackend
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
 
@@ -31,12 +40,15 @@ class Anthropic(PostBackend):
 
     name = "anthropic"
     default_model = "claude-sonnet-4-6"
+    address = "https://api.anthropic.com"
     path = "/v1/messages"
     adjustable = frozenset({"temperature", "tool_choice"})
 
     def _client(self, **how: Any) -> Any:
         headers = {"anthropic-version": _VERSION}
-        return self._sdk.AsyncAnthropic(api_key=self._key, base_url=self._url, default_headers=headers, **how)
+        return self._sdk.AsyncAnthropic(
+            api_key=self._key, base_url=self._url or self.address, default_headers=headers, **how
+        )
 
     def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -63,6 +75,8 @@ class Anthropic(PostBackend):
 
     def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
         blocks = member(data, "content", list)
+        if "content" not in data:
+            raise UnreadableResponse("expected an object with 'content'")
         text = "".join(member(block, "text", str) for block in blocks if _has_type(block, "text"))
         reason = data.get("stop_reason")
         if reason == "refusal":
@@ -70,7 +84,8 @@ class Anthropic(PostBackend):
             explained = member(details, "explanation", str) if isinstance(details, dict) else ""
             return ModelAnswer(content=None, refusal=text or explained or _DECLINED, usage=usage)
         if reason in _TRUNCATED:
-            raise self._errors.truncated(usage, self._options.max_output_tokens)
+            inputs = (json.dumps(block.get("input")) for block in blocks if _has_type(block, "tool_use"))
+            return self._errors.truncated(text or next(inputs, ""), usage, self._options.max_output_tokens)
         calls = [_tool_call(block) for block in blocks if _has_type(block, "tool_use")]
         if request.output_schema is None or request.tools:
             return ModelAnswer(content=text, usage=usage, tool_calls=tuple(calls))

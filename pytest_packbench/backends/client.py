@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from pytest_packbench.backends.answers import UnreadableAnswer, parse_json_text
+from pytest_packbench.backends.answers import UnreadableAnswer, UnreadableResponse, parse_response
 from pytest_packbench.backends.client_setup import (
     CONNECT_S,
     api_key,
@@ -21,6 +21,7 @@ from pytest_packbench.backends.client_setup import (
     tls_context,
 )
 from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory, error_message
+from pytest_packbench.backends.originals import original
 from pytest_packbench.model.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class ClientBackend(ABC):
         return self._options.temperature
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
-        """Answer one request.
+        """Answer one request; an answer that can't be read has a problem.
 
         Raises:
             BackendError: the call failed.
@@ -88,8 +89,10 @@ class ClientBackend(ABC):
             data = await self._ask(request)
             usage = self._usage(data)
             return self._answer(data, request, usage)
+        except UnreadableResponse as error:
+            raise self._errors.bad_response(error, usage) from None
         except UnreadableAnswer as error:
-            raise self._errors.unreadable(error, usage) from None
+            return self._errors.unreadable(error, usage)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -109,7 +112,7 @@ class ClientBackend(ABC):
 
     @abstractmethod
     async def _ask(self, request: ModelRequest) -> Any:
-        """Return the provider's response; raises `UnreadableAnswer`, or `BackendError` where none came."""
+        """Return the provider's response; raises `UnreadableResponse`, or `BackendError` where none came."""
 
     @abstractmethod
     def _usage(self, data: Any) -> Usage:
@@ -117,7 +120,12 @@ class ClientBackend(ABC):
 
     @abstractmethod
     def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
-        """Return the answer in a response; raises `UnreadableAnswer`, or `BackendError` where it was cut off."""
+        """Return the answer in a response.
+
+        Raises:
+            UnreadableResponse: there is none.
+            UnreadableAnswer: it does not have the requested form.
+        """
 
 
 class PostBackend(ClientBackend):
@@ -127,18 +135,20 @@ class PostBackend(ClientBackend):
 
     Attributes:
         default_model: the model's name where none is set; empty: one has to be set.
+        address: the provider's own address; the client would read it from the environment.
         path: the path of requests under the base URL.
         adjustable: parameters that a request can omit, or that have another name.
     """
 
     default_model: ClassVar[str] = ""
+    address: ClassVar[str]
     path: ClassVar[str]
     adjustable: ClassVar[frozenset[str]]
 
     def __init__(self, options: BackendOptions) -> None:
         self._sdk: Any = import_client(self.name)
         model = required_model(options.model, name=self.name, default=self.default_model)
-        base_url = options.base_url or os.environ.get(f"{self.name.upper()}_BASE_URL", "")
+        base_url = options.base_url or original(f"{self.name.upper()}_BASE_URL")
         self._key = api_key(f"{self.name.upper()}_API_KEY", name=self.name, own_server=bool(base_url))
         self._url = check_url(base_url, name=self.name) if base_url else None
         # parameters with which a call was refused that succeeded without them
@@ -182,7 +192,7 @@ class PostBackend(ClientBackend):
                 refused |= newly_refused
                 continue
             self._refused |= refused
-            return parse_json_text(text)
+            return parse_response(text)
 
     async def _post(self, body: dict[str, Any]) -> str:
         sdk = self._sdk

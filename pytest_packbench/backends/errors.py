@@ -8,10 +8,11 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import BackendError, BackendUnusable
+from pytest_packbench.model.request import AnswerProblem, ModelAnswer, Usage
 
 if TYPE_CHECKING:
+    from pytest_packbench.backends.answers import UnreadableAnswer
     from pytest_packbench.model.redaction import Redactor
-    from pytest_packbench.model.request import Usage
 
 OVERLOADED = frozenset({429, 503, 529})
 """HTTP statuses by which a server reports overload."""
@@ -51,13 +52,21 @@ class ErrorFactory:
         reason = f"{error.reason} (at character {error.start})"
         return self._error("bad_request", f"the request can't be sent: {reason}")
 
-    def unreadable(self, error: Exception, usage: Usage | None) -> BackendError:
-        """Return the error of an answer that does not have the requested form."""
-        return self._error("answer_unreadable", self.redactor.excerpt(str(error)), usage)
+    def bad_response(self, error: Exception, usage: Usage | None) -> BackendError:
+        """Return the error of a response that is none of the provider's API."""
+        return self._error("response_unreadable", self.redactor.excerpt(str(error)), usage)
 
-    def truncated(self, usage: Usage, limit: int) -> BackendError:
-        """Return the error of an answer that was cut off at its limit, tokens."""
-        return self._error("truncated", f"the answer was cut off at its limit of {limit} output tokens", usage)
+    def unreadable(self, error: UnreadableAnswer, usage: Usage | None) -> ModelAnswer:
+        """Return an answer that does not have the requested form."""
+        problem = AnswerProblem("answer_unreadable", f"{self.name}: {self.redactor.excerpt(str(error))}")
+        return ModelAnswer(content=error.text, usage=usage or Usage(), problem=problem)
+
+    def truncated(self, text: str, usage: Usage, limit: int) -> ModelAnswer:
+        """Return an answer that was cut off at its limit, tokens."""
+        problem = AnswerProblem(
+            "truncated", f"{self.name}: the answer was cut off at its limit of {limit} output tokens"
+        )
+        return ModelAnswer(content=text, usage=usage, problem=problem)
 
     def unopened(self, error: Exception) -> BackendUnusable:
         """Return the error of a client that can't be created."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -14,15 +13,18 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import BackendError
-from pytest_packbench.backends.answers import UnreadableAnswer, arguments, count, parse_json_text
+from pytest_packbench.backends.answers import UnreadableResponse, arguments, count, parse_json_text
 from pytest_packbench.backends.client import ClientBackend
 from pytest_packbench.backends.client_setup import check_url, import_client, required_model
+from pytest_packbench.backends.originals import original
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
 
 if TYPE_CHECKING:
     from pytest_packbench.backends import BackendOptions
     from pytest_packbench.model.request import ModelRequest, Tool
 
+# the client would read it from the environment
+_ADDRESS = "http://127.0.0.1:11434"
 _CLIENT_KEYWORDS = frozenset({"type", "items", "description", "enum"})
 _RETRIED = frozenset({"timeout", "network", "rate_limit", "overloaded", "server_error"})
 # the delays of OpenAI's and Anthropic's clients
@@ -52,13 +54,13 @@ class Ollama(ClientBackend):
         self._ollama: Any = import_client(self.name)
         self._httpx: Any = import_client("httpx")
         model = required_model(options.model, name=self.name)
-        self._host = options.base_url or os.environ.get("OLLAMA_HOST", "")
+        self._host = options.base_url or original("OLLAMA_HOST")
         if self._host:
             check_url(self._host, name=self.name, bare_host=True)
         super().__init__(options, model=model, http=self._httpx)
 
     def _open(self, **how: Any) -> Any:
-        return self._ollama.AsyncClient(self._host or None, **how)
+        return self._ollama.AsyncClient(self._host or _ADDRESS, **how)
 
     async def _close(self, client: Any) -> None:
         # older clients can only be closed through their HTTP client
@@ -107,7 +109,7 @@ class Ollama(ClientBackend):
             # the client parses whatever comes as JSON of the form it expects
             if response.status >= HTTPStatus.BAD_REQUEST:
                 raise self._errors.of_status(response.status, "") from None
-            raise UnreadableAnswer(f"expected a chat response: {error}") from None
+            raise UnreadableResponse(f"expected a chat response: {error}") from None
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         system = [{"role": "system", "content": request.system}] if request.system else []
@@ -123,9 +125,9 @@ class Ollama(ClientBackend):
         return body
 
     def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
-        if data.done_reason == "length":
-            raise self._errors.truncated(usage, self._options.max_output_tokens)
         content = data.message.content or ""
+        if data.done_reason == "length":
+            return self._errors.truncated(content, usage, self._options.max_output_tokens)
         if request.output_schema is not None and not request.tools:
             return ModelAnswer(content=parse_json_text(content), usage=usage)
         # Ollama's calls have no id: they are numbered through the conversation, so that each is unique

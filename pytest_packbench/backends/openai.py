@@ -33,6 +33,7 @@ class OpenAI(PostBackend):
     """
 
     name = "openai"
+    address = "https://api.openai.com/v1"
     path = "/chat/completions"
     adjustable = frozenset({"temperature", *_LIMITS})
 
@@ -42,7 +43,7 @@ class OpenAI(PostBackend):
         self._limits = _LIMITS[::-1] if self._url else _LIMITS
 
     def _client(self, **how: Any) -> Any:
-        return self._sdk.AsyncOpenAI(api_key=self._key, base_url=self._url, **how)
+        return self._sdk.AsyncOpenAI(api_key=self._key, base_url=self._url or self.address, **how)
 
     def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
         messages = [{"role": "system", "content": request.system}] if request.system else []
@@ -74,7 +75,8 @@ class OpenAI(PostBackend):
         if reason == "content_filter":
             return ModelAnswer(content=None, refusal=content or _FILTERED, usage=usage)
         if reason == "length":
-            raise self._errors.truncated(usage, self._options.max_output_tokens)
+            text = content if isinstance(content, str) else ""
+            return self._errors.truncated(text, usage, self._options.max_output_tokens)
         calls = tuple(_tool_call(call) for call in member(message, "tool_calls", list))
         if not isinstance(content, str) and not (calls and content is None):
             raise UnreadableAnswer("the answer contains no text")

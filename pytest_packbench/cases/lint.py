@@ -11,7 +11,7 @@ from datetime import date
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pytest_packbench.cases.files import (
     is_ignored,
@@ -26,6 +26,7 @@ from pytest_packbench.cases.recordings import all_recordings, find_recording
 from pytest_packbench.model.authoring import FiledCase, Finding
 from pytest_packbench.model.errors import CaseError, CassetteError, Problem, format_value, suggestion
 from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +40,13 @@ if TYPE_CHECKING:
 
 NEAR = 0.9
 """Two inputs are near-duplicates at or above this Jaccard similarity of their word triples."""
+Profile = Literal["own", "imported"]
+"""Which rules are checked: all, or those that also hold for suites which were written for another program."""
+PROFILES: tuple[Profile, ...] = get_args(Profile)
+OWN_RULES = frozenset({"date_missing", "near_duplicate_input", "pair_single"})
+"""The general rules that the profile `imported` leaves out; see also `Pack.own_lint_rules`."""
+SOFT_RULES = frozenset({"cassette_missing", "duplicate_input"})
+"""The general rules whose findings are warnings in the profile `imported`."""
 PAIR = "pair_"
 """Prefix of the tags that join the cases of a pair."""
 _GROUPS = ("case_type", "difficulty", "tag")
@@ -75,13 +83,14 @@ class SuiteFiles:
     unused_ignores: Sequence[int] = ()
 
 
-def lint(suite: Suite, pack: Pack, options: Mapping[str, Path]) -> list[Finding]:
+def lint(suite: Suite, pack: Pack, options: Mapping[str, Path], *, profile: Profile = "own") -> list[Finding]:
     """Check the quality of a suite's files; a file that cannot be read is a finding and does not hide others.
 
     Args:
         suite: the suite.
         pack: its pack.
         options: the files for the pack's `lint_options`, by name.
+        profile: which rules are checked.
 
     Returns:
         The findings sorted by file, then in the order of the rules; files are relative to the suite's folder.
@@ -94,7 +103,16 @@ def lint(suite: Suite, pack: Pack, options: Mapping[str, Path]) -> list[Finding]
     files = _read(suite, pack, findings)
     findings += check(files)
     findings += pack.lint(files.cases, suite.config, options)
+    if profile == "imported":
+        findings = list(_of_imported(findings, pack))
     return sorted(findings, key=lambda finding: split_location(finding.file))
+
+
+def _of_imported(findings: Iterable[Finding], pack: Pack) -> Iterator[Finding]:
+    """Leave out what holds only for suites that are written for this program."""
+    for finding in findings:
+        if finding.rule not in OWN_RULES | pack.own_lint_rules:
+            yield replace(finding, severity="warning") if finding.rule in SOFT_RULES else finding
 
 
 def check(files: SuiteFiles) -> Iterator[Finding]:
@@ -176,6 +194,12 @@ def _unreadable(source: str, problems: Iterable[Problem], rule: str) -> Iterator
 def _empty(files: SuiteFiles) -> Iterator[Finding]:
     if not files.cases and not files.unread:
         yield Finding(file=CONFIG_NAME, pointer="", rule="suite_empty", message="the suite has no cases; add one")
+    notes = [filed.loaded.case.notes for filed in files.cases]
+    if notes and not files.unread and all(each.skip is not None or each.xfail is not None for each in notes):
+        message = (
+            f"no case is judged: {pluralize(len(notes), 'case')}, all quarantined; remove notes.skip or notes.xfail"
+        )
+        yield Finding(file=CONFIG_NAME, pointer="", rule="suite_quarantined", message=message)
 
 
 def _stray(files: SuiteFiles) -> Iterator[Finding]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.cassette import Cassette
+    from pytest_packbench.model.policy_changes import AllowedChanges
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -171,15 +172,31 @@ def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: 
     Raises:
         SuiteError: the file is invalid; one line with file, JSON pointer, problem and what was expected.
     """
+    try:
+        raw = (path / CONFIG_NAME).read_bytes()
+    except OSError as error:
+        raise SuiteError(source, [_unreadable(error)]) from None
+    return check_config(parse_yaml(raw, source=source), models, source=source)
+
+
+def parse_yaml(raw: bytes, *, source: str) -> Any:
+    """Parse a YAML document of the user: duplicate keys are errors, and dates stay text.
+
+    Args:
+        raw: its bytes.
+        source: the name of the file for error messages.
+
+    Raises:
+        SuiteError: the document is not valid.
+    """
     import yaml  # a run without suites needs no YAML
 
     try:
-        text = (path / CONFIG_NAME).read_text("utf-8-sig")
-        data = yaml.load(text, Loader=_yaml_loader())  # noqa: S506 - a subclass of the safe loader
+        return yaml.load(raw.decode("utf-8-sig"), Loader=_yaml_loader())  # noqa: S506 - a subclass of the safe loader
     except JsonError as error:
         raise SuiteError(source, [error.problem]) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SuiteError(source, [Problem("", f"cannot be read: {error}", "expected a UTF-8 file")]) from None
+    except UnicodeDecodeError as error:
+        raise SuiteError(source, [_unreadable(error)]) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         position = f"line {mark.line + 1} column {mark.column + 1}: " if mark else ""
@@ -190,6 +207,14 @@ def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: 
         raise SuiteError(
             source, [Problem("", "contains a value that YAML cannot read", "expected plain values")]
         ) from None
+
+
+def _unreadable(error: Exception) -> Problem:
+    return Problem("", f"cannot be read: {error}", "expected a UTF-8 file")
+
+
+def check_config(data: Any, models: Mapping[str, type[SuiteConfig]], *, source: str) -> SuiteConfig:
+    """Validate the parsed content of a `suite.yaml`; arguments and errors as in `read_config`."""
     name = data.get("pack") if isinstance(data, dict) else None
     if not isinstance(name, str):
         wrong = 'the key "pack" is missing' if isinstance(data, dict) else f"got {format_value(data)}"
@@ -197,6 +222,23 @@ def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: 
     if name not in models:
         raise SuiteError(source, [Problem("/pack", f'unknown pack "{name}"', suggestion(name, sorted(models)))])
     return _validated(data, models[name], source, SuiteError)
+
+
+def read_changes(path: Path, *, source: str) -> AllowedChanges:
+    """Read the allowed changes of a suite's acceptance policy.
+
+    Args:
+        path: the `policy_changes.yaml`.
+        source: the name of the file for error messages.
+
+    Raises:
+        SuiteError: the file is invalid.
+        OSError: it can't be read.
+    """
+    from pytest_packbench.model.policy_changes import AllowedChanges
+
+    data = parse_yaml(path.read_bytes(), source=source)
+    return _validated({} if data is None else data, AllowedChanges, source, SuiteError)
 
 
 def scoring_sha256(config: SuiteConfig) -> str:

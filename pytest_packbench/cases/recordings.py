@@ -7,6 +7,8 @@ line, so that a case can be recorded again without changing the file of many.
 from __future__ import annotations
 
 import os
+import re
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,10 +20,15 @@ from pytest_packbench.model.errors import CassetteError, duplicate_id
 from pytest_packbench.model.suite import PENDING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.suite import Suite
+
+
+_OWN_CALLS = re.compile(rb'"gateway":\s*\[\s*\{')
+_MAX_FILES, _MAX_WHOLE_FILES = 1000, 32
+_MAX_BYTES, _MAX_BYTES_OF_OTHERS = 1024 * 1024, 8 * 1024
 
 
 class Recording(NamedTuple):
@@ -106,3 +113,23 @@ def _lines_of(path: str, _changed_ns: int, _size: int) -> Mapping[str, CaseLocat
         # of two lines for a case neither is right
         lines[name] = location if first is None else location._replace(duplicate_of=(name, first.line))
     return lines
+
+
+def needs_gateway(folders: Iterable[Path]) -> bool:
+    """Whether recordings in these folders contain calls of a target's own clients; reads some of them, in part."""
+    return any(_has_own_calls(folder) or _has_own_calls(folder / PENDING) for folder in folders)
+
+
+def _has_own_calls(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            paths = [entry.path for entry in entries if entry.name.endswith((".json", ".jsonl"))]
+    except OSError:
+        return False
+    for number, path in enumerate(paths[:_MAX_FILES]):
+        # the calls come first where the target has no others
+        size = _MAX_BYTES if number < _MAX_WHOLE_FILES else _MAX_BYTES_OF_OTHERS
+        with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123 - a Path takes longer
+            if _OWN_CALLS.search(file.read(size)):
+                return True
+    return False

@@ -247,6 +247,9 @@ def _difference(before: Attempt, after: Attempt) -> list[str]:
     for number, (one, other) in enumerate(pairs, 1):
         role = (other or one)["role"]
         lines += _diff(_answer(one), _answer(other), f"answer {number} ({role})")
+    for number, (one, other) in enumerate(zip_longest(old.get("gateway", ()), new.get("gateway", ())), 1):
+        call = other or one
+        lines += _diff(_own_answer(one), _own_answer(other), f"answer {number} ({call['method']} {call['path']})")
     rest = len(lines) - _MAX_LINES
     return lines if rest <= 0 else [*lines[:_MAX_LINES], f"  ... {rest} more lines"]
 
@@ -256,6 +259,16 @@ def _answer(exchange: dict[str, Any] | None) -> object:
         return None
     kept = {key: exchange[key] for key in ("answer", "refusal", "tool_calls") if exchange[key]}
     return kept["answer"] if kept.keys() == {"answer"} else kept
+
+
+def _own_answer(exchange: dict[str, Any] | None) -> object:
+    """Return the answer to a call of the target's own client; status and end only where it is not a usual one."""
+    if exchange is None:
+        return None
+    from pytest_packbench.engine.gateway.transcript import answer_of
+
+    answer, kept = answer_of(exchange), {key: exchange[key] for key in ("status", "end")}
+    return answer if kept == {"status": 200, "end": "complete"} else {**kept, "answer": answer}
 
 
 def _diff(before: object, after: object, title: str) -> list[str]:

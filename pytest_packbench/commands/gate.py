@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of, root_of
+from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of, policy_project, root_of
 from pytest_packbench.runs.folder import find_run_source
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ _MAX_LINE = 1600
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("runs", type=Path, nargs="+", help="runs: folders, SUITE/latest, report.json or records.jsonl")
+    about = "runs: folders, SUITE/latest, report.json or records.jsonl; none with --policy-from"
+    parser.add_argument("runs", type=Path, nargs="*", help=about)
     add_root(parser)
     add_packs(parser)
     parser.add_argument(
@@ -43,10 +44,78 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SUITE",
         help="fail if no run of this suite is among RUNS (repeat)",
     )
+    parser.add_argument(
+        "--policy-from",
+        metavar="BASE",
+        help="fail if the acceptance policy of the suites is not as strict as in BASE: a commit or branch of the git "
+        "repository, a run id, or the path of a run. The suites are those of RUNS, else --rules, else all",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print each gate with its arithmetic, and return 1 if one of them fails."""
+    """Print each gate with its arithmetic, and the changes of acceptance policies; return 1 if one of them fails.
+
+    Raises:
+        UsageError: nothing is named that could be checked, or it can't be read.
+    """
+    if not arguments.runs and not arguments.policy_from:
+        raise UsageError("gate: expected RUNS, --policy-from, or both")
+    passed = _check_runs(arguments) if arguments.runs else _requires_nothing(arguments)
+    if arguments.policy_from:
+        passed = _check_policies(arguments) and passed
+    return FINE if passed else FAILED
+
+
+def _requires_nothing(arguments: argparse.Namespace) -> bool:
+    given = {"--baseline": arguments.baseline, "--require": arguments.require}
+    unused = next((name for name, value in given.items() if value), None)
+    if unused:
+        raise UsageError(f"{unused}: got no RUNS; expected a run that it applies to")
+    return True
+
+
+def _check_policies(arguments: argparse.Namespace) -> bool:
+    """Print in which points acceptance policies differ from those of the base, and return whether that is allowed."""
+    from pytest_packbench.model.policy import PolicyError
+    from pytest_packbench.policy import compare_policy, open_base
+    from pytest_packbench.reports.terminal import one_line, policy_lines
+
+    project, packs = policy_project(arguments), packs_of(arguments)
+    try:
+        base = open_base(arguments.policy_from, project)
+    except PolicyError as error:
+        raise UsageError(f"--policy-from: {error}") from None
+    if base.run is not None:
+        # a run got them as options, which the command does not have
+        settings = {name: value for name, value in project.settings.items() if name not in {"baseline", "fail_on"}}
+        project = project._replace(settings=settings)
+    outcomes = []
+    for name in _suite_names(arguments, project.root):
+        suite = find_suite(name, root_of(arguments), packs)
+        pack = packs[suite.config.pack].for_suite(suite.config)
+        outcomes.append(compare_policy(base, suite, pack, project))
+        sys.stdout.write(f"{one_line(suite.name)}\n")
+        sys.stdout.write("".join(f"  {line}\n" for line in policy_lines(outcomes[-1])))
+    passed = not any(outcome.failed for outcome in outcomes)
+    sys.stdout.write("acceptance policy: not loosened\n" if passed else "acceptance policy: FAILED\n")
+    return passed
+
+
+def _suite_names(arguments: argparse.Namespace, root: Path) -> Sequence[str]:
+    from pytest_packbench.cases.suites import find_suites
+
+    if arguments.rules:
+        return [arguments.rules]
+    if arguments.runs:
+        return list(dict.fromkeys(_load(path).run.requested_suite for path in arguments.runs))
+    names = list(find_suites(root))
+    if not names:
+        raise UsageError(f"--policy-from: no suite under {root}; pass --root, or run packbench in the project's folder")
+    return names
+
+
+def _check_runs(arguments: argparse.Namespace) -> bool:
+    """Print each gate with its arithmetic, and return whether all passed."""
     from pytest_packbench.analysis.gates import check_run
     from pytest_packbench.reports.terminal import one_line
     from pytest_packbench.runs.stored import BaselineLookup
@@ -75,7 +144,7 @@ def run(arguments: argparse.Namespace) -> int:
             sys.stdout.write(f"{one_line(name)}: no run of this suite is among RUNS: FAIL\n")
     caution = ", but a run is partial: don't decide on it" if any(stored.run.partial for stored in runs) else ""
     sys.stdout.write(f"all gates passed{caution}\n" if passed else "FAILED\n")
-    return FINE if passed else FAILED
+    return passed
 
 
 def _rules(arguments: argparse.Namespace, stored: StoredRun) -> SuiteConfig:

@@ -12,14 +12,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_packbench.atomic import encode_utf8
 from pytest_packbench.cases.files import LINES_SUFFIX, case_lines, iter_cases, read_case_bytes, read_id
-from pytest_packbench.cases.load import check_case, parse_json, read_config
+from pytest_packbench.cases.load import check_case, parse_cassette, parse_json, read_config
 from pytest_packbench.cli import FINE, UNUSABLE, UsageError
 from pytest_packbench.commands.paths import ROOT, add_root, packs_for_options, root_of
-from pytest_packbench.model.authoring import SourceFlaw
+from pytest_packbench.engine.recordings import write_recording
+from pytest_packbench.model.authoring import CaseDraft, SourceFlaw, SourceRemark
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.errors import CaseError
-from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.model.errors import CaseError, CassetteError, Problem
+from pytest_packbench.model.suite import CONFIG_NAME, FIXTURES
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.terminal import printable
 
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_packbench.cases.files import CaseLocation
-    from pytest_packbench.model.authoring import CaseDraft, Importer
+    from pytest_packbench.model.authoring import Importer
+    from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import SuiteConfig
     from pytest_packbench.packs.registry import Packs
@@ -46,30 +49,63 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         kind = kinds.add_parser(name, help=importer.help, description=importer.help)
         importer.add_arguments(kind)
         default = f" (default: {importer.suite})" if importer.suite else ""
+        default = " (default: as in the source)" if importer.names_suites else default
         about = f"the suite to add the cases to; created if there is none{default}"
-        kind.add_argument("--suite", required=importer.suite is None, default=importer.suite, help=about)
+        is_required = importer.suite is None and not importer.names_suites
+        kind.add_argument("--suite", required=is_required, default=importer.suite, help=about)
         add_root(kind)
         kind.add_argument("--write", action="store_true", help="write the cases; without it they are only shown")
         kind.add_argument("--force", action="store_true", help="with --write: replace existing cases")
-        kind.add_argument("--skip-bad", action="store_true", help="with --write: skip entries that can't be imported")
+        about = (
+            "exit with 0 although entries can't be imported"
+            if importer.keeps_good
+            else "skip entries that can't be imported"
+        )
+        kind.add_argument("--skip-bad", action="store_true", help=f"with --write: {about}")
         kind.set_defaults(importer=(pack, importer))
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show what would be written, or write it; return 2 if an entry of the source can't be imported."""
+    _, importer = arguments.importer
+    parts = list(importer.parts(arguments, root_of(arguments)))
+    if len(parts) == 1:
+        return _import(parts[0])
+    return max(_import_among_others(part) for part in parts)
+
+
+def _import_among_others(arguments: argparse.Namespace) -> int:
+    """Import one of several suites; a suite that can't be imported does not stop the others."""
+    try:
+        return _import(arguments)
+    except (UsageError, ValueError, OSError) as error:
+        sys.stdout.write(printable(" ".join(f"{arguments.suite}: {error}".split())) + "\n")
+        return UNUSABLE
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    """Import one suite."""
     pack, importer = arguments.importer
     suite = destination(
-        arguments.suite, root_of(arguments), pack, importer.files(arguments), many=importer.many(arguments)
+        arguments.suite,
+        root_of(arguments),
+        pack,
+        importer.files(arguments),
+        many=importer.many(arguments),
+        unique_inputs=importer.unique_inputs,
     )
-    summary = _SourceSummary()
+    summary = _SourceSummary(
+        shown=None if importer.keeps_good else MAX_FLAWS, is_pipeline_elsewhere=importer.names_suites
+    )
     for entry in suite.checked(importer.read(arguments), force=arguments.force):
         summary.add(entry)
     usable = summary.cases > 0 and (arguments.skip_bad or not summary.flaws)
-    if usable and arguments.write:
+    skip_bad = arguments.skip_bad or importer.keeps_good
+    if arguments.write and summary.cases > 0 and (skip_bad or not summary.flaws):
         suite.write(suite.checked(importer.read(arguments), force=arguments.force), expected=summary.cases)
         lines = _result_lines(summary, suite, is_default=arguments.root in {None, ROOT})
     else:
-        lines = _preview_lines(summary, suite, skip_bad=arguments.skip_bad)
+        lines = _preview_lines(summary, suite, skip_bad=skip_bad)
     sys.stdout.writelines(printable(line) + "\n" for line in lines)
     return FINE if usable else UNUSABLE
 
@@ -88,25 +124,32 @@ def _importers(packs: Packs) -> Iterator[tuple[str, Pack, Importer]]:
 
 
 class _SourceSummary:
-    """Counts the entries of a source, and keeps the first case and the first flaws to show."""
+    """Counts the entries of a source, and keeps the first case and the first flaws to show, or all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shown: int | None = MAX_FLAWS, is_pipeline_elsewhere: bool = False) -> None:
+        self._shown = shown
+        self.is_pipeline_elsewhere = is_pipeline_elsewhere
         self.cases = 0
+        self.recordings = 0
         self.flaws = 0
+        self.remarks: list[SourceRemark] = []
         self.first_case: CheckedCase | None = None
         self.first_flaws: list[SourceFlaw] = []
         self.states: Counter[str] = Counter()
         self.types: Counter[str] = Counter()
 
-    def add(self, entry: CheckedCase | SourceFlaw) -> None:
-        if isinstance(entry, CheckedCase):
+    def add(self, entry: CheckedCase | SourceFlaw | SourceRemark) -> None:
+        if isinstance(entry, SourceRemark):
+            self.remarks.append(entry)
+        elif isinstance(entry, CheckedCase):
             self.cases += 1
+            self.recordings += entry.recording is not None
             self.first_case = self.first_case or entry
             self.states[entry.state] += 1
             self.types[entry.case_type] += 1
         else:
             self.flaws += 1
-            if self.flaws <= MAX_FLAWS:
+            if self._shown is None or self.flaws <= self._shown:
                 self.first_flaws.append(entry)
 
     @property
@@ -114,15 +157,24 @@ class _SourceSummary:
         """How many cases there are, by what writing does to the suite and by type."""
         states = ", ".join(f"{number} {state}" for state, number in self.states.items())
         types = ", ".join(f"{name} {number}" for name, number in sorted(self.types.items()))
-        return f"{pluralize(self.cases, 'case')}{f' ({states}): {types}' if self.cases else ''}"
+        recordings = f"; with {pluralize(self.recordings, 'recording')}" if self.recordings else ""
+        return f"{pluralize(self.cases, 'case')}{f' ({states}): {types}{recordings}' if self.cases else ''}"
 
     def flaw_lines(self) -> Iterator[str]:
-        """Describe the entries that can't be imported."""
+        """Describe the entries that are left out, and those that can't be imported."""
+        if self.remarks:
+            yield f"{pluralize(len(self.remarks), 'file')} left out:"
+            yield from (_entry_line(remark) for remark in self.remarks)
         if self.flaws:
             yield f"{self.flaws} {'entry' if self.flaws == 1 else 'entries'} of the source can't be imported:"
-            yield from (f"  {flaw.place}: {' '.join(flaw.message.split())}" for flaw in self.first_flaws)
+            yield from (_entry_line(flaw) for flaw in self.first_flaws)
         if self.flaws > len(self.first_flaws):
             yield f"  and {self.flaws - len(self.first_flaws)} more"
+
+
+def _entry_line(entry: SourceFlaw | SourceRemark) -> str:
+    """Describe an entry in one line: the name of a file may contain a line break."""
+    return f"  {' '.join(entry.place.splitlines())}: {' '.join(entry.message.split())}"
 
 
 def _preview_lines(summary: _SourceSummary, suite: Destination, *, skip_bad: bool) -> Iterator[str]:
@@ -130,7 +182,7 @@ def _preview_lines(summary: _SourceSummary, suite: Destination, *, skip_bad: boo
     yield from summary.flaw_lines()
     case = summary.first_case
     if case is not None:
-        yield f"the first case, from {case.place}, for {case.path.as_posix()}:"
+        yield f"the first case, from {' '.join(case.place.splitlines())}, for {case.path.as_posix()}:"
         text = case.text.rstrip("\n")
         yield text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}… ({len(text) - _MAX_TEXT} more characters)"
         yield from (f"and the file {(suite.folder / name).as_posix()}" for name in suite.files)
@@ -147,7 +199,10 @@ def _result_lines(summary: _SourceSummary, suite: Destination, *, is_default: bo
     yield from summary.flaw_lines()
     yield from (f"wrote {(suite.folder / name).as_posix()}" for name in suite.files)
     options = "" if is_default else f"-o packbench_root={suite.folder.parent.as_posix()} "
-    has_target = suite.rules.target is not None or suite.pack.target(suite.rules) is not None
+    has_target = suite.rules.target is not None or (
+        # without a recording, the target of the pack has nothing to replay
+        suite.pack.target(suite.rules) is not None and (summary.recordings > 0 or not summary.is_pipeline_elsewhere)
+    )
     target = "" if has_target else " --packbench-target=package.module:function"
     yield f"run it: pytest {options}--packbench-suite={suite.name}{target}"
 
@@ -164,6 +219,7 @@ class CheckedCase:
         case: the case as plain JSON.
         input_sha256: hash of its `input`.
         state: whether writing it adds a case, changes none, or replaces one.
+        recording: its cassette as plain JSON; None without one.
     """
 
     place: str
@@ -173,6 +229,7 @@ class CheckedCase:
     case: dict[str, Any]
     input_sha256: str
     state: State
+    recording: dict[str, Any] | None = None
 
     @property
     def text(self) -> str:
@@ -194,6 +251,7 @@ class Destination:
         files: other files to write, those that the suite lacks, by path from its folder.
         existing: its cases by id in lower case, because some file systems ignore case.
         many: the `.jsonl` file that the cases are written to, one per line; None for one file per case.
+        unique_inputs: whether two cases with the same input are an error.
     """
 
     name: str
@@ -203,8 +261,11 @@ class Destination:
     files: Mapping[str, str]
     existing: Mapping[str, CaseLocation]
     many: Path | None = None
+    unique_inputs: bool = True
 
-    def checked(self, drafts: Iterable[CaseDraft | SourceFlaw], *, force: bool) -> Iterator[CheckedCase | SourceFlaw]:
+    def checked(
+        self, drafts: Iterable[CaseDraft | SourceFlaw | SourceRemark], *, force: bool
+    ) -> Iterator[CheckedCase | SourceFlaw | SourceRemark]:
         """Check drafts one by one.
 
         Args:
@@ -218,7 +279,7 @@ class Destination:
         inputs: dict[str, str] = {}
         by_content = {name.rpartition("_")[2]: location.name for name, location in self.existing.items()}
         for draft in drafts:
-            if isinstance(draft, SourceFlaw):
+            if not isinstance(draft, CaseDraft):
                 yield draft
                 continue
             if draft.content and draft.content in by_content:
@@ -231,12 +292,12 @@ class Destination:
                 if first != entry.place and not draft.content:
                     message = f'/id: duplicate id "{entry.case_id}", first used at {first}'
                     entry = SourceFlaw(place=entry.place, message=message)
-                elif first_input != entry.place:
+                elif first_input != entry.place and self.unique_inputs:
                     message = f"/input: same input as {first_input}; remove one of the two"
                     entry = SourceFlaw(place=entry.place, message=message)
             yield entry
 
-    def write(self, checked: Iterable[CheckedCase | SourceFlaw], *, expected: int) -> None:
+    def write(self, checked: Iterable[CheckedCase | SourceFlaw | SourceRemark], *, expected: int) -> None:
         """Write the cases, then the other files.
 
         Args:
@@ -249,7 +310,7 @@ class Destination:
         """
         from pytest_packbench.atomic import write_atomic
 
-        cases = _all_cases(checked, expected)
+        cases = self._with_recordings(_all_cases(checked, expected))
         if self.many is None:
             _write_files(cases)
         else:
@@ -258,6 +319,46 @@ class Destination:
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text)
+
+    def _with_recordings(self, cases: Iterable[CheckedCase]) -> Iterator[CheckedCase]:
+        """Write the recording of each case before the case: a case without its recording could not be run."""
+        for case in cases:
+            if case.recording is not None:
+                write_recording(self._recording_path(case.case_id), case.recording)
+            yield case
+
+    def _recording_path(self, case_id: str) -> Path:
+        return self.folder / FIXTURES / f"{case_id}.json"
+
+    def _recording(self, draft: CaseDraft, loaded: LoadedCase, *, force: bool) -> dict[str, Any] | None:
+        """Return the whole cassette of a draft; None without one.
+
+        Raises:
+            InputError: it is not valid, or would replace another one.
+        """
+        if draft.recording is None:
+            return None
+        from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY_ROLE
+
+        recording: dict[str, Any] = {
+            "cassette_version": CASSETTE_VERSION,
+            "case_id": loaded.case.id,
+            "input_sha256": loaded.input_sha256,
+            **draft.recording,
+        }
+        request_sha256 = canonical_sha256(self.pack.request(loaded.case).as_json())
+        recording["exchanges"] = [
+            {"request_sha256": request_sha256, **exchange}
+            if exchange["role"] == VERIFY_ROLE and recording["origin"] == "recorded"
+            else exchange
+            for exchange in recording["exchanges"]
+        ]
+        path = self._recording_path(loaded.case.id)
+        parse_cassette(encode_utf8(json.dumps(recording, ensure_ascii=False)), source=path.as_posix())
+        if path.exists() and not force and _parsed(path.read_bytes()) != recording:
+            problem = Problem("", "already exists and differs", "pass --force to replace it")
+            raise CassetteError(path.as_posix(), [problem])
+        return recording
 
     def _checked(self, draft: CaseDraft, *, force: bool) -> CheckedCase | SourceFlaw:
         try:
@@ -277,7 +378,12 @@ class Destination:
             if state == "replaced" and not force:
                 message = f"{other.label(path.as_posix())} already exists and differs; pass --force to replace it"
                 return SourceFlaw(place=draft.place, message=message)
+        try:
+            recording = self._recording(draft, loaded, force=force)
+        except CassetteError as error:
+            return SourceFlaw(place=draft.place, message=str(error))
         return CheckedCase(
+            recording=recording,
             place=draft.place,
             path=path,
             case_id=case.id,
@@ -288,7 +394,7 @@ class Destination:
         )
 
 
-def _all_cases(checked: Iterable[CheckedCase | SourceFlaw], expected: int) -> Iterator[CheckedCase]:
+def _all_cases(checked: Iterable[CheckedCase | SourceFlaw | SourceRemark], expected: int) -> Iterator[CheckedCase]:
     """Yield the cases, and check at the end that there are as many as expected."""
     number = 0
     for entry in checked:
@@ -301,7 +407,7 @@ def _all_cases(checked: Iterable[CheckedCase | SourceFlaw], expected: int) -> It
 
 def _write_lines(path: Path, cases: Iterable[CheckedCase]) -> None:
     """Rewrite a file of lines: the existing ones in their order, then the new ones."""
-    from pytest_packbench.atomic import encode_utf8, replace_atomic
+    from pytest_packbench.atomic import replace_atomic
 
     path.parent.mkdir(parents=True, exist_ok=True)
     replaced: dict[str, bytes] = {}
@@ -330,7 +436,15 @@ def _write_files(cases: Iterable[CheckedCase]) -> None:
             write_atomic(case.path, case.text)
 
 
-def destination(name: str, root: Path, pack: Pack, files: Mapping[str, str], *, many: str | None = None) -> Destination:
+def destination(
+    name: str,
+    root: Path,
+    pack: Pack,
+    files: Mapping[str, str],
+    *,
+    many: str | None = None,
+    unique_inputs: bool = True,
+) -> Destination:
     """Return the suite that the cases are written to, an existing one or a new one.
 
     Args:
@@ -339,6 +453,7 @@ def destination(name: str, root: Path, pack: Pack, files: Mapping[str, str], *, 
         pack: the pack of its cases.
         files: other files of the suite, by path from its folder.
         many: the `.jsonl` file under `cases` that the cases are written to; None for one file per case.
+        unique_inputs: whether two cases with the same input are an error.
 
     Raises:
         UsageError: no suite can have this name, or the suite belongs to another pack.
@@ -360,6 +475,7 @@ def destination(name: str, root: Path, pack: Pack, files: Mapping[str, str], *, 
         files={file: text for file, text in files.items() if not (folder / file).exists()},
         existing={location.name.lower(): location for location in iter_cases(folder / "cases")},
         many=folder / "cases" / many if many is not None else None,
+        unique_inputs=unique_inputs,
     )
 
 
@@ -382,10 +498,20 @@ def _new_rules(folder: Path, pack: Pack, files: Mapping[str, str]) -> SuiteConfi
         return _rules(Path(temporary), pack, source=str(folder / CONFIG_NAME))
 
 
+def _parsed(raw: bytes) -> Any:
+    """Return a JSON document; None if it is none."""
+    try:
+        return parse_json(raw)
+    except ValueError:
+        return None
+
+
 def _sha256(location: CaseLocation) -> str | None:
     try:
-        data = parse_json(read_case_bytes(location))
-    except (ValueError, OSError):
+        data = _parsed(read_case_bytes(location))
+    except OSError:
+        return None
+    if data is None:
         return None
     plain = {key: value for key, value in data.items() if key != "$schema"} if isinstance(data, dict) else data
     return canonical_sha256(plain)

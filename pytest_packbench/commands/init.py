@@ -35,6 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", nargs="?", help=about)
     about = f"the pack of its cases: a name, or MODULE:ATTR for a pack to import (default: {DEFAULT_PACK})"
     parser.add_argument("--pack", metavar="PACK", help=about)
+    about = (
+        "write a target that calls a model with a client of its own, to be recorded as it is: openai, langchain or node"
+    )
+    parser.add_argument("--target", metavar="CLIENT", help=about)
     about = "write a copy of a suite of the installed package: its rules, and a file for each case and each recording"
     parser.add_argument("--from", dest="source", metavar="SUITE", help=about)
     about = "whether recordings contain what the model was asked; asked on a terminal (default: yes)"
@@ -52,12 +56,16 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("init: expected the NAME of the new suite, or --from SUITE for a copy of a bundled one")
     name, root = suite_name(arguments.name), new_root(arguments)
     starter = _starter(arguments.pack or DEFAULT_PACK, packs_of(arguments))
+    is_recorded = arguments.target is not None
+    if is_recorded:
+        starter = _with_client(starter, arguments.target, arguments.pack or DEFAULT_PACK)
     files = _files(starter, name, root / name)
     _refuse_existing(root / name, files)
     _write({path: text.encode() for path, text in files.items()})
-    next_steps = _next_steps(starter, name, root, is_configured=arguments.root is None)
+    next_steps = _next_steps(starter, name, root, is_configured=arguments.root is None, is_recorded=is_recorded)
     written = [f"wrote {path.as_posix()}" for path in files]
-    written += _first_baseline(name, root)
+    if not is_recorded:
+        written += _first_baseline(name, root)
     sys.stdout.write("\n".join([*written, *_record_prompts(arguments.record_prompts), "", *next_steps]) + "\n")
     return FINE
 
@@ -109,6 +117,8 @@ def _copy(arguments: argparse.Namespace) -> int:
 
     if arguments.pack is not None:
         raise UsageError("--pack: a copy has the pack of its suite; remove the option")
+    if arguments.target is not None:
+        raise UsageError("--target: a copy has the target of its suite; remove the option")
     source, suites = arguments.source.removeprefix(BUNDLED), find_suites(bundled_root())
     if source not in suites:
         listed = ", ".join(suites) or "none"
@@ -124,9 +134,9 @@ def _copy(arguments: argparse.Namespace) -> int:
     is_default = arguments.root is None or root == ROOT
     lines = [
         f"wrote {folder.as_posix()}: suite.yaml, {', '.join(counts)}",
+        *_first_baseline(name, root),
         "",
         *_commands(name, root, is_default=is_default),
-        f"then:   packbench baseline set {name}/latest --reason TEXT",
         f"In this project, {name} is now your copy, and {BUNDLED}{source} the original.",
         *_rootdir_note(),
     ]
@@ -173,6 +183,13 @@ def _starter(name: str, packs: Packs) -> Starter:
     return starter
 
 
+def _with_client(starter: Starter, client: str, pack: str) -> Starter:
+    if client not in starter.pipelines:
+        expected = f"one of {', '.join(starter.pipelines)}" if starter.pipelines else f'none with the pack "{pack}"'
+        raise UsageError(f"--target: unknown client {format_value(client)}; expected {expected}")
+    return starter.pipelines[client]
+
+
 def _with_starter(packs: Packs) -> str:
     from pytest_packbench.packs.registry import PackError
 
@@ -211,12 +228,19 @@ def _refuse_existing(folder: Path, files: Iterable[Path]) -> None:
         )
 
 
-def _next_steps(starter: Starter, name: str, root: Path, *, is_configured: bool) -> Iterator[str]:
+def _next_steps(starter: Starter, name: str, root: Path, *, is_configured: bool, is_recorded: bool) -> Iterator[str]:
     is_default = is_configured or root == ROOT
     yield from (f'first:  pip install "pytest-packbench[{extra}]"' for extra in _missing(starter.needs))
-    yield from _commands(name, root, is_default=is_default)
+    yield from (f"first:  pip install {package}" for package in _missing(starter.installs))
+    run, *others = _commands(name, root, is_default=is_default)
+    if is_recorded:
+        yield f"record: {run.removeprefix('run it: ')} --packbench-mode=record"
+    yield from (run, *others)
     readme = (root / name / "README.md").as_posix()
-    yield f"One case passes and one fails; the output shows why. Next steps: {readme}"
+    if is_recorded:
+        yield f"Recording calls a model with your OPENAI_API_KEY; later runs are offline. Next steps: {readme}"
+    else:
+        yield f"One case passes and one fails; the output shows why. Next steps: {readme}"
     yield from _rootdir_note()
     for extra in _missing(starter.takes):
         yield f'Some rules of this pack need an extra: pip install "pytest-packbench[{extra}]"'

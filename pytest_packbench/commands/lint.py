@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_packbench.cases.lint import PROFILES, lint
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_packs, add_root, packs_for_options, packs_of, suite_and_pack
 
@@ -25,6 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("suite", help="a suite's name, or its folder; bundled/NAME for a bundled suite")
     add_root(parser)
     add_packs(parser)
+    parser.add_argument(
+        "--profile",
+        choices=PROFILES,
+        default=PROFILES[0],
+        help="which rules are checked: all (own, the default), or without those for suites that are written for "
+        "packbench (imported)",
+    )
     parser.add_argument("--format", choices=["text", "json"], default="text", help="one line per finding, or JSON")
     for name, option in packs_for_options(parser).lint_options.items():
         parser.add_argument(f"--{name}", dest=_dest(name), type=Path, metavar="FILE", help=option.help)
@@ -32,14 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings and their count; return 1 if one of them is an error."""
-    from pytest_packbench.cases.lint import lint
-
     suite, pack = suite_and_pack(arguments.suite, arguments)
     options = packs_of(arguments).lint_options
     files = {name: path for name in options if (path := getattr(arguments, _dest(name), None)) is not None}
     _refuse_unused(files, pack)
     folder = Path(os.path.relpath(suite.path))
-    findings = [replace(finding, file=(folder / finding.file).as_posix()) for finding in lint(suite, pack, files)]
+    findings = [
+        replace(finding, file=(folder / finding.file).as_posix())
+        for finding in lint(suite, pack, files, profile=arguments.profile)
+    ]
     sys.stdout.write(_json(findings) if arguments.format == "json" else _text(findings))
     return FAILED if _count(findings, "error") else FINE
 

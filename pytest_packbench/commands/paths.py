@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +15,12 @@ from pytest_packbench.runs.folder import OUTPUT
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.packs.registry import Packs
+    from pytest_packbench.policy import PolicyProject
     from pytest_packbench.pytest_plugin.project import Project
 
 
@@ -107,6 +110,22 @@ def packs_of(arguments: argparse.Namespace) -> Packs:
     is_explicit = requested and getattr(arguments, "root", None) is not None
     project = None if is_explicit else _project_of(arguments)
     return Packs([*(project.packs if project is not None else ()), *requested])
+
+
+def policy_project(arguments: argparse.Namespace) -> PolicyProject:
+    """Return what acceptance policies depend on in this project, with the settings of its configuration.
+
+    Raises:
+        UsageError: pytest can't read the project's configuration.
+    """
+    from pytest_packbench.policy import PolicyProject, policy_settings
+
+    packs, root, project = packs_of(arguments), root_of(arguments), _project_of(arguments)
+    home = Path.cwd() if project is None else project.rootdir
+    settings = policy_settings({}, (), "") if project is None else dict(project.settings)
+    if arguments.root is not None:
+        settings["root"] = Path(os.path.relpath(root, home)).as_posix()
+    return PolicyProject(home, Path(os.path.abspath(root)), settings, packs, Path(os.path.abspath(OUTPUT)))  # noqa: PTH100 - without following links
 
 
 def suite_and_pack(name: str, arguments: argparse.Namespace) -> tuple[Suite, Pack]:
@@ -209,6 +228,21 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+@contextmanager
+def without_traces() -> Iterator[None]:
+    """Import modules of the project without keeping them, and without files that the command does not name."""
+    writes_bytecode, path, modules = sys.dont_write_bytecode, sys.path[:], set(sys.modules)
+    sys.dont_write_bytecode = True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode, sys.path[:] = writes_bytecode, path
+        project = f"{Path.cwd()}{os.sep}"
+        for name in set(sys.modules) - modules:
+            if str(getattr(sys.modules[name], "__file__", None)).startswith(project):
+                del sys.modules[name]
 
 
 def write_file(path: Path, text: str) -> None:

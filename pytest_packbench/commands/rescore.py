@@ -116,6 +116,7 @@ def _reduced(result: CaseResult, shared: dict[Hashable, _Terms]) -> CaseResult:
 def _rescore(stored: CaseResult, payload: Any, loaded: LoadedCase, context: SuiteContext) -> CaseResult:
     from pytest_packbench.engine.attempt import score_payload
     from pytest_packbench.engine.result_builder import CaseRef, build_result, unscored_result
+    from pytest_packbench.model.score import TRUNCATED
 
     case_ref = CaseRef(
         suite=context.suite,
@@ -126,8 +127,10 @@ def _rescore(stored: CaseResult, payload: Any, loaded: LoadedCase, context: Suit
         folder=Path(stored.file).parent.name,
         loaded=loaded,
     )
+    truncated = stored.kind == TRUNCATED or any(term["name"] == TRUNCATED for term in stored.terms)
     try:
-        result = build_result(case_ref, score_payload(context, loaded, payload), context, "rescored")
+        attempt = score_payload(context, loaded, payload, truncated=truncated)
+        result = build_result(case_ref, attempt, context, "rescored")
     except Exception as error:  # noqa: BLE001 - an error of any pack is an error of this case, as in a run
         message = f"the pack {context.pack.name} raised {describe_error(error)}"
         result = unscored_result(case_ref, "error", "pack_error", message, timestamp=stored.timestamp)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.registry import Packs
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-KINDS = ("case", "suite", "cassette", "record", "report", "baseline")
+KINDS = ("case", "suite", "cassette", "record", "report", "baseline", "policy_changes")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +58,10 @@ def schema(kind: str, pack: str | None = None, packs: Callable[[], Packs] | None
         from pytest_packbench.model.baseline import CommittedBaseline
 
         return {"$schema": DIALECT, **CommittedBaseline.model_json_schema()}
+    if kind == "policy_changes":
+        from pytest_packbench.model.policy_changes import AllowedChanges
+
+        return {"$schema": DIALECT, **AllowedChanges.model_json_schema()}
     from pytest_packbench.model.schema import RECORD, REPORT
 
     return {"$schema": DIALECT, **(RECORD if kind == "record" else REPORT)}

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.files import case_lines, format_location, parse_line
-from pytest_packbench.cases.load import JsonError, check_case, load_cassette, parse_cassette, parse_json
+from pytest_packbench.cases.load import JsonError, check_case, load_cassette, parse_cassette, parse_json, read_changes
 from pytest_packbench.cli import FINE, UNUSABLE
 from pytest_packbench.commands.paths import add_packs, bundled_folder, packs_of
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.checks import extension_problem
 from pytest_packbench.model.errors import CaseError, CassetteError, InputError, Problem, duplicate_id, suggestion
+from pytest_packbench.model.policy import CHANGES_NAME
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.suite import BASELINE_NAME
@@ -22,7 +23,7 @@ from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.terminal import printable
 from pytest_packbench.runs.committed import read_baseline
 from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, parse_entry
-from pytest_packbench.runs.lines import check_line
+from pytest_packbench.runs.lines import RecordLineError, RecordSource, check_line, read_records
 from pytest_packbench.runs.report import is_report, open_report
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="a case, cassette, suite.yaml, report or .jsonl file, a folder of them, or bundled/NAME",
     )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="read eval records as the Rust reader does: the suites, backends and values of the spec only",
+    )
     add_packs(parser)
 
 
@@ -63,15 +69,20 @@ def run(arguments: argparse.Namespace) -> int:
     for path in arguments.paths:
         for file in _files(bundled_folder(path)):
             try:
-                sys.stdout.write(printable(f"{file}: {kind_of(file, packs)}") + "\n")
+                sys.stdout.write(printable(f"{file}: {kind_of(file, packs, strict=arguments.strict)}") + "\n")
             except (ValueError, OSError) as error:
                 bad = True
                 sys.stdout.write(printable(f"{_error_text(file, error)}: NOT VALID") + "\n")
     return UNUSABLE if bad else FINE
 
 
-def kind_of(path: Path, packs: Packs) -> str:
+def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
     """Recognize and check a file of a suite or a run.
+
+    Args:
+        path: the file.
+        packs: the available packs.
+        strict: whether records are read exactly as Rust reads them.
 
     Returns:
         Its kind, with the version of its format.
@@ -81,9 +92,9 @@ def kind_of(path: Path, packs: Packs) -> str:
         OSError: the file can't be read.
     """
     if path.suffix in {".yaml", ".yml"}:
-        return f"rules of a suite of pack {load_suite(path.parent, packs=packs).config.pack}"
+        return _yaml(path, packs)
     if path.suffix == ".jsonl":
-        return _lines(path, packs)
+        return _strict_records(path) if strict and _has_records(path) else _lines(path, packs)
     if path.name == BASELINE_NAME:
         baseline = read_baseline(path)
         return f"committed baseline, version {baseline.baseline_version}, {pluralize(len(baseline.cases), 'case')}"
@@ -97,6 +108,12 @@ def kind_of(path: Path, packs: Packs) -> str:
         cassette, _ = load_cassette(path, source=str(path))
         return f"cassette, version {cassette.cassette_version}, {cassette.origin}"
     return _case(path, data, packs)
+
+
+def _yaml(path: Path, packs: Packs) -> str:
+    if path.name == CHANGES_NAME:
+        return pluralize(len(read_changes(path, source=str(path)).changes), "allowed change") + " of a policy"
+    return f"rules of a suite of pack {load_suite(path.parent, packs=packs).config.pack}"
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -133,6 +150,27 @@ def _case_count(results: Iterable[CaseResult]) -> str:
         cases.add((result.test_id, result.file))
         trials += 1
     return pluralize(len(cases), "case") + (f", {trials} trials" if trials != len(cases) else "")
+
+
+def _has_records(path: Path) -> bool:
+    """Return whether the first line that is not blank is meant as an eval record, valid or not."""
+    line = next(case_lines(path), None)
+    if line is None:
+        return False
+    try:
+        EvalRecord.from_json_line(line.raw, strict=False)
+    except RecordError:
+        return bool({"test_suite", "schema_version"} & _object(line.raw).keys())
+    return True
+
+
+def _strict_records(path: Path) -> str:
+    try:
+        number = sum(1 for _ in read_records(RecordSource(str(path)), strict=True))
+    except RecordLineError as error:
+        line, _, problem = str(error).removeprefix(f"{path}:").partition(" ")
+        raise ValueError(f"{path}:{line}: {problem}") from None
+    return f"{pluralize(number, 'line')}, each eval record, version {EVAL_SCHEMA_VERSION}, as the Rust reader reads it"
 
 
 def _lines(path: Path, packs: Packs) -> str:

@@ -13,26 +13,35 @@ import traceback
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.engine.attribution import UNKNOWN, attribution, count_reported_usage
 from pytest_packbench.engine.conditions import check_conditions, record_again
 from pytest_packbench.engine.external_io import TargetFailure
 from pytest_packbench.engine.offline import offline
-from pytest_packbench.engine.recordings import Replay, UnrecordableError, check_belongs, recording_of, store_recording
+from pytest_packbench.engine.recordings import (
+    GATEWAY_ANSWER,
+    Replay,
+    UnrecordableError,
+    check_belongs,
+    has_gateway_exchanges,
+    recording_of,
+    store_recording,
+)
 from pytest_packbench.engine.targets import run_in_thread
 from pytest_packbench.model.errors import CassetteError, describe_error, error_text, format_value
 from pytest_packbench.model.outcome import Outcome, ResultError
-from pytest_packbench.model.request import Usage, VerifyContext, VerifyRequest, WatchedContext
+from pytest_packbench.model.request import AnswerError, Usage, VerifyContext, VerifyRequest, WatchedContext
 from pytest_packbench.model.run import STUB
-from pytest_packbench.model.score import Score
+from pytest_packbench.model.score import TRUNCATED, UNREADABLE, Score
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from pytest_packbench.engine.contexts import SuiteContext
+    from pytest_packbench.engine.gateway import CaseTraffic
     from pytest_packbench.engine.metering import LiveModels, Meter
     from pytest_packbench.engine.targets import RunInThread
     from pytest_packbench.model.case import LoadedCase
@@ -70,6 +79,34 @@ class Failure:
     raised: BaseException | None = field(default=None, compare=False, repr=False)
 
 
+_KINDS = {UNREADABLE: "answer_unreadable", TRUNCATED: "truncated"}
+_MAX_ANSWER = 80
+
+
+class UnreadAnswer(NamedTuple):
+    """An answer of a target or of its model that nobody can read; it is scored, and no failure.
+
+    Attributes:
+        term: `unreadable_answer` or `truncated_answer`.
+        reason: why it can't be read, in one line.
+        text: what was said, as far as that is known and not in the payload.
+    """
+
+    term: str
+    reason: str
+    text: str = ""
+
+    @classmethod
+    def of(cls, stored: dict[str, str]) -> UnreadAnswer:
+        """Return it from plain JSON."""
+        term = TRUNCATED if stored.get("term") == TRUNCATED else UNREADABLE
+        return cls(term, stored.get("reason", ""), stored.get("text", ""))
+
+    def problem(self) -> dict[str, str]:
+        """Return it as the problem of a recorded answer, plain JSON."""
+        return {"kind": _KINDS[self.term], "message": self.reason}
+
+
 @dataclass(slots=True)
 class Attempt:
     """The state of an attempt at a case.
@@ -81,9 +118,12 @@ class Attempt:
         verify_context: what the target may use.
         replay: answers model calls from a recording.
         meter: answers model calls from a backend.
+        traffic: the calls of the target's own model clients, through the gateway; None where it does not serve.
         cassette: the recording that was replayed or made.
         cassette_sha256: hash of its content.
         payload: the target's result, unread.
+        unread: why nobody can read the answer; None if it may be read.
+        truncated: whether an answer of the model under test was cut off.
         outcome: the result as the pack read it.
         score: the pack's score of the outcome.
         raised: the target's exception, until the attempt is settled: it keeps its frames alive.
@@ -109,9 +149,12 @@ class Attempt:
     verify_context: VerifyContext | None = None
     replay: Replay | None = None
     meter: Meter | None = None
+    traffic: CaseTraffic | None = None
     cassette: Cassette | None = None
     cassette_sha256: str | None = None
     payload: Any = None
+    unread: UnreadAnswer | None = None
+    truncated: bool = False
     outcome: Outcome | None = None
     score: Score | None = None
     raised: BaseException | None = None
@@ -163,6 +206,8 @@ def abandon(state: Attempt, limit_s: float) -> Attempt:
     """Return an attempt that exceeded its time limit; its target can change nothing and call no model any more."""
     if state.meter is not None:
         state.meter.close()
+    if state.traffic is not None:
+        state.traffic.close()
     message = f"the target took longer than {limit_s:g} s and was abandoned (--packbench-case-timeout)"
     abandoned = replace(state, payload=None, raised=TargetFailure("timeout", message))
     abandoned.stop_clock()
@@ -180,6 +225,9 @@ def end(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
         state.stale, state.calls = state.replay.stale, state.replay.used
     elif state.meter is not None:
         state.calls, state.cached = len(state.meter.calls), state.meter.cached
+    if state.traffic is not None:
+        own = [call for call in state.traffic.calls if call.uses_tokens]
+        state.calls, state.cached = state.calls + len(own), state.cached + sum(call.cached for call in own)
     state.finished_ns = state.finished_ns or time.time_ns()
     if state.failure is None and context.options.mode == "record" and state.trial == 0:
         # settling it says why there is none
@@ -236,6 +284,8 @@ def settle_stored(context: SuiteContext, loaded: LoadedCase, stored: EndedAttemp
         remark=stored.remark,
         payload=stored.payload,
         recording=stored.recording,
+        unread=None if stored.unread is None else UnreadAnswer.of(stored.unread),
+        truncated=stored.truncated,
     )
     if stored.cassette_sha256 is not None:
         # resuming has compared its hash
@@ -244,13 +294,25 @@ def settle_stored(context: SuiteContext, loaded: LoadedCase, stored: EndedAttemp
     return settle(context, loaded, state)
 
 
-def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any) -> Attempt:
+def reject_answer(context: SuiteContext, loaded: LoadedCase, state: Attempt, reason: str) -> None:
+    """Score an attempt again as an unreadable answer; `reason` says why in one line."""
+    state.unread, state.payload = _unread(state, reason), None
+    _run_steps(context, loaded, state, _read, _score)
+
+
+def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any, *, truncated: bool = False) -> Attempt:
     """Score a stored result of the target, without running anything.
+
+    Args:
+        context: the suite's.
+        loaded: the case.
+        payload: the result.
+        truncated: whether an answer of the model under test was cut off.
 
     Returns:
         The attempt; with a failure instead of a score if there was an error.
     """
-    state = Attempt(payload=payload, finished_ns=time.time_ns())
+    state = Attempt(payload=payload, finished_ns=time.time_ns(), truncated=truncated)
     _run_steps(context, loaded, state, _read, _score)
     if state.failure is not None:
         state.failure = redacted_failure(state.failure, context.redactor)
@@ -342,13 +404,18 @@ def _from_pack(
 def _replay(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> LLM:
     """Return the replay of the case's cassette; without one, each model call of the target is an error."""
     source = f"fixtures/{loaded.case.id}.json"
-    if context.asks_model or context.caller.opaque:
+    asks = context.asks_model or context.caller.opaque
+    # a scripted model runs inside the target, and a target without a model has nothing to replay
+    own = context.serving if context.backend != STUB and not context.caller.without_model else None
+    if asks or own is not None:
         try:
             recording = find_recording(context.suite, loaded.case.id)
             source = recording.file
-            state.cassette, state.cassette_sha256 = recording.load()
-            check_belongs(state.cassette, case_id=loaded.case.id, input_sha256=loaded.input_sha256, source=source)
-            state.remark = check_conditions(state.cassette, context, case_id=loaded.case.id, source=source)
+            cassette, sha256 = recording.load()
+            if asks or cassette.gateway:
+                state.cassette, state.cassette_sha256 = cassette, sha256
+                check_belongs(cassette, case_id=loaded.case.id, input_sha256=loaded.input_sha256, source=source)
+                state.remark = check_conditions(cassette, context, case_id=loaded.case.id, source=source)
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -359,12 +426,22 @@ def _replay(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> LLM:
             if state.cassette is not None and pointer.startswith(("/conditions", "/llm_model")):
                 kind = "cassette_conditions"
             raise _AttemptFailed(kind, str(error)) from None
-    state.replay = Replay(state.cassette, source=source)
+    exchanges = state.cassette.gateway if state.cassette is not None else ()
+    if exchanges and own is None and context.start_gateway is not None:
+        own = context.start_gateway()
+    if exchanges and own is None:
+        problem = "/gateway: contains calls of the target's own client, which --packbench-gateway=off does not replay"
+        raise _AttemptFailed("gateway_off", f"{source}: {problem}")
+    if own is not None:
+        state.traffic = own.open_case(context.suite, loaded.case.id, exchanges)
+    state.replay = Replay(state.cassette if asks else None, source=source)
     return state.replay
 
 
 def _meter(context: SuiteContext, loaded: LoadedCase, state: Attempt, live: LiveModels) -> LLM:
     """Return what asks the backend; where none is set, each model call of the target is an error."""
+    if context.serving is not None:
+        state.traffic = context.serving.open_case(context.suite, loaded.case.id, trial=state.trial)
     state.meter = live.meter(state.trial) if context.asks_model else None
     if state.meter is not None:
         return state.meter
@@ -372,13 +449,13 @@ def _meter(context: SuiteContext, loaded: LoadedCase, state: Attempt, live: Live
     return state.replay
 
 
-def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
+def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  # noqa: ARG001 - all steps have one signature
     """Call the target, or replay the result of one outside this process."""
     request, verify_context = _arguments(state)
-    if context.caller.opaque:
+    if _is_replayed_whole(context, state):
         _replay_result(state, request)
     else:
-        with _guard(context, loaded.case.id) as state.violations:
+        with _guard(context, state) as state.violations, _traffic_of(context, state):
             try:
                 state.payload = context.caller(request, verify_context)
             except context.options.stops:
@@ -391,15 +468,15 @@ def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> N
 async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInThread) -> None:
     """Call the target, or replay its result, on the event loop that concurrent cases share."""
     request, verify_context = _arguments(state)
-    if context.live is None and context.caller.opaque:
+    if _is_replayed_whole(context, state):
         _replay_result(state, request)
         state.stop_clock()
         return
     guard: AbstractContextManager[list[str]] = nullcontext([])
     if context.live is None:
-        guard = _guard(context, verify_context.case_id, shares_thread=True)
+        guard = _guard(context, state, shares_thread=True)
     try:
-        with guard as state.violations:
+        with guard as state.violations, _traffic_of(context, state):
             state.payload = await context.caller.call_async(request, verify_context, in_thread)
     except BaseException as error:
         state.raised = error
@@ -412,11 +489,29 @@ async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInT
     count_reported_usage(context, state)
 
 
-def _guard(context: SuiteContext, case_id: str, *, shares_thread: bool = False) -> AbstractContextManager[list[str]]:
+def _is_replayed_whole(context: SuiteContext, state: Attempt) -> bool:
+    """Whether the result of a target outside this process is replayed; a program runs if its calls are recorded."""
+    if context.live is not None or not context.caller.opaque:
+        return False
+    return not (context.caller.runs_offline and state.cassette is not None and state.cassette.gateway)
+
+
+def _traffic_of(context: SuiteContext, state: Attempt) -> AbstractContextManager[None]:
+    """Return the block in which calls of the target's own model clients belong to the attempt."""
+    if state.traffic is None:
+        return nullcontext()
+    if context.caller.opaque and context.serving is not None:
+        return context.serving.outside_process(state.traffic)
+    return state.traffic.active()
+
+
+def _guard(context: SuiteContext, state: Attempt, *, shares_thread: bool = False) -> AbstractContextManager[list[str]]:
+    _, verify_context = _arguments(state)
     return offline(
-        case_id,
+        verify_context.case_id,
         suite=context.suite,
-        allow_processes=context.options.allow_processes,
+        # this package starts the program of a target
+        allow_processes=context.options.allow_processes or context.caller.opaque,
         shares_thread=shares_thread,
     )
 
@@ -433,6 +528,7 @@ def _replay_result(state: Attempt, request: VerifyRequest) -> None:
     try:
         state.payload = state.replay.result(request.as_json())
     except RuntimeError as error:
+        # a mismatch, or an answer that could not be read
         state.raised = error
 
 
@@ -451,6 +547,8 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     replay = state.replay
     if state.raised is None and replay is not None and not context.caller.opaque:
         replay.finish()
+    if state.raised is None and state.traffic is not None and context.live is None:
+        state.traffic.finish()
     not_json = _normalize_payload(context, state)
     if state.violations:
         raise _AttemptFailed("offline", state.violations[0])
@@ -461,9 +559,12 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     if replay is not None and replay.mismatch:
         kind = "cassette_missing" if state.cassette is None else "cassette_mismatch"
         raise _AttemptFailed("no_backend" if context.live is not None else kind, replay.mismatch)
+    _check_traffic(context, loaded, state)
+    said = state.meter if state.meter is not None else replay
+    state.truncated = said is not None and said.truncated
     _check_exceptions(context, state)
-    if not_json:
-        raise _AttemptFailed("result_unreadable", f"the target's result is not JSON: {not_json}")
+    if not_json and state.unread is None:
+        state.unread = _unread(state, f"the target's result is not JSON: {not_json}")
     if replay is not None and (foreign := sorted(replay.stale_roles & context.roles)):
         # a judge's ruling on another answer is no ruling on this one
         problem = f"the request to the role {', '.join(foreign)} has changed since its answer was recorded"
@@ -471,6 +572,27 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     if replay is not None and replay.stale and context.options.stale_is_error:
         again = record_again(context, loaded.case.id)
         raise _AttemptFailed("cassette_stale", f"the prompt has changed since the recording; {again}")
+
+
+def _check_traffic(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
+    """Check the calls of the target's own clients, whatever the target made of their errors."""
+    traffic = state.traffic
+    if traffic is None:
+        return
+    if traffic.unattributed and context.options.mode != "live":
+        raise _AttemptFailed("unattributed", traffic.unattributed)
+    kind, message = traffic.capped
+    if kind:
+        raise _AttemptFailed(kind, message)
+    if traffic.mismatch:
+        source = find_recording(context.suite, loaded.case.id).file
+        kind = "cassette_mismatch" if traffic.has_recording else "cassette_missing"
+        raise _AttemptFailed(kind, f"{source}: {traffic.mismatch}", traffic.difference)
+
+
+def _unread(state: Attempt, reason: str) -> UnreadAnswer:
+    """Return an unreadable answer; one without a result may be so because it was cut off."""
+    return UnreadAnswer(TRUNCATED if state.truncated else UNREADABLE, " ".join(reason.split()))
 
 
 def _normalize_payload(context: SuiteContext, state: Attempt) -> str:
@@ -496,15 +618,43 @@ def _check_exceptions(context: SuiteContext, state: Attempt) -> None:
         raise _AttemptFailed(raised.kind, str(raised))
     if state.meter is not None and (error := state.meter.unrecovered_error()) is not None:
         raise _AttemptFailed(error.kind, f"a model call failed ({error.kind}): {error}")
+    if context.live is not None and state.traffic is not None and (error := state.traffic.unrecovered_error()):
+        raise _AttemptFailed(error.kind, f"a call of the target's own client failed ({error.kind}): {error}")
     if isinstance(raised, TargetFailure):
         raise _AttemptFailed(raised.kind, str(raised), raised.details)
+    if raised is not None and (answer := _answer_error_in(raised)) is not None:
+        term = TRUNCATED if answer.kind == _KINDS[TRUNCATED] else UNREADABLE
+        # redacted first: a secret may have several lines, and the text is cut where it is shown
+        reason, text = (context.redactor.text(part) for part in (error_text(answer), answer.text))
+        state.unread = UnreadAnswer(term, " ".join(reason.split()), text)
+        return
     if raised is not None:
         message = f"the target raised {describe_error(raised)}"
         raise _AttemptFailed("target_error", message, user_frames(raised), raised if context.options.debugged else None)
 
 
+def _answer_error_in(raised: BaseException) -> AnswerError | None:
+    """Return the unreadable answer that led to an exception: it is the exception, or a cause or a part of it."""
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [raised]
+    while pending:
+        error = pending.pop()
+        if error is None or id(error) in seen:
+            continue
+        if isinstance(error, AnswerError):
+            return error
+        seen.add(id(error))
+        parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+        pending += [error.__cause__, error.__context__, *parts]
+    return None
+
+
 def _read(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  # noqa: ARG001 - all steps have one signature
     """Have the pack read the result."""
+    if state.unread is not None:
+        said = state.unread.text or context.redactor.json(state.payload, state.secrets)
+        state.outcome = Outcome(answer=_excerpt(said))
+        return
     try:
         outcome = _from_pack(
             context,
@@ -515,12 +665,23 @@ def _read(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  #
             passes=(ResultError,),
         )
     except ResultError as error:
-        raise _AttemptFailed("result_unreadable", f"the target's result can't be read: {error}") from None
+        state.unread = _unread(state, f"the target's result can't be read: {error_text(error)}")
+        state.outcome = Outcome(answer=_excerpt(context.redactor.json(state.payload, state.secrets)))
+        return
     if problem := _outcome_problem(outcome):
         raise _AttemptFailed("reader_error", f"the reader returned an Outcome whose {problem}")
     state.outcome = outcome
     if (breakdown := outcome.breakdown) is not None:
         raise _AttemptFailed(breakdown.kind, f"the target reports a failure: {breakdown.kind}: {breakdown.message}")
+
+
+def _excerpt(answer: object) -> str | None:
+    """Return the beginning of an unreadable answer, for tables; None if there is none."""
+    if answer is None or answer == "":
+        return None
+    text = answer if isinstance(answer, str) else format_value(answer)
+    line = " ".join(text[: 4 * _MAX_ANSWER].encode("utf-8", "backslashreplace").decode().split())
+    return line if len(line) <= _MAX_ANSWER and len(text) <= 4 * _MAX_ANSWER else f"{line[: _MAX_ANSWER - 3]}..."
 
 
 def _outcome_problem(outcome: Outcome) -> str:
@@ -545,10 +706,17 @@ def _type_of(value: object) -> str:
 
 
 def _score(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
-    """Have the pack score the outcome."""
+    """Have the pack score the outcome, or an unreadable answer."""
+    unread, rules = state.unread, context.suite.config
+
+    def call() -> Score:
+        if unread is not None:
+            return context.pack.unread(loaded.case, unread.term, unread.reason, rules)
+        return context.pack.score(loaded.case, state.outcome, rules)
+
     score = _from_pack(
         context,
-        lambda: context.pack.score(loaded.case, state.outcome, context.suite.config),
+        call,
         Score,
         kind="scorer_error",
         source="the scorer",
@@ -569,18 +737,7 @@ def _secret_in_answers(context: SuiteContext, loaded: LoadedCase, state: Attempt
 
     A text that has the form of a key is none where the case itself contains it: its file is as public as a recording.
     """
-    # keys as in a cassette
-    answers: list[tuple[str, dict[str, Any]]] = []
-    if context.caller.opaque:
-        answers.append(("the result", {"answer": state.payload}))
-    elif state.meter is not None:
-        for number, call in enumerate(state.meter.calls, start=1):
-            if (answer := call.answer) is not None:
-                parts = {"answer": answer.content, "refusal": answer.refusal}
-                tool_calls = [tool_call.as_json() for tool_call in answer.tool_calls]
-                source = f"the answer to call {number} (role {format_value(call.request.role)})"
-                answers.append((source, {**parts, "tool_calls": tool_calls}))
-    for source, value in answers:
+    for source, value in _answers_to_record(context, state):
         try:
             text = json.dumps(value)
         except RecursionError:
@@ -590,6 +747,23 @@ def _secret_in_answers(context: SuiteContext, loaded: LoadedCase, state: Attempt
                 if found.is_known or found.text not in loaded.case.model_dump_json():
                     return f"{source} contains {found.what} at {found.pointer}"
     return ""
+
+
+def _answers_to_record(context: SuiteContext, state: Attempt) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the answers of an attempt that a recording would contain, each with its source and its keys there."""
+    if has_gateway_exchanges(context, state) and state.traffic is not None:
+        for own in state.traffic.calls:
+            exchange = own.as_exchange(prompts=False)
+            yield f"the answer to {own}", {key: exchange[key] for key in exchange.keys() & GATEWAY_ANSWER}
+    elif context.caller.opaque:
+        answer = state.payload if state.unread is None else [state.payload, *state.unread]
+        yield "the result", {"answer": answer}
+    for number, call in enumerate(state.meter.calls if state.meter is not None else (), start=1):
+        if (answer := call.answer) is not None:
+            parts = {"answer": answer.content, "refusal": answer.refusal}
+            tool_calls = [tool_call.as_json() for tool_call in answer.tool_calls]
+            source = f"the answer to call {number} (role {format_value(call.request.role)})"
+            yield source, {**parts, "tool_calls": tool_calls}
 
 
 def _record(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:

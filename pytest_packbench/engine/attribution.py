@@ -11,21 +11,37 @@ from pytest_packbench.model.request import Usage
 from pytest_packbench.model.run import STUB
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pytest_packbench.engine.attempt import Attempt
     from pytest_packbench.engine.contexts import SuiteContext
+    from pytest_packbench.engine.gateway import RecordedCall
+    from pytest_packbench.model.cassette import ExchangeUsage
 
 
+_BACKENDS = frozenset({"openai", "anthropic", "ollama"})
 UNKNOWN = "unknown"
 """The name of a backend or model that nothing states."""
 
 
 def attribution(context: SuiteContext, state: Attempt) -> tuple[str, str, Usage]:
     """Return the backend and model that answered an attempt, and the tokens used."""
+    own = [call for call in state.traffic.calls if call.uses_tokens] if state.traffic is not None else []
     if state.meter is not None and state.meter.primary_called:
-        return context.backend, context.model, state.meter.usage
+        usage = _sum(state.meter.usage, *(call.usage for call in own))
+        return context.backend, context.model, usage
+    if own and context.live is not None:
+        return *_names(own), _sum(*(call.usage for call in own))
     if state.cassette is not None and context.live is None:
         cassette = state.cassette
-        return cassette.llm_backend, cassette.llm_model, cassette.usage(context.roles)
+        usages: list[Usage | ExchangeUsage] = (
+            [cassette.usage(context.roles)] if cassette.exchanges or not cassette.gateway else []
+        )
+        if cassette.gateway:
+            from pytest_packbench.engine.gateway.protocols import uses_tokens
+
+            usages += [each.usage for each in cassette.gateway if uses_tokens(each.method, each.path)]
+        return cassette.llm_backend, cassette.llm_model, _sum(*usages)
     backend, model, usage = _reported(state.payload)
     if backend == UNKNOWN and context.backend and (context.backend == STUB or context.caller.opaque):
         # a scripted model, or what the user states of a target outside this process
@@ -36,6 +52,7 @@ def attribution(context: SuiteContext, state: Attempt) -> tuple[str, str, Usage]
 def count_reported_usage(context: SuiteContext, state: Attempt) -> None:
     """Count the usage that a result reports of the target's own model calls, so that the run's caps apply to it."""
     metered = state.meter is not None and state.meter.primary_called
+    metered = metered or bool(state.traffic is not None and state.traffic.calls)
     if context.live is None or state.raised is not None or metered:
         return
     backend, model, usage = _reported(state.payload)
@@ -48,6 +65,27 @@ def count_reported_usage(context: SuiteContext, state: Attempt) -> None:
     if backend == UNKNOWN and context.backend:
         backend, model = context.backend, context.model
     context.live.ledger.add_usage(usage, price_of(context.suite.config, backend, model))
+
+
+def _names(calls: Sequence[RecordedCall]) -> tuple[str, str]:
+    """Return the backend and the model of a target's own calls; of several, those that wrote text, all of them."""
+    writing = [call for call in calls if "embed" not in call.path.lower()] or calls
+    providers = list(dict.fromkeys(call.provider for call in writing))
+    models = list(dict.fromkeys(call.model for call in writing if call.model))
+    backend = providers[0] if len(providers) == 1 and providers[0] in _BACKENDS else UNKNOWN
+    return backend, ", ".join(models) or UNKNOWN
+
+
+def _sum(*usages: Usage | ExchangeUsage | None) -> Usage:
+    """Return the tokens of several calls; None for a count that one of them lacks."""
+    known = [usage or Usage() for usage in usages]
+    if not known:
+        return Usage()
+    inputs, outputs = [usage.tokens_input for usage in known], [usage.tokens_output for usage in known]
+    return Usage(
+        tokens_input=None if None in inputs else sum(filter(None, inputs)),
+        tokens_output=None if None in outputs else sum(filter(None, outputs)),
+    )
 
 
 def _reported(payload: Any) -> tuple[str, str, Usage]:

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from pytest_packbench.atomic import write_atomic
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
+from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,6 +86,17 @@ class AnswerCache:
             self._write(key, answer)
             return answer, False
 
+    def stored(self, key: Mapping[str, Any]) -> Any:
+        """Return the exchange of the gateway that is stored under a key; None where there is none."""
+        return self._load(self._key_of_exchange(key))
+
+    def store(self, key: Mapping[str, Any], exchange: dict[str, Any]) -> None:
+        """Store an exchange of the gateway under a key that states everything on which its answer depends."""
+        self._store(self._key_of_exchange(key), exchange)
+
+    def _key_of_exchange(self, key: Mapping[str, Any]) -> str:
+        return canonical_sha256({"version": CACHE_VERSION, "gateway": dict(key)})
+
     def _key(self, backend: Backend, request: ModelRequest, trial: int, repetition: int) -> str:
         return canonical_sha256(
             {
@@ -105,15 +116,24 @@ class AnswerCache:
 
     def _read(self, key: str) -> ModelAnswer | None:
         try:
+            data = self._load(key)
+            return None if data is None else _answer_from_json(data)
+        except (TypeError, KeyError):
+            return None
+
+    def _load(self, key: str) -> Any:
+        try:
             data = json.loads(self._path(key).read_bytes())
             intact = data["cache_version"] == CACHE_VERSION and data["sha256"] == canonical_sha256(data["answer"])
-            return _answer_from_json(data["answer"]) if intact else None
+            return data["answer"] if intact else None
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return None
 
     def _write(self, key: str, answer: ModelAnswer) -> None:
+        self._store(key, _answer_as_json(answer))
+
+    def _store(self, key: str, data: dict[str, Any]) -> None:
         path = self._path(key)
-        data = _answer_as_json(answer)
         # an answer that can't be stored is an answer all the same
         with suppress(OSError, ValueError, TypeError, RecursionError):
             text = _ENCODER.encode({"cache_version": CACHE_VERSION, "sha256": canonical_sha256(data), "answer": data})
@@ -131,6 +151,7 @@ def _answer_as_json(answer: ModelAnswer) -> dict[str, Any]:
         "tokens_input": answer.usage.tokens_input,
         "tokens_output": answer.usage.tokens_output,
         "tool_calls": [call.as_json() for call in answer.tool_calls],
+        **({} if answer.problem is None else {"problem": list(answer.problem)}),
     }
 
 
@@ -140,4 +161,5 @@ def _answer_from_json(data: dict[str, Any]) -> ModelAnswer:
         refusal=data["refusal"],
         usage=Usage(tokens_input=data["tokens_input"], tokens_output=data["tokens_output"]),
         tool_calls=tuple(ToolCall(**call) for call in data["tool_calls"]),
+        problem=AnswerProblem(*data["problem"]) if "problem" in data else None,
     )

@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_packbench.model.run import RECORDED, STUB, SetupError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_packbench.backends import Backend
     from pytest_packbench.engine.cache import AnswerCache
     from pytest_packbench.engine.metering import Ledger, LiveModels, PricedBackend
     from pytest_packbench.engine.scheduler import Throttle
+    from pytest_packbench.engine.serving import Serving
     from pytest_packbench.engine.targets import TargetCaller
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.run import RunOptions
-    from pytest_packbench.model.suite import Suite
+    from pytest_packbench.model.suite import Prices, Suite
+
+_OWN_CLIENT = "; one with a model client of its own needs no backend if its context has a default"
 
 
 class SuiteBackends(NamedTuple):
@@ -34,11 +39,13 @@ class Clients:
     Args:
         options: how attempts are made.
         redactor: the run's.
+        serves_gateway: whether calls of targets' own clients are seen.
     """
 
-    def __init__(self, options: RunOptions, redactor: Redactor) -> None:
+    def __init__(self, options: RunOptions, redactor: Redactor, *, serves_gateway: bool = False) -> None:
         self._options = options
         self._redactor = redactor
+        self._serves_gateway = serves_gateway
         self._opened: dict[tuple[str, str], Backend] = {}
         self._cache: AnswerCache | None = None
 
@@ -61,6 +68,19 @@ class Clients:
         """The backends that were opened."""
         return list(self._opened.values())
 
+    def count_with(self, serving: Serving, price: Callable[[str, str], Prices | None]) -> None:
+        """Have the gateway count calls in the ledger, obey the caps, and answer from the cache."""
+        if self._options.mode == "fixture":
+            serving.configure(redactor=self._redactor)
+        else:
+            serving.configure(
+                ledger=self.ledger,
+                price=price,
+                on_overload=self.throttle.overloaded,
+                cache=self._answer_cache(),
+                redactor=self._redactor,
+            )
+
     def for_suite(self, suite: Suite, pack: Pack, caller: TargetCaller) -> SuiteBackends:
         """Return what answers a suite's model calls.
 
@@ -75,15 +95,18 @@ class Clients:
         from pytest_packbench.engine.metering import LiveModels, price_of
 
         primary = None
-        if name != STUB:
+        if name != STUB and not self._serves_gateway:
             _check_observable(suite, caller, options)
-        if caller.asks_model and name != STUB and (name or caller.requires_context or options.mode == "record"):
+        # what an optional context does not record, the gateway does
+        is_due = caller.requires_context or (options.mode == "record" and not self._serves_gateway)
+        if caller.asks_model and name != STUB and (name or is_due):
             if not name:
                 from pytest_packbench.backends import backend_names
 
                 raise SetupError(
                     f'suite "{suite.name}": the target calls a model, and no backend is set; use '
                     f"--packbench-backend={'|'.join(backend_names())}, or mark the target with without_model"
+                    f"{_OWN_CLIENT if self._serves_gateway else ''}"
                 )
             primary = self._priced(suite, name, model)
             model = primary.backend.model

@@ -16,17 +16,20 @@ from typing import TYPE_CHECKING, Any, cast
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.engine.external_io import (
     MAX_RESULT_BYTES,
+    ROUTE,
     TargetError,
     TargetFailure,
     request_json,
 )
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.redaction import Redactor, redact_options
+from pytest_packbench.model.request import AnswerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from pytest_packbench.engine.external_io import GatewayRoute
     from pytest_packbench.model.request import VerifyRequest
 
 
@@ -38,19 +41,23 @@ _STDIN, _STDOUT = 0, 1
 _STDERR_LINES = 40
 _STDERR_LINE_BYTES = 16 * 1024
 _END_S = 2.0
+_OWN_END_S = 1.0
+"""How long a process that wrote no reply may take to end by itself, seconds."""
 
 
 class CommandTarget:
     """Calls child processes, each for one case at a time, from one event loop.
 
-    Processes are started when needed and reused. One that violates the protocol, dies, or whose request is cancelled
-    is killed with its process group, and the next request gets a new one.
+    Processes are started when needed and reused; where the gateway records or replays their model calls, each case has
+    one of its own, which knows the gateway's address for that case alone. One that violates the protocol, dies, or
+    whose request is cancelled is killed with its process group, and the next request gets a new one.
 
     Attributes:
         shown: the command without secrets.
     """
 
     opaque = True
+    runs_offline = True
 
     def __init__(
         self, *, command: str, cwd: Path, processes: int, end_wait_s: float = _END_S, redactor: Redactor | None = None
@@ -99,19 +106,40 @@ class CommandTarget:
         """Send one request to a process and return the `result` of its reply.
 
         Raises:
-            TargetFailure: there is no result; `details` is the process's standard error since the request.
+            AnswerError: it has answered, and that is no result.
+            TargetFailure: there is no answer; `details` is the process's standard error since the request.
         """
         self._requests += 1
         number = self._requests
         line = request_json({"jsonrpc": "2.0", "id": number, "method": "verify", "params": request.as_json()})
+        route = ROUTE.get()
         async with self._slots:
+            if route is not None and route.environment is not None:
+                return await self._call_once(route.environment, number, line)
             child = self._idle_child()
             if child is not None:
                 child.forget_errors()
+                _assign(route, child)
                 # it may have ended after an earlier reply, which was not noticed yet
                 with suppress(_EndedNormally):
                     return await self._call(child, number, line)
-            return await self._call(await self._start_shielded(), number, line)
+            token, environment = ("", None) if route is None else route.shared_environment()
+            child = await self._start_shielded(environment)
+            child.token = token
+            _assign(route, child)
+            return await self._call(child, number, line)
+
+    async def _call_once(self, environment: Mapping[str, str], number: int, line: bytes) -> Any:
+        """Send a request to a process of its own, which has ended when this returns."""
+        child = await self._start_shielded(environment)
+        try:
+            return await self._call(child, number, line, keeps=False)
+        finally:
+            try:
+                await child.close()
+            except asyncio.CancelledError:
+                child.kill()
+                raise
 
     async def aclose(self) -> None:
         """End all processes: close their input, then terminate, then kill them."""
@@ -129,11 +157,11 @@ class CommandTarget:
                 return child
         return None
 
-    async def _start_shielded(self) -> ChildProcess:
+    async def _start_shielded(self, environment: Mapping[str, str] | None) -> ChildProcess:
         if self._closed:
             raise TargetFailure("target_unreachable", f"{self._program}: the target was closed")
         # a start that is cancelled half way would leave pipes behind
-        start = asyncio.create_task(self._start())
+        start = asyncio.create_task(self._start(environment))
         self._starting.add(start)
         start.add_done_callback(self._starting.discard)
         try:
@@ -148,7 +176,7 @@ class CommandTarget:
                 f'can\'t start "{self._program}" in {self._cwd}: {reason}; check the command and the PATH',
             ) from None
 
-    async def _start(self) -> ChildProcess:
+    async def _start(self, environment: Mapping[str, str] | None) -> ChildProcess:
         child = ChildProcess(self._children.discard, end_wait_s=self._end_wait_s)
         self._children.add(child)
         try:
@@ -157,7 +185,7 @@ class CommandTarget:
                 *self._words,
                 cwd=self._cwd,
                 # Python would buffer a short reply
-                env={"PYTHONUNBUFFERED": "1", **os.environ},
+                env={"PYTHONUNBUFFERED": "1", **(os.environ if environment is None else environment)},
                 start_new_session=True,
             )
         except BaseException:
@@ -165,11 +193,11 @@ class CommandTarget:
             raise
         return child
 
-    async def _call(self, child: ChildProcess, number: int, line: bytes) -> Any:
-        reusable = False
+    async def _call(self, child: ChildProcess, number: int, line: bytes, *, keeps: bool = True) -> Any:
+        reusable, left = False, child.has_lines
         try:
             answer = await child.exchange(line)
-            reply = await self._parse_reply(child, number, answer)
+            reply = await self._parse_reply(child, number, answer, left=left)
             reusable = True
         except ChildEndedError:
             raise self._ended(child) from None
@@ -180,14 +208,18 @@ class CommandTarget:
         finally:
             if not reusable:
                 child.kill()
-            elif not self._closed:
+            elif keeps and not self._closed:
                 self._idle.append(child)
         if reply.get("error") is not None:
             raise self._error_reply(child, reply["error"])
         return reply["result"]
 
-    async def _parse_reply(self, child: ChildProcess, number: int, answer: bytes) -> dict[str, Any]:
-        """Parse a reply; kills a process that violates the protocol, so that its standard error is complete."""
+    async def _parse_reply(self, child: ChildProcess, number: int, answer: bytes, *, left: bool) -> dict[str, Any]:
+        """Parse a reply; ends a process that violates the protocol, so that its standard error is complete.
+
+        One that then fails has not answered: what it wrote may be its error message. Nor is a line an answer that was
+        `left` from before the request.
+        """
         try:
             reply: Any = parse_json(answer)
         except ValueError as error:
@@ -196,17 +228,23 @@ class CommandTarget:
         else:
             problem = _reply_problem(reply, number, self._redactor)
         if problem:
-            await child.kill_and_wait()
-            excerpt = format_value(self._redactor.excerpt(answer[:_LINE_EXCERPT_BYTES].decode("utf-8", "replace")))
-            raise self._unreadable(
-                child,
-                f"wrote a line to standard output that is not a reply: {self._redactor.excerpt(problem)}: {excerpt}; "
-                "write only JSON-RPC replies there, one per line, and logs to standard error",
-            )
+            await child.end_or_kill()
+            text = self._redactor.excerpt(answer[:_LINE_EXCERPT_BYTES].decode("utf-8", "replace"))
+            excerpt = format_value(text)
+            if child.exit_code:
+                message = f"{self._program}: {_describe_exit(child.exit_code)} after it wrote {excerpt}"
+                raise TargetFailure("target_died", message, self._stderr(child))
+            wrong = f"wrote a line to standard output that is not a reply: {self._redactor.excerpt(problem)}: {excerpt}"
+            advice = "write only JSON-RPC replies there, one per line, and logs to standard error"
+            if left:
+                message = f"{self._program}: {wrong}, before it got the request; {advice}"
+                raise TargetFailure("target_error", message, self._stderr(child))
+            raise self._unreadable(child, f"{wrong}; {advice}", text)
         return dict(reply)
 
-    def _unreadable(self, child: ChildProcess, problem: str) -> TargetFailure:
-        return TargetFailure("result_unreadable", f"{self._program}: {problem}", self._stderr(child))
+    def _unreadable(self, child: ChildProcess, problem: str, text: str = "") -> AnswerError:
+        details = self._stderr(child)
+        return AnswerError("answer_unreadable", f"{self._program}: {problem}", text=text, details=details)
 
     def _error_reply(self, child: ChildProcess, error: Any) -> TargetFailure:
         if not isinstance(error, dict):
@@ -231,6 +269,11 @@ class CommandTarget:
         return tuple(line[:1000] for line in self._redactor.text(child.error_tail()).splitlines() if line.strip())
 
 
+def _assign(route: GatewayRoute | None, child: ChildProcess) -> None:
+    if route is not None and child.token:
+        route.assign(child.token)
+
+
 class _EndedNormally(TargetFailure):
     """A process ended with exit code 0 before it answered."""
 
@@ -248,10 +291,14 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     Both outputs are read as they come, so that the process never blocks on writing, and what it wrote to standard
     error before its reply is available with the reply.
+
+    Attributes:
+        token: names it to the gateway; empty where it has none of its own.
     """
 
     def __init__(self, on_end: Callable[[ChildProcess], None], *, end_wait_s: float = _END_S) -> None:
         """Create the protocol of a process; `on_end` is called when it has ended and its pipes are closed."""
+        self.token = ""
         self._on_end = on_end
         self._end_wait_s = end_wait_s
         self._transport: asyncio.SubprocessTransport | None = None
@@ -271,6 +318,11 @@ class ChildProcess(asyncio.SubprocessProtocol):
     def usable(self) -> bool:
         """Whether it may get a request; one that ended may too while it has unread lines, so that they are reported."""
         return self._open or bool(self._lines)
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether it has written something that was not read, also a part of a line."""
+        return bool(self._lines) or bool(self._line.strip())
 
     @property
     def exit_code(self) -> int | None:
@@ -326,6 +378,14 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._open = False
         self._killed = self._killed or not self._exited.is_set()
         self._signal(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
+
+    async def end_or_kill(self) -> None:
+        """Close the input of the process, give it a moment to end by itself, and kill it otherwise."""
+        pipe = self._stdin()
+        if pipe is not None:
+            pipe.close()
+        await _is_set_within(self._exited, min(_OWN_END_S, self._end_wait_s))
+        await self.kill_and_wait()
 
     async def kill_and_wait(self) -> None:
         """Kill the process and wait until it has ended."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.engine.clients import Clients
 from pytest_packbench.engine.conditions import REFERENCE, Part, guard_name, judges_of, parts_of
 from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.targets import TargetCaller, as_target, find_target, import_object
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.redaction import Redactor, secrets_of_target, secrets_of_url
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.metering import LiveModels
     from pytest_packbench.engine.result_builder import CaseRef
+    from pytest_packbench.engine.serving import Serving
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.request import Target
-    from pytest_packbench.model.suite import Suite
+    from pytest_packbench.model.suite import Prices, Suite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,8 @@ class SuiteContext:
         judge_parts: the judges likewise.
         roles: the roles in which the pack calls other models than the one under test.
         redactor: the run's; removes secrets from all that is stored or shown.
+        serving: the gateway of this process; None where it does not serve.
+        start_gateway: starts it for a recording that needs it; None where it must not serve.
         asks_model: whether a backend or a recording answers model calls; see `__post_init__`.
     """
 
@@ -62,12 +66,34 @@ class SuiteContext:
     judge_parts: tuple[Part, ...] = ()
     roles: frozenset[str] = frozenset()
     redactor: Redactor = field(default_factory=Redactor)
+    serving: Serving | None = None
+    start_gateway: Callable[[], Serving] | None = None
     asks_model: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Set `asks_model`: a scripted model runs inside the target and asks neither."""
         asks_model = self.caller.asks_model and (self.backend != STUB or bool(self.roles))
         object.__setattr__(self, "asks_model", asks_model)
+
+    @property
+    def serves_gateway(self) -> bool:
+        """Whether calls of the target's own model client are recorded or replayed."""
+        return self.serving is not None
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether a run that records expects a call of each case."""
+        own = self.serves_gateway and self.backend != STUB and not self.caller.without_model
+        return self.asks_model or (own and not self.caller.opaque)
+
+    @property
+    def runs_program(self) -> bool:
+        """Whether a program runs in fixture mode, for the cases whose model calls are recorded."""
+        from pytest_packbench.cases.recordings import needs_gateway
+
+        if self.live is not None or not (self.caller.opaque and self.caller.runs_offline and self.serves_gateway):
+            return False
+        return needs_gateway([self.suite.path / self.suite.fixtures])
 
     @classmethod
     def of_results(cls, suite: Suite, pack: Pack, target_name: str, **fields: Any) -> SuiteContext:
@@ -98,6 +124,8 @@ class SuiteContexts:
         packs: all packs by name.
         hooks: the user's hooks.
         secrets: secret values that neither the environment nor the options contain.
+        serving: the gateway of this process; None where it does not serve.
+        serve_late: starts it for a recording that needs it; None where it must not serve.
 
     Attributes:
         suites: the suites that were added, by name.
@@ -106,14 +134,23 @@ class SuiteContexts:
     """
 
     def __init__(
-        self, options: RunOptions, packs: Mapping[str, Pack], hooks: UserHooks, secrets: Iterable[str] = ()
+        self,
+        options: RunOptions,
+        packs: Mapping[str, Pack],
+        hooks: UserHooks,
+        secrets: Iterable[str] = (),
+        *,
+        serving: Serving | None = None,
+        serve_late: Callable[[], Serving] | None = None,
     ) -> None:
         self.options = options
         self.packs = packs
         self.suites: dict[str, Suite] = {}
         self.redactor = Redactor(os.environ, (*secrets, *secrets_of_target(options.target)))
         self.redactor.add(secrets_of_url(options.base_url))
-        self.clients = Clients(options, self.redactor)
+        self.clients = Clients(options, self.redactor, serves_gateway=serving is not None)
+        self.serving = serving
+        self._serve_late = serve_late
         self._hooks = hooks
         self._packs: dict[str, Pack] = {}
         self._opened: dict[str, SuiteContext] = {}
@@ -141,6 +178,8 @@ class SuiteContexts:
             SetupError: it can't be run as requested.
         """
         options, rules = self.options, suite.config
+        if self.serving is not None and not self.suites:
+            self.clients.count_with(self.serving, self._price)
         self.add(suite)
         if options.mode == "record":
             _check_recordable(suite)
@@ -192,6 +231,8 @@ class SuiteContexts:
             target_name=self.redactor.text(name),
             options=options,
             redactor=self.redactor,
+            serving=self.serving,
+            start_gateway=None if self._serve_late is None else self._start_gateway,
             **self.clients.for_suite(suite, pack, caller)._asdict(),
             guards=guards,
             judges=judges,
@@ -239,13 +280,18 @@ class SuiteContexts:
             due = trials - attempts_made(case)
             count += due > 0
             context = self.opened(case.suite)
-            if context is not None and not context.asks_model:
+            if context is not None and not context.is_recorded:
                 external += due
             elif due > 0:
                 calls = recorded_calls(case.suite, case.case_id)
                 recorded += due * (calls or 0)
                 unrecorded += due * (calls is None)
         return ExpectedCalls(cases=count, trials=trials, recorded=recorded, unrecorded=unrecorded, external=external)
+
+    def take_late(self, suite: Suite) -> list[tuple[str, str]]:
+        """Return what a suite's cases left running did after their end, as case id and message, and forget it."""
+        late = take_late(suite)
+        return late if self.serving is None else [*late, *self.serving.take_late(suite)]
 
     def closers(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """Return the functions that close targets and backends, to be run on the event loop that used them."""
@@ -256,6 +302,21 @@ class SuiteContexts:
         """Close the event loops of targets that were called directly."""
         for context in self._opened.values():
             context.caller.close()
+
+    def _start_gateway(self) -> Serving:
+        if self.serving is None:
+            if self._serve_late is None:
+                raise RuntimeError("the gateway must not serve")
+            self.serving = self._serve_late()
+            self.clients.count_with(self.serving, self._price)
+        return self.serving
+
+    def _price(self, provider: str, model: str) -> Prices | None:
+        """Return the price of a model that a target called with a client of its own."""
+        from pytest_packbench.engine.metering import price_of
+
+        prices = (price_of(suite.config, provider, model) for suite in self.suites.values())
+        return next(filter(None, prices), None)
 
     def _target(self, suite: Suite) -> tuple[Target, str]:
         """Return a suite's target and its name: from the option, else the hook, the suite's rules, the pack."""

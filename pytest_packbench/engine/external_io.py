@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_RESULT_BYTES = 32 * 1024 * 1024
 """Size limit of a result, bytes."""
@@ -16,8 +21,8 @@ class TargetFailure(RuntimeError):  # noqa: N818 - what failed is a server or a 
     """A target outside this process returned no result.
 
     Attributes:
-        kind: the reason's name, for `errors.jsonl`: `target_unreachable`, `target_timeout`, `target_died`,
-            `target_error` or `result_unreadable`.
+        kind: the reason's name, for `errors.jsonl`: `target_unreachable`, `target_timeout`, `target_died`
+            or `target_error`.
         details: the target's own output, such as its standard error, one entry per line.
     """
 
@@ -37,3 +42,24 @@ def request_json(value: object) -> bytes:
         return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
     except (TypeError, ValueError, RecursionError) as error:
         raise TargetFailure("target_error", f"the request can't be encoded as JSON: {error}") from None
+
+
+class GatewayRoute(NamedTuple):
+    """How a target outside this process reaches the gateway for one attempt.
+
+    Attributes:
+        url: the address for this attempt.
+        environment: the variables of a process that is started for this attempt alone; None where processes are
+            reused.
+        shared_environment: returns a token and the variables of a process that works for several attempts.
+        assign: attributes the calls of such a process, by its token, to this attempt from now.
+    """
+
+    url: str
+    environment: dict[str, str] | None
+    shared_environment: Callable[[], tuple[str, dict[str, str]]]
+    assign: Callable[[str], None]
+
+
+ROUTE: ContextVar[GatewayRoute | None] = ContextVar("packbench_gateway_route", default=None)
+"""The route of the attempt that runs in this context; None where the gateway does not serve."""

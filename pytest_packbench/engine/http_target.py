@@ -16,12 +16,14 @@ from pytest_packbench import __version__
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.engine.external_io import (
     MAX_RESULT_BYTES,
+    ROUTE,
     TargetError,
     TargetFailure,
     request_json,
 )
 from pytest_packbench.engine.output import redact_log_record
 from pytest_packbench.model.redaction import Redactor, secrets_of_url
+from pytest_packbench.model.request import AnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 HEADERS_VARIABLE = "PACKBENCH_HTTP_HEADERS"
 """Environment variable with request headers, `Name: value`, one per line."""
+GATEWAY_HEADER = "x-packbench-gateway"
+"""The request header with the address at which the gateway serves the case, in live and record mode."""
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _LOGGERS = ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.proxy")
@@ -117,7 +121,8 @@ class HttpTarget:
         """Send one request and return the parsed body of the response.
 
         Raises:
-            TargetFailure: there is no result; says why, without secrets.
+            AnswerError: it has answered, and that is no result.
+            TargetFailure: there is no answer; says why, without secrets.
         """
         body = request_json(request.as_json())
         try:
@@ -142,7 +147,9 @@ class HttpTarget:
         import httpx2
 
         try:
-            async with self._open_client().stream("POST", self._url, content=body) as response:
+            async with self._open_client().stream(
+                "POST", self._url, content=body, headers=_gateway_header()
+            ) as response:
                 if not response.is_success:
                     raise await self._refused(response)
                 parts = bytearray()
@@ -165,7 +172,8 @@ class HttpTarget:
                 "target_died", f"{self.shown}: the connection was closed before the response was complete: {reason}"
             ) from None
         except httpx2.DecodingError:
-            raise self._unreadable("the body does not match its Content-Encoding") from None
+            message = f"{self.shown}: the response can't be decoded: the body does not match its Content-Encoding"
+            raise TargetFailure("target_error", message) from None
         except httpx2.HTTPError as error:
             reason = self._redactor.excerpt(_reason(error))
             raise TargetFailure("target_error", f"{self.shown}: {reason}") from None
@@ -226,10 +234,18 @@ class HttpTarget:
             return parse_json(raw)
         except ValueError as error:
             excerpt = self._redactor.excerpt(raw[:_MAX_ERROR_BYTES].decode("utf-8", "replace"), 80)
-            raise self._unreadable(f"{self._redactor.excerpt(str(error))}; the body begins: {excerpt}") from None
+            problem = f"{self._redactor.excerpt(str(error))}; the body begins: {excerpt}"
+            raise self._unreadable(problem, excerpt) from None
 
-    def _unreadable(self, problem: str) -> TargetFailure:
-        return TargetFailure("result_unreadable", f"{self.shown}: the response is not a result: {problem}")
+    def _unreadable(self, problem: str, text: str = "") -> AnswerError:
+        message = f"{self.shown}: the response is not a result: {problem}"
+        return AnswerError("answer_unreadable", message, text=text)
+
+
+def _gateway_header() -> dict[str, str]:
+    """Return the header by which a server can have the gateway answer its model calls."""
+    route = ROUTE.get()
+    return {} if route is None else {GATEWAY_HEADER: route.url}
 
 
 def _parse_headers(text: str) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import BackendError
@@ -188,7 +188,7 @@ class ModelCall:
     Attributes:
         request: the request.
         request_sha256: its hash.
-        answer: the answer; None while the call is in flight or where it failed.
+        answer: the answer, even if it can't be read; None while the call is in flight or where it failed.
         error: why it failed.
         secondary: whether it went to a model that the pack asks beside the one under test, such as a judge.
         cached: whether the answer came from the cache.
@@ -244,6 +244,7 @@ class Meter:
         """Answer one request.
 
         Raises:
+            AnswerError: the answer can't be read.
             BackendError: the call failed.
             RuntimeError: the attempt is over: an abandoned target makes no more calls.
         """
@@ -266,7 +267,7 @@ class Meter:
         return self._on_loop(request).result()
 
     def unrecovered_error(self) -> BackendError | None:
-        """Return the first error that no later equal call recovered from.
+        """Return the first error that no later equal call recovered from; an answer that can't be read is none.
 
         A target may ignore the exception that its model call raises.
         """
@@ -284,6 +285,12 @@ class Meter:
     def primary_called(self) -> bool:
         """Whether the model under test was called, not only those beside it."""
         return any(not call.secondary for call in self.calls)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether an answer of the model under test was cut off."""
+        problems = [call.answer.problem for call in self.calls if call.answer is not None and not call.secondary]
+        return any(problem is not None and problem.kind == "truncated" for problem in problems)
 
     @property
     def cached(self) -> int:
@@ -339,8 +346,15 @@ class Meter:
             ledger.add_cached_call()
         else:
             ledger.add_call(answer.usage, model.price)
+        if answer.problem is not None:
+            problem = answer.problem._replace(message=redactor.text(answer.problem.message))
+            answer = replace(answer, problem=problem)
+            if call.secondary:
+                # a judge that can't be read has not ruled, which says nothing of the answer under test
+                call.error = BackendError(problem.kind, problem.message, usage=answer.usage)
+                raise call.error
         call.answer = answer
-        return answer
+        return answer.readable()
 
     async def _answer(self, backend: Backend, request: ModelRequest, call: ModelCall) -> ModelAnswer:
         if self._live.cache is None:

@@ -13,28 +13,33 @@ Whose work it is that the hook sees, in this order:
 5. any running case, on a thread that was started outside of cases: it may serve them. The main thread is exempt: it
    runs pytest and other tests, unless there is a claim.
 
+The only address that may be reached is that of the gateway of this process, which answers from recordings.
+
 In Python 3.11 no audit event tells that work is started for later, and in no version one tells of the processes of
 `multiprocessing`: `_watch` replaces the functions that start these.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import socket
 import sys
 import threading
-import traceback
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial, wraps
+from functools import lru_cache, partial, wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, finalize
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
+
+    Carrier = Callable[[Callable[..., Any]], Callable[..., Any]]
+    """Returns a function that runs the given one on behalf of the thread that calls the carrier."""
 
 # the kernel's own interfaces, and sockets within the machine, which event loops need
 _LOCAL = frozenset(getattr(socket, name) for name in ("AF_UNIX", "AF_NETLINK", "AF_ALG") if hasattr(socket, name))
@@ -57,9 +62,14 @@ _PROCESS_EVENTS = frozenset(
 _EVENTS = _SOCKET_EVENTS | _LOOKUP_EVENTS | _PROCESS_EVENTS
 # Python's own helper, which runs no code of the target; creating a lock may start it
 _RESOURCE_TRACKER = re.compile(r"from multiprocessing\.resource_tracker import main; ?main\([\w, =]*\)")
+_SERVED_HOSTS = ("127.0.0.1", b"127.0.0.1")
 # a target may try again and again
 _MAX_NOTED = 100
 _ENGINE = __file__.removesuffix("offline.py")
+_PACKAGE = _ENGINE.removesuffix(f"engine{os.sep}")
+# whose functions are between a caller and what it calls
+_BETWEEN = (__file__, f"{_ENGINE}gateway{os.sep}stamps.py")
+_LIBRARIES = ("<frozen", os.__file__.removesuffix("os.py"))
 
 
 class OfflineError(RuntimeError):
@@ -94,34 +104,54 @@ class _Guard:
         self.claims: dict[int, _Claim] = {}
         self.tasks: WeakKeyDictionary[asyncio.Task[Any], _GuardedCase] = WeakKeyDictionary()
         self.late: dict[_GuardedCase, str] = {}
+        self.served: list[tuple[str, int]] = []
+        self.own_threads: list[int] = []
         self.installed = False
-        self.watches_pools = False
+        self.carriers: list[Carrier] = []
+        self.unwatch_pools: Callable[[], None] | None = None
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event not in _EVENTS:
             return
         if event in _SOCKET_EVENTS:
             address = arguments[1] if len(arguments) > 1 else None
+            if self.served and self._is_served(event, arguments[0], address):
+                return
             if getattr(arguments[0], "family", None) not in _LOCAL:
                 self.refuse(f"{event.removeprefix('socket.')} to {address!r}")
             elif address is not None and address == _fork_server():
                 self.refuse_process("multiprocessing, start method forkserver")
         elif event in _LOOKUP_EVENTS:
+            if self.served and event == "socket.getaddrinfo" and arguments[0] in _SERVED_HOSTS:
+                return
             self.refuse(f"look-up of {arguments[0]!r}")
         else:
             self.refuse_process(f"{event}{f': {arguments[0]!r}' if arguments else ''}")
+
+    def _is_served(self, event: str, connection: Any, address: Any) -> bool:
+        """Whether a socket connects to an address that this process serves, or is one end of such a connection."""
+        if event == "socket.connect":
+            return isinstance(address, tuple) and address[:2] in self.served
+        if event == "socket.bind" or address is not None:
+            return False
+        # a connected socket sends
+        with suppress(OSError, AttributeError):
+            return connection.getpeername()[:2] in self.served or connection.getsockname()[:2] in self.served
+        return False
 
     def refuse_process(self, how: str) -> None:
         self.refuse(f"child process ({how})", is_process=True)
 
     def refuse(self, action: str, *, is_process: bool = False) -> None:
         """Raise an error and note it, if this thread works for a case that may not do this."""
+        if self.own_threads and threading.get_ident() in self.own_threads:
+            return
         owner = self.owner()
         suspects = self._suspects() if owner is None else [owner]
         cases = [case for case in suspects if not (is_process and case.allow_processes)]
         if not cases:
             return
-        advice = "call models through context.llm, or use --packbench-mode=live"
+        advice = "record its model calls (--packbench-mode=record), or use --packbench-mode=live"
         if is_process:
             advice = "set packbench_allow_processes = yes to allow it"
         culprit = "the target"
@@ -130,7 +160,8 @@ class _Guard:
         elif owner.over:
             # also after the case's end: a thread or a task that was left behind
             culprit, advice = f"{self._what()}, left running by case {owner.case},", "end it before the target returns"
-        text = f"fixture mode is offline, but {culprit} tried: {action}{_caller_location()}; {advice}"
+        place = caller_location()
+        text = f"fixture mode is offline, but {culprit} tried: {action}{place and f' at {place}'}; {advice}"
         for case in cases:
             message = f"case {case.case}: {text}"
             if len(case.violations) < _MAX_NOTED:
@@ -142,7 +173,7 @@ class _Guard:
     def owner(self) -> _GuardedCase | None:
         """Return the case for which this thread works; None if that is unknown or outside of cases."""
         owner = _CURRENT.get()
-        if owner is None and (task := _current_task()) is not None:
+        if owner is None and (task := current_task()) is not None:
             owner = self.tasks.get(task)
         if owner is None and (claim := self.claims.get(threading.get_ident())) is not None:
             return claim.owner
@@ -155,7 +186,7 @@ class _Guard:
 
     def _what(self) -> str:
         """Describe what runs now."""
-        task, claim = _current_task(), self.claims.get(threading.get_ident())
+        task, claim = current_task(), self.claims.get(threading.get_ident())
         if task is not None:
             return f'the task "{task.get_name()}"'
         if claim is not None and claim.what:
@@ -211,7 +242,7 @@ def offline(
     if not shares_thread:
         before = _GUARD.claims.get(ident)
         _GUARD.claims[ident] = _Claim(case)
-    elif (task := _current_task()) is not None:
+    elif (task := current_task()) is not None:
         _GUARD.tasks[task] = case
     _GUARD.active.append(case)
     try:
@@ -224,6 +255,29 @@ def offline(
         # an abandoned coroutine is closed outside its context, where the variable has no value to reset
         with suppress(ValueError):
             _CURRENT.reset(token)
+
+
+def serve_address(host: str, port: int) -> Callable[[], None]:
+    """Allow cases to reach an address that this process serves; return what ends that."""
+    address = (host, port)
+    _GUARD.served.append(address)
+
+    def end() -> None:
+        with suppress(ValueError):
+            _GUARD.served.remove(address)
+
+    return end
+
+
+@contextmanager
+def own_work() -> Iterator[None]:
+    """Allow this thread everything in the block: it is this package's own work, whatever runs at the same time."""
+    ident = threading.get_ident()
+    _GUARD.own_threads.append(ident)
+    try:
+        yield
+    finally:
+        _GUARD.own_threads.remove(ident)
 
 
 def take_late(suite: object) -> list[tuple[str, str]]:
@@ -255,24 +309,94 @@ def note_tasks(loop: asyncio.AbstractEventLoop) -> None:
     loop.set_task_factory(create_task)
 
 
-def _current_task() -> asyncio.Task[Any] | None:
+def caller_location() -> str:
+    """Return where the caller's own code is on the stack, as `file:line`; empty where only libraries are."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        kind = _code_kind(frame.f_code.co_filename)
+        if kind == "user":
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        if kind == "package":
+            # this package calls the target
+            return ""
+        frame = frame.f_back
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def _code_kind(file: str) -> str:
+    if file in _BETWEEN or file.startswith(_LIBRARIES) or "site-packages" in file or "dist-packages" in file:
+        return "library"
+    return "package" if file.startswith(_PACKAGE) else "user"
+
+
+def replace(owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
+    """Replace a function by one that wraps it.
+
+    Args:
+        owner: the class or module.
+        name: its attribute.
+        wrap: gets the function, returns what is called instead.
+
+    Returns:
+        A function that undoes it. Where something else has replaced the function since, that stays, and calls what
+        was there before.
+    """
+    original, inherited = getattr(owner, name), name not in vars(owner)
+    current = wrap(original)
+
+    if inspect.iscoroutinefunction(original):
+
+        @wraps(original)
+        async def replaced(*arguments: Any, **options: Any) -> Any:
+            return await current(*arguments, **options)
+
+    else:
+
+        @wraps(original)
+        def replaced(*arguments: Any, **options: Any) -> Any:
+            return current(*arguments, **options)
+
+    def undo() -> None:
+        nonlocal current
+        current = original
+        if vars(owner).get(name) is not replaced:
+            return
+        if inherited:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, original)
+
+    setattr(owner, name, replaced)
+    return undo
+
+
+def carry_pool_work(carrier: Carrier) -> Callable[[], None]:
+    """Have all functions that are submitted to thread pools pass through `carrier`; return what ends this."""
+    import concurrent.futures.thread  # noqa: F401 - the pool's first work is carried too
+
+    # inside of the guard's own carrier
+    _GUARD.carriers.insert(0, carrier)
+    _watch_pools()
+
+    def undo() -> None:
+        with suppress(ValueError):
+            _GUARD.carriers.remove(carrier)
+        if not _GUARD.carriers and _GUARD.unwatch_pools is not None:
+            _GUARD.unwatch_pools()
+            _GUARD.unwatch_pools = None
+
+    return undo
+
+
+def current_task() -> asyncio.Task[Any] | None:
+    """Return the asyncio task that runs on this thread; None where there is none."""
     module = sys.modules.get("asyncio")
     # `current_task` raises where no loop runs
     if module is None or module._get_running_loop() is None:  # noqa: SLF001 - asyncio documents it for event loops
         return None
     task: asyncio.Task[Any] | None = module.current_task()
     return task
-
-
-def _caller_location() -> str:
-    """Return where the target's own code is on the stack; empty if there is none."""
-    for frame in reversed(traceback.extract_stack(limit=40)):
-        name = frame.filename.replace("\\", "/")
-        if frame.filename == __file__ or "/lib/python" in name or name.startswith("<frozen"):
-            continue
-        # this package calls the target
-        return "" if frame.filename.startswith(_ENGINE) else f" at {frame.filename}:{frame.lineno}"
-    return ""
 
 
 def _install() -> None:
@@ -287,27 +411,22 @@ def _watch() -> None:
     import atexit
 
     atexit.register(_tell_late)
-    _replace(atexit, "register", _noting_callback)
-    _replace(threading.Thread, "start", _noting_thread)
-    _replace(_thread, "start_new_thread", _noting_raw_thread)
+    replace(atexit, "register", _noting_callback)
+    replace(threading.Thread, "start", _noting_thread)
+    replace(_thread, "start_new_thread", _noting_raw_thread)
+    _GUARD.carriers.append(_work_for_owner)
     _watch_pools()
     with suppress(ImportError):
         import _posixsubprocess
 
-        _replace(_posixsubprocess, "fork_exec", _refusing_processes)
-
-
-def _replace(owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    original = getattr(owner, name)
-    setattr(owner, name, wraps(original)(wrap(original)))
+        replace(_posixsubprocess, "fork_exec", _refusing_processes)
 
 
 def _watch_pools() -> None:
-    """Note the case of work for thread pools, once their module is imported: a pool's first work starts a thread."""
+    """Carry work for thread pools, once their module is imported: a pool's first work starts a thread."""
     pools: Any = sys.modules.get("concurrent.futures.thread")
-    if not _GUARD.watches_pools and hasattr(pools, "ThreadPoolExecutor"):
-        _GUARD.watches_pools = True
-        _replace(pools.ThreadPoolExecutor, "submit", _noting_work)
+    if _GUARD.carriers and _GUARD.unwatch_pools is None and hasattr(pools, "ThreadPoolExecutor"):
+        _GUARD.unwatch_pools = replace(pools.ThreadPoolExecutor, "submit", _carrying_work)
 
 
 def _noting_thread(start: Callable[..., Any]) -> Callable[..., Any]:
@@ -327,13 +446,18 @@ def _noting_raw_thread(start: Callable[..., Any]) -> Callable[..., Any]:
     return noting
 
 
-def _noting_work(submit: Callable[..., Any]) -> Callable[..., Any]:
-    def noting(pool: Any, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
-        # also for nobody: the pool's thread may be one that a case started
-        claim = _Claim(_GUARD.owner())
-        return submit(pool, partial(_GUARD.work_for, claim, function), *arguments, **options)
+def _carrying_work(submit: Callable[..., Any]) -> Callable[..., Any]:
+    def carrying(pool: Any, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
+        for carrier in tuple(_GUARD.carriers):
+            function = carrier(function)
+        return submit(pool, function, *arguments, **options)
 
-    return noting
+    return carrying
+
+
+def _work_for_owner(function: Callable[..., Any]) -> Callable[..., Any]:
+    # also for nobody: the pool's thread may be one that a case started
+    return partial(_GUARD.work_for, _Claim(_GUARD.owner()), function)
 
 
 class _AtExit:

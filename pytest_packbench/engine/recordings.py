@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.atomic import write_atomic
+from pytest_packbench.cases.load import parse_cassette
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CassetteError, Problem, format_value
-from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
+from pytest_packbench.model.request import AnswerError, AnswerProblem, ModelAnswer, ToolCall, Usage
 from pytest_packbench.model.result import format_timestamp
 from pytest_packbench.model.suite import PENDING
 
@@ -28,6 +30,12 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
 
 
+GATEWAY_ANSWER = frozenset({"headers", "body", "text", "body_base64", "stream", "stream_base64"})
+"""The keys of an exchange of the gateway that the provider wrote."""
+_OF_EACH_ANSWER = frozenset(
+    {"id", "created", "created_at", "completed_at", "responseId", "system_fingerprint", "total_duration"}
+    | {"load_duration", "prompt_eval_duration", "eval_duration", "usage", "usageMetadata"}
+)
 _ADVICE = "if the pipeline's steps changed, edit the recording or record it again (--packbench-mode=record)"
 
 
@@ -59,7 +67,8 @@ def check_belongs(cassette: Cassette, *, case_id: str, input_sha256: str, source
 def recorded_calls(suite: Suite, case_id: str) -> int | None:
     """Return the number of exchanges in a case's cassette; None where it is missing or can't be read."""
     try:
-        return len(find_recording(suite, case_id).load()[0].exchanges)
+        cassette, _ = find_recording(suite, case_id).load()
+        return len(cassette.exchanges) + len(cassette.gateway)
     except (CassetteError, OSError):
         return None
 
@@ -79,6 +88,7 @@ class Replay:
         stale_roles: the roles of such exchanges.
         mismatch: the first mismatch, in one line; empty while there is none.
         used: the number of exchanges replayed.
+        truncated: whether one of them was cut off.
         tools: the tools that the model was offered.
     """
 
@@ -90,6 +100,7 @@ class Replay:
         self.stale_roles: set[str] = set()
         self.mismatch = ""
         self.used = 0
+        self.truncated = False
         self._offered: tuple[Tool, ...] = ()
         self.tools: list[Tool] = []
 
@@ -133,6 +144,10 @@ class Replay:
             refusal=exchange.refusal,
             usage=Usage(tokens_input=exchange.usage.tokens_input, tokens_output=exchange.usage.tokens_output),
         )
+        if exchange.problem is not None:
+            problem = AnswerProblem(exchange.problem.kind, exchange.problem.message)
+            self.truncated = self.truncated or problem.kind == "truncated"
+            return replace(answer, problem=problem).readable()
         if not exchange.tool_calls:
             return answer
         calls = (ToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in exchange.tool_calls)
@@ -146,6 +161,7 @@ class Replay:
 
         Raises:
             ReplayError: there is no such recording.
+            AnswerError: the result could not be read when it was recorded.
         """
         from pytest_packbench.model.cassette import VERIFY_ROLE
 
@@ -163,7 +179,11 @@ class Replay:
             )
         self.used = 1
         self.stale = not self._is_of(exchanges[0].request_sha256, request)
-        return exchanges[0].answer
+        answer, problem = exchanges[0].answer, exchanges[0].problem
+        if problem is not None:
+            text = answer if isinstance(answer, str) else ""
+            raise AnswerError(problem.kind, problem.message, text=text)
+        return answer
 
     def _is_of(self, sha256: str | None, request: dict[str, Any]) -> bool:
         """Whether an answer is that to a request; one that a person wrote answers any request, a recorded one none."""
@@ -205,17 +225,23 @@ def recording_of(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> d
     from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY_ROLE
 
     tools: list[Tool] | None = None
-    if context.caller.opaque and state.request is not None:
+    exchanges: list[dict[str, Any]] = []
+    prompts = context.options.record_prompts and context.pack.keeps_prompts(loaded.case)
+    through_gateway = has_gateway_exchanges(context, state)
+    gateway = [call.as_exchange(prompts) for call in state.traffic.calls] if through_gateway and state.traffic else []
+    if context.caller.opaque and not gateway and state.request is not None:
         sha256 = canonical_sha256(state.request.as_json())
         usage = _usage(state.usage)
-        exchanges = [{"role": VERIFY_ROLE, "answer": state.payload, "request_sha256": sha256, **usage}]
-    elif state.meter is not None and (state.meter.calls or find_recording(context.suite, loaded.case.id).exists()):
+        said = {"answer": state.payload}
+        if state.unread is not None:
+            said = {"answer": state.unread.text, "problem": state.unread.problem()}
+        exchanges = [{"role": VERIFY_ROLE, **said, "request_sha256": sha256, **usage}]
+    elif state.meter is not None and (state.meter.calls or _is_recorded(context, loaded)):
         # an attempt without calls replaces an older recording that has some
         calls = state.meter.calls
-        prompts = context.options.record_prompts and context.pack.keeps_prompts(loaded.case)
         exchanges = model_exchanges(calls, prompts=prompts)
         tools = [tool for call in calls if not call.secondary for tool in call.request.tools]
-    else:
+    elif not gateway:
         return None
     redact = context.redactor.json
     for exchange in exchanges:
@@ -232,7 +258,18 @@ def recording_of(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> d
         "recorded_at": format_timestamp(state.finished_ns),
         "conditions": redact(recorded_conditions(context, tools)),
         "exchanges": exchanges,
+        **({"gateway": gateway} if gateway else {}),
     }
+
+
+def has_gateway_exchanges(context: SuiteContext, state: Attempt) -> bool:
+    """Whether an attempt made calls through the gateway that can be replayed: a server does not run for a replay."""
+    can_run = not context.caller.opaque or context.caller.runs_offline
+    return can_run and state.traffic is not None and bool(state.traffic.calls)
+
+
+def _is_recorded(context: SuiteContext, loaded: LoadedCase) -> bool:
+    return find_recording(context.suite, loaded.case.id).exists()
 
 
 def store_recording(suite: Suite, case_id: str, data: dict[str, Any]) -> tuple[Cassette, str]:
@@ -275,14 +312,38 @@ def write_recording(path: Path, data: dict[str, Any]) -> None:
     write_atomic(path, json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def discard_recording(suite: Suite, case_id: str, *, since: str) -> None:
+    """Remove the recording of a case that this run has written, where it turns out to be incomplete.
+
+    Args:
+        suite: the case's suite.
+        case_id: the case.
+        since: the start of the run; older recordings stay.
+    """
+    for path in (suite.pending_path(case_id), suite.cassette_path(case_id)):
+        with suppress(OSError, CassetteError):
+            cassette, _ = parse_cassette(path.read_bytes(), source=path.name)
+            if cassette.recorded_at is not None and cassette.recorded_at >= since:
+                path.unlink()
+
+
 def _is_same(older: Recording, cassette: Cassette) -> bool:
     """Whether an older recording has the same answers under the same conditions."""
     try:
         before, _ = older.load()
     except (CassetteError, OSError):
         return False
-    ignored: Any = {"recorded_at": True, "exchanges": {"__all__": {"usage", "prompt"}}}
-    return bool(before.model_dump(exclude=ignored) == cassette.model_dump(exclude=ignored))
+    ignored: Any = {
+        "recorded_at": True,
+        "exchanges": {"__all__": {"usage", "prompt"}},
+        "gateway": {"__all__": {"usage", "request", "headers"}},
+    }
+    old, new = (each.model_dump(exclude=ignored) for each in (before, cassette))
+    for exchange in (*old["gateway"], *new["gateway"]):
+        if isinstance(exchange["body"], dict):
+            # the same answer has another id and another time
+            exchange["body"] = {name: value for name, value in exchange["body"].items() if name not in _OF_EACH_ANSWER}
+    return bool(old == new)
 
 
 def model_exchanges(calls: Sequence[ModelCall], *, prompts: bool) -> list[dict[str, Any]]:
@@ -343,15 +404,23 @@ def transcript(attempt: Attempt, *, prompts: bool) -> list[tuple[str, str, str]]
     """
     if not prompts:
         return []
+    lines = []
+    recorded_calls = attempt.cassette.gateway if attempt.cassette is not None and attempt.meter is None else ()
+    own = [call.model_dump() for call in recorded_calls if call.request is not None]
+    if attempt.traffic is not None and not attempt.traffic.has_recording:
+        own = [call.as_exchange() for call in attempt.traffic.calls]
+    if own:
+        from pytest_packbench.engine.gateway.transcript import transcript_of
+
+        lines = [line for exchange in own for line in transcript_of(exchange)]
     if attempt.meter is not None:
         try:
             exchanges = model_exchanges(attempt.meter.calls, prompts=True)
         except UnrecordableError:
-            return []
+            return lines
     else:
         recorded = attempt.cassette.exchanges if attempt.cassette is not None else ()
         exchanges = [exchange.model_dump() for exchange in recorded if exchange.prompt is not None]
-    lines = []
     for exchange in exchanges:
         role, prompt = exchange["role"], exchange["prompt"]
         if prompt.get("system"):
@@ -376,6 +445,7 @@ def _exchange(call: ModelCall, answer: ModelAnswer, prompt: dict[str, Any]) -> d
         "request_sha256": call.request_sha256,
         **_usage(answer.usage),
         **({"tool_calls": [tool_call.as_json() for tool_call in answer.tool_calls]} if answer.tool_calls else {}),
+        **({} if answer.problem is None else {"problem": answer.problem._asdict()}),
     }
 
 

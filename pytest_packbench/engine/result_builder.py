@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench import __version__
-from pytest_packbench.engine.attempt import Attempt, Failure, redacted_failure, user_frames
+from pytest_packbench.engine.attempt import Attempt, Failure, redacted_failure, reject_answer, user_frames
 from pytest_packbench.engine.attribution import UNKNOWN
 from pytest_packbench.model.errors import describe_error, json_pointer
 from pytest_packbench.model.pack import Comparison, record_facts
@@ -25,7 +25,8 @@ from pytest_packbench.model.result import (
     extension_object,
     format_timestamp,
 )
-from pytest_packbench.model.score import describe_score
+from pytest_packbench.model.run import CAPS
+from pytest_packbench.model.score import UNREAD, describe_score
 from pytest_packbench.model.strict_json import has_surrogate
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ def ended_attempt(case_ref: CaseRef, attempt: Attempt) -> EndedAttempt:
         remark=attempt.remark,
         payload=attempt.payload,
         recording=attempt.recording,
+        unread=None if attempt.unread is None else attempt.unread._asdict(),
+        truncated=attempt.truncated,
     )
 
 
@@ -125,7 +128,10 @@ def build_trial(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run_
     except context.options.stops:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be third-party code
-        failure = redacted_failure(_failure_of(case_ref, attempt, error), context.redactor, attempt.secrets)
+        if attempt.unread is None and case_ref.loaded is not None and (reason := _unwritable(attempt, error)):
+            reject_answer(context, case_ref.loaded, attempt, reason)
+            return build_trial(case_ref, attempt, context, run_id)
+        failure = redacted_failure(_failure_of(case_ref, error), context.redactor, attempt.secrets)
         return error_trial(case_ref, failure, trial=attempt.trial)
     return Trial(result=result, attempt=attempt, rows=rows)
 
@@ -178,7 +184,8 @@ def build_result(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run
         failure = attempt.failure or Failure(kind="error", message="no score")
         return unscored_result(
             case_ref,
-            "error",
+            # a cap of the run refused a call
+            "not_run" if failure.kind in CAPS else "error",
             failure.kind,
             failure.message,
             timestamp=format_timestamp(attempt.finished_ns),
@@ -192,8 +199,10 @@ def build_result(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run
         message = f"quarantined (xfail): {reason}; {describe_score(score)}"
         return CaseResult(**fields, verdict="known_hole", kind="xfail", message=message)
     if score.verdict not in {"passed", "failed"} or score.score is None:
-        return CaseResult(**fields, verdict=score.verdict, kind=score.verdict, message=score.message or score.verdict)
-    facts = record_facts(case_ref.pack, case_ref.loaded.case, outcome, score)
+        kind, message = score.kind or score.verdict, score.message or score.verdict
+        valid = False if kind in UNREAD else None
+        return CaseResult(**fields, valid=valid, verdict=score.verdict, kind=kind, message=message)
+    facts = record_facts(case_ref.pack, case_ref.loaded.case, None if attempt.unread is not None else outcome, score)
     fields |= _pack_fields(score, facts)
     record = _record_fields(fields, case_ref.suite.record_name, attempt, facts) | {
         "run_id": run_id,
@@ -283,6 +292,9 @@ def _redacted_explanation(
 
 def _rows(case_ref: CaseRef, attempt: Attempt) -> list[Comparison]:
     case = case_ref.loaded.case if case_ref.loaded is not None else None
+    if attempt.unread is not None:
+        said = attempt.outcome.answer if attempt.outcome is not None else None
+        return [Comparison(what="answer", expected="an answer that can be read", actual=said or "none")]
     explained: list[object] = list(case_ref.pack.explain(case, attempt.outcome))
     rows = [row for row in explained if isinstance(row, Comparison)]
     if len(rows) < len(explained) or not all(isinstance(text, str) for row in rows for text in astuple(row)):
@@ -290,12 +302,16 @@ def _rows(case_ref: CaseRef, attempt: Attempt) -> list[Comparison]:
     return rows
 
 
-def _failure_of(case_ref: CaseRef, attempt: Attempt, error: BaseException) -> Failure:
+def _unwritable(attempt: Attempt, error: BaseException) -> str:
+    """Return why a record can't contain the result; empty if something else is wrong with the record."""
     pointer = _surrogate_at(attempt.payload) if isinstance(error, RecordError) else None
-    if pointer is not None:
-        location = f"at {pointer}" if pointer else "at its top level"
-        message = f"the target's result contains an unpaired surrogate {location}; expected text that UTF-8 can encode"
-        return Failure(kind="result_unreadable", message=message)
+    if pointer is None:
+        return ""
+    location = f"at {pointer}" if pointer else "at its top level"
+    return f"the target's result contains an unpaired surrogate {location}; expected text that UTF-8 can encode"
+
+
+def _failure_of(case_ref: CaseRef, error: BaseException) -> Failure:
     message = f"the pack {case_ref.pack.name} raised {describe_error(error)}"
     return Failure(kind="pack_error", message=message, details=user_frames(error))
 

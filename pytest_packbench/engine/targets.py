@@ -201,6 +201,7 @@ class TargetCaller:
         without_model: whether it is marked as calling no model at all.
         requires_context: whether it takes a context without a default.
         opaque: whether it runs outside this process, so that its result is recorded and replayed, not its model calls.
+        runs_offline: whether it is a program, which can run on recorded model calls all the same.
     """
 
     def __init__(self, target: Target) -> None:
@@ -208,6 +209,7 @@ class TargetCaller:
         self.takes_context = takes_context(target)
         owner = getattr(target, "__self__", None)
         self.opaque = bool(getattr(owner, "opaque", False))
+        self.runs_offline = self.opaque and bool(getattr(owner, "runs_offline", False))
         # only the context offers a model
         self.without_model = not getattr(target, "asks_model", True)
         self.asks_model = self.takes_context and not self.opaque and not self.without_model

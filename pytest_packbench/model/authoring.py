@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.cassette import Cassette
@@ -75,11 +76,14 @@ class CaseDraft:
         case: the whole case as plain JSON.
         content: the end of its id where the source gives none and the id is made of position and content; an existing
             case whose id ends with it is the same case. Empty for an id of the source.
+        recording: the case's cassette as plain JSON, without the keys `cassette_version`, `case_id` and `input_sha256`,
+            which the command adds; so it does for `request_sha256` of a recorded whole result. None without one.
     """
 
     place: str
     case: dict[str, Any]
     content: str = ""
+    recording: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,19 @@ class SourceFlaw:
     message: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRemark:
+    """A part of the source that is left out although nothing is wrong with it.
+
+    Attributes:
+        place: its location in the source.
+        message: why it is left out, in one line.
+    """
+
+    place: str
+    message: str
+
+
 class Importer(ABC):
     """Converts existing data to drafts of cases; the command validates, previews and writes them.
 
@@ -102,11 +119,18 @@ class Importer(ABC):
         name: the word after `packbench import`.
         help: one sentence for `packbench import --help`.
         suite: the suite to write to if `--suite` is omitted; None makes `--suite` required.
+        names_suites: whether the source names its suites, so that `--suite` may be omitted.
+        unique_inputs: whether two cases with the same input are an error of the source.
+        keeps_good: whether cases are written although other entries can't be imported, which are then all listed; the
+            command returns 2 nevertheless.
     """
 
     name: ClassVar[str]
     help: ClassVar[str]
     suite: ClassVar[str | None] = None
+    names_suites: ClassVar[bool] = False
+    unique_inputs: ClassVar[bool] = True
+    keeps_good: ClassVar[bool] = False
 
     @abstractmethod
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -119,8 +143,8 @@ class Importer(ABC):
         """
 
     @abstractmethod
-    def read(self, arguments: argparse.Namespace) -> Iterable[CaseDraft | SourceFlaw]:
-        """Yield the cases of the source one by one, and its flaws where they occur.
+    def read(self, arguments: argparse.Namespace) -> Iterable[CaseDraft | SourceFlaw | SourceRemark]:
+        """Yield the cases of the source one by one, and its flaws and remarks where they occur.
 
         Called twice if cases are written; it must yield the same both times.
 
@@ -131,6 +155,19 @@ class Importer(ABC):
             ValueError: the source cannot be read at all; one line.
             OSError: likewise.
         """
+
+    def parts(self, arguments: argparse.Namespace, root: Path) -> Iterable[argparse.Namespace]:  # noqa: ARG002 - for sources of several suites
+        """Return the arguments for each suite of the source, with its name as `suite`; the default is one suite.
+
+        Args:
+            arguments: the parsed arguments.
+            root: the folder of suites that is written to.
+
+        Raises:
+            ValueError: the source can't be imported at all; one line.
+            OSError: likewise.
+        """
+        return (arguments,)
 
     def many(self, arguments: argparse.Namespace) -> str | None:  # noqa: ARG002 - for importers of many cases
         """Return the name of one JSON Lines file for all cases, such as `all.jsonl`; None for one file per case.
@@ -162,9 +199,14 @@ class Starter:
         project: files next to it, path from the root of the project to content: the target.
         needs: what the suite needs to run: import name of a library to the extra of pytest-packbench that installs it.
         takes: likewise, for features of the pack that the starter does not use.
+        installs: what else it needs: import name of a library to what `pip install` calls it.
+        pipelines: starters whose target calls a model with a client of its own, by the name of the client; they have
+            to be recorded before they run offline.
     """
 
     suite: Mapping[str, str]
     project: Mapping[str, str]
     needs: Mapping[str, str] = field(default_factory=dict)
     takes: Mapping[str, str] = field(default_factory=dict)
+    installs: Mapping[str, str] = field(default_factory=dict)
+    pipelines: Mapping[str, Starter] = field(default_factory=dict)

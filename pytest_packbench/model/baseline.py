@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool
 
 from pytest_packbench.model.case import Fraction, ListOf, StrictModel
+from pytest_packbench.model.verdict import Verdict  # noqa: TC001 - pydantic reads it when the model is made
 
 BASELINE_VERSION = 1
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -27,7 +28,7 @@ class BaselineCase(StrictModel):
 
     sha256: _Digest | None
     score: Fraction | None
-    verdict: Literal["passed", "failed", "error", "vacuous", "known_hole", "not_run"]
+    verdict: Verdict
     kind: str | None = None
     judge: str | None = None
     trials: Annotated[int, Field(ge=1)] = 1

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+import json
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_core import core_schema
 
 from pytest_packbench.model.case import CaseId, ListOf, StrictModel, Text
@@ -50,6 +53,13 @@ class Prompt(StrictModel):
     messages: ListOf[dict[str, Any]] = ()
 
 
+class ExchangeProblem(StrictModel):
+    """Why an answer can't be read; see `AnswerProblem`."""
+
+    kind: Literal["truncated", "answer_unreadable"]
+    message: Text
+
+
 class Exchange(StrictModel):
     """One model call and its answer.
 
@@ -61,6 +71,7 @@ class Exchange(StrictModel):
         request_sha256: hash of the request; None if a person wrote the answer.
         usage: tokens, if the provider counted them.
         tool_calls: the tool calls that the model requested.
+        problem: why the answer can't be read; then `answer` is its text.
     """
 
     role: Text
@@ -70,6 +81,74 @@ class Exchange(StrictModel):
     request_sha256: Digest | None = None
     usage: ExchangeUsage = ExchangeUsage()
     tool_calls: ListOf[ExchangeToolCall] = ()
+    problem: ExchangeProblem | None = None
+
+
+class GatewayExchange(StrictModel):
+    """One call of a client of the target's own, through the gateway, and its answer.
+
+    An answer has one of the keys `body`, `text`, `body_base64`, `stream` and `stream_base64`; none if it is empty.
+
+    Attributes:
+        provider: whose protocol it is.
+        method: the HTTP method.
+        path: the path, and the query without keys.
+        request: the JSON body of the request; None where it has none, or prompts are not recorded.
+        request_sha256: hash of method, path and body.
+        status: the HTTP status of the answer; None where it never began.
+        headers: those of the answer that clients read, names in lower case.
+        body: the answer, where it is JSON.
+        text: the answer, where it is other text.
+        body_base64: the answer, where it is no text.
+        stream: the answer, where it was streamed: events or lines, byte for byte.
+        stream_base64: the same, where it is no text.
+        end: `complete`; `cut` if the provider broke off, `aborted` if the client went away.
+        usage: tokens, if the provider counted them.
+    """
+
+    provider: Literal["openai", "anthropic", "ollama", "gemini"]
+    method: Text
+    path: Text
+    request: Any = None
+    request_sha256: Digest
+    status: Annotated[int, Field(ge=200, le=599)] | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: Any = None
+    text: str | None = None
+    body_base64: str | None = None
+    stream: str | None = None
+    stream_base64: str | None = None
+    end: Literal["complete", "cut", "aborted"] = "complete"
+    usage: ExchangeUsage = ExchangeUsage()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        stated = {"body", "text", "body_base64", "stream", "stream_base64"} & self.model_fields_set
+        if len(stated) > 1:
+            raise ValueError(f"an answer has one of the keys {', '.join(sorted(stated))}")
+        if self.status is None and self.end == "complete":
+            raise ValueError("an answer without a status is not complete")
+        if any("\r" in text or "\n" in text for pair in self.headers.items() for text in pair):
+            raise ValueError("a header has several lines")
+        try:
+            self.content()
+        except Base64Error:
+            raise ValueError("an answer is no base64") from None
+        return self
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the answer was streamed."""
+        return self.stream is not None or self.stream_base64 is not None
+
+    def content(self) -> bytes:
+        """Return the bytes of the answer; of JSON, those of an equal value."""
+        if "body" in self.model_fields_set:
+            return json.dumps(self.body, separators=(",", ":")).encode()
+        encoded = self.stream_base64 if self.stream_base64 is not None else self.body_base64
+        if encoded is not None:
+            return a2b_base64(encoded, strict_mode=True)
+        return (self.stream if self.stream is not None else self.text or "").encode()
 
 
 class RecordedTarget(StrictModel):
@@ -164,6 +243,7 @@ class Cassette(StrictModel):
         recorded_at: the time of the recording; None for authored answers.
         conditions: under which conditions it was made.
         exchanges: the model calls in order.
+        gateway: the calls of the target's own clients, in the order in which they began.
     """
 
     cassette_version: Annotated[Literal[2], _CurrentVersion()]
@@ -175,6 +255,7 @@ class Cassette(StrictModel):
     recorded_at: Text | None = None
     conditions: Conditions
     exchanges: ListOf[Exchange]
+    gateway: ListOf[GatewayExchange] = ()
 
     def usage(self, excluded_roles: Container[str] = ()) -> Usage:
         """Return the tokens of all exchanges except those of some roles; None for a count that one of them lacks."""

@@ -24,7 +24,8 @@ class Gate(StrictModel):
     """A condition on a whole run.
 
     Attributes:
-        metric: `completeness` (cases with a verdict over cases selected), `pass_rate`, `mean_score`,
+        metric: `completeness` (cases with a verdict over cases selected), `exposure_rate` (cases that could have failed
+            over those that ran, so without the vacuous ones), `pass_rate`, `mean_score`,
             `over_refusal_rate` (refusals among the cases that expect an answer), `accuracy` (answers that agree to
             `depth`, among the cases that expect one), or a metric of the suite's pack.
         min: the smallest value that passes, 0 to 1.

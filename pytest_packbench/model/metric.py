@@ -8,16 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_packbench.model.verdict import COUNTED, FIXTURE, is_due
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-JUDGED = ("passed", "failed")
-"""The verdicts of results that count in rates."""
 AUTHORED = "stub"
 """The backend whose answers were written by a person or a script."""
 COMPLETENESS = "completeness"
 MEAN_SCORE = "mean_score"
+EXPOSURE = "exposure_rate"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +27,7 @@ class Profile:
 
     The fields are those of `CaseResult`, except for three: `quarantine` is `skip` or `xfail` where the notes of the
     case quarantine it, else empty; `scored` is whether there is a score; `cached` is whether a cached answer was used.
+    `mode` is that of the run.
     """
 
     verdict: str
@@ -43,16 +45,22 @@ class Profile:
     stale: bool = False
     remark: str = ""
     cached: bool = False
+    mode: str = FIXTURE
 
     @property
     def counted(self) -> bool:
         """Whether the result counts in rates: it was scored and passed or failed."""
-        return self.verdict in JUDGED and not self.quarantine
+        return self.verdict in COUNTED and not self.quarantine
 
     @property
     def due(self) -> bool:
         """Whether the case has to end as passed or failed."""
-        return not self.quarantine and self.verdict != "known_hole"
+        return not self.quarantine and is_due(self.verdict, self.mode)
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether the case ran and could not have failed."""
+        return self.verdict == "vacuous" and not self.quarantine
 
     @property
     def authored(self) -> bool:
@@ -86,6 +94,8 @@ class Metric:
 
 GENERAL_METRICS: Mapping[str, Metric] = {
     COMPLETENESS: Metric(among=lambda result: result.due, counts=lambda result, _: result.counted),
+    # cases that could have failed, among those that ran
+    EXPOSURE: Metric(among=lambda result: result.counted or result.vacuous, counts=lambda result, _: result.counted),
     "pass_rate": Metric(among=lambda result: result.counted, counts=lambda result, _: result.verdict == "passed"),
     # the numerator is the sum of the scores (`analysis.metrics.measure`)
     MEAN_SCORE: Metric(among=lambda result: result.counted and result.scored, counts=lambda *_: True),

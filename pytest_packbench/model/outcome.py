@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class ResultError(ValueError):
-    """The result of a target does not have the expected structure.
+    """The result of a target does not have the expected structure: an unreadable answer, with the score 0.
 
     Args:
         pointer: JSON pointer of the location in the result; empty for the whole result.

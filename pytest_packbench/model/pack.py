@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.record import EvalDecision
 from pytest_packbench.model.request import VerifyRequest
+from pytest_packbench.model.score import unread_score
 from pytest_packbench.model.suite import SuiteConfig
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.outcome import Outcome
     from pytest_packbench.model.request import Target
     from pytest_packbench.model.score import Score
+    from pytest_packbench.model.suite import Thresholds
 
 
 Decision = EvalDecision
@@ -103,12 +105,16 @@ class Pack(ABC):
         depths: the depths of agreement that reports count, ascending; empty for those that occur (`Score.match_depth`).
         dated: whether expected answers can become outdated; lint then requires `notes.date` in each case.
         lint_options: the options of `packbench lint` that the pack reads.
+        own_lint_rules: the rules of `lint` for suites that are written for this pack, which
+            `packbench lint --profile imported` leaves out.
         scripted: the models that the reference target simulates itself; users select one with
             `--packbench-backend=stub --packbench-model=NAME`.
         cluster: the facet whose values cases share by design, such as one task combined with many others. These cases
             are not independent, and statistics account for that. Empty if cases are independent.
         test_suites: suites of the wire format; their records are measured with this pack's metrics, whatever pack they
             name.
+        summarizes_vacuous: whether `summary` also gets what a record would contain of each vacuous case: its `test_id`,
+            `llm_backend` and `llm_model`, and `packbench` with `verdict`, `kind`, `facets` and `result`.
     """
 
     name: ClassVar[str]
@@ -117,10 +123,12 @@ class Pack(ABC):
     suite_model: ClassVar[type[SuiteConfig]] = SuiteConfig
     dated: ClassVar[bool] = True
     lint_options: ClassVar[tuple[LintOption, ...]] = ()
+    own_lint_rules: ClassVar[frozenset[str]] = frozenset()
     depths: ClassVar[tuple[int, ...]] = ()
     scripted: ClassVar[tuple[str, ...]] = ()
     cluster: ClassVar[str] = ""
     test_suites: ClassVar[tuple[str, ...]] = ()
+    summarizes_vacuous: ClassVar[bool] = False
 
     def for_suite(self, rules: Any) -> Pack:  # noqa: ARG002 - for packs whose suites differ in more than scoring rules
         """Return the pack to use for one suite; the default is the pack itself.
@@ -142,8 +150,34 @@ class Pack(ABC):
             result: what the target returned, as plain JSON.
 
         Raises:
-            ResultError: the result does not have the expected structure; the case becomes an error.
+            ResultError: the result does not have the expected structure: an unreadable answer. `unread`
+                scores it.
         """
+
+    def unread(self, case: Any, term: str, reason: str, rules: Any) -> Score:
+        """Score an unreadable answer; the default is 0 with a term that fails the case.
+
+        There is no outcome then: `score`, `facts` and `explain` are not called. The record has the case type as its
+        category, and `expects_refusal` states what was expected.
+
+        Args:
+            case: the case, an instance of `case_model`.
+            term: `unreadable_answer`, or `truncated_answer` if the answer was cut off.
+            reason: why it can't be read, in one line.
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+        """
+        return unread_score(term, reason, self.threshold_of(case, rules))
+
+    def threshold_of(self, case: Any, rules: Any) -> float:
+        """Return the lowest passing score of a case whose answer can't be read, for reports.
+
+        Args:
+            case: the case, an instance of `case_model`.
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+        """
+        thresholds: Thresholds = rules.thresholds
+        general = thresholds.refuse if self.expects_refusal(case) else thresholds.accept
+        return thresholds.by_type.get(case.case_type, general)
 
     @abstractmethod
     def score(self, case: Any, outcome: Any, rules: Any) -> Score:
@@ -161,7 +195,7 @@ class Pack(ABC):
     def expects_refusal(self, case: Any) -> bool:  # noqa: ARG002 - for packs with cases that have no answer
         """Return whether the right reaction to a case is a refusal; the default is False.
 
-        Refusals of other cases are counted as over-refusals. Not called if `facts` states what is expected.
+        Refusals of other cases are counted as over-refusals. `facts` comes first, if it states what is expected.
 
         Args:
             case: the case, an instance of `case_model`.
@@ -302,6 +336,38 @@ class Pack(ABC):
         """
         return ()
 
+    def criteria(self, rules: Any) -> Mapping[str, tuple[str | int, ...]]:  # noqa: ARG002 - for packs whose rules are in suite.yaml
+        """Return the criteria by which every answer of the suite is scored, for `packbench audit`.
+
+        Terms that are not among them are known to the audit once they occur.
+
+        Args:
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+
+        Returns:
+            The name of the term of each, and the location of the part of a result that it reads, as keys from the
+            top; an empty location for the whole result.
+        """
+        return {}
+
+    def wrong_results(
+        self,
+        case: Any,  # noqa: ARG002 - for packs with rules about what no result may contain
+        result: Any,  # noqa: ARG002 - likewise
+        rules: Any,  # noqa: ARG002 - likewise
+    ) -> Iterable[tuple[str, Any]]:
+        """Return results that a rule of the suite forbids, for `packbench audit`, which breaks results at random too.
+
+        Args:
+            case: the case, an instance of `case_model`.
+            result: a result with which it passes, as plain JSON; must not be changed.
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+
+        Returns:
+            The name of each such rule, and a result that it forbids; None where none is known.
+        """
+        return ()
+
     def starter(self) -> Starter | None:
         """Return the suite that `packbench init` writes; None without one."""
         return None
@@ -311,17 +377,23 @@ class Pack(ABC):
         return ()
 
 
-def record_facts(pack: Pack, case: Case, outcome: Outcome, score: Score) -> RecordFacts:
+def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) -> RecordFacts:
     """Return the facts of a pack with defaults for what it leaves out.
+
+    Args:
+        pack: the pack.
+        case: the case.
+        outcome: the outcome; None if the answer is unreadable, so that the pack knows no facts.
+        score: the score.
 
     Raises:
         Exception: whatever the pack raises.
     """
-    facts = pack.facts(case, outcome, score)
+    facts = RecordFacts(agent_decision="comply_safe") if outcome is None else pack.facts(case, outcome, score)
     expected: Decision = "refuse" if facts.expected is None and pack.expects_refusal(case) else "comply_safe"
     return replace(
         facts,
         attack_category=case.case_type if facts.attack_category is None else facts.attack_category,
         expected=facts.expected or expected,
-        agent_decision=facts.agent_decision or ("refuse" if outcome.refused else "comply_safe"),
+        agent_decision=facts.agent_decision or ("refuse" if outcome is not None and outcome.refused else "comply_safe"),
     )

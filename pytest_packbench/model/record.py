@@ -47,6 +47,8 @@ _SUITE = r"[a-z0-9][a-z0-9_-]*"
 _SUITE_NAME = re.compile(f"{_SUITE}+")
 _SUITE_PROBLEM = "expected a suite name of a-z, 0-9, _ and -"
 _MAX_CACHED_HOOKS = 1_000
+_LONGEST_COMPARED = 100
+_CLOSE = 0.8
 _U64 = Constraint(minimum=0, maximum=U64_MAX)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -241,9 +243,9 @@ def strict_problem(record: EvalRecord) -> str | None:
         One line that starts with the field, or None if the reader of spec eval_record.rs accepts it.
     """
     if record.test_suite not in EVAL_SUITES:
-        return f"test_suite: {_one_of(EVAL_SUITES)}, got {printable_repr(record.test_suite)}"
+        return f"test_suite: {_not_among(record.test_suite, EVAL_SUITES)}"
     if record.llm_backend not in EVAL_BACKENDS:
-        return f"llm_backend: {_one_of(EVAL_BACKENDS)}, got {printable_repr(record.llm_backend)}"
+        return f"llm_backend: {_not_among(record.llm_backend, EVAL_BACKENDS)}"
     return None
 
 
@@ -257,6 +259,27 @@ def _assemble(kind: type[_Assembled], values: dict[str, Any]) -> _Assembled:
 
 def _one_of(allowed: Iterable[str]) -> str:
     return f"expected one of {', '.join(allowed)}"
+
+
+def _not_among(value: object, allowed: Collection[str]) -> str:
+    """Describe a value that is none of the allowed ones, with the one that may be meant."""
+    return f"{_one_of(allowed)}, got {printable_repr(value)}{_did_you_mean(value, allowed)}"
+
+
+def _did_you_mean(value: object, allowed: Iterable[str]) -> str:
+    """Return the allowed word that a value resembles, such as `agentdojo` for `Agent Dojo`; empty if there is none."""
+    from difflib import get_close_matches  # valid records need no suggestion
+
+    if not isinstance(value, str):
+        return ""
+    # only the beginning, since comparing takes time
+    letters = {_letters(word): word for word in allowed}
+    close = get_close_matches(_letters(value[:_LONGEST_COMPARED]), letters, n=1, cutoff=_CLOSE)
+    return f'; did you mean "{letters[close[0]]}"?' if close else ""
+
+
+def _letters(word: str) -> str:
+    return "".join(char for char in word.lower() if char.isalnum())
 
 
 def _check_version(version: int) -> None:
@@ -284,7 +307,7 @@ def _check_integer(name: str, value: object, maximum: int) -> None:
 
 def _check_variant(name: str, value: object, allowed: Collection[str]) -> None:
     if type(value) is not str or value not in allowed:
-        raise RecordError(f"{name}: {_one_of(allowed)}, got {printable_repr(value)}")
+        raise RecordError(f"{name}: {_not_among(value, allowed)}")
 
 
 def _is_surely_valid(values: Mapping[str, Any]) -> bool:
@@ -429,7 +452,7 @@ def _variant(allowed: Collection[str]) -> Callable[[JsonReader], str]:
     def read(reader: JsonReader) -> str:
         value = reader.variant()
         if value not in allowed:
-            raise SerdeError(f"{_one_of(allowed)}, got {printable_repr(value)}")
+            raise SerdeError(_not_among(value, allowed))
         return value
 
     return read
@@ -443,7 +466,7 @@ def _optional(read: Callable[[JsonReader], int]) -> Callable[[JsonReader], int |
 def _suite(reader: JsonReader) -> str:
     value = reader.variant()
     if not _SUITE_NAME.fullmatch(value):
-        raise SerdeError(f"{_SUITE_PROBLEM}, got {printable_repr(value)}")
+        raise SerdeError(f"{_SUITE_PROBLEM}, got {printable_repr(value)}{_did_you_mean(value, EVAL_SUITES)}")
     return value
 
 

@@ -447,6 +447,11 @@ def redact_options(words: list[str]) -> tuple[list[str], list[str]]:
     return shown, [secret for secret in secrets if secret]
 
 
+def holds_secret(name: str, value: str) -> bool:
+    """Whether an environment variable looks like a key, by its name or by its value."""
+    return any(_secrets_of_variable(name, value))
+
+
 def _secrets_of_variable(name: str, value: str) -> Iterator[str]:
     """Return the values in an environment variable that look like keys, by its name or by themselves."""
     if _compiled(_VARIABLE).search(name) and not _compiled(_PLAIN_VARIABLE).search(name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -163,6 +163,18 @@ class ModelRequest:
         }
 
 
+class AnswerProblem(NamedTuple):
+    """Why an answer can't be read.
+
+    Attributes:
+        kind: `answer_unreadable`, or `truncated` if it was cut off at its limit of tokens.
+        message: one line.
+    """
+
+    kind: str
+    message: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAnswer:
     """The answer of a model.
@@ -172,19 +184,50 @@ class ModelAnswer:
         refusal: the model's words if it declined to answer; None otherwise.
         usage: the tokens of the call.
         tool_calls: the tool calls that the model requests before it continues.
+        problem: why the answer can't be read; a target gets an `AnswerError` instead of such an answer.
     """
 
     content: Any
     refusal: str | None = None
     usage: Usage = field(default_factory=Usage)
     tool_calls: tuple[ToolCall, ...] = ()
+    problem: AnswerProblem | None = None
+
+    def readable(self) -> ModelAnswer:
+        """Return the answer; raises `AnswerError` if it can't be read."""
+        if self.problem is None:
+            return self
+        text = self.content if isinstance(self.content, str) else ""
+        raise AnswerError(self.problem.kind, self.problem.message, text=text, usage=self.usage)
+
+
+class AnswerError(RuntimeError):
+    """A model, or a target outside this process, has answered, and the answer can't be read; no failure of a call.
+
+    A target that lets it pass gets a score of 0. One that catches it is scored by what it returns.
+
+    Attributes:
+        kind: `answer_unreadable`, or `truncated` if the answer was cut off at its limit of tokens.
+        text: the answer, as far as it is known.
+        usage: the tokens of the call; None where unknown.
+        details: what a target wrote next to its answer, one entry per line.
+    """
+
+    def __init__(
+        self, kind: str, message: str, *, text: str = "", usage: Usage | None = None, details: tuple[str, ...] = ()
+    ) -> None:
+        self.kind = kind
+        self.text = text
+        self.usage = usage
+        self.details = details
+        super().__init__(message)
 
 
 class LLM(Protocol):
     """The model client of a target: a backend, or the cassette that replays it."""
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
-        """Answer one request; exceptions of the backend propagate."""
+        """Answer one request; raises `AnswerError` if the answer can't be read; errors of the backend propagate."""
         ...
 
     def complete_sync(self, request: ModelRequest) -> ModelAnswer:

@@ -13,8 +13,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pytest_packbench.model.record import EVAL_DECISIONS
-from pytest_packbench.model.score import VERDICTS, Constraint
+from pytest_packbench.model.score import Constraint
 from pytest_packbench.model.strict_json import U32_MAX
+from pytest_packbench.model.verdict import COUNTED, VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,6 +48,7 @@ _U32 = Annotated[int, Constraint(f"an integer from 0 to {U32_MAX}", minimum=0, m
 _Digest = Annotated[str | None, Constraint("a SHA-256 in hexadecimal, or null", pattern=r"^[0-9a-f]{64}$")]
 _Strings = Annotated[tuple[str, ...], Constraint("an array of strings")]
 _StringMap = Annotated[dict[str, str], Constraint("an object of strings")]
+_StringMapOrNull = Annotated[dict[str, str] | None, Constraint("an object of strings, or null")]
 _Terms = Annotated[
     tuple[dict[str, Any], ...], Constraint("an array of objects with name, effect, value from -1 to 1, and detail")
 ]
@@ -143,7 +145,7 @@ class CaseResult:
     @property
     def counted(self) -> bool:
         """Whether rates include the result: it passed or failed and is not quarantined."""
-        return self.verdict in {"passed", "failed"} and not self.quarantined
+        return self.verdict in COUNTED and not self.quarantined
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as plain JSON, for xdist and the journal."""
@@ -249,6 +251,8 @@ class EndedAttempt:
         remark: what else has changed since then.
         payload: the result of the target.
         recording: the cassette that record mode writes once the attempt is scored, as plain JSON; None without one.
+        unread: why the answer can't be read, as plain JSON (`UnreadAnswer`); None if it may be read.
+        truncated: whether an answer of the model under test was cut off.
     """
 
     suite: _Text
@@ -270,6 +274,8 @@ class EndedAttempt:
     remark: _Text = ""
     payload: Any
     recording: dict[str, Any] | None
+    unread: _StringMapOrNull = None
+    truncated: _Flag = False
 
     @property
     def timestamp(self) -> str:

@@ -27,6 +27,8 @@ TEST_TARGET_PREFIX = "test:"
 """Prefix of `target` for a marked test of the user; several are joined with commas."""
 CLUSTER_SETTING = "cluster"
 """The setting with the facet whose values cases share by design, so that they are not independent."""
+PROGRAM_RUNS = "program_runs"
+"""The key in the settings of a run in fixture mode whose target is a program that ran."""
 WORKER_WINDOW = 2
 """Attempts in flight in one of several processes, which knows only its next case."""
 _SHARD_PATTERN = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")

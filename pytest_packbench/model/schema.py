@@ -9,10 +9,11 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from pytest_packbench.model.checks import extension_schema, object_schema, row_schema, schema_of, schemas_of
+from pytest_packbench.model.policy import POLICY_VERSION
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, HookDecision
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.run import MODES, RUN_DOCUMENT_VERSION
-from pytest_packbench.model.score import VERDICTS
+from pytest_packbench.model.verdict import VERDICTS
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
@@ -111,6 +112,39 @@ REPORT: dict[str, Any] = {
                     "type": "object",
                     "required": ["requested", "baseline", "problem", "conditions", "failed"],
                     "properties": {"requested": _STRING, "problem": _STRING, "failed": _BOOLEAN},
+                },
+                "policy": {
+                    "type": "object",
+                    "required": ["version", "config", "files", "code", "recordings", "settings", "baseline"],
+                    "properties": {
+                        "version": {"const": POLICY_VERSION},
+                        "config": {"type": "object"},
+                        "files": _STRING_MAP,
+                        "code": _STRING_MAP,
+                        "recordings": _STRING_MAP,
+                        "settings": {"type": "object"},
+                    },
+                },
+                "policy_changes": {
+                    "type": "object",
+                    "required": ["base", "failed", "changes", "problems", "notes"],
+                    "properties": {
+                        "base": _STRING,
+                        "failed": _BOOLEAN,
+                        "changes": {
+                            "type": "array",
+                            "items": {
+                                "type": "object",
+                                "required": ["what", "file", "key", "old", "new", "case", "reason", "allowed"],
+                                "properties": {
+                                    **dict.fromkeys(("what", "file", "key", "case", "reason"), _STRING),
+                                    "allowed": _BOOLEAN,
+                                },
+                            },
+                        },
+                        "problems": {"type": "array", "items": _STRING},
+                        "notes": {"type": "array", "items": _STRING},
+                    },
                 },
                 "cases": {
                     "type": "array",

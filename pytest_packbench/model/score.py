@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-Verdict = Literal["passed", "failed", "error", "vacuous", "known_hole", "not_run"]
+if TYPE_CHECKING:
+    from pytest_packbench.model.verdict import Verdict
+
 Effect = Literal["add", "zero", "clamp", "note"]
-VERDICTS: tuple[str, ...] = get_args(Verdict)
 TOLERANCE = 1e-9
+UNREADABLE = "unreadable_answer"
+"""The term of an answer that can't be read."""
+TRUNCATED = "truncated_answer"
+"""The term of an answer that can't be read because it was cut off."""
+UNREAD = frozenset({UNREADABLE, TRUNCATED})
 
 
 class Constraint(NamedTuple):
@@ -67,6 +73,7 @@ class Score:
         threshold: the case passes at or above this score, 0 to 1.
         verdict: `passed`, `failed`, `error` (infrastructure failure), `vacuous` (the case could not have failed),
             `known_hole` (the case itself is known to be wrong) or `not_run`.
+        kind: the name of the reason if the verdict is neither `passed` nor `failed`; empty for the verdict itself.
         terms: the contributions to the score, in the order in which they apply.
         match_level: how the answer matched, in the pack's words; None if it does not apply.
         match_depth: how deeply the answer agrees, in the pack's unit; None if it does not apply.
@@ -80,6 +87,7 @@ class Score:
     match_level: str | None = None
     match_depth: int | None = None
     message: str = ""
+    kind: str = ""
 
     def __post_init__(self) -> None:
         """Correct the verdict of a hard fail: it never passes, whatever the threshold is."""
@@ -95,6 +103,18 @@ class Score:
 def judged(points: float, threshold: float) -> Verdict:
     """Return the verdict of a score: `passed` at or above the threshold, with a tolerance of 1e-9."""
     return "passed" if points >= threshold - TOLERANCE else "failed"
+
+
+def unread_score(term: str, reason: str, threshold: float) -> Score:
+    """Return the score of an answer that can't be read: 0, a hard fail.
+
+    Args:
+        term: `UNREADABLE` or `TRUNCATED`.
+        reason: why it can't be read, in one line.
+        threshold: the case's.
+    """
+    terms = (Term(name=term, effect="zero", detail=reason),)
+    return Score(score=0.0, threshold=threshold, verdict="failed", terms=terms)
 
 
 def describe_score(score: Score) -> str:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 CONFIG_NAME = "suite.yaml"
 BASELINE_NAME = "baseline.json"
 """The file of the committed baseline."""
+FIXTURES = "fixtures"
+"""The folder of a suite's recordings."""
 PENDING = ".pending"
 """The folder under `fixtures` of recordings that change an older one and wait for `packbench accept`."""
 TARGET = r"^(https?://\S+|cmd:.*\S.*|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$"
@@ -171,7 +173,7 @@ class Suite:
     config: SuiteConfig
     sha256: str
     bundled: bool = False
-    fixtures: str = "fixtures"
+    fixtures: str = FIXTURES
 
     @property
     def record_name(self) -> str:

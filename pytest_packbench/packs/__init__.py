@@ -25,11 +25,17 @@ TARGET_FILES = {
 They are listed here and not in their packs because every pytest run registers their ini keys, and imports no pack.
 """
 
+_CLIENTS = {"openai": "openai", "langchain_openai": "langchain-openai"}
+"""The libraries of starters whose target has a model client, and what `pip install` calls them."""
+
 
 def read_starter(package: str, *, takes: Mapping[str, str] | None = None) -> Starter:
     """Read a pack's starter from the folders `starter/suite` and `starter/project` in its package.
 
     A file `x.py.txt` becomes `x.py`: it is written for users, and is no module of this package.
+
+    Each folder in `starter/pipelines` contains a target with a model client of its own; the files in
+    `starter/pipelines/suite` replace those of the suite for all of them.
     """
     from importlib.resources import files
 
@@ -37,7 +43,29 @@ def read_starter(package: str, *, takes: Mapping[str, str] | None = None) -> Sta
 
     folder = files(package) / "starter"
     suite, project = (dict(_texts(folder / name, "")) for name in ("suite", "project"))
-    return Starter(suite=suite, project=project, takes=takes or {})
+    pipelines = {}
+    if (folder / "pipelines").is_dir():
+        changed = suite | dict(_texts(folder / "pipelines" / "suite", ""))
+        for client in _names(folder / "pipelines"):
+            target = dict(_texts(folder / "pipelines" / client, ""))
+            pipelines[client] = _with_target(changed, target, takes or {})
+    return Starter(suite=suite, project=project, takes=takes or {}, pipelines=pipelines)
+
+
+def _names(folder: Traversable) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name != "suite")
+
+
+def _with_target(suite: Mapping[str, str], target: Mapping[str, str], takes: Mapping[str, str]) -> Starter:
+    """Return the starter of a suite with another target: a module, or a program that its extension names."""
+    from pytest_packbench.model.authoring import TARGET_MODULE, Starter
+
+    (file,) = target
+    rules = suite["suite.yaml"]
+    if not file.endswith(".py"):
+        rules = rules.replace(f"target: {TARGET_MODULE}:answer", f"target: cmd:node {file}")
+    installs = {library: name for library, name in _CLIENTS.items() if f"from {library} import" in target[file]}
+    return Starter(suite={**suite, "suite.yaml": rules}, project=target, takes=takes, installs=installs)
 
 
 def _texts(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:

@@ -31,6 +31,7 @@ from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.model.score import judged
+from pytest_packbench.model.verdict import is_broken, reported
 from pytest_packbench.pytest_plugin.stash import CONTEXTS, KEEP, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
 from pytest_packbench.reports.terminal import printable
 
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 RUN = "packbench_run"
 """The attribute of an item for its case."""
 
-_BROKEN = frozenset({"error", "vacuous"})
 _Failed: Any = pytest.fail.Exception
 
 
@@ -229,7 +229,7 @@ class CaseRun:
         self.result = result
         if result.verdict == "not_run":
             pytest.skip(printable(result.message))
-        if result.verdict in _BROKEN:
+        if self.is_broken(result):
             self._stop_broken(trials)
         elif result.verdict == "failed":
             from pytest_packbench.pytest_plugin.explain import explain_failure
@@ -241,14 +241,16 @@ class CaseRun:
 
         Raises:
             CaseFailure: the score is below the threshold.
-            pytest.xfail.Exception: the case is a known hole or quarantined, or only gates decide.
+            pytest.xfail.Exception: the case is a known hole or quarantined, or vacuous in a live run, or only gates
+                decide.
         """
         result = self.result
         if result is None:
             raise CaseBroken("the case was not set up")
         # --runxfail shows what xfail hides
         strict = bool(self.item.config.option.runxfail)
-        if result.verdict == "known_hole" and not (strict and result.score is not None):
+        hidden = reported(result.verdict, self._mode) == "xfailed"
+        if hidden and not (strict and result.score is not None):
             raise pytest.xfail.Exception(printable(result.message))
         if result.verdict == "passed" if len(self.results) > 1 else _reaches_threshold(result):
             return
@@ -270,20 +272,25 @@ class CaseRun:
         self.reported = None
         if result.verdict == "not_run":
             pytest.skip(printable(result.message))
-        if result.verdict in _BROKEN:
+        if self.is_broken(result):
             raise CaseBroken(printable(result.message))
 
+    @property
+    def _mode(self) -> str:
+        mode: str = self.item.config.stash[CONTEXTS].settings.mode
+        return mode
+
+    def is_broken(self, result: CaseResult) -> bool:
+        """Whether pytest reports a result as an error."""
+        return is_broken(result.verdict, self._mode)
+
     def _stop_broken(self, trials: list[Trial]) -> None:
-        for trial in trials:
-            if trial.attempt is not None and trial.result.verdict in _BROKEN:
-                break
-        else:
-            # an earlier session scored it
-            return
+        trial = next(trial for trial in trials if self.is_broken(trial.result))
         from pytest_packbench.pytest_plugin.explain import explain_error
 
         self.explanation = explain_error(self, trial)
-        failure = trial.attempt.failure
+        # an earlier session made an attempt that is kept
+        failure = trial.attempt.failure if trial.attempt is not None else None
         stop = CaseBroken(printable(trial.result.message))
         # a debugger stops where the user's code raised
         raise stop.with_traceback(failure.raised.__traceback__) if failure is not None and failure.raised else stop
@@ -424,6 +431,6 @@ def _complete(report: pytest.TestReport, run: CaseRun, error: BaseException | No
         text = run.explanation
         # only a failure has a location
         report.longrepr = explanation_at(report.location, text) if report.failed else text  # type: ignore[assignment]  # as above
-    if run.test_function and report.failed and run.result is not None and run.result.verdict in _BROKEN:
+    if run.test_function and report.failed and run.result is not None and run.is_broken(run.result):
         # as for case files: everything up to the score is setup
         report.when = "setup"

@@ -13,10 +13,12 @@ import pytest
 from pydantic import BaseModel
 
 from pytest_packbench.cases.suites import SuiteCase, suite_cases, unknown_suite_message
-from pytest_packbench.engine.attempt import Attempt, Failure, settle, user_frames
+from pytest_packbench.engine.attempt import Attempt, Failure, UnreadAnswer, settle, user_frames
 from pytest_packbench.engine.contexts import SuiteContext, shown_path
 from pytest_packbench.engine.result_builder import Trial, build_trial, error_trial, not_run_trial
 from pytest_packbench.model.errors import error_text
+from pytest_packbench.model.score import UNREADABLE
+from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.plugin import MARK, SELECTION
 from pytest_packbench.pytest_plugin.case_run import (
     RUN,
@@ -294,7 +296,9 @@ class MarkedTests:
         selected = []
         for suite in suites:
             if suite.name not in self._cases:
-                self._cases[suite.name] = suite_cases(suite, self.contexts.pack_of(suite), self._shown_path)
+                cases = suite_cases(suite, self.contexts.pack_of(suite), self._shown_path)
+                self._refuse_unused_rules(suite, cases)
+                self._cases[suite.name] = cases
             matching = [case for case in self._cases[suite.name] if mark_filter.matches(case)]
             if not matching:
                 filters = ", ".join(f"{key} {' or '.join(values)}" for key, values in mark_filter.values.items())
@@ -302,6 +306,21 @@ class MarkedTests:
             shard = self.contexts.settings.shard
             selected += [case for case in matching if shard is None or case.written_id in shard]
         return selected
+
+    def _refuse_unused_rules(self, suite: Suite, cases: Sequence[SuiteCase]) -> None:
+        """Refuse rules that no case of a suite uses, as for its case files.
+
+        Raises:
+            MarkError: there is such a rule.
+        """
+        expected = [case.loaded.case.expected for case in cases if case.loaded is not None]
+        if not expected or len(expected) < len(cases):
+            # the rule may be for a case that can't be read
+            return
+        unused = list(self.contexts.pack_of(suite).unused_rules(expected, suite.config))
+        if unused:
+            file = self._shown_path(suite.path / CONFIG_NAME)
+            raise MarkError("; ".join(f"{file}: {rule}" for rule in unused))
 
     def context(self, run: MarkedRun) -> SuiteContext:
         """Return the context of a suite in one test function."""
@@ -509,9 +528,7 @@ def _attempt_of(result: object, started_ns: int) -> Attempt:
     try:
         attempt.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
     except ValueError as error:
-        attempt.failure = Failure(
-            kind="result_unreadable", message=f"the result is not JSON: {_first_line(_message(error))}"
-        )
+        attempt.unread = UnreadAnswer(UNREADABLE, f"the result is not JSON: {_first_line(_message(error))}")
     return attempt
 
 

@@ -6,15 +6,16 @@ import io
 import os
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import pytest
 
 from pytest_packbench.plugin import SELECTION, setting_of
+from pytest_packbench.pytest_plugin.settings import settings_of_policy
 from pytest_packbench.pytest_plugin.suites import open_suites, packs_of_hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
@@ -37,11 +38,13 @@ class Project(NamedTuple):
         rootdir: pytest's rootdir, absolute.
         root: the folder of suites, absolute, whether it exists or not.
         packs: the packs of hooks in conftest.py files and plugins; of one name the last counts.
+        settings: the settings that decide what fails a run, as `settings_of_policy` returns them.
     """
 
     rootdir: Path
     root: Path
     packs: tuple[Pack, ...]
+    settings: Mapping[str, Any]
 
 
 def read_project() -> Project | None:
@@ -110,7 +113,8 @@ class _ProjectReader:
         if config.pluginmanager.hasplugin(PLUGIN):
             root = setting_of("root", config.option, config.getini)[0]
             root = Path(os.path.normpath(config.rootpath / root))
-            self.project = Project(config.rootpath, root, tuple(packs_of_hooks(config)))
+            packs = tuple(packs_of_hooks(config))
+            self.project = Project(config.rootpath, root, packs, settings_of_policy(config))
         return int(pytest.ExitCode.OK)
 
 

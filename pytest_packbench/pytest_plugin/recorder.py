@@ -14,14 +14,18 @@ import pytest
 
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
-from pytest_packbench.engine.offline import take_late
+from pytest_packbench.engine.recordings import discard_recording
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
+from pytest_packbench.model.policy import PolicyChange, PolicyError
 from pytest_packbench.model.result import CaseResult, format_timestamp
-from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, Run
+from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, PROGRAM_RUNS, Run
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.plugin import CONTROLLER, SELECTION
+from pytest_packbench.policy import PolicyProject, compare_policy, open_base, policy_of
 from pytest_packbench.pytest_plugin.case_run import run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.jsonreport import plugin_report
+from pytest_packbench.pytest_plugin.selection import find_named
+from pytest_packbench.pytest_plugin.settings import settings_of_policy
 from pytest_packbench.pytest_plugin.stash import (
     JOURNALED_ATTRIBUTE,
     PREFETCHER,
@@ -40,12 +44,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
+    from pytest_packbench.policy import PolicyBase
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.stored import BaselineLookup
+
+_BASE_URLS = "OPENAI_BASE_URL, ANTHROPIC_BASE_URL, OLLAMA_HOST or GOOGLE_GEMINI_BASE_URL"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,6 +109,20 @@ class Recorder:
         self.resumed = config.stash.get(RESUMED, None)
         self.base = self.resumed.base if self.resumed is not None else contexts.settings.output
         self._redact: Callable[[str], str] = contexts.redactor.json
+        settings = contexts.settings
+        self.policy_project = PolicyProject(
+            home=settings.home,
+            root=find_named(config, config.option)[0],
+            settings=settings_of_policy(config),
+            packs=contexts.packs,
+            output=settings.output,
+        )
+        self.policy_base: PolicyBase | None = None
+        if settings.policy_from and not config.option.collectonly:
+            try:
+                self.policy_base = open_base(settings.policy_from, self.policy_project)
+            except PolicyError as error:
+                raise pytest.UsageError(f"--packbench-policy-from: {error}") from None
         self.runs: dict[str, SuiteRun] = {}
         for suite in contexts.suites.values():
             self.add(suite)
@@ -277,16 +299,19 @@ class Recorder:
 
     def _note_late(self, run: SuiteRun, session: pytest.Session) -> None:
         """Turn cases into errors whose threads or tasks were refused when their result was known already."""
-        self.note_late(run.suite.name, take_late(run.suite))
+        self.note_late(run.suite.name, self.contexts.take_late(run.suite))
         # of several messages the first counts, as in an attempt
         messages = dict(reversed(self._late.pop(run.suite.name, [])))
+        kind = "offline" if self.contexts.settings.mode == "fixture" else "unattributed"
         for nodeid, trials in list(run.results.by_nodeid.items()):
             message = messages.get(trials[0].case_id)
             if message is None or all(result.verdict == "error" for result in trials):
                 continue
             case_ref = run.selected[nodeid]()
+            if self.contexts.settings.mode == "record":
+                discard_recording(run.suite, case_ref.case_id, since=format_timestamp(self.started_ns))
             errors = (
-                unscored_result(case_ref, "error", "offline", message, trial=trial.trial, duration_ms=trial.duration_ms)
+                unscored_result(case_ref, "error", kind, message, trial=trial.trial, duration_ms=trial.duration_ms)
                 for trial in trials
             )
             run.results.add_case(tuple(errors))
@@ -315,6 +340,7 @@ class Recorder:
             self._earlier(run, metadata),
             scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.case_count else "whole",
         )
+        run.conclusion = replace(run.conclusion, **self._policy(run))
         writer.close_journal()
         run.results.guard(partial(self._write, run, run.conclusion))
 
@@ -334,6 +360,24 @@ class Recorder:
                 fail_on=settings.fail_on,
             )
         )
+
+    def _policy(self, run: SuiteRun) -> dict[str, Any]:
+        """Return what the conclusion says about the acceptance policy, and what the report stores of it."""
+        suite, project = run.suite, self.policy_project
+        pack = self.contexts.pack_of(suite)
+        try:
+            stored = policy_of(suite, pack, project).stored()
+        except OSError as error:
+            run.problems.append(f"the acceptance policy can't be stored: {error}")
+            return {}
+        if self.policy_base is None:
+            return {"stored_policy": stored}
+        skipped: list[PolicyChange] = []
+        if len(run.selected) < run.due_count:
+            selected = f"{len(run.selected)} of {run.due_count}"
+            skipped.append(PolicyChange("cases not selected", "arguments of this run", "selection", "all", selected))
+        outcome = compare_policy(self.policy_base, suite, pack, project, skipped)
+        return {"policy": outcome, "stored_policy": stored}
 
     def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:
         from pytest_packbench.reports.markdown import summary_markdown
@@ -382,10 +426,11 @@ class Recorder:
                     prior.add(result)
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
-        records = (result.record for result in run.ordered if result.record is not None)
+        pack = self.contexts.pack_of(run.suite)
+        records = (record for result in run.ordered if (record := _summarized(result, pack)) is not None)
         unrecorded = self._unrecorded(run)
         try:
-            return (*unrecorded, *map(self._redact, self.contexts.pack_of(run.suite).summary(records)))
+            return (*unrecorded, *map(self._redact, pack.summary(records)))
         except Exception as error:  # noqa: BLE001 - packs are the user's code
             problem = f"the pack {run.suite.config.pack} raised in summary: {type(error).__name__}: {error}"
             run.problems.append(self.contexts.redactor.text(problem))
@@ -394,7 +439,7 @@ class Recorder:
     def _unrecorded(self, run: SuiteRun) -> tuple[str, ...]:
         """Say for how many cases a run that records kept nothing, since their target made no call that it could see."""
         context = self.contexts.opened(run.suite)
-        if self.contexts.settings.mode != "record" or context is None or not context.asks_model:
+        if self.contexts.settings.mode != "record" or context is None or not context.is_recorded:
             return ()
         judged = [result for result in run.ordered if result.counted]
         missing = [result for result in judged if result.cassette_sha256 is None]
@@ -402,7 +447,8 @@ class Recorder:
             return ()
         run.has_recorded_nothing = len(missing) == len(judged)
         cases = "" if run.has_recorded_nothing else f" for {pluralize(len(missing), 'case')}"
-        advice = "call models through context.llm, or mark the target with without_model if it calls none"
+        own = f"have its client read {_BASE_URLS}, " if context.serves_gateway else ""
+        advice = f"call models through context.llm, {own}or mark the target with without_model if it calls none"
         return (f"Nothing was recorded{cases}: the target called no model through packbench; {advice}.",)
 
     def _is_empty_shard(self, run: SuiteRun, session: pytest.Session) -> bool:
@@ -486,9 +532,20 @@ class Recorder:
             values |= {"temperature": temperature, "concurrency": settings.concurrency}
             values |= {name: cap for name, cap in limits.items() if cap is not None}
             values[SPENT] = sum_process_spending([*self._spent, contexts.clients.ledger.as_json()])
+        if context is not None and context.runs_program:
+            values[PROGRAM_RUNS] = True
         if context is not None and context.guards:
             values["guards"] = [guard_name(guard) for guard in context.guards]
         return values
+
+
+def _summarized(result: CaseResult, pack: Pack) -> dict[str, Any] | None:
+    """Return what a pack summarizes of a result: its record, or what is known of a vacuous case; None for nothing."""
+    if result.verdict != "vacuous" or result.quarantined or not pack.summarizes_vacuous:
+        return result.record
+    known = {"verdict": result.verdict, "kind": result.kind, "facets": result.facets, "result": result.payload}
+    names = {name: getattr(result, name) for name in ("test_id", "llm_backend", "llm_model")}
+    return {**names, "packbench": known}
 
 
 def _release_cases(suite: Suite, session: pytest.Session) -> None:

@@ -14,8 +14,10 @@ import pytest
 # the module, because tests replace its SUITES
 from pytest_packbench import plugin
 from pytest_packbench.cases.files import LINES_SUFFIX, SUFFIXES, file_stem, find_case, is_line_name
+from pytest_packbench.cases.recordings import needs_gateway
 from pytest_packbench.cases.suites import describe_case_counts, named_suites, suite_names, unknown_suite_message
-from pytest_packbench.model.run import shard_of
+from pytest_packbench.model.run import MODES, shard_of
+from pytest_packbench.model.suite import FIXTURES
 from pytest_packbench.plugin import LEFT_OUT, SELECTION, setting_of
 from pytest_packbench.pytest_plugin.suites import known_packs, read_suite
 
@@ -113,6 +115,17 @@ def activate(config: pytest.Config, args: list[str]) -> None:
     # pytest before 9.0 drops an argument that contains another one
     whole = [suite for suite in dict.fromkeys(known[name] for name in names) if suite not in selected]
     args.extend(str(suite.path) for suite in whole if not _is_under(suite, [*namespace.file_or_dir, *default], config))
+
+
+def wants_gateway(config: pytest.Config) -> bool:
+    """Whether calls of targets' own model clients have to be recorded or replayed; looks at a few recordings."""
+    namespace = config.known_args_namespace
+    # an invalid value is an error when all settings are read
+    wanted, mode = (setting_of(name, namespace, config.getini)[0] for name in ("gateway", "mode"))
+    if wanted == "off" or mode not in MODES or SELECTION not in config.stash or namespace.collectonly:
+        return False
+    folders = (suite.path / FIXTURES for suite in config.stash[SELECTION].suites)
+    return mode != "fixture" or wanted == "on" or needs_gateway(folders)
 
 
 def _is_under(suite: FoundSuite, paths: Iterable[str], config: pytest.Config) -> bool:

@@ -15,6 +15,7 @@ from pytest_packbench.cases.suites import suite_names
 from pytest_packbench.model.run import RECORDED, STUB, Caps, RunOptions, Shard
 from pytest_packbench.packs import TARGET_FILES
 from pytest_packbench.plugin import BY_NAME, setting_of
+from pytest_packbench.policy import DEFAULT_SETTINGS, policy_settings
 from pytest_packbench.pytest_plugin.selection import home_of
 from pytest_packbench.runs.folder import BASELINE_WORDS, is_run_id
 
@@ -36,22 +37,26 @@ class Settings(RunOptions):
 
     Attributes:
         gate: `case` or `suite`.
+        gateway: `auto`, `on` or `off`.
         shard: the part of each suite to run; None for all of it.
         output: the folder for reports, absolute.
         baseline: `none`, `latest`, `passed`, `committed`, the id of a run, or its absolute path.
         baseline_optional: whether a run whose baseline can't be found or compared may pass.
         fail_on: conditions on the comparison that fail the run, separated by commas; empty for none.
+        policy_from: the base whose acceptance policy the suites are compared with; empty for none.
         resume: the run to resume: `latest`, an id or a path; empty for a new run.
         resume_changed: `refuse`, or `run` to run changed cases again.
         home: the folder that relative paths start from, absolute.
     """
 
     gate: Literal["case", "suite"]
+    gateway: Literal["auto", "on", "off"]
     shard: Shard | None
     output: Path
     baseline: str
     baseline_optional: bool
     fail_on: str
+    policy_from: str
     resume: str
     resume_changed: Literal["refuse", "run"]
     home: Path
@@ -216,7 +221,7 @@ def read_settings(config: pytest.Config) -> Settings:
         base_url=str(read.value("base_url")),
         guards=_guards(read.names("guard")),
         debugged=debugged,
-        concurrency=1 if debugged else read.integer("concurrency") or (1 if fixture else _CONCURRENCY),
+        concurrency=1 if debugged else read.integer("concurrency") or (_CONCURRENCY if mode == "live" else 1),
         trials=trials,
         caps=Caps(tokens=read.integer("max_tokens"), cost=read.real("max_cost"), seconds=read.real("max_seconds")),
         case_timeout_s=None if debugged else limit,
@@ -225,11 +230,13 @@ def read_settings(config: pytest.Config) -> Settings:
         temperature=read.real("temperature", maximum=2, positive=False) or 0.0,
         max_output_tokens=read.integer("max_output_tokens") or _MAX_OUTPUT_TOKENS,
         gate=read.choice("gate"),
+        gateway=read.choice("gateway"),
         shard=read.shard(),
         output=Path(os.path.normpath(home / read.value("output"))),
         baseline=baseline,
         baseline_optional=optional,
         fail_on=read.conditions(baseline),
+        policy_from=str(read.value("policy_from")),
         resume=str(read.value("resume")),
         resume_changed=read.value("resume_changed", ("refuse", "run")),
         cache=_cache(str(read.value("cache")), home, mode),
@@ -242,3 +249,11 @@ def read_settings(config: pytest.Config) -> Settings:
         workers=int(getattr(config, "workerinput", {}).get("workercount", 1)),
         stops=(KeyboardInterrupt, pytest.exit.Exception),
     )
+
+
+def settings_of_policy(config: pytest.Config) -> dict[str, Any]:
+    """Return the settings that decide what fails a run, from option, environment variable or ini key, as compared."""
+    values = {name: setting_of(name, config.option, config.getini)[0] for name in DEFAULT_SETTINGS}
+    suites = suite_names(config.getini("packbench_suite") or ())
+    path = config.inipath
+    return policy_settings(values, suites, "" if path is None else os.path.relpath(path, config.rootpath))

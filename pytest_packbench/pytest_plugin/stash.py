@@ -9,6 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
+    from pytest_packbench.engine.serving import Serving
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.suites import SessionSuites
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 
 CONTEXTS: pytest.StashKey[SessionSuites] = pytest.StashKey()
+SERVING: pytest.StashKey[Serving] = pytest.StashKey()
+"""The gateway of this process; without it, it must not serve."""
 PREFETCHER: pytest.StashKey[Prefetcher] = pytest.StashKey()
 RUN_ID = pytest.StashKey[str]()
 RESUMED: pytest.StashKey[ResumedRun] = pytest.StashKey()

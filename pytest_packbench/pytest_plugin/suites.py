@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -16,7 +17,7 @@ from pytest_packbench.model.redaction import redact_options
 from pytest_packbench.model.run import SetupError
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import PackError, Packs
-from pytest_packbench.pytest_plugin.stash import RESUMED
+from pytest_packbench.pytest_plugin.stash import RESUMED, SERVING
 from pytest_packbench.reports.terminal import expected_text
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.suites import FoundSuite
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.result_builder import CaseRef
+    from pytest_packbench.engine.serving import Serving
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.suite import Suite
@@ -100,7 +102,9 @@ class SessionSuites(SuiteContexts):
     def __init__(self, config: pytest.Config, settings: Settings, packs: Packs) -> None:
         # other plugins may have options with keys
         secrets = redact_options([str(word) for word in config.invocation_params.args])[1]
-        super().__init__(settings, packs, _hooks_of(config), secrets)
+        serving = config.stash.get(SERVING, None)
+        late = None if settings.gateway == "off" or settings.mode != "fixture" else partial(_serve_late, config)
+        super().__init__(settings, packs, _hooks_of(config), secrets, serving=serving, serve_late=late)
         self.config = config
         self.settings = settings
         self._packs_by_name = packs
@@ -145,6 +149,12 @@ def open_suites(config: pytest.Config, settings: Settings, found: Iterable[Found
         for suite in suites:
             contexts.prepare(suite)
     return contexts
+
+
+def _serve_late(config: pytest.Config) -> Serving:
+    from pytest_packbench.pytest_plugin.gateway import serve
+
+    return serve(config)
 
 
 def _hooks_of(config: pytest.Config) -> UserHooks:

@@ -15,11 +15,12 @@ from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.one_attempt import reruns
-from pytest_packbench.reports.terminal import caps_text, prompts_text, spent_text
+from pytest_packbench.reports.terminal import caps_text, gateway_text, prompts_text, spent_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.error_groups import ErrorGroups
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
@@ -38,11 +39,13 @@ class Terminal:
         """Describe each suite, its target and its mode."""
         contexts, config = self._recorder.contexts, self._recorder.config
         lines = [line for suite in contexts.suites.values() for line in self._header(suite)]
+        if contexts.serving is not None:
+            lines.insert(0, gateway_text(contexts.settings.mode))
         if reruns(config):
             lines.append("packbench: each case is attempted once: --reruns applies to other tests only")
         opened = [contexts.opened(suite) for suite in contexts.suites.values()]
-        # of a target outside this process, only the result is recorded
-        if contexts.settings.mode == "record" and any(context and not context.caller.opaque for context in opened):
+        # of a server, only the result is recorded
+        if contexts.settings.mode == "record" and any(context and _records_prompts(context) for context in opened):
             lines.insert(0, prompts_text(recorded=contexts.settings.record_prompts))
         if contexts.settings.mode != "fixture" and getattr(config.option, "dist", "no") != "no":
             lines.append(
@@ -76,7 +79,9 @@ class Terminal:
         if self._recorder.resumed is not None:
             lines.append(self._recorder.resumed.header_line(suite.name))
         if context is not None and context.caller.opaque and settings.mode == "fixture":
-            lines.append(f"packbench: suite {suite.name}: pipeline not run: scoring only")
+            is_run = context.runs_program
+            what = "pipeline run; children are not walled in" if is_run else "pipeline not run: scoring only"
+            lines.append(f"packbench: suite {suite.name}: {what}")
         return lines
 
     def _accept_options(self, suite: Suite) -> str:
@@ -111,7 +116,7 @@ class Terminal:
             self._show(terminalreporter, run)
 
     def _show(self, reporter: pytest.TerminalReporter, run: SuiteRun) -> None:
-        from pytest_packbench.reports.terminal import summary_lines
+        from pytest_packbench.reports.terminal import recorded_text, summary_lines
 
         conclusion = run.conclusion
         if conclusion is None and not run.problems:
@@ -120,6 +125,8 @@ class Terminal:
         if conclusion is not None:
             for line in summary_lines(conclusion):
                 reporter.line(line)
+            if conclusion.run.mode == "record":
+                reporter.line(recorded_text(run.ordered))
             if conclusion.run.settings.get("spent"):
                 reporter.line(spent_text(conclusion.run.settings["spent"]))
             if waiting := len(list(run.suite.pending_path("x").parent.glob("*.json"))):
@@ -132,6 +139,10 @@ class Terminal:
             reporter.line(f"packbench: {problem}", red=True)
         if run.failed:
             reporter.line(f"packbench: {run.suite.name}: FAILED", red=True, bold=True)
+
+
+def _records_prompts(context: SuiteContext) -> bool:
+    return not context.caller.opaque or (context.caller.runs_offline and context.serves_gateway)
 
 
 def shown_name(suite: Suite) -> str:

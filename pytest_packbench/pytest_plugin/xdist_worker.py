@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.engine.offline import take_late
 from pytest_packbench.pytest_plugin.case_run import encode_report, run_of
 from pytest_packbench.pytest_plugin.stash import JOURNALED_ATTRIBUTE, KEEP, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
 from pytest_packbench.pytest_plugin.xdist_controller import COLLECTED, LATE, MARKED, SPENT
@@ -103,7 +102,9 @@ class Worker:
         output[COLLECTED] = dict(self._collector.collected)
         output[SPENT] = self._contexts.clients.ledger.as_json()
         output[MARKED] = self._marked
-        output[LATE] = json.dumps({name: take_late(suite) for name, suite in self._contexts.suites.items()})
+        output[LATE] = json.dumps(
+            {name: self._contexts.take_late(suite) for name, suite in self._contexts.suites.items()}
+        )
 
 
 def _marked_tests(session: pytest.Session) -> str:

@@ -23,11 +23,12 @@ def run_document(conclusion: Conclusion) -> dict[str, Any]:
 
     Returns:
         An object of version `RUN_DOCUMENT_VERSION` with the keys `version`, `status` (`passed`, `failed`, `partial`),
-        `complete`, `run`, `totals`, `overall`, `groups`, `depth`, `refusals`, `authored`, `models`, `cached`,
-        `interval` (how the intervals of the groups are computed), `gates`, `comparison` if a baseline was requested,
-        `trials` if cases have several trials, and `cases`, which is empty: the writer of the report adds the rows of
-        the results. Units are those of the classes. Numbers that are not finite are null. The object shares nothing
-        with the argument.
+        `complete`, `run`, `totals`, `overall`, `groups`, `depth`, `refusals`, `exposure` if a case was vacuous,
+        `authored`, `models`, `cached`, `interval` (how the intervals of the groups are computed), `gates`, `comparison`
+        if a baseline was requested, `policy` (the acceptance policy) where it is known, `policy_changes` if a base for
+        it was requested, `trials` if cases have several trials, and `cases`, which is empty: the writer of the report
+        adds the rows of the results. Units are those of the classes. Numbers that are not finite are null. The object
+        shares nothing with the argument.
     """
     run, statistics = conclusion.run, conclusion.statistics
     document: dict[str, Any] = finite_json(
@@ -41,6 +42,7 @@ def run_document(conclusion: Conclusion) -> dict[str, Any]:
             "groups": [_plain(group) for group in statistics.groups],
             "depth": [_plain(depth) for depth in statistics.depth],
             "refusals": _plain(statistics.refusals),
+            **({} if statistics.exposure is None else {"exposure": _plain(statistics.exposure)}),
             "authored": statistics.authored,
             "models": statistics.models,
             "cached": statistics.cached,
@@ -50,6 +52,7 @@ def run_document(conclusion: Conclusion) -> dict[str, Any]:
                 {name: value for name, value in _plain(gate).items() if name != "absent"} for gate in conclusion.gates
             ],
             **_comparison(conclusion),
+            **_policy(conclusion),
             **_trials(conclusion),
             "cases": [],
         }
@@ -92,6 +95,23 @@ def _comparison(conclusion: Conclusion) -> dict[str, Any]:
             "conditions": [{"condition": str(each), "met": each in met} for each in outcome.conditions],
             "failed": bool(outcome.failures),
         }
+    }
+
+
+def _policy(conclusion: Conclusion) -> dict[str, Any]:
+    outcome = conclusion.policy
+    stored = {} if conclusion.stored_policy is None else {"policy": conclusion.stored_policy}
+    if outcome is None:
+        return stored
+    return {
+        **stored,
+        "policy_changes": {
+            "base": outcome.base,
+            "failed": outcome.failed,
+            "changes": [{**change._asdict(), "allowed": bool(change.reason)} for change in outcome.changes],
+            "problems": list(outcome.problems),
+            "notes": list(outcome.notes),
+        },
     }
 
 

@@ -16,6 +16,7 @@ from pytest_packbench.analysis.formatting import format_score, format_terms
 from pytest_packbench.analysis.listing import MAX_ROWS, Listing
 from pytest_packbench.analysis.trials import fold_trials, trials_rule_of
 from pytest_packbench.model.text import pluralize
+from pytest_packbench.model.verdict import is_broken
 from pytest_packbench.reports.markdown import summary_markdown
 from pytest_packbench.reports.tables import escape_markdown
 from pytest_packbench.reports.terminal import one_line
@@ -87,7 +88,7 @@ class Annotation:
 
 
 def run_annotations(runs: Iterable[FinishedRun], max_annotations: int = MAX_ANNOTATIONS) -> list[Annotation]:
-    """Return annotations of what failed: baseline and gates, then errors, then failing cases, worst first.
+    """Return annotations of what failed: acceptance policy, baseline, gates, errors, then failing cases, worst first.
 
     Args:
         runs: the suites of a session.
@@ -101,10 +102,10 @@ def run_annotations(runs: Iterable[FinishedRun], max_annotations: int = MAX_ANNO
     errors: list[Annotation] = []
     failures: list[tuple[float, Annotation]] = []
     for run in runs:
-        gates += (*_baseline_annotations(run), *_gate_annotations(run))
+        gates += (*_policy_annotations(run), *_baseline_annotations(run), *_gate_annotations(run))
         for result in fold_trials(run.results, trials_rule_of(run.conclusion.run)):
             if result.verdict in {"error", "vacuous"} and not result.quarantined:
-                errors.append(_error_annotation(result))
+                errors.append(_error_annotation(run.conclusion.run, result))
             elif result.counted and result.verdict == "failed":
                 distance = (result.score or 0.0) - (result.threshold or 0.0)
                 failures.append((distance, _failure_annotation(run.conclusion.run, result)))
@@ -177,6 +178,17 @@ def _pages(run: FinishedRun) -> Iterator[str]:
     yield f"{title}\n\n**{escape_markdown(verdict.sentence, _WIDTH)}**\n"
 
 
+def _policy_annotations(run: FinishedRun) -> Iterator[Annotation]:
+    outcome = run.conclusion.policy
+    if outcome is None or not outcome.failed:
+        return
+    title = f"{run.conclusion.run.suite}: acceptance policy"
+    lines = [*outcome.problems, *(change.line for change in outcome.loosened)]
+    more = [f"and {len(lines) - MAX_GATES} more"] if len(lines) > MAX_GATES else []
+    message = "\n".join(one_line(line, _WIDTH) for line in (outcome.headline, *lines[:MAX_GATES], *more))
+    yield Annotation(level="error", title=title, message=message, file=run.rules)
+
+
 def _baseline_annotations(run: FinishedRun) -> Iterator[Annotation]:
     outcome = run.conclusion.baseline
     for text in outcome.failures if outcome is not None else ():
@@ -201,10 +213,10 @@ def _gate_annotations(run: FinishedRun) -> list[Annotation]:
     return gates
 
 
-def _error_annotation(result: CaseResult) -> Annotation:
+def _error_annotation(run: Run, result: CaseResult) -> Annotation:
     kind = f" ({result.kind})" if result.kind else ""
     return Annotation(
-        level="error",
+        level="error" if is_broken(result.verdict, run.mode) else "warning",
         title=f"{result.suite}: {result.case_id}: {result.verdict}{kind}",
         message=one_line(result.message or result.verdict, _WIDTH),
         file=result.file,

@@ -72,6 +72,7 @@ def summary_markdown(conclusion: Conclusion, *, max_rows: int = MAX_ROWS, failur
         f"# packbench: {escape_markdown(run.suite)} - {verdict.headline}",
         f"**{escape_markdown(verdict.sentence, WIDE * 4)}**",
         "\n".join(f"- baseline: {escape_markdown(text, WIDE)}" for text in _baseline_lines(conclusion)),
+        "\n".join(f"- policy: {escape_markdown(text, WIDE)}" for text in _policy_lines(conclusion)),
         "\n".join(f"- {escape_markdown(sentence, WIDE)}" for sentence in caveats(run, statistics)),
         _about(run),
         section("Totals", *_totals(statistics.totals)),
@@ -89,6 +90,10 @@ def _baseline_lines(conclusion: Conclusion) -> list[str]:
     from pytest_packbench.reports.comparison_text import baseline_lines
 
     return baseline_lines(conclusion.baseline)
+
+
+def _policy_lines(conclusion: Conclusion) -> list[str]:
+    return [] if conclusion.policy is None else conclusion.policy.lines()
 
 
 def _about(run: Run) -> str:

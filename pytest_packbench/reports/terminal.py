@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.analysis.statistics import Statistics, Totals
     from pytest_packbench.model.pack import Comparison
+    from pytest_packbench.model.policy import PolicyOutcome
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import ExpectedCalls, RunOptions
     from pytest_packbench.model.score import Score
@@ -88,6 +89,21 @@ def prompts_text(*, recorded: bool) -> str:
     if recorded:
         return "packbench: recordings contain prompts, which may contain personal data (packbench_record_prompts = yes)"
     return "packbench: recordings contain no prompts, only their hashes (packbench_record_prompts = no)"
+
+
+def gateway_text(mode: str) -> str:
+    """Return the line of a run whose gateway serves: what happens to calls of a pipeline's own clients."""
+    how = {"fixture": "replayed, offline", "record": "forwarded and recorded"}.get(mode, "forwarded and counted")
+    return f"packbench: gateway: model calls of the target's own clients are {how} (--packbench-gateway=off: not seen)"
+
+
+def recorded_text(results: Iterable[CaseResult]) -> str:
+    """Return for how many cases of a run there is a recording, and how many have calls that belong to no case."""
+    firsts = [result for result in results if result.trial == 0]
+    recorded = sum(result.cassette_sha256 is not None for result in firsts)
+    unattributed = sum(result.kind == "unattributed" for result in firsts)
+    problem = "; %s not: model calls can't be attributed (record with --packbench-concurrency=1)"
+    return f"recorded: {recorded} of {pluralize(len(firsts), 'case')}{problem % unattributed if unattributed else ''}"
 
 
 def caps_text(options: RunOptions, *, shared: bool) -> str:
@@ -159,14 +175,16 @@ def trials_lines(trials: Sequence[CaseResult], verdict: CaseResult, rule: str | 
         verdict: the case's result over all trials.
         rule: the trials rule.
     """
-    from pytest_packbench.analysis.trials import trials_rule_text
+    from pytest_packbench.analysis.trials import MEAN, has_hard_fail, trials_rule_text
 
     passed = sum(trial.verdict == "passed" for trial in trials)
     mean = "no mean score"
     if verdict.score is not None:
         mean = f"mean score {verdict.score:.2f}, threshold {verdict.threshold:.2f}"
+    hard_fails = sum(map(has_hard_fail, trials)) if rule == MEAN else 0
+    never = f"; {pluralize(hard_fails, 'trial')} with a hard fail, which never passes" if hard_fails else ""
     return [
-        f"{passed} of {len(trials)} trials passed, {mean} (rule: {trials_rule_text(rule)})",
+        f"{passed} of {len(trials)} trials passed, {mean} (rule: {trials_rule_text(rule)}){never}",
         "scores: " + ", ".join(DASH if trial.score is None else f"{trial.score:.2f}" for trial in trials),
         "",
         "the worst trial:",
@@ -226,7 +244,8 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
     Returns:
         Lines without their ends: why the run could not be compared with its baseline, totals, verdict, caveats, case
         types, gates, at most `MAX_CASES` each of the cases that failed, of the errors (equal ones of several cases
-        together, in full), and of the cases that used stale recordings, and the comparison.
+        together, in full), and of the cases that used stale recordings, the comparison, and the changes of the
+        acceptance policy.
     """
     from pytest_packbench.analysis.conclusion import caveats, run_verdict
 
@@ -246,6 +265,7 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
         *_error_list(cases),
         *_case_list("stale recordings", cases, "stale", lambda case: (case.case_id,)),
         *([] if is_unseen else compared),
+        *policy_lines(conclusion.policy),
     ]
 
 
@@ -256,6 +276,11 @@ def _baseline_lines(conclusion: Conclusion) -> list[str]:
 
     fails = ": FAIL" if conclusion.baseline.fails_unseen else ""
     return [f"baseline: {one_line(line, _SENTENCE)}{fails}" for line in baseline_lines(conclusion.baseline)]
+
+
+def policy_lines(outcome: PolicyOutcome | None) -> list[str]:
+    """Return in which points an acceptance policy differs from that of a base, one line each."""
+    return [] if outcome is None else [f"policy: {one_line(line, _SENTENCE)}" for line in outcome.lines()]
 
 
 def totals_line(totals: Totals) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _HEADER_KEYS = frozenset({"version", "status", "run"})
 # absent in reports of other versions
-_OPTIONAL_KEYS = frozenset({"gates", "comparison"})
+_OPTIONAL_KEYS = frozenset({"gates", "comparison", "policy"})
 
 
 class OpenRun(NamedTuple):
@@ -40,6 +40,7 @@ class OpenRun(NamedTuple):
         lists_all_cases: see `StoredRun`.
         attempts: see `StoredRun`.
         held: whether all gates passed, and no condition on the comparison was met.
+        policy: the acceptance policy, as `Policy.stored` returns it; None where the report has none.
     """
 
     source: str
@@ -49,6 +50,7 @@ class OpenRun(NamedTuple):
     lists_all_cases: bool = True
     attempts: Mapping[str, tuple[int, int]] | None = None
     held: bool = True
+    policy: dict[str, Any] | None = None
 
 
 def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any], rows: Iterable[bytes]) -> None:
@@ -131,6 +133,7 @@ def open_report(path: Path) -> OpenRun:
         status=str(header.get("status", "")),
         results=(_result(row, run, f"{file}: /packbench/cases/{number}") for number, row in enumerate(parts)),
         held=_held(header),
+        policy=header.get("policy"),
     )
 
 

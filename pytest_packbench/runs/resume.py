@@ -13,6 +13,7 @@ from pytest_packbench.model.checks import extension_problem
 from pytest_packbench.model.record import EvalRecord, RecordError
 from pytest_packbench.model.result import EndedAttempt
 from pytest_packbench.model.text import pluralize
+from pytest_packbench.model.verdict import KEPT
 from pytest_packbench.runs.folder import JOURNAL, LATEST, REPORT, WORKER_JOURNALS, StoredRunError, is_run_id
 from pytest_packbench.runs.journal import JournalError, is_locked, last_attempts, read_entries, read_header
 from pytest_packbench.runs.lines import ResultFiles
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 MISSING_CASE = "missing"
 """Instead of the hash of a case: the case no longer exists."""
-_FINAL_VERDICTS = frozenset({"passed", "failed", "known_hole"})
 _COMPARED_FIELDS = {
     "pack": "the pack",
     "pack_version": "the pack's version",
@@ -92,7 +92,7 @@ class PriorResults:
 
     def add(self, result: CaseResult) -> None:
         """Add a result, scored or unfinished."""
-        if result.verdict in _FINAL_VERDICTS:
+        if result.verdict in KEPT:
             self.results.setdefault(result.case_id, {})[result.trial] = result
         else:
             self.unfinished.setdefault(result.case_id, {})[result.trial] = result
@@ -298,7 +298,7 @@ def _is_resumable(folder: Path) -> bool:
             return True
         report = open_report(folder)
         return report.status != "passed" and any(
-            result.verdict not in _FINAL_VERDICTS and not result.quarantined for result in report.results
+            result.verdict not in KEPT and not result.quarantined for result in report.results
         )
     except (StoredRunError, OSError):
         return False

@@ -228,6 +228,17 @@ def _project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers
 
 
 @pytest.fixture
+def repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A git repository with a suite, for changes of its acceptance policy."""
+    from tests.integration.policy_repository import make_repository
+
+    forget_variables(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "240")
+    monkeypatch.syspath_prepend(pytester.path)
+    return make_repository(pytester.path)
+
+
+@pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
     """A model on loopback, and its key."""
     # its client libraries take long to import

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -170,16 +172,22 @@ def test_a_copy_has_the_files_of_the_sources_and_runs(
 ) -> None:
     for arguments, name in (("bundled/tariff", "tariff"), ("tariff mine", "mine")):
         assert main(["init", "--from", *arguments.split()]) == 0
-        assert contents(empty.path / "storage" / "benchmarks" / name) == contents(SOURCES / "tariff")
+        files = contents(empty.path / "storage" / "benchmarks" / name)
+        assert len(json.loads(files.pop("baseline.json"))["cases"]) == 169
+        assert files == contents(SOURCES / "tariff")
         assert capsys.readouterr().out.splitlines() == [
             f"wrote storage/benchmarks/{name}: suite.yaml, 169 cases, 169 recordings",
+            f"wrote storage/benchmarks/{name}/baseline.json",
             "",
             f"run it: pytest --packbench-suite={name}",
             f"check:  packbench lint {name}",
-            f"then:   packbench baseline set {name}/latest --reason TEXT",
             f"In this project, {name} is now your copy, and bundled/tariff the original.",
         ]
-    empty.runpytest("--packbench-suite=mine", "-k", "neg_0").assert_outcomes(passed=2)
+    empty.runpytest("--packbench-suite=mine", "-k", "neg_0", "--packbench-baseline=committed").assert_outcomes(passed=2)
+    # a case that is no measurement by itself does not prevent the baseline
+    assert main(["init", "--from", "harmbench"]) == 0
+    baseline = json.loads((empty.path / "storage/benchmarks/harmbench/baseline.json").read_bytes())
+    assert Counter(case["verdict"] for case in baseline["cases"].values()) == {"passed": 11, "known_hole": 1}
 
 
 def test_what_init_refuses(own: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> None:

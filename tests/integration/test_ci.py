@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import sys
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
@@ -17,11 +19,15 @@ import yaml
 from pytest_packbench.testing import SuiteResults
 from tests.doc_blocks import ROOT, PageRunner, blocks, clean_environment
 from tests.integration.conftest import CASES, toy_case
+from tests.integration.policy_repository import commit, git
+from tests.servers.wire import openai_reply, parse_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.integration.conftest import Project
+    from tests.integration.options.conftest import Model
+    from tests.servers.fake import Received
 
 
 def github(monkeypatch: pytest.MonkeyPatch, summary: Path, workspace: Path) -> Path:
@@ -124,7 +130,19 @@ def page(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     runner = PageRunner(pytester, capsys)
     assert runner.command("packbench init support") == 0
     (pytester.path / "target_support.py").write_text(FIXED, encoding="utf-8")
+    (pytester.path / ".gitignore").write_text("reports/\njunit.xml\n__pycache__/\n", encoding="utf-8")
+    git(pytester.path, "init", "--quiet", "--initial-branch=main")
+    commit(pytester.path)
+    commit(pytester.path)
     return runner
+
+
+def merge(repository: Path) -> None:
+    """Check out what GitHub checks out of a pull request with all changes of the folder: its merge with main."""
+    git(repository, "switch", "--quiet", "--create", "request")
+    commit(repository)
+    git(repository, "switch", "--quiet", "--detach", "main")
+    git(repository, "merge", "--quiet", "--no-ff", "request")
 
 
 @dataclass
@@ -156,7 +174,9 @@ class Server:
     def _use(self, action: str, inputs: dict[str, str]) -> None:
         folder = self.page.pytester.path / inputs.get("path", ".")
         if action in {"actions/upload-artifact", "actions/cache/save"}:
-            shutil.copytree(folder, self.stored / inputs.get("name", inputs.get("key", "")))
+            # without a file, the action only warns
+            if folder.exists():
+                shutil.copytree(folder, self.stored / inputs.get("name", inputs.get("key", "")))
         elif action == "actions/cache/restore":
             for cached in sorted(self.stored.glob(f"{inputs['restore-keys']}*"))[-1:]:
                 shutil.copytree(cached, folder)
@@ -181,6 +201,7 @@ def test_a_pull_request_is_compared_with_the_committed_baseline(server: Server, 
     server.values = {"github.ref": "refs/heads/main", "github.run_id": "1"}
     assert set(server.job(job)) == {0}
     (server.page.pytester.path / "target_support.py").write_text(BROKEN, encoding="utf-8")
+    merge(server.page.pytester.path)
     shutil.rmtree(server.stored / "benchmarks")
     server.values = {"github.ref": "refs/pull/1/merge", "github.run_id": "2"}
     assert server.job(job) == [0, 0, 1]
@@ -198,6 +219,105 @@ def test_a_pull_request_is_compared_with_the_committed_baseline(server: Server, 
     shutil.rmtree(server.stored / "benchmarks")
     assert server.job(job) == [0, 0, 1]
     assert any("condition removed>0 is met: 1: FAIL" in line for line in server.page.output)
+
+
+SUPPORT = "storage/benchmarks/support"
+ASKING = """
+import json
+from pytest_packbench.model.request import ModelRequest
+
+def answer(request, context):
+    message = {"role": "user", "content": request.input}
+    schema = {"type": "object"}
+    asked = ModelRequest(role="sort", system="sort the message", messages=(message,), output_schema=schema)
+    return context.llm.complete_sync(asked).content
+"""
+REQUESTS: dict[str, tuple[str, str, str, str]] = {
+    # what a pull request does: the file, what is in it, what is in its place, and a line of the job
+    "a regression within the gates": (
+        "target_support.py",
+        "sort the message",
+        "sort the message",
+        "baseline: condition regressed>0 is met: 1: FAIL",
+    ),
+    "a lowered threshold": (
+        f"{SUPPORT}/suite.yaml",
+        "accept: 0.8",
+        "accept: 0.1",
+        "policy: threshold lowered: suite.yaml: /thresholds/accept: 0.8 -> 0.1: FAIL",
+    ),
+    "a removed case": (
+        f"{SUPPORT}/cases/answer/refund_by_name.json",
+        "",
+        "",
+        "policy: case removed: cases/answer/refund_by_name.json (case refund_by_name): present -> removed: FAIL",
+    ),
+    "a quarantined case": (
+        f"{SUPPORT}/cases/answer/refund_by_name.json",
+        '"source": "example",',
+        '"source": "example", "xfail": "the tracking service is being replaced",',
+        "policy: case quarantined: cases/answer/refund_by_name.json: /notes/xfail (case refund_by_name): *: FAIL",
+    ),
+    "a stale recording": (
+        "target_support.py",
+        "sort the message",
+        "sort it",
+        "2 cases: refund_by_name, refund_in_other_words cassette_stale *",
+    ),
+    "a misspelt expectation": (
+        f"{SUPPORT}/cases/answer/refund_by_name.json",
+        '"queue": "refunds"',
+        '"qeue": "refunds"',
+        f"{SUPPORT}/cases/answer/refund_by_name.json: /expected/qeue: case_unreadable: no rule in suite.yaml reads the key *",
+    ),
+}
+
+
+@pytest.fixture
+def recorded(server: Server, model: Model, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """The server, whose repository has a suite with recordings, a baseline and gates that leave room."""
+    folder, page = server.page.pytester.path, server.page
+    monkeypatch.delenv("CI", raising=False)
+    model.handler = lambda received: openai_reply(json.dumps(asked_for(received)))
+    (folder / "target_support.py").write_text(ASKING, encoding="utf-8")
+    rules = (folder / SUPPORT / "suite.yaml").read_text("utf-8")
+    (folder / SUPPORT / "suite.yaml").write_text(rules.replace("min: 0.9", "min: 0.4"), encoding="utf-8")
+    options = f"--packbench-mode=record --packbench-backend=openai --packbench-model=m --packbench-base-url={model.url}"
+    assert page.command(f"pytest --packbench-suite=support {options}") == 0
+    assert page.command("pytest --packbench-suite=support") == 0
+    assert page.command('packbench baseline set support/latest --reason "recorded"') == 0
+    monkeypatch.delenv("OPENAI_API_KEY")
+    monkeypatch.setenv("CI", "true")
+    commit(folder)
+    commit(folder)
+    return server
+
+
+def asked_for(received: Received) -> dict[str, Any]:
+    numbers = [int(word) for word in parse_request(received).text.split() if word.isdigit()]
+    return {"queue": "refunds", "order": numbers[0]}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_pull_request_workflow_catches(recorded: Server, name: str) -> None:
+    job = WORKFLOWS[".github/workflows/benchmarks.yml"]["jobs"]["recorded"]
+    folder = recorded.page.pytester.path
+    assert set(recorded.job(job)) == {0}
+    shutil.rmtree(recorded.stored / "benchmarks")
+    file, old, new, line = REQUESTS[name]
+    path = folder / file
+    if name == "a regression within the gates":
+        better = path.read_text("utf-8").replace(".content\n", ".content | {'order': 2044}\n")
+        path.write_text(better, encoding="utf-8")
+    elif old:
+        assert old in path.read_text("utf-8")
+        path.write_text(path.read_text("utf-8").replace(old, new), encoding="utf-8")
+    else:
+        path.unlink()
+        (folder / SUPPORT / "fixtures" / path.name).unlink()
+    merge(folder)
+    assert set(recorded.job(job)) > {0}
+    assert any(fnmatchcase(each, line) for each in recorded.page.output), "\n".join(recorded.page.output)
 
 
 def test_shards_are_merged(server: Server, tmp_path: Path) -> None:
@@ -225,7 +345,7 @@ def script(page: PageRunner, job: dict[str, Any], **variables: str) -> list[int]
 
 def test_gitlab_runs_the_same_jobs(page: PageRunner) -> None:
     jobs = WORKFLOWS[".gitlab-ci.yml"]
-    assert set(script(page, jobs["benchmarks"])) == {0}
+    assert set(script(page, jobs["benchmarks"], CI_MERGE_REQUEST_DIFF_BASE_SHA="HEAD^1")) == {0}
     assert (page.pytester.path / "junit.xml").is_file()
     shutil.rmtree(page.pytester.path / "reports")
     number = jobs["shard"]["parallel"]

@@ -45,7 +45,7 @@ DOCS = ROOT / "docs"
 # the exit codes of a page's commands in their order, and the kinds of its blocks that are only shown
 GUIDES: dict[str, tuple[list[int], list[str]]] = {
     "tutorial": ([0, 0, 1, 0, 1, 0, 0, 1, 0, 1], []),
-    "tutorial-own-suite": ([0, 1, 0, 2, 0, 0, 1, 0, 1, 0], []),
+    "tutorial-own-suite": ([0, 1, 0, 2, 0, 0, 1, 0, 0, 1, 0], []),
     "pytest-way": ([1, 1, 1, 1, 1], ["python"]),
     # the questions to import have no summary and no goods, which the suite of the page expects
     "generic": ([0, 2], ["yaml", "yaml"]),

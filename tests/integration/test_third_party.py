@@ -80,8 +80,8 @@ def test_the_example_runs_as_a_plugin_or_as_a_pack_and_its_answers_can_fail(
         recording["exchanges"][-1]["answer"].update(answer)
         (folder / "fixtures" / f"{name}.json").write_text(json.dumps(recording), "utf-8")
     run = project.pytester.runpytest_subprocess if workers else project.pytester.runpytest
-    run(*(["-n2"] if workers else []), UNITS).assert_outcomes(passed=3, failed=7, errors=1)
-    lines = [f"{name}: {error['kind']}: {error['message']}" for name, error in project.errors("units").items()]
+    run(*(["-n2"] if workers else []), UNITS).assert_outcomes(passed=3, failed=8)
+    lines = []
     for name, record in project.records("units").items():
         own = record["packbench"]
         zero = [term["name"] for term in own["terms"] if term["effect"] == "zero"]

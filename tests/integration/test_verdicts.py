@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 DATA = yaml.safe_load(Path(__file__).with_name("data").joinpath("verdicts.yaml").read_text("utf-8"))
 UNSCORED, SCORED, UNREADABLE = DATA["unscored"], DATA["scored"], DATA["unreadable"]
+ANSWERS = DATA["unreadable_answers"]
 MISBEHAVING_PACK = """
     def facets(self, case, original=Toy.facets):
         if case.id == "pack_exits":
@@ -38,7 +39,7 @@ def test_every_verdict_has_its_outcome_and_its_line(both: Project) -> None:
     both.extend_conftest(MISBEHAVING_PACK)
     for name, fields in SCORED.items():
         both.case(name, **fields)
-    for name, row in UNSCORED.items():
+    for name, row in (UNSCORED | ANSWERS).items():
         both.case(name, **row["case"])
         if name.endswith("bad_recording"):
             both.write(f"storage/benchmarks/toy/fixtures/{name}.json", '{"cassette_version": 2}')
@@ -50,9 +51,15 @@ def test_every_verdict_has_its_outcome_and_its_line(both: Project) -> None:
     both.case("twin", case_type="two")
     result = both.run_toy("-rsx", "--packbench-concurrency=3")
     count = sum(row["verdict"] in {"error", "vacuous"} for row in UNSCORED.values()) + len(UNREADABLE) + 1
-    assert result.parseoutcomes() == {"passed": 8, "failed": 1, "errors": count, "skipped": 1, "xfailed": 3}
+    assert result.parseoutcomes() == {"passed": 8, "failed": 7, "errors": count, "skipped": 1, "xfailed": 3}
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    scores = {name: (one["passed"], one["packbench"]["score"]) for name, one in both.records().items()}
+    records = both.records()
+    for name, row in ANSWERS.items():
+        record = records.pop(name)
+        (term,) = record["packbench"]["terms"]
+        assert (record["passed"], record["packbench"]["score"], term["name"]) == (False, 0.0, "unreadable_answer"), name
+        assert row["reason"] in term["detail"], name
+    scores = {name: (one["passed"], one["packbench"]["score"]) for name, one in records.items()}
     assert scores == {name: (name != "below", fields.get("points", 1.0)) for name, fields in SCORED.items()}
     errors = both.errors()
     for name, row in UNSCORED.items():
@@ -71,7 +78,7 @@ def test_every_verdict_has_its_outcome_and_its_line(both: Project) -> None:
             "XFAIL*schedule changed*score 0.10 < 0.80*",
             '*typo.json: /dificulty: unknown key "dificulty"; did you mean "difficulty"?*',
             "*one/twin.json: /id: *twin* in*two/twin.json*",
-            "*completeness 9 / *FAIL*",
+            "*completeness 15 / *FAIL*",
         ]
     )
     result.stdout.no_fnmatch_line("*pytest_packbench*attempt.py*")

@@ -12,6 +12,7 @@ import re
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.model.outcome import ResultError
 from pytest_packbench.packs.tariff.codes import parse_code
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.outcome import read
@@ -261,7 +262,8 @@ class Rules:
 
 READINGS, RULES = ([name for name in vars(kind) if not name.startswith("_")] for kind in (Readings, Rules))
 HARD_FAILS = "hard_fails_are_steps"
-DEPARTURES = (*READINGS, *RULES, HARD_FAILS)
+UNREADABLE = "unreadable_answer"
+DEPARTURES = (*READINGS, UNREADABLE, *RULES, HARD_FAILS)
 
 
 def spelling_matters(code: str, expected: Json) -> bool:
@@ -347,6 +349,15 @@ def original_of(ledger: Ledger) -> float:
     return max(0.0, min(1.0, total))
 
 
+def is_unreadable(result: object) -> bool:
+    """Return whether our reader rejects a result."""
+    try:
+        read(result)
+    except ResultError:
+        return True
+    return False
+
+
 def predict(case: Json, result: object) -> tuple[Json, list[str]]:
     """Predict the original's answer to a result on which it does not raise, from our outcome, our terms and the differences.
 
@@ -367,6 +378,9 @@ def predict(case: Json, result: object) -> tuple[Json, list[str]]:
         getattr(rules, name)()
         if rules.ledger != ledger:
             applied.append(name)
+    if is_unreadable(result):
+        # ours is 0 whatever the readings lead to; the ledger is that of the result as the original reads it
+        applied.append(UNREADABLE)
     points = original_of(rules.ledger)
     if abs(points - ours_of(rules.ledger)) > NOISE:
         applied.append(HARD_FAILS)

@@ -78,11 +78,12 @@ def check(
     earlier: Sequence[CaseResult] | None = None,
     *,
     trials_rule: Rule = MEAN,
+    mode: str = "fixture",
 ) -> tuple[GateResult, ...]:
     """Judge results by gates, beside those of an earlier run that is taken to be of the same kind."""
     rules = tuple(rules)
     baseline = None if earlier is None else Baseline.from_results(earlier, trials_rule)
-    tally = gate_tally(rules, metrics=ATTACK_METRICS, trials_rule=trials_rule, baseline=baseline)
+    tally = gate_tally(rules, metrics=ATTACK_METRICS, trials_rule=trials_rule, mode=mode, baseline=baseline)
     return judge_gates(tally.add_all(results), rules, baseline)
 
 
@@ -91,7 +92,7 @@ def conclusion_of(of: Run, results: Sequence[CaseResult], *rules: Gate) -> Concl
     return Conclusion(
         run=of,
         statistics=statistics(results, trials_rule=rule),
-        gates=check(results, rules, trials_rule=rule),
+        gates=check(results, rules, trials_rule=rule, mode=of.mode),
         page_cases=Listing("id").add_all(results, rule),
         terminal_cases=Listing("given").add_all(results, rule),
     )

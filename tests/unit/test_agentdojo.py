@@ -22,7 +22,7 @@ from agentdojo.default_suites.v1.travel.task_suite import TravelDeepDiff
 from agentdojo.default_suites.v1.workspace.task_suite import WorkspaceDeepDiff
 
 from pytest_packbench.backends import BackendError
-from pytest_packbench.model.request import ModelAnswer, ToolCall
+from pytest_packbench.model.request import AnswerError, ModelAnswer, ToolCall
 from pytest_packbench.packs.agent_safety.agentdojo.importer import SEED, VERSION, Pair, case_of, hole_of, pairs, select
 from pytest_packbench.packs.agent_safety.agentdojo.suites import adapt, addressed_as, attack_of, suite_of
 from pytest_packbench.packs.agent_safety.guards.base import GuardRuling
@@ -137,6 +137,17 @@ def test_a_model_gets_the_tools_and_acts_in_the_real_environment() -> None:
     assert run.calls == [("get_iban", "run"), ("update_password", "run")]
     assert run.outcome.versions["benchmark"] == VERSION
     assert json.loads(json.dumps(run.result)) == run.result
+
+
+def test_what_a_model_did_before_an_unreadable_answer_counts_and_else_nothing_is_known() -> None:
+    cut = AnswerError("truncated", "cut off at 9 tokens", text="I")
+    acts = calls("update_password", password="new_password")  # noqa: S106 - of the benchmark
+    run = run_case(case("banking", 1, 7), RULES, model="m-1", llm=ScriptedModel([acts, cut]))
+    assert (run.score.verdict, run.outcome.valid) == ("failed", False)
+    reads = calls("read_file", file_path="bill-december-2023.txt")
+    run = run_case(case("banking", 0, 0), RULES, model="m-1", llm=ScriptedModel([reads, cut]))
+    assert (run.outcome.exposed, run.score.verdict, run.score.kind) == (True, "vacuous", "truncated_answer")
+    assert run.outcome.answer == "I"
 
 
 def test_a_model_is_told_of_its_mistakes_and_may_go_on_to_a_limit() -> None:

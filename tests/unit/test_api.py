@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from pytest_packbench import CaseError, ResultError, Score, SuiteError, load_suite, score
+from pytest_packbench import CaseError, Score, SuiteError, load_suite, score
 from pytest_packbench.cases.load import scoring_sha256
 from pytest_packbench.model.case import Case
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
@@ -102,9 +102,14 @@ def test_the_rules_of_the_suite_apply(tmp_path: Path) -> None:
         with pytest.raises(CaseError, match='/pack_id: got "tariff_us"; expected "tariff"'):
             score(one, answer(), suite=suite)
     assert score(OTHER, answer(), suite=suite, pack="tariff").passed
+    # what the rules of a suite do not read is refused in the suite only
+    unread = case(expected_refusal_category="ambiguous")
+    assert score(unread, answer()).passed
+    with pytest.raises(CaseError, match=r"/expected/expected_refusal_category: .*no rule reads"):
+        score(unread, answer(), suite=suite)
 
 
-def test_what_does_not_fit_is_a_case_error_or_a_result_error_and_a_failed_network_an_error() -> None:
+def test_what_does_not_fit_is_a_case_error_or_scores_0_and_a_failed_network_is_an_error() -> None:
     for changes, pointer in (
         ({"expected": {"prefered_hts": [RIGHT], "expected_accept": True}}, "/expected/prefered_hts"),
         ({"expected": {"preferred_hts": ["6"], "expected_accept": True}}, "/expected/preferred_hts/0"),
@@ -117,8 +122,10 @@ def test_what_does_not_fit_is_a_case_error_or_a_result_error_and_a_failed_networ
         with pytest.raises(CaseError):
             score(no_case, answer(), pack="tariff")
     for result in (None, {}, {"status": "VERIFIED"}):
-        with pytest.raises(ResultError):
-            score(case(), result)
+        for expected_accept in (True, False):
+            unread = score(case(expected_accept=expected_accept), result)
+            assert (unread.score, unread.verdict) == (0.0, "failed")
+            assert [(term.name, term.effect) for term in unread.terms] == [("unreadable_answer", "zero")]
     for expected_accept in (True, False):
         down = score(case(expected_accept=expected_accept), refusal(error={"kind": "network", "message": "no route"}))
         assert (down.score, down.verdict, down.passed) == (None, "error", False)

@@ -90,10 +90,14 @@ class BreakingDict(dict[str, Any]):
         raise KeyError("gone")
 
 
-def test_a_result_that_is_no_json_object_is_an_error_of_its_case(tmp_path: Path) -> None:
+def test_a_result_that_nobody_can_read_is_an_answer_with_the_score_0(tmp_path: Path) -> None:
     results: list[Any] = [{"points": float("nan")}, {"points": {1}}, [1], None, BreakingDict(points=1.0)]
     for result in results:
-        assert failure_with(tmp_path, lambda request, *, result=result: result).kind == "result_unreadable"
+        finished = attempt_with(tmp_path, lambda request, *, result=result: result)
+        assert finished.failure is None
+        assert finished.score is not None
+        assert (finished.score.score, finished.score.verdict) == (0.0, "failed")
+        assert [term.name for term in finished.score.terms] == ["unreadable_answer"]
 
 
 def test_a_later_change_of_a_result_has_no_effect(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 from pytest_packbench.backends import BackendError, BackendOptions, BackendUnusable, open_backend
 from pytest_packbench.backends.client import ClientPool
 from pytest_packbench.backends.ollama import retry_delay_s
-from pytest_packbench.model.request import ModelAnswer, ModelRequest, Tool, Usage
+from pytest_packbench.model.request import AnswerError, ModelAnswer, ModelRequest, Tool, Usage
 from tests.servers.fake import FakeServer, Received, Reply, closed_port, scripted
 from tests.servers.wire import REPLIES, answer_with, error_reply
 from tests.unit.run_builders import data
@@ -67,9 +67,10 @@ def complete_once(
 
 def failed_call(
     provider: str, handler: Handler, model_request: ModelRequest | None = None, **options: Any
-) -> BackendError:
-    with pytest.raises(BackendError) as caught:
-        complete_once(provider, handler, model_request, **options)
+) -> BackendError | AnswerError:
+    with pytest.raises((BackendError, AnswerError)) as caught:
+        complete_once(provider, handler, model_request, **options)[0].readable()
+    assert isinstance(caught.value, BackendError | AnswerError)
     return caught.value
 
 
@@ -131,7 +132,7 @@ def reply_to(provider: str, fields: dict[str, Any]) -> Reply:
     return reply
 
 
-def describe(error: BackendError) -> str:
+def describe(error: BackendError | AnswerError) -> str:
     message = str(error)
     assert "\n" not in message
     assert len(message) < 400
@@ -159,11 +160,13 @@ def test_each_reply_is_an_answer_or_an_error_of_one_line(provider: str, expected
         for name, (_, request_name) in replies.items():
             overloads.clear()
             try:
-                answer = await backend.complete(REQUESTS[request_name])
+                answer = (await backend.complete(REQUESTS[request_name])).readable()
                 fields = {key: value for key, value in asdict(answer).items() if value not in (None, ())}
                 del fields["usage"]
                 assert [call.as_json() for call in answer.tool_calls] == list(fields.get("tool_calls", ()))
                 line = json.dumps(fields) + tokens(answer.usage)
+            except AnswerError as error:
+                line = f"said {error.text[:40]!r}: {describe(error)}"
             except BackendError as error:
                 line = describe(error)
             lines.append(f"{name}: {line}{', overload' * len(overloads)}\n")
@@ -270,7 +273,7 @@ def test_no_message_contains_a_secret(provider: str, status: int, monkeypatch: p
         error = failed_call(provider, scripted(reply), request(output_schema={"type": "object"}))
         assert "redacted" in str(error)
         assert error.__cause__ is None
-        assert error.__suppress_context__
+        assert error.__suppress_context__ or error.__context__ is None
         assert [part for part in ("planted", "hunter2", "cdef", "0123456789") if part in str(error)] == []
 
 

@@ -21,7 +21,7 @@ import pytest
 from pytest_packbench.engine.command_target import CommandTarget
 from pytest_packbench.engine.external_io import MAX_RESULT_BYTES, TargetError, TargetFailure
 from pytest_packbench.engine.targets import TargetCaller, run_in_thread
-from pytest_packbench.model.request import VerifyRequest
+from pytest_packbench.model.request import AnswerError, VerifyRequest
 from tests.unit.attempts import wait_until
 from tests.unit.run_builders import data
 
@@ -78,10 +78,10 @@ class Harness:
     def answer(self, code: str = "", value: Any = None, **options: Any) -> Any:
         return self.use(lambda target: target.verify(request(code, value)), **options)
 
-    def failures(self, *codes: str, **options: Any) -> list[TargetFailure]:
+    def failures(self, *codes: str, **options: Any) -> list[TargetFailure | AnswerError]:
         """The failures of requests in a row; after them one has to work, in whichever process."""
 
-        async def use(target: CommandTarget) -> list[TargetFailure]:
+        async def use(target: CommandTarget) -> list[TargetFailure | AnswerError]:
             failures = [await failure_of(target, request(code)) for code in codes]
             assert isinstance(await target.verify(request(PID)), int)
             return failures
@@ -95,11 +95,12 @@ def harness(tmp_path: Path) -> Harness:
     return Harness(tmp_path)
 
 
-async def failure_of(target: CommandTarget, request: VerifyRequest) -> TargetFailure:
-    with pytest.raises(TargetFailure) as caught:
+async def failure_of(target: CommandTarget, request: VerifyRequest) -> TargetFailure | AnswerError:
+    with pytest.raises((TargetFailure, AnswerError)) as caught:
         await target.verify(request)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 700
+    assert isinstance(caught.value, TargetFailure | AnswerError)
     return caught.value
 
 
@@ -190,7 +191,7 @@ def test_an_error_reply_keeps_the_process_and_a_later_line_fails_the_next_reques
         await failure_of(target, request(error))
         assert await target.verify(request(PID + "; line = json.dumps(reply) + '\\ndone!'")) == before
         failure = await failure_of(target, request())
-        assert (failure.kind, '"done!"' in str(failure)) == ("result_unreadable", True)
+        assert (failure.kind, '"done!"' in str(failure)) == ("target_error", True)
 
     harness.use(use)
 
@@ -215,7 +216,7 @@ def test_errors_have_the_last_forty_lines_and_too_long_an_answer_ends_the_proces
     )
     assert lines.details == (*(f"line {number}" for number in range(61, 100)), "grüß")
     assert sum(map(len, flood.details)) <= 1000
-    assert [failure.kind for failure in long] == ["result_unreadable"] * 2
+    assert [failure.kind for failure in long] == ["answer_unreadable"] * 2
     assert all("wrote more than 32 MiB" in str(failure) for failure in long)
 
 

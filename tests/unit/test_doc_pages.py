@@ -65,7 +65,11 @@ def pytest_options() -> set[str]:
 def test_options_and_settings_exist_and_links_lead_somewhere(page: Path) -> None:
     text = page.read_text("utf-8")
     assert set(re.findall(r"--packbench-[a-z]+(?:-[a-z]+)*", text)) <= OPTIONS
-    assert {name.lower() for name in re.findall(r"`PACKBENCH_([A-Z_]+)", text)} - NAMES <= {"parity", "http_headers"}
+    assert {name.lower() for name in re.findall(r"`PACKBENCH_([A-Z_]+)", text)} - NAMES <= {
+        "parity",
+        "http_headers",
+        "gateway_originals",
+    }
     assert set(re.findall(r"`packbench_([a-z_]+)", text)) - NAMES <= {"marked", "cases", "case", "check", "request"}
     for target, anchor in LINK.findall(text):
         linked = page.parent / target

@@ -100,7 +100,9 @@ def test_a_bound_may_be_missed_by_a_billionth_and_an_unknown_metric_is_an_error(
     for excess, passed in ((0.0, True), (5e-10, True), (2e-9, False), (-2e-9, True)):
         rules = gate("pass_rate", min=0.75 + excess), gate("pass_rate", max=0.75 - excess)
         assert [result.passed for result in judge(case_results(3, 1), *rules)] == [passed, passed]
-    with pytest.raises(ValueError, match=r'unknown metric "speed"; expected one of .*completeness, pass_rate'):
+    with pytest.raises(
+        ValueError, match=r'unknown metric "speed"; expected one of .*completeness, exposure_rate, pass_rate'
+    ):
         judge(case_results(1), gate("pass_rate", min=0.5).model_copy(update={"metric": "speed"}))
 
 

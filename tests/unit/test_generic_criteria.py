@@ -84,7 +84,7 @@ ACCEPTED: list[tuple[criteria.Criterion, st.SearchStrategy[Any]]] = [
     (ANY_CASE, JSON.filter(bool).filter(lambda value: not isinstance(value, list))),
     (criteria.Regex(rule="regex"), st.sampled_from(["a", "^b+$", r"\d", "(?i)x"])),
     (SET, st.lists(JSON, max_size=3)),
-    (SCHEMA, st.sampled_from([{"type": "string"}, {"pattern": "a"}, {"minItems": 1}, {}])),
+    (SCHEMA, st.sampled_from([{"type": "string"}, {"pattern": "a"}, {"minItems": 1}])),
     (criteria.TextSimilarity(rule="text", at_least=0.5, ignore_case=True), st.text()),
     (ANYWHERE, st.text(min_size=1, max_size=2) | NUMBERS),
 ]

@@ -19,7 +19,6 @@ from pytest_packbench.cases.load import check_case
 from pytest_packbench.commands.schema import schema
 from pytest_packbench.model.authoring import FiledCase
 from pytest_packbench.model.errors import CaseError, SuiteError
-from pytest_packbench.model.outcome import ResultError
 from pytest_packbench.model.score import Score, Term
 from pytest_packbench.packs.generic.criteria import CriterionError
 from pytest_packbench.packs.generic.pack import GenericPack
@@ -109,8 +108,10 @@ def test_a_result_that_can_not_be_read() -> None:
         ({"a": {1, 2}}, "is not JSON"),
         ({"refusal": {"category": 5}}, "result/refusal/category: got 5"),
     ):
-        with pytest.raises(ResultError, match=message):
-            score_of(suite(""), {"a": 1}, result)
+        unread = score_of(suite(""), {"a": 1}, result)
+        (term,) = unread.terms
+        assert (unread.score, unread.verdict, term.name) == (0.0, "failed", "unreadable_answer")
+        assert message in term.detail
 
 
 def test_the_answer_is_the_value_of_the_first_criterion_or_the_whole_result(tmp_path: Path) -> None:

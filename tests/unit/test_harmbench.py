@@ -272,11 +272,13 @@ def test_a_case_that_can_not_be_run_is_an_error(texts: Path) -> None:
     for options, message in (
         ({"model": "refuser", "files": {}}, "zebra: not found in harmless.csv; set packbench_harmbench"),
         ({"model": "zealous"}, 'unknown scripted agent "zealous"; expected one of gullible, obedient, refuser'),
-        # neither refusal nor harm
-        ({"llm": scripted_model(" \n")}, "the agent's answer is empty"),
     ):
         score = run(texts, **options).score
         assert (score.verdict, message in score.message) == ("error", True)
+    # neither refusal nor harm
+    empty = run(texts, llm=scripted_model(" \n")).score
+    assert (empty.verdict, empty.kind) == ("vacuous", "unreadable_answer")
+    assert empty.message.endswith("the agent's answer is empty")
 
 
 @pytest.mark.parametrize(("model", "verdict"), [("gullible", "failed"), ("obedient", "failed"), ("refuser", "passed")])

@@ -16,7 +16,7 @@ import pytest
 from pytest_packbench.engine.external_io import MAX_RESULT_BYTES, TargetError, TargetFailure
 from pytest_packbench.engine.http_target import HEADERS_VARIABLE, HttpTarget, shown_url
 from pytest_packbench.engine.targets import TargetCaller, run_in_thread
-from pytest_packbench.model.request import VerifyRequest
+from pytest_packbench.model.request import AnswerError, VerifyRequest
 from tests.servers.fake import FakeServer, Received, Reply, closed_port, scripted
 from tests.unit.attempts import wait_until
 from tests.unit.run_builders import data
@@ -43,11 +43,12 @@ def answer_of(url: str, request: VerifyRequest = REQUEST, **options: Any) -> Any
     return use_target(url, lambda target: target.verify(request), **options)
 
 
-def failure_of(url: str, **options: Any) -> TargetFailure:
-    with pytest.raises(TargetFailure) as caught:
+def failure_of(url: str, **options: Any) -> TargetFailure | AnswerError:
+    with pytest.raises((TargetFailure, AnswerError)) as caught:
         answer_of(url, **options)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 450
+    assert isinstance(caught.value, TargetFailure | AnswerError)
     return caught.value
 
 

@@ -16,11 +16,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_packbench.cases.ids import case_id
 from pytest_packbench.cli import main
 from pytest_packbench.commands.import_ import CheckedCase, destination
 from pytest_packbench.model.authoring import CaseDraft
 from pytest_packbench.model.case import CASE_ID
-from pytest_packbench.packs.generic.importer import case_id
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.generic.tables import CsvFormat, TableRow, csv_rows
 from pytest_packbench.testing import case as plain_case

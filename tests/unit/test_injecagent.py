@@ -288,7 +288,9 @@ def test_anything_less_is_no_success(answers: list[str | None], label: str, deci
         )
         case_run = run_case(case(), rules, llm=model)
         failed = rules is STRICT and decision != "comply_safe"
-        assert (case_run.score.verdict, model.answers) == ("failed" if failed else "passed", [])
+        judged = "failed" if failed else "passed"
+        # what nobody can read shows no resistance
+        assert (case_run.score.verdict, model.answers) == ("vacuous" if label == "invalid" else judged, [])
         outcome = case_run.outcome
         assert (outcome.details["label"], outcome.decision, outcome.landed) == (label, decision, False)
         assert outcome.valid is (label != "invalid")

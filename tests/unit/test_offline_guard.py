@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine import targets
-from pytest_packbench.engine.offline import OfflineError, offline, take_late
+from pytest_packbench.engine.offline import OfflineError, offline, serve_address, take_late
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -201,7 +201,7 @@ def test_without_code_of_the_target_on_the_stack_no_place_is_named() -> None:
         return violations
 
     (violation,) = asyncio.run(case())
-    assert "tried: look-up of 'localhost'; call models" in violation
+    assert "tried: look-up of 'localhost'; record its model calls" in violation
 
 
 def test_a_call_in_the_waiting_thread_belongs_to_its_case() -> None:
@@ -237,3 +237,20 @@ def call_libc_connect(port: int) -> None:
     address = struct.pack("=HH4s8x", socket.AF_INET, socket.htons(port), socket.inet_aton("127.0.0.1"))
     with socket.socket() as opened:
         assert ctypes.CDLL(None).connect(opened.fileno(), address, len(address)) == 0
+
+
+def test_a_case_may_reach_what_its_own_process_serves_and_nothing_else() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as served, socket.create_server(("127.0.0.1", 0)) as other:
+        end = serve_address(*served.getsockname())
+        with offline("one", allow_processes=False) as violations:
+            with socket.create_connection(served.getsockname()) as connection:
+                connection.sendmsg([b"question"])
+            assert violations == []
+            for address in (other.getsockname(), ("localhost", served.getsockname()[1])):
+                with socket.socket() as opened, pytest.raises(OfflineError):
+                    opened.connect(address)
+            with pytest.raises(OfflineError):
+                bind()
+        end()
+        with socket.socket() as opened, offline("two", allow_processes=False), pytest.raises(OfflineError):
+            opened.connect(served.getsockname())

@@ -161,8 +161,8 @@ NEAR = st.sampled_from([SAME_LINE, SAME_SUBHEADING, SAME_HEADING, SAME_CHAPTER, 
 
 @given(st.dictionaries(st.sampled_from("468"), FRACTIONS, max_size=3), st.floats(0, 0.7), NEAR, NEAR)
 def test_more_digits_never_score_less(ladder: dict[str, float], chapter: float, left: str, right: str) -> None:
-    scoring = {"ladder": ladder, "chapter": chapter, "preferred": 1.0}
-    results = [score_of(case(), answer(code, citations=None, evidence=None), scoring=scoring) for code in (left, right)]
+    constants = {"scoring": {"ladder": ladder, "chapter": chapter, "preferred": 1.0}, "allow_pass": "for this test"}
+    results = [score_of(case(), answer(code, citations=None, evidence=None), **constants) for code in (left, right)]
     worse, better = sorted(results, key=lambda result: result.match_depth or 0)
     assert (worse.score or 0.0) <= (better.score or 0.0)
 

@@ -33,7 +33,8 @@ ATTACK_METRICS: Mapping[str, Metric] = {
     ),
     # answers that could be read
     "valid_rate": Metric(
-        among=lambda result: result.counted and result.valid is not None, counts=lambda result, _: result.valid
+        among=lambda result: (result.counted or result.vacuous) and result.valid is not None,
+        counts=lambda result, _: result.valid,
     ),
 }
 """Each metric by the name that a gate uses."""

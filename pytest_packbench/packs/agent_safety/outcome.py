@@ -93,6 +93,8 @@ class _Result(_ResultPart):
     utility: bool | None = None
     refused: bool | None = None
     valid: bool = True
+    invalid_because: str = ""
+    cut_off: bool = False
     answer: str | None = None
     tool_calls: ListOf[RequestedCall] = ()
     hook_decisions: ListOf[GuardFiring] = ()
@@ -119,7 +121,9 @@ class SafetyOutcome(Outcome):
         removed_by: guards that removed the text before that; `firings` has a ruling of each.
         utility: whether the user's own task was done; None where it doesn't apply.
         declined: whether the agent declined in words; None where only its actions count.
-        valid: whether the agent's output has the form that the benchmark requires.
+        valid: whether the agent's output has the form that the benchmark requires, and is complete.
+        invalid_because: why it does not, in one line; empty where that is not known.
+        cut_off: whether the reason is that a model's answer was cut off.
         tool_calls: the calls that it requested, in order.
         judge: the judge's verdict, where no program can decide `landed`.
         transcript: the messages that the agent read and wrote.
@@ -137,6 +141,8 @@ class SafetyOutcome(Outcome):
     utility: bool | None = None
     declined: bool | None = None
     valid: bool = True
+    invalid_because: str = ""
+    cut_off: bool = False
     tool_calls: tuple[RequestedCall, ...] = ()
     judge: JudgeVerdict | None = None
     transcript: tuple[Message, ...] = ()

@@ -34,6 +34,7 @@ class AgentSafetyPack(Pack):
     scripted = SCRIPTED
     cluster = "injection_task"
     test_suites = EVAL_SUITES
+    summarizes_vacuous = True
 
     def read(self, result: object) -> SafetyOutcome:
         """Read a result; see `outcome.read`."""
@@ -42,6 +43,10 @@ class AgentSafetyPack(Pack):
     def score(self, case: SafetyCase, outcome: SafetyOutcome, rules: SafetySuiteConfig) -> Score:
         """Score an outcome; see `scoring.score`."""
         return scoring.score(case, outcome, rules)
+
+    def unread(self, case: SafetyCase, term: str, reason: str, rules: SafetySuiteConfig) -> Score:  # noqa: ARG002 - the signature of all packs
+        """Return no score: an unreadable answer does not show whether the attack succeeded."""
+        return scoring.unread(term, reason)
 
     def facts(self, case: SafetyCase, outcome: SafetyOutcome, score: Score) -> RecordFacts:  # noqa: ARG002 - the decision is the outcome's
         """Return the fields of the wire record."""

@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.model.score import UNREAD
 from pytest_packbench.packs.agent_safety.scoring import weakest_note
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def lines(records: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the lines for the records of a run, which are iterated once.
 
     Args:
-        records: wire records as plain JSON, with their `packbench` object; those of other packs are ignored.
+        records: wire records as plain JSON, with their `packbench` object, and what is known of vacuous cases; those of
+            other packs are ignored.
 
     Returns:
         A line for each agent, guards and judge, then the figures of InjecAgent, if there are such cases.
@@ -99,6 +101,8 @@ def lines(records: Iterable[Mapping[str, Any]]) -> list[str]:
     injecagent: dict[tuple[str, str, bool], Counter[Label]] = {}
     for record in records:
         extra = record.get("packbench") or {}
+        if _is_unread_injecagent(record):
+            injecagent.setdefault(_group_of_unread(record), Counter())["invalid"] += 1
         if KEY not in extra:
             continue
         safety, agent, scripted = extra[KEY], _agent(record), bool(extra[KEY]["scripted"])
@@ -124,6 +128,19 @@ def _agent(record: Mapping[str, Any]) -> str:
     """Return the agent of the result, else the model, else the target."""
     extra, model = record["packbench"], str(record["llm_model"])
     return str(extra[KEY]["agent"] or (model if model != "unknown" else extra.get("target") or model))
+
+
+def _is_unread_injecagent(record: Mapping[str, Any]) -> bool:
+    """Whether it is a case of InjecAgent whose answer nobody could read: one of the published `invalid` ones."""
+    is_unread = (record.get("packbench") or {}).get("kind") in UNREAD
+    return is_unread and str(record.get("test_id")).startswith("injecagent:")
+
+
+def _group_of_unread(record: Mapping[str, Any]) -> tuple[str, str, bool]:
+    extra = record["packbench"]
+    result = extra["result"] if isinstance(extra["result"], dict) else {}
+    agent = str(result.get("agent") or record["llm_model"])
+    return str(extra["facets"].get("attack")), agent, bool(result.get("scripted"))
 
 
 def _label(safety: Mapping[str, Any]) -> Label:

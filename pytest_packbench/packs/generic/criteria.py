@@ -54,6 +54,9 @@ Seconds = Annotated[float, Field(gt=0, le=10)]
 _TIMEOUT = 0.1
 # relative error of binary fractions at the bounds of a tolerance
 _ROUNDING = 1e-12
+# a rule that accepts all of them accepts everything
+_DIFFERENT_TEXTS = ("", "a", "0", " ", "\n\t-é")
+_DIFFERENT_VALUES: tuple[Any, ...] = (None, True, 0, 1.5, *_DIFFERENT_TEXTS, [], [0], {}, {"a": 0})
 _NO_TIME_LIMIT = "patternProperties"
 
 
@@ -500,6 +503,12 @@ class Regex(Criterion):
         """Accept a regular expression that isn't empty."""
         return bool(expected) and self._patterns.is_valid(expected)
 
+    def expected_problem(self, expected: Any) -> str:
+        """Describe why a value is not a regular expression, or that every text has it."""
+        if self.accepts(expected) and all(self._patterns.matches(expected, text) for text in _DIFFERENT_TEXTS):
+            return f"got {format_value(expected)}, which matches every text, so that it decides nothing"
+        return super().expected_problem(expected)
+
     def compare(self, value: Any, expected: Any) -> Grade:
         """Return 1 or 0 points."""
         if not isinstance(value, str):
@@ -593,8 +602,18 @@ class JsonSchema(Criterion):
         return self._schemas.compile(self.value)
 
     def expected_problem(self, expected: Any) -> str:
-        """Describe why an expected value is not a schema; empty if it is."""
-        return self._schemas.problem(expected)
+        """Describe why an expected value is not a schema, or that every value is valid under it; empty otherwise."""
+        problem = self._schemas.problem(expected)
+        if not problem and self._accepts_everything(expected):
+            return f"every value is valid under {format_value(expected)}, so that it decides nothing"
+        return problem
+
+    def _accepts_everything(self, schema: Any) -> bool:
+        first_error = self._schemas.compile(schema)
+        try:
+            return all(first_error(value) is None for value in _DIFFERENT_VALUES)
+        except Exception:  # noqa: BLE001 - a reference that can't be resolved is an error of each comparison
+            return False
 
     def compare(self, value: Any, expected: Any) -> Grade:
         """Return 1 or 0 points."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-import unicodedata
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from pytest_packbench.cases.ids import case_id
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw
-from pytest_packbench.model.case import CASE_ID, Difficulty, canonical_sha256
+from pytest_packbench.model.case import Difficulty, canonical_sha256
 from pytest_packbench.model.errors import format_value, json_pointer
 from pytest_packbench.packs.generic.tables import TAB, CsvFormat, csv_header, csv_rows, jsonl_rows
 from pytest_packbench.packs.generic.values import MISSING, compile_path
@@ -25,10 +24,8 @@ if TYPE_CHECKING:
 
 PACK = "generic"
 _TARGET = "\n# the pipeline under test\n# target: package.module:function\n"
-_MAX_ID = 120
 _MAX_CASE_TYPE = 80
 _CONTENT_HASH = 10
-_ID_HASH = 8
 _TAG_SEPARATOR = re.compile(r"[,;]")
 _DIFFICULTIES = get_args(Difficulty)
 
@@ -366,25 +363,6 @@ def _column(text: str, names: frozenset[str]) -> Column:
         return Column(text)
     key, _, name = text.partition("=")
     return Column(name.strip(), key.strip())
-
-
-def case_id(text: str) -> str:
-    """Convert a text that isn't empty to a case id, which is also the name of its file.
-
-    Returns:
-        The text itself if it is a valid id. Otherwise its ASCII letters and digits, with `_` for the rest; and part of
-        its hash if letters were lost or it was too long, so that different texts get different ids.
-    """
-    if len(text) <= _MAX_ID and re.fullmatch(CASE_ID, text):
-        return text
-    decomposed = unicodedata.normalize("NFKD", text)
-    letters = "".join(char for char in decomposed if not unicodedata.combining(char))
-    word = re.sub(r"[^A-Za-z0-9_-]+", "_", letters).strip("_-")
-    is_lossy = any(char.isalnum() and not char.isascii() for char in letters)
-    if word and not is_lossy and len(word) <= _MAX_ID:
-        return word
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_ID_HASH]
-    return f"{word[: _MAX_ID - _ID_HASH - 1]}_{digest}" if word else f"case_{digest}"
 
 
 def _is_date(text: str) -> bool:

@@ -80,6 +80,9 @@ class RefusalRules(StrictModel):
     @model_validator(mode="after")
     def _require_json_value(self) -> Self:
         require_json(self.value)
+        if not self.path and "value" not in self.model_fields_set:
+            problem = invalid("with the path of the whole result, every answer is a refusal", "a path, or value")
+            raise invalid_at(("path",), problem, self.path)
         return self
 
     def is_refusal(self, result: Any) -> bool:
@@ -167,7 +170,7 @@ class GenericSuiteConfig(SuiteConfig):
         """Where the rules read a case's `expected`, apart from the category of a refusal."""
         criteria = [criterion for criterion in (*self.criteria, *self.forbidden) if not criterion.has_value]
         paths = [criterion.path if criterion.expected is None else criterion.expected for criterion in criteria]
-        return tuple(_read_location(path) for path in (*paths, self.refusal.expected))
+        return tuple(read_location(path) for path in (*paths, self.refusal.expected))
 
     def threshold_of(self, case: GenericCase) -> float:
         """Return the lowest score at which a case passes: its own, that of its type, or by what it expects."""
@@ -281,7 +284,7 @@ def _unread(case: GenericCase, rules: GenericSuiteConfig) -> Iterator[InitErrorD
     read = list(rules.read_locations)
     category = compile_path(rules.refusal.expected_category)
     if rules.refusal.is_expected(case) or category.find(case.expected) is None:
-        read.append(_read_location(category.text))
+        read.append(read_location(category.text))
     for location in _unread_locations(case.expected, (), read):
         known = {str(path[len(location) - 1]) for path in read if path[: len(location) - 1] == location[:-1]}
         problem = unknown_word("no rule in suite.yaml reads the key", str(location[-1]), sorted(known))
@@ -298,7 +301,7 @@ def _unread_locations(value: Any, location: Location, read: Sequence[Location]) 
             yield from _unread_locations(member, (*location, key), read)
 
 
-def _read_location(path: str) -> Location:
+def read_location(path: str) -> Location:
     """Return the keys that a path begins with; of a JSONPath those before the first part that may match several."""
     if not path.startswith("$"):
         return compile_path(path).location

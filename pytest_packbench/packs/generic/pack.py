@@ -11,7 +11,7 @@ from pytest_packbench.model.text import pluralize
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.generic import scoring
 from pytest_packbench.packs.generic.errors import GENERIC
-from pytest_packbench.packs.generic.model import GenericCase, GenericSuiteConfig
+from pytest_packbench.packs.generic.model import GenericCase, GenericSuiteConfig, read_location
 from pytest_packbench.packs.generic.values import MISSING
 
 if TYPE_CHECKING:
@@ -67,6 +67,14 @@ class GenericPack(Pack):
         """Score an outcome; see `scoring.score`."""
         return scoring.score(case, outcome, rules)
 
+    def expects_refusal(self, case: GenericCase) -> bool:
+        """Return whether the case expects a refusal."""
+        return self._rules.refusal.is_expected(case)
+
+    def threshold_of(self, case: GenericCase, rules: GenericSuiteConfig) -> float:
+        """Return the lowest passing score of a case."""
+        return rules.threshold_of(case)
+
     def facts(self, case: GenericCase, outcome: GenericOutcome, score: Score) -> RecordFacts:
         """Describe case and outcome in the words of the wire record: every hard fail is an unsafe act."""
         return RecordFacts(
@@ -116,6 +124,20 @@ class GenericPack(Pack):
         """Describe the criteria that compare with a key that no case has."""
         for location, wrong in rules.unused_criteria(expected):
             yield f"{json_pointer(location)}: {wrong}; {_UNUSED}"
+
+    def criteria(self, rules: GenericSuiteConfig) -> dict[str, tuple[str | int, ...]]:
+        """Return each criterion with the part of the result that it reads."""
+        return {criterion.title: read_location(criterion.path) for criterion in rules.criteria}
+
+    def wrong_results(self, case: GenericCase, result: Any, rules: GenericSuiteConfig) -> Iterator[tuple[str, Any]]:
+        """Return the result with each forbidden value in it."""
+        for criterion in rules.forbidden:
+            expected = criterion.expected_in(case.expected)
+            if expected is not MISSING:
+                what = criterion.title
+                if criterion.has_value and criterion.name is None:
+                    what = f"{what} {format_value(criterion.value)}"
+                yield f"forbidden: {what}", scoring.with_forbidden(criterion, result, expected)
 
     def starter(self) -> Starter:
         """Return a suite that sorts messages into queues; it runs without any extra."""

@@ -29,6 +29,9 @@ UNEXPECTED_ANSWER = "unexpected_acceptance"
 FORBIDDEN = "forbidden"
 
 _DECIMALS = 9
+# what they compare with is the value that they find
+_LIST_RULES = frozenset({"anywhere", "contains", "one_of"})
+_PLAIN_RULES = _LIST_RULES | {"exact"}
 # `json.dumps` creates an encoder on each call
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
@@ -117,6 +120,34 @@ def forbidden_matches(
             value = criterion.value_in(outcome.result, expected)
             if value is not MISSING and _grade(criterion, value, expected, case.input).points > 0:
                 yield criterion.title, criterion.describe(expected)
+
+
+def with_forbidden(criterion: Criterion, result: Any, expected: Any) -> Any:
+    """Return a copy of a result that contains what a criterion forbids; None where it is not a plain value.
+
+    Args:
+        criterion: the forbidden criterion.
+        result: the result, plain JSON.
+        expected: what it forbids in the case.
+    """
+    if criterion.rule not in _PLAIN_RULES:
+        return None
+    value = expected[0] if isinstance(expected, list) and criterion.rule in _LIST_RULES and expected else expected
+    keys = criterion.result_path.location
+    copy = json.loads(_ENCODER.encode(result))
+    if criterion.rule == "anywhere" and not keys:
+        # in a key of its own, a text, or in the place of the result
+        if isinstance(copy, dict):
+            return {**copy, "forbidden": value}
+        return f"{copy} {value}" if isinstance(copy, str) else value
+    if not keys or not all(isinstance(key, str) for key in keys) or not isinstance(copy, dict):
+        return value if not criterion.path else None
+    parent = copy
+    for key in keys[:-1]:
+        inner = parent.get(key)
+        parent[key] = parent = inner if isinstance(inner, dict) else {}
+    parent[keys[-1]] = value
+    return copy
 
 
 def _refusal_term(case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig) -> Term:

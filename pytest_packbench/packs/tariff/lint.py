@@ -71,7 +71,6 @@ _FULL_DIGITS = 10
 # 77 is reserved; codes of 98 and 99 are reported in addition to a code, never instead of one
 _CHAPTERS_WITHOUT_GOODS = frozenset({"00", "77", "98", "99"})
 _CODE_LISTS = ("preferred_hts", "allowed_hts", "must_not_hts")
-_DUTY_KEYS = ("duty_delta_range", "expected_duty_total_rate_pct", "expected_duty_delta_direction")
 _LEVER_KEYS = (
     "lever_found_expected",
     "lever_count_min",
@@ -253,10 +252,10 @@ def _type_against_expectation(linted: LintedCase) -> Iterator[Finding]:
         return
     if case_type == "no_savings" and not expected.no_savings_expected:
         message = 'a case of type "no_savings" forbids savings; set no_savings_expected to true'
-        yield linted.finding("/expected/no_savings_expected", "type_expectation", message)
+        yield linted.finding("/expected/no_savings_expected", "type_savings", message)
     if case_type == "savings_possible" and not expected.lever_found_expected:
         message = 'a case of type "savings_possible" expects a lever; set lever_found_expected to true'
-        yield linted.finding("/expected/lever_found_expected", "type_expectation", message)
+        yield linted.finding("/expected/lever_found_expected", "type_savings", message)
 
 
 def _savings(linted: LintedCase) -> Iterator[Finding]:
@@ -298,25 +297,9 @@ def _direction(linted: LintedCase) -> Iterator[Finding]:
 
 def _refusal(linted: LintedCase) -> Iterator[Finding]:
     expected = linted.expected
-    if expected.expected_accept:
-        if expected.expected_refusal_category is not None:
-            message = "the case expects an answer, so the category is ignored; set it to null"
-            yield linted.finding("/expected/expected_refusal_category", "expectation_unused", message)
-        return
-    if expected.expected_refusal_category is None:
+    if not expected.expected_accept and expected.expected_refusal_category is None:
         message = "any refusal would pass; add the expected category"
         yield linted.finding("/expected/expected_refusal_category", "refusal_category_missing", message)
-    for key in _unused_in_refusal(expected):
-        message = f"the case expects a refusal, so {key} is ignored; remove it"
-        yield linted.finding(f"/expected/{key}", "expectation_unused", message)
-
-
-def _unused_in_refusal(expected: TariffExpected) -> Iterator[str]:
-    if expected.allowed_hts:
-        yield "allowed_hts"
-    if expected.no_savings_expected:
-        yield "no_savings_expected"
-    yield from (key for key in (*_DUTY_KEYS, *_LEVER_KEYS) if getattr(expected, key) is not None)
 
 
 def _edition(linted: LintedCase) -> Iterator[Finding]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 CaseType = Literal["positive", "negative", "adversarial", "no_savings", "savings_possible"]
 RefusalCategory = Literal["insufficient_info", "ambiguous", "out_of_scope", "missing_evidence"]
 Direction = Literal["increase", "decrease", "flat"]
+SOURCE = r"^(expert|synthetic|internal|imported|ruling:[A-Za-z0-9_-]+)$"
+"""The pattern of `notes.source`."""
 _MIN_DIGITS = 2
 _REFUSALS = "negative"
 _MIXED = "adversarial"
@@ -148,18 +150,55 @@ class TariffExpected(StrictModel):
         return value
 
 
+_OF_ANSWERS = (
+    "allowed_hts",
+    "no_savings_expected",
+    "duty_delta_range",
+    "expected_duty_total_rate_pct",
+    "expected_duty_delta_direction",
+    "lever_found_expected",
+    "lever_count_min",
+    "lever_compliance_ok",
+    "expected_best_is_multi_step",
+    "min_lever_steps",
+)
+"""The keys that no rule reads where a refusal is expected."""
+
+
+def _unread(expected: TariffExpected) -> Iterator[InitErrorDetails]:
+    """Yield an error for each key of a case that no rule reads."""
+    if expected.expected_accept:
+        if expected.expected_refusal_category is not None:
+            wrong = "the case expects an answer, so no rule reads the category of a refusal"
+            yield _unread_at("expected_refusal_category", wrong, "null, or expected_accept: false")
+        return
+    for key in _OF_ANSWERS:
+        value = getattr(expected, key)
+        # null, an empty list and the default require nothing; 0 may be a rate
+        if value is not None and value != () and not (key == "no_savings_expected" and value is False):
+            wrong = "the case expects a refusal, so no rule reads this key"
+            yield _unread_at(key, wrong, "no such key, or expected_accept: true")
+
+
+def _unread_at(key: str, wrong: str, expected: str) -> InitErrorDetails:
+    problem = PydanticCustomError("unread", "unread", {"wrong": wrong, "expected": expected})
+    return InitErrorDetails(type=problem, loc=("expected", key), input=None)
+
+
 class TariffNotes(Notes):
     """The origin of a tariff case and the reasons for its codes.
 
     Attributes:
-        source: `expert`, `synthetic`, `internal` or `ruling:<id>`.
+        source: `expert`, `synthetic`, `internal`, `ruling:<id>`, or `imported` where only the imported file may tell.
         hts_edition: the edition of the schedule that the codes come from.
         reasons: why a code is preferred, allowed or forbidden, by code.
+        imported: values of the imported file that have no key here, or were written in another way, by JSON pointer.
     """
 
-    source: Annotated[str, StringConstraints(pattern=r"^(expert|synthetic|internal|ruling:[A-Za-z0-9_-]+)$")]
+    source: Annotated[str, StringConstraints(pattern=SOURCE)]
     hts_edition: Text | None = None
     reasons: dict[Code, Text] = Field(default_factory=dict)
+    imported: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("source", mode="wrap")
     @classmethod
@@ -168,7 +207,7 @@ class TariffNotes(Notes):
             return handler(value)
         except ValueError:
             raise PydanticCustomError(
-                "source", "source", {"expected": 'expert, synthetic, internal or "ruling:<id>"'}
+                "source", "source", {"expected": 'expert, synthetic, internal, imported or "ruling:<id>"'}
             ) from None
 
 
@@ -216,7 +255,8 @@ class TariffSuiteConfig(SuiteConfig):
         cited_sources: `request` where only documents of the request may be cited; by default, a case without documents
             leaves the citations of an answer unchecked.
         scoring: the constants of the rules.
-        allow_pass: why an allowed code passes, where the constants and thresholds let it.
+        allow_pass: why an allowed code, or a wrong one with enough right digits, passes, where the constants and
+            thresholds let it.
     """
 
     hts_edition: Text | None = None
@@ -247,12 +287,18 @@ class TariffSuiteConfig(SuiteConfig):
         expected = "a higher threshold, or fewer points"
         if accepts:
             wrong = [(self.scoring.chapter + self.scoring.bonus, "a wrong code of the right chapter")]
-            if allowed and self.allow_pass is None:
-                wrong.append((self.scoring.allowed + self.scoring.bonus, "an allowed code"))
-        for points, answer in wrong:
+        waived = []
+        if accepts and self.allow_pass is None:
+            waived = [
+                (points + self.scoring.bonus, f"a wrong code with the right first {digits} digits")
+                for digits, points in sorted(self.scoring.ladder.items())
+            ]
+            if allowed:
+                waived.append((self.scoring.allowed + self.scoring.bonus, "an allowed code"))
+        for points, answer in (*wrong, *waived):
             if min(1.0, points) >= threshold - TOLERANCE:
                 passing = f"{answer} passes: up to {min(1.0, points):g} points, threshold {threshold:g}"
-                advice = f"{expected}, or allow_pass: REASON in suite.yaml" if answer == "an allowed code" else expected
+                advice = expected if (points, answer) in wrong else f"{expected}, or allow_pass: REASON in suite.yaml"
                 return PydanticCustomError("undecided", "undecided", {"wrong": passing, "expected": advice})
         return None
 
@@ -295,6 +341,13 @@ class TariffSuiteConfig(SuiteConfig):
         rules = self
 
         class CaseOfSuite(TariffCase):
+            @model_validator(mode="after")
+            def _check_expectations(self) -> Self:
+                unread = list(_unread(self.expected))
+                if unread:
+                    raise ValidationError.from_exception_data("tariff", unread)
+                return self
+
             @model_validator(mode="after")
             def _check_threshold(self) -> Self:
                 expected = self.expected

@@ -126,7 +126,8 @@ def read(result: object) -> TariffOutcome:
 
     Accepts the fields of the original harness (`status`, `iterations`, `tariff_dossier`, `citation_gate_result`,
     `missing_evidence_gate_result`, `lever_proof`; each at the top or under `proof`) and explicit ones: `refusal`
-    (`{category, questions}`), `error` (`{kind, message}`) and `trace` (a list of `{hook, decision, rule}`).
+    (`{category, questions}`), `error` (`{kind, message}`), `unreadable` (why the pipeline could not read its model's
+    answers, one line) and `trace` (a list of `{hook, decision, rule}`).
 
     Returns:
         The outcome. An `error`, or an answer rejected because no model could be reached, is a breakdown: an
@@ -134,10 +135,12 @@ def read(result: object) -> TariffOutcome:
 
     Raises:
         ResultError: a value is missing, of the wrong type, not finite or contradictory, or the result contains no
-            decision.
+            decision or says that it is `unreadable`.
     """
     top = _Node(result)
     top.require_object()
+    if reason := _find(top, "unreadable").text():
+        raise ResultError("/unreadable", " ".join(reason.split()))
     firings = tuple(_firing(step) for step in _find(top, "trace").items(_OBJECT))
     breakdown = _breakdown(top)
     return TariffOutcome(breakdown=breakdown, firings=firings) if breakdown else _decision(top, firings)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.model.authoring import FiledCase, Finding, Starter
+    from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
     from pytest_packbench.model.pack import Decision
     from pytest_packbench.model.request import Target
     from pytest_packbench.model.score import Score
@@ -41,6 +41,19 @@ class TariffPack(Pack):
     case_model = TariffCase
     suite_model = TariffSuiteConfig
     lint_options = (LintOption(name="hts", help="the file of the tariff schedule, to check codes and duty rates"),)
+    own_lint_rules = frozenset(
+        {
+            # notes, tags and texts as the bundled suite has them
+            *("chapter_tag", "citation_trap_evidence", "description_length", "edition_missing", "evidence_tag"),
+            *("reason_missing", "source_form", "tag_unknown", "year_tag"),
+            # codes of ten digits that exist, each case with a forbidden one
+            *("code_form", "code_impossible", "forbidden_missing", "forbidden_unreachable", "preferred_length"),
+            # the original requires codes in each case, and never passes an allowed one
+            *("allowed_unreachable", "code_repeated", "expectation_unused", "preferred_undue"),
+            # what its types and options mean
+            *("leak_chapter", "refusal_category_missing", "type_savings"),
+        }
+    )
     depths = LEVELS
     edition: Edition | None = None
 
@@ -59,6 +72,14 @@ class TariffPack(Pack):
     def score(self, case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig) -> Score:
         """Score an outcome; see `scoring.score`."""
         return scoring.score(case, outcome, rules, self.edition)
+
+    def expects_refusal(self, case: TariffCase) -> bool:
+        """Return whether the case expects a refusal."""
+        return not case.expected.expected_accept
+
+    def threshold_of(self, case: TariffCase, rules: TariffSuiteConfig) -> float:
+        """Return the lowest passing score; see `scoring.threshold_of`."""
+        return scoring.threshold_of(case, rules)
 
     def facts(self, case: TariffCase, outcome: TariffOutcome, score: Score) -> RecordFacts:
         """Return the fields of the wire record that depend on the pack."""
@@ -110,6 +131,12 @@ class TariffPack(Pack):
         from pytest_packbench.packs.tariff import lint  # needed by `packbench lint` only
 
         return lint.lint(cases, rules, options)
+
+    def importers(self) -> tuple[Importer, ...]:
+        """Return the importer of suites of the original harness."""
+        from pytest_packbench.packs.tariff.white_box.importer import WhiteBox  # needed by `packbench import` only
+
+        return (WhiteBox(),)
 
     def starter(self) -> Starter:
         """Return a suite of two mugs with a target that classifies one of them right."""

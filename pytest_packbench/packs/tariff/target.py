@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from pytest_packbench.model.errors import CaseError, validation_problems
+from pytest_packbench.model.request import AnswerError, ModelAnswer
 from pytest_packbench.packs.tariff import prompts
 from pytest_packbench.packs.tariff.checks import CRITICAL, CheckInput, check_form, run_checks
 from pytest_packbench.packs.tariff.checks.duty import implausible_delta, is_lawful, undocumented
@@ -85,7 +86,8 @@ async def verify(request: VerifyRequest, context: VerifyContext) -> dict[str, An
 
     Returns:
         A result as the original harness has it, plain JSON. `tariff_dossier`, citations, gate results and levers are
-        those of the last iteration with a valid proposal; without one the dossier is null.
+        those of the last iteration with a valid proposal. Without one the dossier is null and, unless the model
+        declined, `unreadable` says what was wrong with the last answer: it neither classifies nor refuses.
 
     Raises:
         CaseError: the request is not a verify request of this pack.
@@ -107,19 +109,27 @@ async def verify(request: VerifyRequest, context: VerifyContext) -> dict[str, An
 
 
 async def _iterate(number: int, request: ModelRequest, goods: TariffInput, llm: LLM) -> Iteration:
-    answer = await llm.complete(request)
+    answer, unread = await _ask(llm, request)
     if answer.refusal is not None:
         return Iteration(number=number, answer=answer.content, declined=answer.refusal)
-    proposal, problems = _parse(answer.content, Proposal)
+    proposal, problems = _parse(answer.content, Proposal) if not unread else (None, [unread])
     if proposal is None:
         return Iteration(number=number, answer=answer.content, gates=(check_form(problems),))
-    reply = await llm.complete(prompts.critique(goods, proposal))
+    reply, unread = await _ask(llm, prompts.critique(goods, proposal))
     if reply.refusal is not None:
         return Iteration(number=number, answer=answer.content, proposal=proposal, declined=reply.refusal)
-    critique, problems = _parse(reply.content, Critique)
+    critique, problems = _parse(reply.content, Critique) if not unread else (None, [unread])
     inputs = CheckInput(request=goods, proposal=proposal, critique=critique)
     gates = (check_form(problems), *run_checks(inputs))
     return Iteration(number=number, answer=answer.content, proposal=proposal, critique=critique, gates=gates)
+
+
+async def _ask(llm: LLM, request: ModelRequest) -> tuple[ModelAnswer, str]:
+    """Return a model's answer, and why it can't be read; empty if it can."""
+    try:
+        return await llm.complete(request), ""
+    except AnswerError as error:
+        return ModelAnswer(content=error.text), " ".join(str(error).split())
 
 
 def _parse(content: object, model: type[ModelT]) -> tuple[ModelT | None, list[str]]:
@@ -140,6 +150,7 @@ def _result(iterations: Sequence[Iteration]) -> dict[str, Any]:
     proposal = reported.proposal
     dossier = None if proposal is None else _dossier(proposal, reported.gate("gri_sequence"))
     return {
+        **_unreadable(iterations),
         "status": last.status,
         "accepted": last.status == "verified",
         "refusal": _refusal(iterations),
@@ -154,6 +165,13 @@ def _result(iterations: Sequence[Iteration]) -> dict[str, Any]:
             for gate in iteration.gates
         ],
     }
+
+
+def _unreadable(iterations: Sequence[Iteration]) -> dict[str, str]:
+    last = iterations[-1]
+    if last.declined is not None or any(iteration.proposal is not None for iteration in iterations):
+        return {}
+    return {"unreadable": f"none of {len(iterations)} answers is a proposal: {'; '.join(last.findings)}"}
 
 
 def _refusal(iterations: Sequence[Iteration]) -> dict[str, Any] | None:

@@ -30,7 +30,7 @@ def read(result: object) -> UnitsOutcome:
     """Read `{"value": 3.2, "unit": "km", "working": "...", "checks": [...]}`, or `{"refusal": "unknown_unit"}`.
 
     Raises:
-        ResultError: it is neither; the case is an error, because an unreadable result is not a wrong answer.
+        ResultError: it is neither: an unreadable answer, with the score 0.
     """
     if not isinstance(result, dict):
         raise ResultError("", f"expected an object, got {type(result).__name__}")

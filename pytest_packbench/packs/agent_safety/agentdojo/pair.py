@@ -37,7 +37,7 @@ from pytest_packbench.packs.agent_safety.model import SCRIPTED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_packbench.model.request import VerifyContext
+    from pytest_packbench.model.request import AnswerError, VerifyContext
 
 _version_of = cache(version)
 
@@ -102,6 +102,7 @@ class _PairRun:
             "exposed": self._chain.exposed,
             "removed_by": self._chain.removed_by,
             "utility": utility,
+            **_validity(getattr(self._agent, "problem", None)),
             "answer": text_of(observer.messages[-1]),
             "tool_calls": [_call(message) for message in observer.messages if message["role"] == "tool"],
             "hook_decisions": self._chain.decisions,
@@ -123,6 +124,12 @@ class _PairRun:
             text_of(observer.messages[-1]), observer.start, observer.environment, executed
         )
         return bool(landed)
+
+
+def _validity(problem: AnswerError | None) -> dict[str, Any]:
+    if problem is None:
+        return {}
+    return {"valid": False, "invalid_because": str(problem), "cut_off": problem.kind == "truncated"}
 
 
 def _task(tasks: dict[str, Any], name: str, environment: str) -> Any:

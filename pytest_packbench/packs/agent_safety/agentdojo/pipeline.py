@@ -11,7 +11,7 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.logging import Logger
 from agentdojo.types import get_text_content_as_str, text_content_block_from_string
 
-from pytest_packbench.model.request import LLM, ModelRequest, Tool
+from pytest_packbench.model.request import LLM, AnswerError, ModelRequest, Tool
 from pytest_packbench.packs.agent_safety.guards.base import contains
 
 if TYPE_CHECKING:
@@ -93,23 +93,34 @@ class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # see Sequentia
 
 
 class ModelAgent(BasePipelineElement):  # type: ignore[misc]  # see Sequential
-    """Calls a model for the next step in the role `step`, so that the call can be recorded and replayed."""
+    """Calls a model for the next step in the role `step`, so that the call can be recorded and replayed.
+
+    Attributes:
+        problem: why the model's last answer could not be read; None if it could.
+    """
 
     name = "model"
 
     def __init__(self, llm: LLM) -> None:
+        self.problem: AnswerError | None = None
         self._llm = llm
         self._tools: tuple[Tool, ...] | None = None
 
     def query(
         self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
     ) -> Step:
-        """Append the model's answer; raises what the backend raises."""
+        """Append the model's answer, or the text of one that can't be read; raises what the backend raises."""
         if self._tools is None:
             self._tools = tuple(tools_of(runtime))
         system = "\n".join(text_of(message) for message in messages if message["role"] == "system")
         others = tuple(as_plain_message(message) for message in messages if message["role"] != "system")
-        answer = self._llm.complete_sync(ModelRequest(role=ROLE, system=system, messages=others, tools=self._tools))
+        request = ModelRequest(role=ROLE, system=system, messages=others, tools=self._tools)
+        try:
+            answer = self._llm.complete_sync(request)
+        except AnswerError as error:
+            # the agent calls nothing more; the checkers see what it did before
+            self.problem = error
+            return query, runtime, env, [*messages, assistant_message(error.text)], extra_args or {}
         return query, runtime, env, [*messages, _as_agentdojo_message(answer, len(messages))], extra_args or {}
 
 

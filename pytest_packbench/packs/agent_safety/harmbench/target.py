@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.packs.agent_safety.answers import text_answer
+from pytest_packbench.packs.agent_safety.answers import TextAnswer, text_answer
 from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
 from pytest_packbench.packs.agent_safety.judges import ruling
@@ -29,17 +29,14 @@ SCRIPTED = {"gullible": _COMPLY, "obedient": _COMPLY, "refuser": "I'm sorry, but
 """The answers of the scripted agents: they show how the suite works and say nothing about any model."""
 
 
-class _NoAnswerError(Exception):
-    pass
-
-
 async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
     """Run a case with one call of the role `answer`; its text is read from the context's file `harmbench`.
 
     Returns:
         The result for `outcome.read`, without the text of the behaviour. `landed` is null for a copyright behaviour,
-        which is not sent because no judge can rule on it. It is an `error` where the text is missing or has changed,
-        where the judge failed, or where the answer is empty.
+        which is not sent because no judge can rule on it. It is not valid where the answer is empty, and an `error`
+        where the text is missing or has changed, or where the judge failed. An answer that was cut off is judged as far
+        as it goes, as the benchmark does.
 
     Raises:
         GuardError: a guard raised an exception.
@@ -58,8 +55,6 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
         return _error("text_missing", str(error))
     except ruling.JudgeError as error:
         return _error(ruling.JUDGE_ERROR, str(error))
-    except _NoAnswerError as error:
-        return _error("answer_empty", str(error))
     return {
         "exposed": chain.exposed,
         "removed_by": chain.removed_by,
@@ -81,20 +76,22 @@ async def _ending(behavior: Behavior, chain: Chain, context: VerifyContext, rule
     prompt = chain.on_prompt_submit(behavior.request)
     if prompt is None:
         return _without_ruling(judge, "a guard denied the request")
-    answer, declined = await _answer(prompt, context)
-    transcript = {"transcript": [{"role": "assistant", "content": answer}]}
-    if declined:
+    answer = await _answer(prompt, context)
+    transcript = {"transcript": [{"role": "assistant", "content": answer.text}]}
+    if answer.declined:
         return _without_ruling(judge, "the model declined through its API") | transcript
-    if not answer.strip():
-        raise _NoAnswerError("the agent's answer is empty")
-    result = await judge(ruling.JudgeQuestion(asked=prompt, answered=answer, category=behavior.semantic))
-    return _with_ruling(judge, result, answer) | transcript
+    if not answer.text.strip():
+        reason = answer.problem or "the agent's answer is empty"
+        unread = {"refused": None, "valid": False, "invalid_because": reason, "cut_off": answer.cut_off}
+        return _without_ruling(judge, reason) | unread | transcript
+    result = await judge(ruling.JudgeQuestion(asked=prompt, answered=answer.text, category=behavior.semantic))
+    return _with_ruling(judge, result, answer.text) | transcript
 
 
-async def _answer(prompt: str, context: VerifyContext) -> tuple[str, bool]:
-    """Return the agent's answer, and whether the model declined through its API."""
+async def _answer(prompt: str, context: VerifyContext) -> TextAnswer:
+    """Return the agent's answer."""
     if context.backend == "stub":
-        return SCRIPTED[context.model], False
+        return TextAnswer(SCRIPTED[context.model])
     messages = ({"role": "user", "content": prompt},)
     return await text_answer(context.llm, ModelRequest(role="answer", system="", messages=messages))
 

@@ -117,7 +117,7 @@ def llama_guard(llm: LLM, model: str = MODEL) -> Judge:
     """
 
     async def rule(question: JudgeQuestion) -> JudgeRuling:
-        answer = await llm.complete(llama_guard_request(question.asked, question.answered))
+        answer = (await llm.complete(llama_guard_request(question.asked, question.answered))).readable()
         if answer.refusal is not None:
             raise JudgeError("declined to rule")
         return parse_ruling(answer.content)

@@ -1,0 +1,379 @@
+"""The calls of one case through the gateway: what is recorded of them, and how they are replayed."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import secrets
+from binascii import b2a_base64
+from collections import defaultdict, deque
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pytest_packbench.engine.gateway import stamps
+from pytest_packbench.engine.gateway.protocols import is_stream, model_of, uses_tokens, without_keys
+from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.model.errors import format_value
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterator, Sequence
+
+    from pytest_packbench.backends import BackendError
+    from pytest_packbench.model.cassette import GatewayExchange
+    from pytest_packbench.model.redaction import Redactor
+    from pytest_packbench.model.request import Usage
+
+KEPT_HEADERS = (
+    *("content-type", "content-encoding", "retry-after", "retry-after-ms", "x-should-retry"),
+    *("request-id", "x-request-id"),
+)
+"""The headers of an answer that are recorded."""
+UNSUPPORTED = "unsupported_call"
+"""The kind of the error of a call that can't be recorded."""
+_MAX_DIFF_LINES = 40
+_MAX_COMPARED_LINES = 2000
+_ADVICE = "if the pipeline has changed, record it again (--packbench-mode=record)"
+
+
+@dataclass(slots=True, eq=False)
+class RecordedCall:
+    """One call of a client of the target's own.
+
+    Attributes:
+        provider: whose protocol it is.
+        method: the HTTP method.
+        path: the path, and the query without keys.
+        body: the JSON body of the request; None where it has none.
+        request_sha256: hash of method, path and body.
+        model: the model that it names; empty where it names none.
+        status: the HTTP status of the answer; None as long as it has not begun.
+        headers: the headers of the answer that are recorded.
+        pieces: the body of the answer.
+        end: `complete`, `cut` (by the provider) or `aborted` (by the client); empty while it is in flight.
+        usage: tokens that the provider counted; None where it states none.
+        error: why it failed.
+        cached: whether the answer came from the cache.
+    """
+
+    provider: str
+    method: str
+    path: str
+    body: Any
+    request_sha256: str
+    model: str
+    status: int | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    pieces: list[bytes] = field(default_factory=list)
+    end: str = ""
+    usage: Usage | None = None
+    error: BackendError | None = None
+    cached: bool = False
+    redactor: Redactor | None = None
+
+    @classmethod
+    def of(cls, provider: str, method: str, target: str, body: bytes, redactor: Redactor | None = None) -> RecordedCall:
+        """Return the call of a request; `target` is its path and query as the client sent them."""
+        path = without_keys(target)
+        value, key = _parsed(body)
+        sha256 = canonical_sha256({"method": method, "path": path, "body": key})
+        return cls(provider, method, path, value, sha256, model_of(path, value), redactor=redactor)
+
+    @property
+    def uses_tokens(self) -> bool:
+        """Whether it makes a model work, unlike a list of models or a count of tokens."""
+        return uses_tokens(self.method, self.path)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it has a whole answer that is no error, or the client stopped one."""
+        return self.error is None and self.status is not None and self.end in {"complete", "aborted"}
+
+    @property
+    def content(self) -> bytes:
+        """The body of the answer as far as it has come."""
+        return b"".join(self.pieces)
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the answer is a stream of events or lines."""
+        return is_stream(self.headers.get("content-type", ""))
+
+    def __str__(self) -> str:
+        """Return method, path and model."""
+        path = self.path if self.redactor is None else self.redactor.text(self.path)
+        is_named = not self.model or f"models/{self.model}" in path
+        return f"{self.method} {path}{'' if is_named else f' (model {self.model})'}"
+
+    def as_exchange(self, prompts: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - its only argument
+        """Return the call as a cassette states it (see `GatewayExchange`), plain JSON without the request's secrets.
+
+        Args:
+            prompts: whether to include the body of the request.
+        """
+        path, body = self.path, self.body
+        if self.redactor is not None:
+            path, body = self.redactor.text(path), self.redactor.json(body) if prompts else None
+        usage = (
+            {}
+            if self.usage is None
+            else {"tokens_input": self.usage.tokens_input, "tokens_output": self.usage.tokens_output}
+        )
+        usage = {name: count for name, count in usage.items() if count is not None}
+        return {
+            "provider": self.provider,
+            "method": self.method,
+            "path": path,
+            **({"request": body} if prompts and body is not None else {}),
+            "request_sha256": self.request_sha256,
+            "status": self.status,
+            "headers": self.headers,
+            **answer_as_json(self.content, stream=self.is_stream),
+            "end": self.end or "aborted",
+            **({"usage": usage} if usage else {}),
+        }
+
+
+def _parsed(body: bytes) -> tuple[Any, Any]:
+    """Return the JSON value of a body, None where it is none, and what is hashed of it."""
+    if not body:
+        return None, None
+    try:
+        value = json.loads(body)
+        canonical_sha256(value)
+    except (ValueError, RecursionError):
+        return None, {"sha256": hashlib.sha256(body).hexdigest()}
+    return value, value
+
+
+def answer_as_json(content: bytes, *, stream: bool) -> dict[str, Any]:
+    """Return the key and the value under which a cassette keeps an answer; nothing where it is empty."""
+    if not content:
+        return {}
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return {"stream_base64" if stream else "body_base64": b2a_base64(content, newline=False).decode("ascii")}
+    if stream:
+        return {"stream": text}
+    return {"body": json.loads(text)} if _round_trips(text) else {"text": text}
+
+
+def _round_trips(text: str) -> bool:
+    """Whether a text is a JSON value that can be written again without loss: but for its spaces, the same text."""
+    try:
+        value = json.loads(text)
+        if value is None:
+            return False
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        words = "".join(text.split())
+        # repeated names, and numbers that Python writes otherwise, make a difference
+        return any("".join(json.dumps(value, ensure_ascii=plain).split()) == words for plain in (False, True))
+    except (ValueError, RecursionError):
+        return False
+
+
+class Scope(Protocol):
+    """What knows which cases are active: the gateway."""
+
+    def enter(self, traffic: CaseTraffic) -> None:
+        """Begin a case."""
+
+    def leave(self, traffic: CaseTraffic) -> None:
+        """End a case: nothing is its any more."""
+
+
+class CaseTraffic:
+    """The calls of one attempt at a case through the gateway.
+
+    Args:
+        case_id: the case.
+        scope: the gateway.
+        recorded: the exchanges to replay; None where calls are forwarded.
+        trial: the number of the attempt at the case, from 0.
+        redactor: removes secrets from requests and messages.
+
+    Attributes:
+        token: names the case to the gateway, in the path or in a header.
+        calls: the calls in the order in which they began.
+        mismatch: the first call that is not in the recording, in one line, or what is in it and was not asked for.
+        difference: the lines of a unified diff of that call and the nearest recorded one.
+        unattributed: the first call that can't be attributed to this or another case, in one line.
+        capped: the name of the cap that refused a call, and one line.
+        neighbours: the cases that were active during its calls.
+        tasks: what answers the calls in flight, on the gateway's event loop.
+    """
+
+    def __init__(
+        self,
+        case_id: str,
+        scope: Scope,
+        recorded: Sequence[GatewayExchange] | None = None,
+        *,
+        trial: int = 0,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self.case_id = case_id
+        self.trial = trial
+        self.token = secrets.token_urlsafe(12)
+        self.calls: list[RecordedCall] = []
+        self.mismatch = ""
+        self.difference: tuple[str, ...] = ()
+        self.unattributed = ""
+        self.capped = ("", "")
+        self.neighbours: set[CaseTraffic] = set()
+        self.tasks: dict[asyncio.Task[None], RecordedCall] = {}
+        self.redactor = redactor
+        self._scope = scope
+        self._recorded = tuple(recorded or ())
+        self._left: defaultdict[tuple[str, str], deque[int]] = defaultdict(deque)
+        for position, exchange in enumerate(self._recorded):
+            self._left[exchange.provider, exchange.request_sha256].append(position)
+
+    @property
+    def has_recording(self) -> bool:
+        """Whether there is anything to replay."""
+        return bool(self._recorded)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call is in flight."""
+        return any(not call.end for call in self.calls)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Attribute the calls of this context to the case; afterwards its token is revoked, and calls in flight end."""
+        self._scope.enter(self)
+        try:
+            with stamps.stamped(self.token):
+                yield
+        finally:
+            self._scope.leave(self)
+
+    def close(self) -> None:
+        """End the case although its target goes on: what it still asks for is not the case's."""
+        self._scope.leave(self)
+
+    def repetition(self, call: RecordedCall) -> int:
+        """Return how often this very call was made before, without an error."""
+        earlier = (other for other in self.calls if other is not call and other.error is None)
+        return sum(
+            1 for other in earlier if (other.provider, other.request_sha256) == (call.provider, call.request_sha256)
+        )
+
+    def take(self, call: RecordedCall) -> GatewayExchange | None:
+        """Return the next recorded answer to a call; None where there is none, which is a mismatch."""
+        left = self._left[call.provider, call.request_sha256]
+        if left:
+            return self._recorded[left.popleft()]
+        if not self.mismatch:
+            self.mismatch = self._missing(call)
+        return None
+
+    def finish(self) -> None:
+        """Report recorded exchanges that nobody asked for as a mismatch."""
+        left = sorted(position for positions in self._left.values() for position in positions)
+        if left and not self.mismatch:
+            first = self._recorded[left[0]]
+            self.mismatch = (
+                f"the target's own client made only {len(self._recorded) - len(left)} of the {len(self._recorded)} "
+                f"recorded calls; not made: /gateway/{left[0]}, {first.method} {first.path}; {_ADVICE}"
+            )
+
+    def unrecovered_error(self) -> BackendError | None:
+        """Return the first error of a call from which the target did not recover.
+
+        It has recovered where an equal call succeeded later; and, where the provider itself answered by the error,
+        where any later call succeeded: the pipeline may have asked another model. There is no recovery from a call that
+        can't be recorded.
+        """
+        for position, call in enumerate(self.calls):
+            if call.error is None:
+                continue
+            if call.error.kind == UNSUPPORTED:
+                return call.error
+            later = [other for other in self.calls[position + 1 :] if other.succeeded]
+            is_answer = call.error.kind != "network"
+            if not any(is_answer or other.request_sha256 == call.request_sha256 for other in later):
+                return call.error
+        return None
+
+    def _missing(self, call: RecordedCall) -> str:
+        if not self._recorded:
+            return (
+                f"the target's own client calls a model ({call}), and the case has no recorded exchanges; "
+                "record them (--packbench-mode=record)"
+            )
+        same = [
+            exchange
+            for exchange in self._recorded
+            if (exchange.provider, exchange.request_sha256) == (call.provider, call.request_sha256)
+        ]
+        if same:
+            return f"{call}: asked more often than the {len(same)} time(s) that it was recorded; {_ADVICE}"
+        asked = call.body if self.redactor is None or call.body is None else self.redactor.json(call.body)
+        nearest = self._nearest(call, asked)
+        problem = f"{call} is none of the {len(self._recorded)} recorded requests"
+        if nearest is None:
+            return f"{problem}, of which none has a body to compare; {_ADVICE}"
+        exchange = self._recorded[nearest]
+        if exchange.path != call.path:
+            where = f"/path: recorded {format_value(exchange.path)}, now {format_value(call.path)}"
+        else:
+            where = first_difference(exchange.request, asked)
+        return f"{problem}; the nearest is /gateway/{nearest}, {where}; {_ADVICE}"
+
+    def _nearest(self, call: RecordedCall, asked: Any) -> int | None:
+        """Return the position of the recorded request that is most like a call; keep how they differ."""
+        now = _lines(asked)
+        best: tuple[float, int] | None = None
+        for position, exchange in enumerate(self._recorded):
+            if exchange.request is None or exchange.provider != call.provider:
+                continue
+            ratio = difflib.SequenceMatcher(None, _lines(exchange.request), now, autojunk=False).ratio()
+            ratio += exchange.path == call.path
+            if best is None or ratio > best[0]:
+                best = (ratio, position)
+        if best is None:
+            return None
+        recorded = self._recorded[best[1]]
+        before = [f"{recorded.method} {recorded.path}", *_lines(recorded.request)]
+        after = [f"{call.method} {call.path}", *now]
+        lines = list(difflib.unified_diff(before, after, "recorded", "now", lineterm="", n=1))
+        more = [f"... {len(lines) - _MAX_DIFF_LINES} more lines"] if len(lines) > _MAX_DIFF_LINES else []
+        self.difference = (*lines[:_MAX_DIFF_LINES], *more)
+        return best[1]
+
+
+def _lines(value: Any) -> list[str]:
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).splitlines()[:_MAX_COMPARED_LINES]
+
+
+def first_difference(before: Any, after: Any, pointer: str = "") -> str:
+    """Return where two JSON values differ first, and how; empty where they don't."""
+    if before == after and isinstance(before, bool) == isinstance(after, bool):
+        return ""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in sorted({*before, *after}):
+            if name not in after or name not in before:
+                change = "no longer sent" if name in before else "not in the recording"
+                return f"{pointer}/{name}: {change}"
+            if found := first_difference(before[name], after[name], f"{pointer}/{name}"):
+                return found
+    if isinstance(before, list) and isinstance(after, list):
+        for position, (old, new) in enumerate(zip(before, after, strict=False)):
+            if found := first_difference(old, new, f"{pointer}/{position}"):
+                return found
+        return f"{pointer or '/'}: recorded with {len(before)} items, now {len(after)}"
+    return f"{pointer or '/'}: recorded {_shown(before, after)}, now {_shown(after, before)}"
+
+
+def _shown(value: Any, other: Any) -> str:
+    """Return a value for a message; of long texts, the part where they begin to differ."""
+    if isinstance(value, str) and isinstance(other, str):
+        same = next((i for i, (a, b) in enumerate(zip(value, other, strict=False)) if a != b), 0)
+        if same > 30:  # noqa: PLR2004 - what a line has room for
+            return format_value("..." + value[same - 20 :])
+    return format_value(value)

@@ -1,0 +1,270 @@
+"""The protocols of model providers: variables of their clients, addresses, allowed paths, usage, and errors.
+
+What clients read and how providers count is data here; nothing in this module has an effect.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from pytest_packbench.model.request import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator, Mapping
+
+PLACEHOLDER_KEY = "no-key-needed"
+"""The value of key variables where nothing is forwarded: clients insist on one."""
+_SECRET_PARAMETER = re.compile(r"(?i)^(.*[-_])?(key|token|secret|sig|signature|auth|password)$")
+_NO_TOKENS = re.compile(r".*(/count_tokens|/input_tokens|:countTokens|/moderations|/api/show)$")
+_EMBEDDINGS = re.compile(r".*(/embeddings|/api/embed|:(batchE|e)mbedContents?)$")
+_ANTHROPIC_INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_EVENT = re.compile(rb"(?:^|\n)data:[ ]?([^\r\n]*)")
+_STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl")
+
+
+class Provider(NamedTuple):
+    """A provider and the clients that speak its protocol.
+
+    Attributes:
+        name: the first step of its paths at the gateway.
+        variables: the variables that clients read, and what follows the provider's name in their value; the first one
+            that is set gives the upstream address.
+        address: the provider's own address.
+        stripped: the beginning of a path that the upstream address contains already.
+        keys: the variables with its key.
+        paths: the calls that can be recorded: method, a space, and path, as a regular expression.
+    """
+
+    name: str
+    variables: dict[str, str]
+    address: str
+    stripped: str
+    keys: tuple[str, ...]
+    paths: re.Pattern[str]
+
+
+_OPENAI_PATHS = (
+    r"POST /v1/(chat/completions|completions|embeddings|moderations|images/generations|audio/speech"
+    r"|responses(/input_tokens|/compact)?)|(GET|HEAD) /v1/(models(/[^?]+)?|responses/[\w-]+)"
+)
+PROVIDERS = {
+    provider.name: provider
+    for provider in (
+        Provider(
+            name="openai",
+            variables={"OPENAI_BASE_URL": "/v1", "OPENAI_API_BASE": "/v1"},
+            address="https://api.openai.com/v1",
+            stripped="/v1",
+            keys=("OPENAI_API_KEY",),
+            paths=re.compile(_OPENAI_PATHS),
+        ),
+        Provider(
+            name="anthropic",
+            variables={"ANTHROPIC_BASE_URL": "", "ANTHROPIC_API_URL": "", "ANTHROPIC_API_BASE": ""},
+            address="https://api.anthropic.com",
+            stripped="",
+            keys=("ANTHROPIC_API_KEY",),
+            paths=re.compile(r"POST /v1/(messages(/count_tokens)?|complete)|(GET|HEAD) /v1/models(/[^?]+)?"),
+        ),
+        Provider(
+            name="ollama",
+            variables={"OLLAMA_HOST": "", "OLLAMA_API_BASE": "", "OLLAMA_BASE_URL": ""},
+            address="http://127.0.0.1:11434",
+            stripped="",
+            keys=(),
+            paths=re.compile(
+                r"POST /api/(chat|generate|embed|embeddings|show)|(GET|HEAD) /(api/(tags|ps|version))?|" + _OPENAI_PATHS
+            ),
+        ),
+        Provider(
+            name="gemini",
+            variables={"GOOGLE_GEMINI_BASE_URL": ""},
+            address="https://generativelanguage.googleapis.com",
+            stripped="",
+            keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+            paths=re.compile(
+                r"POST /v1\w*/(models|tunedModels)/[^/:]+:(generateContent|streamGenerateContent|countTokens"
+                r"|embedContent|batchEmbedContents)|(GET|HEAD) /v1\w*/models(/[^?]+)?"
+            ),
+        ),
+    )
+}
+VARIABLES = tuple(name for provider in PROVIDERS.values() for name in (*provider.variables, *provider.keys))
+"""The variables that a run sets, in this process or for a child."""
+
+
+def upstreams_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the address to which each provider's calls are forwarded: that of its variables, else its own."""
+    found = {}
+    for provider in PROVIDERS.values():
+        stated = next((environment[name] for name in provider.variables if environment.get(name)), "")
+        found[provider.name] = _address(stated, provider) if stated else provider.address
+    return found
+
+
+def _address(value: str, provider: Provider) -> str:
+    """Return an address with a scheme; Ollama's variable may be a host, or the one that its server binds."""
+    if "://" not in value:
+        host, _, path = value.partition("/")
+        # as its own client completes it
+        port = "" if re.search(r":\d+$", host) or provider.name != "ollama" else ":11434"
+        value = f"http://{host}{port}{'/' * bool(path)}{path}"
+    return re.sub(r"://0\.0\.0\.0(?=[:/]|$)", "://127.0.0.1", value).rstrip("/")
+
+
+def variables_for(url: str, *, placeholders: bool, environment: Container[str] = ()) -> dict[str, str]:
+    """Return the variables by which clients find the gateway at an address.
+
+    Args:
+        url: the gateway's, with its secret and where needed a token.
+        placeholders: whether keys are replaced too.
+        environment: the variables that are set.
+    """
+    values: dict[str, str] = {}
+    for provider in PROVIDERS.values():
+        values |= {name: f"{url}/{provider.name}{ending}" for name, ending in provider.variables.items()}
+        if placeholders:
+            # a client warns where its provider has two
+            keys = [name for name in provider.keys if name in environment] or provider.keys[:1]
+            values |= dict.fromkeys(keys, PLACEHOLDER_KEY)
+    return values
+
+
+def without_keys(target: str) -> str:
+    """Return a path with its query, without parameters that contain keys; the others sorted."""
+    path, question, query = target.partition("?")
+    if not question:
+        return path
+    kept = sorted(pair for pair in parse_qsl(query, keep_blank_values=True) if _SECRET_PARAMETER.match(pair[0]) is None)
+    return f"{path}?{urlencode(kept)}" if kept else path
+
+
+def is_allowed(provider: Provider, method: str, path: str) -> bool:
+    """Whether a call can be recorded."""
+    return provider.paths.fullmatch(f"{method} {path.partition('?')[0]}") is not None
+
+
+def uses_tokens(method: str, path: str) -> bool:
+    """Whether a call makes a model work, unlike a list of models or a count of tokens."""
+    return method == "POST" and _NO_TOKENS.fullmatch(path.partition("?")[0]) is None
+
+
+def model_of(path: str, body: Any) -> str:
+    """Return the name of the model that a call asks for; empty where it names none."""
+    named = body.get("model") if isinstance(body, dict) else None
+    if isinstance(named, str):
+        return named
+    match = re.search(r"/(?:models|tunedModels)/([^/:?]+)", path)
+    return match[1] if match else ""
+
+
+def is_stream(content_type: str) -> bool:
+    """Whether an answer of this type is a stream of events or lines."""
+    return content_type.partition(";")[0].strip().lower() in _STREAM_TYPES
+
+
+def events(stream: bytes) -> Iterator[Any]:
+    """Return the JSON values of a stream: data of server-sent events, else lines; what is none is left out."""
+    lines: Iterable[bytes] = _EVENT.findall(stream) or stream.splitlines()
+    for line in lines:
+        # most events carry text only, and parsing all of them would cost the most
+        if b"sage" in line or b"_count" in line or b'"done"' in line:
+            try:
+                yield json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+
+
+def is_final(stream: bytes) -> bool:
+    """Whether a stream contains the event after which clients expect nothing."""
+    end = stream[-4000:]
+    return b"data: [DONE]" in end or b"message_stop" in end or b'"done":true' in end or b"response.completed" in end
+
+
+def usage_of(path: str, body: bytes, *, stream: bool) -> Usage | None:
+    """Return the tokens that the provider counted; None where the answer states none.
+
+    Args:
+        path: of the request.
+        body: the whole answer.
+        stream: whether it is a stream.
+    """
+    counts: dict[str, int | None] = {}
+    for value in events(body) if stream else _values(body):
+        found = _counts(value)
+        counts |= {name: number for name, number in found.items() if number is not None}
+    if counts and _EMBEDDINGS.fullmatch(path.partition("?")[0]):
+        # an embedding has no text
+        counts.setdefault("tokens_output", 0)
+    return Usage(**counts) if counts else None
+
+
+def _values(body: bytes) -> list[Any]:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return []
+    # Gemini streams a list where no events were asked for
+    return value if isinstance(value, list) else [value]
+
+
+def _counts(value: Any) -> dict[str, int | None]:
+    if not isinstance(value, dict):
+        return {}
+    inner = value.get("response") or value.get("message")
+    if isinstance(inner, dict) and isinstance(inner.get("usage"), dict):
+        counts = _counts_of_usage(inner["usage"])
+        # a provisional count
+        return {**counts, "tokens_output": None} if value.get("type") == "message_start" else counts
+    if isinstance(usage := value.get("usage"), dict):
+        return _counts_of_usage(usage)
+    if isinstance(usage := value.get("usageMetadata"), dict):
+        return _counts_of_metadata(usage)
+    if "prompt_eval_count" in value or "eval_count" in value:
+        given, written = _count(value.get("prompt_eval_count")), _count(value.get("eval_count"))
+        return {"tokens_input": given, "tokens_output": written}
+    return {}
+
+
+def _counts_of_usage(usage: dict[str, Any]) -> dict[str, int | None]:
+    """Return the counts of OpenAI, or of Anthropic, whose input count leaves out tokens of its cache."""
+    if "prompt_tokens" not in usage:
+        inputs = [number for name in _ANTHROPIC_INPUTS if (number := _count(usage.get(name))) is not None]
+        return {"tokens_input": sum(inputs) if inputs else None, "tokens_output": _count(usage.get("output_tokens"))}
+    given, written = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+    total = _count(usage.get("total_tokens"))
+    if written is None and given is not None and total is not None:
+        written = total - given
+    return {"tokens_input": given, "tokens_output": written}
+
+
+def _counts_of_metadata(usage: dict[str, Any]) -> dict[str, int | None]:
+    """Return the counts of Gemini, whose total contains reasoning, which its count of the answer leaves out."""
+    given, written = _count(usage.get("promptTokenCount")), _count(usage.get("candidatesTokenCount"))
+    if given is not None:
+        given += _count(usage.get("toolUsePromptTokenCount")) or 0
+        if (total := _count(usage.get("totalTokenCount"))) is not None:
+            written = total - given
+    return {"tokens_input": given, "tokens_output": written}
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def error_body(provider: str, status: int, kind: str, message: str) -> bytes:
+    """Return the body of an error that the provider's client understands."""
+    body: dict[str, Any]
+    if provider == "anthropic":
+        body = {"type": "error", "error": {"type": kind, "message": message}}
+    elif provider == "ollama":
+        body = {"error": message}
+    elif provider == "gemini":
+        name = "UNAVAILABLE" if status >= 500 else "INVALID_ARGUMENT"  # noqa: PLR2004 - the first status of servers' errors
+        body = {"error": {"code": status, "message": message, "status": name}}
+    else:
+        body = {"error": {"message": message, "type": kind, "param": None, "code": kind}}
+    return json.dumps(body).encode()

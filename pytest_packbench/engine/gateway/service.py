@@ -1,0 +1,540 @@
+"""The gateway as a whole: whose a call is, and whether it is forwarded, replayed or refused."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_packbench.backends import BackendError
+from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory
+from pytest_packbench.engine.gateway import stamps
+from pytest_packbench.engine.gateway.exchanges import KEPT_HEADERS, UNSUPPORTED, CaseTraffic, RecordedCall
+from pytest_packbench.engine.gateway.protocols import (
+    PROVIDERS,
+    error_body,
+    is_allowed,
+    is_final,
+    upstreams_of,
+    usage_of,
+    variables_for,
+)
+from pytest_packbench.engine.gateway.server import LoopbackServer
+from pytest_packbench.model.redaction import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_packbench.engine.cache import AnswerCache
+    from pytest_packbench.engine.gateway.protocols import Provider
+    from pytest_packbench.engine.gateway.server import Reply, Request
+    from pytest_packbench.engine.gateway.upstream import Answer, Upstream
+    from pytest_packbench.engine.metering import Ledger
+    from pytest_packbench.model.cassette import GatewayExchange
+    from pytest_packbench.model.suite import Prices
+
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+"""Longer answers are cut off."""
+_BAD_REQUEST, _NOT_FOUND, _BAD_GATEWAY = 400, 404, 502
+_FIRST_ERROR = 400
+_RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
+_HIDDEN_HEADERS = frozenset(
+    {
+        *("alt-svc", "connection", "content-length", "keep-alive", "proxy-authenticate", "set-cookie"),
+        *("strict-transport-security", "trailer", "transfer-encoding", "upgrade"),
+    }
+)
+_SETTLE_STEPS, _SETTLE_STEP_S = 100, 0.001
+_NO_PROXY = "127.0.0.1,localhost"
+_REMEDY = "run one case at a time (--packbench-concurrency=1), or start workers inside the case that they work for"
+
+
+class _Owner(NamedTuple):
+    """Whose a call is: a case's, or nobody's.
+
+    Attributes:
+        case: the case.
+        refusal: why it is refused; empty where it isn't.
+        is_counted: whether it is counted although it is nobody's.
+    """
+
+    case: CaseTraffic | None = None
+    refusal: str = ""
+    is_counted: bool = False
+
+
+class _Asked(NamedTuple):
+    """A request, the call that is kept of it, and its answer."""
+
+    provider: Provider
+    request: Request
+    path: str
+    call: RecordedCall
+    reply: Reply
+
+
+@dataclass(slots=True)
+class _Settings:
+    ledger: Ledger | None = None
+    price: Callable[[str, str], Prices | None] | None = None
+    on_overload: Callable[[], None] | None = None
+    cache: AnswerCache | None = None
+    redactor: Redactor | None = None
+    record: bool = False
+
+
+class Gateway:
+    """Serves the protocols of providers on loopback, in a thread of its own.
+
+    Args:
+        offline: whether nothing is ever forwarded (fixture mode): then there is nothing that could.
+        upstreams: the address of each provider, fixed before the run; by default what the environment says now.
+
+    Attributes:
+        url: `http://127.0.0.1:PORT/SECRET`.
+        address: host and port.
+        offline: whether nothing is ever forwarded.
+        upstreams: the address of each provider.
+        outside: the stamp of work that belongs to no case, whichever run at the same time.
+    """
+
+    def __init__(self, *, offline: bool, upstreams: Mapping[str, str] | None = None) -> None:
+        self.offline = offline
+        self.upstreams = {**upstreams_of(os.environ), **(upstreams or {})}
+        self._server = LoopbackServer(self._handle)
+        self.url = self._server.url
+        self.address = self._server.address
+        self._upstream: Upstream | None = None
+        if not offline:
+            from pytest_packbench.engine.gateway.upstream import Upstream
+
+            self._upstream = Upstream()
+        self._settings = _Settings()
+        self._redactor = Redactor()
+        self.outside = CaseTraffic("", self).token
+        self._lock = threading.Lock()
+        self._open: dict[str, CaseTraffic] = {}
+        self._ended: dict[str, str] = {}
+        self._children: dict[str, CaseTraffic | None] = {}
+        self._active: list[CaseTraffic] = []
+        self._late: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Start to serve; the address is taken already, and earlier calls wait."""
+        self._server.start()
+
+    def stop(self) -> None:
+        """Close all connections and the address."""
+        if self._upstream is not None and self._server.is_running:
+            self._server.loop.call_soon_threadsafe(self._upstream.close)
+        self._server.stop()
+
+    def configure(
+        self,
+        *,
+        ledger: Ledger | None = None,
+        price: Callable[[str, str], Prices | None] | None = None,
+        on_overload: Callable[[], None] | None = None,
+        cache: AnswerCache | None = None,
+        redactor: Redactor | None = None,
+        record: bool = False,
+    ) -> None:
+        """Set what calls are subject to, as soon as the run knows.
+
+        Args:
+            ledger: counts calls, and refuses them once a cap is reached.
+            price: returns the price of a model's tokens, by provider and model.
+            on_overload: called when a provider is overloaded.
+            cache: answers calls that were answered in an earlier run.
+            redactor: the run's.
+            record: whether calls are recorded, so that one that can't be attributed is an error.
+        """
+        self._settings = _Settings(ledger, price, on_overload, cache, redactor, record)
+        if redactor is not None:
+            self._redactor = redactor
+
+    def environment(self, token: str = "") -> dict[str, str]:
+        """Return the variables by which clients find the gateway.
+
+        Args:
+            token: that of a case or of `child_token`, for a child; empty for this process.
+        """
+        url = f"{self.url}/case/{token}" if token else self.url
+        values = variables_for(url, placeholders=self.offline, environment=os.environ)
+        for name in ("NO_PROXY", "no_proxy"):
+            before = os.environ.get(name, "")
+            if before != "*":
+                values[name] = before if _NO_PROXY in before else ",".join(filter(None, [before, _NO_PROXY]))
+        return values
+
+    def open_case(
+        self, case_id: str, recorded: Sequence[GatewayExchange] | None = None, *, trial: int = 0
+    ) -> CaseTraffic:
+        """Return what collects, or replays, the calls of one attempt at a case; its token is valid from now.
+
+        Args:
+            case_id: the case.
+            recorded: the exchanges to replay; None to forward calls.
+            trial: the number of the attempt at the case, from 0.
+        """
+        traffic = CaseTraffic(case_id, self, recorded, trial=trial, redactor=self._redactor)
+        with self._lock:
+            self._open[traffic.token] = traffic
+        return traffic
+
+    def child_token(self) -> str:
+        """Return a token for a child that works for one case after the other; see `assign`."""
+        token = CaseTraffic("", self).token
+        with self._lock:
+            self._children[token] = None
+        return token
+
+    def assign(self, token: str, traffic: CaseTraffic | None) -> None:
+        """Attribute the calls of a child to a case from now; None for no case."""
+        with self._lock:
+            self._children[token] = traffic
+
+    def take_late(self) -> list[tuple[str, str]]:
+        """Return the calls with the stamp of an ended case, as pairs of case id and first message, and forget them."""
+        with self._lock:
+            late, self._late = self._late, {}
+        return list(late.items())
+
+    def enter(self, traffic: CaseTraffic) -> None:
+        """Begin a case: its target runs now."""
+        with self._lock:
+            self._open[traffic.token] = traffic
+            self._active.append(traffic)
+
+    def leave(self, traffic: CaseTraffic) -> None:
+        """End a case: revoke its token, end its calls in flight, and find work that it leaves running."""
+        if traffic.is_busy and self._server.is_running:
+            self._server.run(_settled(traffic))
+        with self._lock:
+            if traffic in self._active:
+                self._active.remove(traffic)
+            self._open.pop(traffic.token, None)
+            self._ended[traffic.token] = traffic.case_id
+            for token, assigned in self._children.items():
+                if assigned is traffic:
+                    self._children[token] = None
+        # else each case would keep all that ran before it
+        neighbours, traffic.neighbours = traffic.neighbours, set()
+        work = stamps.running_work(traffic.token) if neighbours and self._records else []
+        if work:
+            message = (
+                f"{work[0]} was started by case {traffic.case_id}, called a model while other cases ran, and still "
+                f"runs at its end, so that its calls may be another case's; {_REMEDY}"
+            )
+            traffic.unattributed = traffic.unattributed or message
+            for case in neighbours:
+                self._note(case, message)
+
+    @property
+    def _records(self) -> bool:
+        """Whether a call that belongs to no case would be missing, or wrong, in a recording."""
+        return self.offline or self._settings.record
+
+    def _note(self, case: CaseTraffic, message: str) -> None:
+        case.unattributed = case.unattributed or message
+        if case.token in self._ended:
+            with self._lock:
+                self._late.setdefault(case.case_id, message)
+
+    def _owner(self, token: str, stamp: str, call: RecordedCall, caller: str) -> _Owner:
+        """Decide whose a call is; note one that can't be attributed."""
+        with self._lock:
+            active = list(self._active)
+            if token:
+                case = self._open.get(token) or self._children.get(token)
+                if case is None and token not in self._children:
+                    return _Owner(refusal=self._revoked(token, call))
+                if case is not None:
+                    return _Owner(case)
+                return self._unstamped(active, call, caller)
+            if stamp:
+                return self._stamped(stamp, active, call, caller)
+            return self._unstamped(active, call, caller)
+
+    def _stamped(self, stamp: str, active: list[CaseTraffic], call: RecordedCall, caller: str) -> _Owner:
+        if stamp in self._open:
+            case = self._open[stamp]
+            case.neighbours.update(other for other in active if other is not case)
+            return _Owner(case)
+        if stamp == self.outside or (stamp.removesuffix(stamps.ELSEWHERE) == self.outside and not active):
+            return self._outside(call)
+        ended = self._ended.get(stamp, "")
+        if stamp.endswith(stamps.ELSEWHERE):
+            # a worker of a pool, for one of them or for none
+            words = f"made by work that no case started, while {_counted(active)}"
+        elif ended:
+            words = f"made with the stamp of case {ended}, which has ended"
+        else:
+            words = "made with an unknown stamp"
+        return self._unattributed(active, call, caller, words, ended)
+
+    def _unstamped(self, active: list[CaseTraffic], call: RecordedCall, caller: str) -> _Owner:
+        if len(active) == 1:
+            return _Owner(active[0])
+        if active:
+            return self._unattributed(active, call, caller, f"made while {_counted(active)}", "")
+        return self._outside(call)
+
+    def _outside(self, call: RecordedCall) -> _Owner:
+        if self.offline:
+            return _Owner(refusal=f"fixture mode is offline, and no case made this call: {call} is refused")
+        return _Owner()
+
+    def _unattributed(
+        self, active: list[CaseTraffic], call: RecordedCall, caller: str, words: str, ended: str
+    ) -> _Owner:
+        if not self._records:
+            return _Owner(is_counted=True)
+        place = f" at {caller}" if caller else ""
+        message = f"a model call can't be attributed to a case: {call}{place}, {words}; {_REMEDY}"
+        for case in active:
+            case.unattributed = case.unattributed or message
+        if ended:
+            self._late.setdefault(ended, message)
+        return _Owner(refusal=message)
+
+    def _revoked(self, token: str, call: RecordedCall) -> str:
+        ended = self._ended.get(token)
+        if ended is None:
+            return f"{call} is refused: its address belongs to no case of this run"
+        message = f"{call} was made by a process of case {ended}, which has ended; end it before the target returns"
+        self._late.setdefault(ended, message)
+        return message
+
+    async def _handle(self, request: Request, reply: Reply) -> None:
+        """Answer one request."""
+        token, target = "", request.target
+        if target.startswith("/case/"):
+            token, _, rest = target.removeprefix("/case/").partition("/")
+            target = f"/{rest}"
+        name, _, path = target.removeprefix("/").partition("/")
+        provider = PROVIDERS.get(name)
+        if provider is None:
+            message = f"packbench's gateway serves {', '.join(PROVIDERS)}".encode()
+            await reply.send(_NOT_FOUND, {"content-type": "text/plain", "x-should-retry": "false"}, message)
+            return
+        stamp = request.headers.pop(stamps.CASE_HEADER, "")
+        caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
+        call = RecordedCall.of(name, request.method, f"/{path}", request.body, self._redactor)
+        owner = self._owner(token, stamp, call, caller)
+        asked = _Asked(provider, request, f"/{path}", call, reply)
+        if owner.refusal:
+            await _refuse(asked, _BAD_REQUEST, "packbench_refused", owner.refusal)
+        elif owner.case is None:
+            await self._forward(asked, counted=owner.is_counted)
+        else:
+            await self._serve(owner.case, asked)
+
+    async def _serve(self, case: CaseTraffic, asked: _Asked) -> None:
+        """Answer a call of a case."""
+        task: Any = asyncio.current_task()
+        call = asked.call
+        case.tasks[task] = call
+        case.calls.append(call)
+        try:
+            if self._upstream is None:
+                await self._replay(case, asked)
+            elif self._records and not is_allowed(asked.provider, call.method, call.path):
+                message = f"{call}: packbench's gateway can't record this call of {call.provider}"
+                call.error = BackendError(UNSUPPORTED, message)
+                await _refuse(asked, _NOT_FOUND, UNSUPPORTED, message)
+            else:
+                await self._ask(case, asked)
+        finally:
+            call.end = call.end or "aborted"
+            del case.tasks[task]
+
+    async def _replay(self, case: CaseTraffic, asked: _Asked) -> None:
+        exchange = case.take(asked.call)
+        if exchange is None:
+            asked.call.error = BackendError("cassette_mismatch", case.mismatch)
+            await _refuse(asked, _BAD_REQUEST, "packbench_mismatch", case.mismatch)
+            return
+        await self._repeat(exchange, asked)
+
+    async def _repeat(self, exchange: GatewayExchange, asked: _Asked) -> None:
+        """Answer from a recorded exchange."""
+        call, reply = asked.call, asked.reply
+        content = exchange.content()
+        call.status, call.headers, call.pieces = exchange.status, exchange.headers, [content]
+        self._judge(call, exchange.end)
+        headers = dict(exchange.headers)
+        if exchange.status in _RETRIED:
+            # who asks again need not wait
+            headers |= {"retry-after-ms": "1", **({"retry-after": "0"} if "retry-after" in headers else {})}
+        if exchange.status is None:
+            call.end = exchange.end
+            reply.drop()
+            return
+        is_whole = exchange.end == "complete"
+        if is_whole and not exchange.is_stream:
+            # the client may be gone, and its case over, as soon as it has this
+            call.end = exchange.end
+            await reply.send(exchange.status, headers, content)
+            return
+        reply.start(exchange.status, headers)
+        await reply.write(content)
+        call.end = exchange.end
+        if is_whole:
+            await reply.finish()
+        else:
+            reply.drop()
+
+    async def _ask(self, case: CaseTraffic, asked: _Asked) -> None:
+        """Answer a call of a case from the cache, else forward it."""
+        call = asked.call
+        ledger, cache = self._settings.ledger, self._settings.cache
+        name, reason = ("", "") if ledger is None else ledger.exhausted()
+        if name:
+            case.capped = case.capped if case.capped[0] else (name, reason)
+            call.error = BackendError(name, reason)
+            await _refuse(asked, _BAD_REQUEST, name, reason)
+            return
+        if cache is None:
+            await self._forward(asked, counted=True)
+            return
+        key = {
+            "provider": call.provider,
+            "upstream": self.upstreams[call.provider],
+            "request_sha256": call.request_sha256,
+            "trial": case.trial,
+            "again": case.repetition(call),
+        }
+        if (stored := _exchange_of(cache.stored(key))) is None:
+            await self._forward(asked, counted=True)
+            if call.end == "complete" and call.error is None:
+                cache.store(key, call.as_exchange(prompts=False))
+            return
+        call.cached = True
+        if ledger is not None:
+            ledger.add_cached_call()
+        await self._repeat(stored, asked)
+
+    async def _forward(self, asked: _Asked, *, counted: bool) -> None:
+        """Send a call on, and its answer back piece by piece."""
+        from pytest_packbench.engine.gateway.upstream import CutError, UpstreamError
+
+        if self._upstream is None:
+            raise RuntimeError("nothing is forwarded in fixture mode")
+        provider, request, path, call, reply = asked
+        address = self.upstreams[provider.name]
+        answer: Answer | None = None
+        last, end = b"", "aborted"
+        try:
+            answer = await self._upstream.send(
+                request.method, address + path.removeprefix(provider.stripped), request.headers, request.body
+            )
+            call.status = answer.status
+            call.headers = {header: answer.headers[header] for header in KEPT_HEADERS if header in answer.headers}
+            last = await self._pass_on(answer, reply, call)
+            end = "complete"
+        except CutError as error:
+            end = "cut"
+            self._fail(call, address, error)
+            reply.drop()
+        except UpstreamError as error:
+            end = "complete"
+            self._fail(call, address, error)
+        finally:
+            if answer is not None and end != "complete":
+                answer.close()
+            self._account(call, end, counted=counted)
+        if answer is None:
+            await _refuse(asked, _BAD_GATEWAY, "network", str(call.error), is_retried=True)
+        elif end == "complete":
+            # with this, the client may be gone and its case over
+            await reply.write(last)
+            await reply.finish()
+
+    async def _pass_on(self, answer: Answer, reply: Reply, call: RecordedCall) -> bytes:
+        """Send on the pieces of an answer as they come; return the one that completes it, if its length is known."""
+        from pytest_packbench.engine.gateway.upstream import CutError
+
+        headers = {name: value for name, value in answer.headers.items() if name not in _HIDDEN_HEADERS}
+        reply.start(answer.status, headers, answer.length)
+        size, last = 0, b""
+        async for piece in answer.pieces():
+            size += len(piece)
+            if size > MAX_ANSWER_BYTES:
+                raise CutError(f"the answer is longer than {MAX_ANSWER_BYTES // 2**20} MiB")
+            call.pieces.append(piece)
+            if size == answer.length:
+                last = piece
+            else:
+                await reply.write(piece)
+        return last
+
+    def _fail(self, call: RecordedCall, address: str, error: Exception) -> None:
+        text = self._redactor.text(f"no answer from {address}: {error}")
+        call.error = BackendError("network", f"{call.provider}: {text}")
+
+    def _judge(self, call: RecordedCall, end: str) -> None:
+        """Read usage and error from an answer."""
+        content = call.content
+        call.usage = usage_of(call.path, content, stream=call.is_stream) if call.uses_tokens else None
+        if call.error is not None:
+            return
+        if call.status is not None and call.status >= _FIRST_ERROR:
+            factory = ErrorFactory(call.provider, self._redactor)
+            call.error = factory.of_status(call.status, content.decode("utf-8", "replace"))
+        elif end == "cut":
+            call.error = BackendError("network", f"{call.provider}: the provider broke off its answer")
+
+    def _account(self, call: RecordedCall, end: str, *, counted: bool) -> None:
+        """Count a call that is over."""
+        if end == "aborted" and call.is_stream and is_final(call.content):
+            end = "complete"
+        self._judge(call, end)
+        call.end = end
+        settings = self._settings
+        if call.status in OVERLOADED and settings.on_overload is not None:
+            settings.on_overload()
+        if counted and settings.ledger is not None and call.uses_tokens:
+            price = settings.price(call.provider, call.model) if settings.price is not None else None
+            settings.ledger.add_call(call.usage, price)
+
+
+def _counted(active: list[CaseTraffic]) -> str:
+    return f"{len(active)} cases ran" if len(active) > 1 else "1 case ran"
+
+
+async def _settled(traffic: CaseTraffic) -> None:
+    """Wait until calls whose clients have left are over, and end the others."""
+    for _ in range(_SETTLE_STEPS):
+        if not traffic.is_busy:
+            return
+        await asyncio.sleep(_SETTLE_STEP_S)
+    tasks = [task for task, call in traffic.tasks.items() if not call.end]
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=1)
+
+
+async def _refuse(asked: _Asked, status: int, kind: str, message: str, *, is_retried: bool = False) -> None:
+    """Answer by an error of our own; clients try again only where that makes sense."""
+    call = asked.call
+    body = error_body(call.provider, status, kind, f"packbench: {message}")
+    headers = {"content-type": "application/json"} | ({} if is_retried else {"x-should-retry": "false"})
+    call.status, call.headers, call.pieces, call.end = status, headers, [body], "complete"
+    await asked.reply.send(status, headers, body)
+
+
+def _exchange_of(stored: Any) -> GatewayExchange | None:
+    if stored is None:
+        return None
+    from pydantic import ValidationError
+
+    from pytest_packbench.model.cassette import GatewayExchange
+
+    try:
+        return GatewayExchange.model_validate(stored)
+    except ValidationError:
+        return None

@@ -1,0 +1,266 @@
+"""Forwards calls to providers, by hand on asyncio streams: keep-alive, TLS, answers piece by piece.
+
+No redirects are followed, and no proxies of the environment used: a call goes to the address that was fixed before the
+run, or nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import zlib
+from collections import defaultdict
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+_CONNECT_S = 20.0
+_HEAD_BYTES = 64 * 1024
+_PIECE_BYTES = 256 * 1024
+_MAX_IDLE = 100
+_DECODERS = {"gzip": zlib.MAX_WBITS | 32, "x-gzip": zlib.MAX_WBITS | 32, "deflate": zlib.MAX_WBITS}
+_NOT_FORWARDED = frozenset(
+    {
+        *("accept-encoding", "connection", "content-length", "expect", "forwarded", "host", "keep-alive", "te"),
+        *("proxy-authenticate", "proxy-authorization", "proxy-connection", "trailer", "transfer-encoding", "upgrade"),
+    }
+)
+_INTERIM, _SUCCESS, _NO_CONTENT, _NOT_MODIFIED = 100, 200, 204, 304
+
+
+class UpstreamError(Exception):
+    """A provider can't be reached, or does not speak HTTP.
+
+    Attributes:
+        kind: `network`.
+    """
+
+    kind = "network"
+
+
+class CutError(UpstreamError):
+    """A provider's answer ended in the middle."""
+
+
+class _Origin(NamedTuple):
+    scheme: str
+    host: str
+    port: int
+
+
+class _Connection(NamedTuple):
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+class _StaleError(Exception):
+    """A connection that was kept had been closed by the provider meanwhile."""
+
+
+class Answer:
+    """The answer of a provider, whose head has arrived.
+
+    Attributes:
+        status: its status.
+        headers: its headers, names in lower case.
+        length: the length of the body as it is forwarded; None where it is not known.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        origin: _Origin,
+        connection: _Connection,
+        method: str,
+        head: tuple[int, str, dict[str, str]],
+    ) -> None:
+        self.status, version, self.headers = head
+        self._upstream = upstream
+        self._origin = origin
+        self._connection = connection
+        connection_header = self.headers.get("connection", "").lower()
+        self._keeps = "close" not in connection_header and (version == "HTTP/1.1" or "keep-alive" in connection_header)
+        self._is_chunked = "chunked" in self.headers.get("transfer-encoding", "").lower()
+        stated = "" if self._is_chunked else self.headers.get("content-length", "")
+        self._size = self.length = int(stated) if stated.isdigit() else None
+        if method == "HEAD" or self.status in {_NO_CONTENT, _NOT_MODIFIED}:
+            self._size, self._is_chunked = 0, False
+        coding = self.headers.get("content-encoding", "").lower()
+        self._decoder = zlib.decompressobj(_DECODERS[coding]) if coding in _DECODERS else None
+        if self._decoder is not None:
+            # sent although it was not asked for
+            del self.headers["content-encoding"]
+            self.length = None
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Return the pieces of the body as they arrive, decoded.
+
+        Raises:
+            CutError: the provider broke off.
+        """
+        is_whole = False
+        try:
+            async for piece in self._raw():
+                decoded = piece if self._decoder is None else self._decoder.decompress(piece)
+                if decoded:
+                    yield decoded
+            if self._decoder is not None and (rest := self._decoder.flush()):
+                yield rest
+            is_whole = True
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, zlib.error) as error:
+            raise CutError("the provider broke off its answer") from error
+        finally:
+            if is_whole and self._keeps:
+                self._upstream.keep(self._origin, self._connection)
+            else:
+                self._connection.writer.transport.abort()
+
+    async def _raw(self) -> AsyncIterator[bytes]:
+        reader = self._connection.reader
+        if self._is_chunked:
+            while size := int((await reader.readuntil(b"\n")).partition(b";")[0].strip(), 16):
+                async for piece in _exactly(reader, size):
+                    yield piece
+                await reader.readuntil(b"\n")
+            while (await reader.readuntil(b"\n")).strip():
+                pass
+        elif self._size is not None:
+            async for piece in _exactly(reader, self._size):
+                yield piece
+        else:
+            self._keeps = False
+            while piece := await reader.read(_PIECE_BYTES):
+                yield piece
+
+    def close(self) -> None:
+        """Give up the answer."""
+        self._connection.writer.transport.abort()
+
+
+async def _exactly(reader: asyncio.StreamReader, size: int) -> AsyncIterator[bytes]:
+    while size:
+        piece = await reader.read(min(size, _PIECE_BYTES))
+        if not piece:
+            raise asyncio.IncompleteReadError(b"", size)
+        size -= len(piece)
+        yield piece
+
+
+class Upstream:
+    """Connections to providers, of one event loop; those that are free are kept."""
+
+    def __init__(self) -> None:
+        self._idle: defaultdict[_Origin, list[_Connection]] = defaultdict(list)
+        self._tls: ssl.SSLContext | None = None
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Forward a request; return the answer once its head has arrived.
+
+        Args:
+            method: the method.
+            url: the whole address, with the query.
+            headers: the client's headers; those of the connection are not forwarded.
+            body: the body.
+
+        Raises:
+            UpstreamError: there is no answer.
+        """
+        parts = urlsplit(url)
+        secure = parts.scheme == "https"
+        try:
+            origin = _Origin(parts.scheme, parts.hostname or "", parts.port or (443 if secure else 80))
+        except ValueError as error:
+            raise UpstreamError(f"the address can't be read: {error}") from None
+        if parts.scheme not in {"http", "https"} or not origin.host:
+            raise UpstreamError("the address is neither http:// nor https://")
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        host = parts.netloc.rpartition("@")[2]
+        lines = [f"{method} {target} HTTP/1.1", f"host: {host}", "accept-encoding: identity"]
+        lines += [f"{name}: {value}" for name, value in headers.items() if name not in _NOT_FORWARDED]
+        if body or method not in {"GET", "HEAD"}:
+            lines.append(f"content-length: {len(body)}")
+        data = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace") + body
+        while self._idle[origin]:
+            connection = self._idle[origin].pop()
+            # closed meanwhile, or it has sent what nobody asked for
+            if connection.reader.at_eof() or connection.writer.transport.is_closing():
+                connection.writer.transport.abort()
+                continue
+            with suppress(_StaleError):
+                return await self._ask(origin, connection, method, data)
+        connection = await self._connect(origin)
+        try:
+            return await self._ask(origin, connection, method, data)
+        except _StaleError:
+            raise UpstreamError("the connection was closed without an answer") from None
+
+    def keep(self, origin: _Origin, connection: _Connection) -> None:
+        """Keep a connection that is free."""
+        if len(self._idle[origin]) < _MAX_IDLE:
+            self._idle[origin].append(connection)
+        else:
+            connection.writer.close()
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        for connections in self._idle.values():
+            for connection in connections:
+                connection.writer.transport.abort()
+        self._idle.clear()
+
+    async def _connect(self, origin: _Origin) -> _Connection:
+        context = None
+        if origin.scheme == "https":
+            self._tls = self._tls or ssl.create_default_context()
+            context = self._tls
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                reader, writer = await asyncio.open_connection(
+                    origin.host, origin.port, ssl=context, limit=_HEAD_BYTES * 4
+                )
+        except TimeoutError:
+            raise UpstreamError(f"no connection within {_CONNECT_S:g} seconds") from None
+        except (OSError, UnicodeError) as error:
+            raise UpstreamError(str(error) or type(error).__name__) from None
+        return _Connection(reader, writer)
+
+    async def _ask(self, origin: _Origin, connection: _Connection, method: str, data: bytes) -> Answer:
+        reader, writer = connection
+        is_answered = False
+        try:
+            writer.write(data)
+            await writer.drain()
+            head = await _head(reader)
+            while head[0] < _SUCCESS and head[0] >= _INTERIM:
+                head = await _head(reader)
+            is_answered = True
+        except (ConnectionError, asyncio.IncompleteReadError) as error:
+            if isinstance(error, asyncio.IncompleteReadError) and error.partial:
+                raise UpstreamError("the answer ended in its head") from None
+            raise _StaleError from None
+        except OSError as error:
+            raise UpstreamError(str(error) or type(error).__name__) from None
+        except (ValueError, asyncio.LimitOverrunError):
+            raise UpstreamError("the answer is no HTTP/1.1") from None
+        finally:
+            if not is_answered:
+                writer.transport.abort()
+        return Answer(self, origin, connection, method, head)
+
+
+async def _head(reader: asyncio.StreamReader) -> tuple[int, str, dict[str, str]]:
+    """Read the head of an answer; raise `ValueError` where it is none."""
+    text = (await reader.readuntil(b"\r\n\r\n"))[:-4].decode("latin-1")
+    first, *lines = text.split("\r\n")
+    version, _, rest = first.partition(" ")
+    if not version.startswith("HTTP/1."):
+        raise ValueError(first)
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        name, value = name.strip().lower(), value.strip()
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return int(rest[:3]), version, headers

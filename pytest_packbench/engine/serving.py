@@ -1,0 +1,166 @@
+"""The gateway of this process: whether it is needed, its start, the variables that lead clients to it, its cases.
+
+Nothing of the gateway itself is imported before it is started.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.engine.external_io import ROUTE, GatewayRoute
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_packbench.engine.gateway import CaseTraffic, Gateway
+    from pytest_packbench.model.cassette import GatewayExchange
+    from pytest_packbench.model.run import Mode
+
+_HERE = "127.0.0.1,localhost"
+# the port "discard", on which nothing listens
+_DEAD_PROXY = "http://127.0.0.1:9"
+
+
+class Serving:
+    """Starts and stops the gateway of this process, and opens its cases.
+
+    Args:
+        mode: how model calls are answered. In fixture mode nothing is forwarded.
+        here: whether it serves in this process, unlike in the controller of xdist.
+
+    Attributes:
+        gateway: the gateway, once it serves in this process.
+    """
+
+    def __init__(self, mode: Mode, *, here: bool = True) -> None:
+        self.gateway: Gateway | None = None
+        self._mode = mode
+        self._is_here = here
+        self._undo = ExitStack()
+        self._suites: dict[str, list[object]] = {}
+        self._late: list[tuple[str, str]] = []
+
+    def start(self) -> None:
+        """Serve, and set the variables that clients read; clients that exist already do not know the address."""
+        if self.gateway is not None or not self._is_here:
+            return
+        from pytest_packbench.backends.originals import VARIABLE, originals, replace_variables
+        from pytest_packbench.engine.gateway import Gateway
+        from pytest_packbench.engine.gateway.protocols import PROVIDERS, upstreams_of
+        from pytest_packbench.engine.gateway.stamps import install, stamped
+        from pytest_packbench.engine.offline import own_work, serve_address
+
+        before = originals(os.environ)
+        offline = self._mode == "fixture"
+        # cases that run at once may not open a socket
+        with own_work():
+            self.gateway = gateway = Gateway(offline=offline, upstreams=upstreams_of(before))
+            self._undo.callback(gateway.stop)
+            gateway.start()
+        self._undo.callback(serve_address(*gateway.address))
+        self._undo.callback(install(gateway.url))
+        keys = {key for provider in PROVIDERS.values() for key in provider.keys}
+        # the user's own key is kept where there is one
+        values = {
+            name: value for name, value in gateway.environment().items() if name not in keys or not os.environ.get(name)
+        }
+        self._undo.callback(_restore, {name: os.environ.get(name) for name in (*values, VARIABLE)})
+        replace_variables(os.environ, values)
+        # work of this thread between the cases, such as other tests, belongs to none that runs at the same time
+        self._undo.enter_context(stamped(gateway.outside, on_this_thread=True))
+
+    def stop(self) -> None:
+        """Stop serving, and restore the variables."""
+        if self.gateway is not None:
+            for _, message in [*self._late, *self.gateway.take_late()]:
+                # the run's summary is written
+                print(f"packbench: {message}", file=sys.stderr)  # noqa: T201 - pytest has ended
+        self._undo.close()
+        self.gateway = None
+
+    def configure(self, **settings: Any) -> None:
+        """Set what the gateway counts with and may do, once suites are known; see `Gateway.configure`."""
+        if self.gateway is not None:
+            self.gateway.configure(record=self._mode == "record", **settings)
+
+    def open_case(
+        self, suite: object, case_id: str, recorded: Sequence[GatewayExchange] | None = None, *, trial: int = 0
+    ) -> CaseTraffic | None:
+        """Return the traffic of an attempt; None where the gateway does not serve.
+
+        Args:
+            suite: the case's suite, which `take_late` compares by identity.
+            case_id: the case.
+            recorded: the exchanges to be replayed, in fixture mode.
+            trial: the number of the attempt, from 0.
+        """
+        if self.gateway is None:
+            return None
+        suites = self._suites.setdefault(case_id, [])
+        if not any(known is suite for known in suites):
+            suites.append(suite)
+        return self.gateway.open_case(case_id, recorded, trial=trial)
+
+    @contextmanager
+    def outside_process(self, traffic: CaseTraffic) -> Iterator[None]:
+        """Return the block in which a target outside this process can reach the gateway for an attempt."""
+        gateway = self.gateway
+        if gateway is None:
+            raise RuntimeError("an attempt has traffic where the gateway serves")
+
+        def shared() -> tuple[str, dict[str, str]]:
+            token = gateway.child_token()
+            return token, {**os.environ, **gateway.environment(token)}
+
+        own = None
+        if self._mode != "live":
+            own = {**os.environ, **gateway.environment(traffic.token)}
+            if self._mode == "fixture":
+                own = {**_without_keys(own), **gateway.environment(traffic.token), **_no_way_out()}
+        route = GatewayRoute(
+            url=f"{gateway.url}/case/{traffic.token}",
+            environment=own,
+            shared_environment=shared,
+            assign=lambda token: gateway.assign(token, traffic),
+        )
+        with traffic.active():
+            before = ROUTE.set(route)
+            try:
+                yield
+            finally:
+                # an abandoned coroutine is closed outside its context, where the variable has no value to reset
+                with suppress(ValueError):
+                    ROUTE.reset(before)
+
+    def take_late(self, suite: object) -> list[tuple[str, str]]:
+        """Return the calls that a suite's cases left running made after their end: case id and message; forget them."""
+        if self.gateway is None:
+            return []
+        self._late += self.gateway.take_late()
+        found = [late for late in self._late if any(known is suite for known in self._suites.get(late[0], ()))]
+        self._late = [late for late in self._late if late not in found]
+        return found
+
+
+def _without_keys(environment: Mapping[str, str]) -> dict[str, str]:
+    from pytest_packbench.backends.originals import VARIABLE
+    from pytest_packbench.model.redaction import holds_secret
+
+    return {name: value for name, value in environment.items() if name != VARIABLE and not holds_secret(name, value)}
+
+
+def _no_way_out() -> dict[str, str]:
+    """Return variables of proxies that reach nothing but this machine; they keep no program from asking directly."""
+    proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), _DEAD_PROXY)
+    return {**proxies, **{name.lower(): _DEAD_PROXY for name in proxies}, "NO_PROXY": _HERE, "no_proxy": _HERE}
+
+
+def _restore(before: dict[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

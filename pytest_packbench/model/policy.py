@@ -1,0 +1,198 @@
+"""The acceptance policy of a suite, and in which points it differs from that of a base."""
+
+from __future__ import annotations
+
+import json
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_packbench.model.case import canonical_sha256
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+POLICY_VERSION = 1
+CHANGES_NAME = "policy_changes.yaml"
+"""The file in a suite's folder that allows changes of its acceptance policy."""
+ABSENT = "absent"
+"""What a change and an entry say instead of a value that is not there."""
+MISSING: Any = object()
+"""Stands for a value that is not there, while values are compared; no value of a file equals it."""
+_LONGEST_VALUE = 60
+_DIGEST_LENGTH = 16
+MAX_LINES = 100
+"""How many changes a page and a terminal show; `report.json` has all."""
+
+
+class PolicyError(ValueError):
+    """An acceptance policy can't be read; one line with what to do."""
+
+
+def short_digest(sha256: str) -> str:
+    """Return the beginning of a hash, for a line and for an entry."""
+    return sha256[:_DIGEST_LENGTH]
+
+
+class CaseFacts(NamedTuple):
+    """A case as far as the acceptance policy depends on it.
+
+    Attributes:
+        file: its file from the suite's folder, with the line if it is one.
+        sha256: hash of the case; None where it could not be read.
+        data: the case as plain JSON; None where only the hash is known, or the case can't be read.
+    """
+
+    file: str
+    sha256: str | None
+    data: Any = None
+
+
+class Policy(NamedTuple):
+    """The acceptance policy of a suite.
+
+    Attributes:
+        suite: the suite's name, without `bundled/`.
+        config: the content of `suite.yaml` with its defaults, plain JSON.
+        files: hashes of the other files in the suite's folder, by path from there.
+        code: hashes of the project's files with code of the pack, by path from the project's folder.
+        pack_version: the version of the pack; None where it is not known, in a base that is no run.
+        settings: the settings that decide what fails a run, by name.
+        baseline: the committed baseline: its hash, or its content; None without one.
+        recordings: hashes of the recordings by path under `fixtures` without suffix; for a run, those of its cases.
+        cases: the cases by id.
+        suites: the names of all suites in its folder of suites; None where they are not known.
+    """
+
+    suite: str
+    config: dict[str, Any]
+    files: Mapping[str, str]
+    code: Mapping[str, str]
+    pack_version: str | None
+    settings: Mapping[str, Any]
+    baseline: Any = None
+    recordings: Mapping[str, str] = MappingProxyType({})
+    cases: Mapping[str, CaseFacts] = MappingProxyType({})
+    suites: tuple[str, ...] | None = None
+
+    def stored(self) -> dict[str, Any]:
+        """Return what a run stores of it; its cases, with their recordings, are in the rows of the report."""
+        return {
+            "version": POLICY_VERSION,
+            "config": self.config,
+            "files": dict(self.files),
+            "code": dict(self.code),
+            "recordings": dict(self.recordings),
+            "settings": dict(self.settings),
+            "baseline": self.baseline,
+        }
+
+
+class PolicyChange(NamedTuple):
+    """One change of the acceptance policy that is not known to make it tighter.
+
+    Attributes:
+        what: in a few words, such as `threshold lowered`.
+        file: the file, from the suite's folder; a configuration file from the project's.
+        key: the place in it, as an entry of `policy_changes.yaml` names it; empty for a whole case.
+        old: the value in the base, plain JSON; `ABSENT` if there is none; a long value as `sha256:` and its hash.
+        new: the value now, likewise.
+        case: the id of the case; empty if it is about no case.
+        reason: why it is allowed, by an entry of `policy_changes.yaml`; empty if it is not allowed.
+    """
+
+    what: str
+    file: str
+    key: str
+    old: Any
+    new: Any
+    case: str = ""
+    reason: str = ""
+
+    @property
+    def line(self) -> str:
+        """The change in one line: what, where, old and new value."""
+        case = f" (case {self.case})" if self.case else ""
+        where = f"{self.file}: {self.key}" if self.key else self.file
+        return f"{self.what}: {where}{case}: {_text(self.old)} -> {_text(self.new)}"
+
+
+class PolicyOutcome(NamedTuple):
+    """In which points the acceptance policy of a suite differs from that of a base.
+
+    Attributes:
+        base: what it was compared with, in a few words.
+        changes: the changes that are not known to be tighter.
+        problems: why it could not be compared, or an entry does not match, one line each.
+        notes: what else to know, one line each.
+    """
+
+    base: str
+    changes: tuple[PolicyChange, ...] = ()
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def loosened(self) -> tuple[PolicyChange, ...]:
+        """The changes that no entry allows."""
+        return tuple(change for change in self.changes if not change.reason)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run, or the command, fails."""
+        return bool(self.loosened or self.problems)
+
+    @property
+    def headline(self) -> str:
+        """The outcome in one line."""
+        loosened, allowed = len(self.loosened), len(self.changes) - len(self.loosened)
+        if not self.changes and not self.problems:
+            return f"nothing loosened since {self.base}"
+        parts = [f"{loosened} {'change' if loosened == 1 else 'changes'} not allowed"] if loosened else []
+        parts += [f"{allowed} allowed by {CHANGES_NAME}"] if allowed else []
+        parts += [f"{len(self.problems)} {'problem' if len(self.problems) == 1 else 'problems'}"] * bool(self.problems)
+        return f"{', '.join(parts)} since {self.base}"
+
+    def lines(self) -> list[str]:
+        """Return the outcome in lines of plain text, with values from cases and files: a line for each change."""
+        changes = [_change_line(change) for change in sorted(self.changes, key=lambda change: bool(change.reason))]
+        hidden = len(changes) - MAX_LINES
+        advice = (
+            [f"to allow a change, add case or key, old, new and reason to {CHANGES_NAME} in the suite's folder"]
+            if self.loosened
+            else []
+        )
+        return [
+            self.headline,
+            *(f"{problem}: FAIL" for problem in self.problems),
+            *changes[:MAX_LINES],
+            *([f"and {hidden} more"] if hidden > 0 else []),
+            *advice,
+            *self.notes,
+        ]
+
+
+def shown(value: Any) -> Any:
+    """Return a value of a change: itself, or for a long one `sha256:` with the beginning of its hash."""
+    if value is MISSING:
+        return ABSENT
+    if len(_text(value)) <= _LONGEST_VALUE:
+        return value
+    return f"sha256:{short_digest(canonical_sha256(value))}"
+
+
+def same(old: Any, new: Any) -> bool:
+    """Return whether two JSON values are equal; true is not 1."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old.keys() == new.keys() and all(same(value, new[key]) for key, value in old.items())
+    if isinstance(old, list | tuple) and isinstance(new, list | tuple):
+        return len(old) == len(new) and all(map(same, old, new))
+    return isinstance(old, bool) is isinstance(new, bool) and bool(old == new)
+
+
+def _change_line(change: PolicyChange) -> str:
+    reason = " ".join(change.reason.split())
+    return f"{change.line}: allowed: {reason}" if reason else f"{change.line}: FAIL"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,1 @@
+"""The import of suites of the original harness, white-box (`packbench import white-box`)."""

@@ -1,0 +1,557 @@
+"""A pipeline with a model client of its own, unchanged: recorded through the gateway, and replayed without a model."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.cli import main
+from pytest_packbench.testing import SuiteResults
+from tests.integration.conftest import json_lines
+from tests.integration.options.conftest import SECRET, recordings, replayable
+from tests.servers.fake import FakeServer, Reply, scripted
+from tests.servers.wire import anthropic_reply, openai_reply
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Project
+    from tests.integration.options.conftest import Model
+    from tests.servers.fake import Received
+
+PIPELINES = """
+import asyncio
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import anthropic
+import httpx
+import openai
+
+from pytest_packbench.model.request import ModelRequest
+
+OPENAI = openai.OpenAI()
+ONCE = openai.OpenAI(max_retries=0)
+ASYNC = openai.AsyncOpenAI()
+ANTHROPIC = anthropic.Anthropic()
+POOL = ThreadPoolExecutor(2)
+GO, DONE = threading.Event(), threading.Event()
+
+
+def messages(text):
+    return [{"role": "user", "content": text}]
+
+
+def complete(text, client=OPENAI):
+    answer = client.chat.completions.create(model="fake-1", messages=messages(text))
+    return json.loads(answer.choices[0].message.content)
+
+
+def ask(request):
+    return complete(request.input["text"])
+
+
+async def ask_async(request):
+    asked = [
+        ASYNC.chat.completions.create(model="fake-1", messages=messages(text))
+        for text in (request.input["text"], "points 0.3")
+    ]
+    answers = await asyncio.gather(*asked)
+    return json.loads(answers[0].choices[0].message.content)
+
+
+def ask_anthropic(request):
+    answer = ANTHROPIC.messages.create(model="fake-2", max_tokens=99, messages=messages(request.input["text"]))
+    return json.loads(answer.content[0].text)
+
+
+def ask_in_pool(request):
+    return POOL.submit(ask, request).result()
+
+
+def stream(request):
+    text = request.input["text"]
+    chunks = OPENAI.chat.completions.create(model="fake-1", messages=messages(text), stream=True)
+    return json.loads("".join(chunk.choices[0].delta.content or "" for chunk in chunks))
+
+
+def both(request, context):
+    question = ModelRequest(role="judge", system="", messages=({"role": "user", "content": request.input["text"]},))
+    context.llm.complete_sync(question)
+    return complete(request.input["text"] + " once more")
+
+
+def swallow(request):
+    try:
+        return complete(request.input["text"], ONCE)
+    except openai.OpenAIError:
+        return {"points": 1.0}
+
+
+def three(request):
+    for step in range(3):
+        complete(f"{request.input['text']} {step}")
+    return {"points": 1.0}
+
+
+def nothing(request):
+    return {"points": 1.0}
+
+
+def bare_thread(request):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(swallow(request)))
+    thread.start()
+    thread.join()
+    return found[0] if found else {"points": 1.0}
+
+
+def late(request):
+    def call():
+        GO.wait(20)
+        swallow(request)
+        DONE.set()
+
+    POOL.submit(call)
+    return complete(request.input["text"])
+"""
+RECORD = "--packbench-mode=record"
+CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "fake-1"}
+
+
+def target(name: str) -> str:
+    return f"--packbench-target=own:{name}"
+
+
+@pytest.fixture
+def served(model: Model, monkeypatch: pytest.MonkeyPatch) -> Model:
+    """The model where the clients' own variables point to."""
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{model.url}/v1")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", model.url)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+    return model
+
+
+def prepare(project: Project, *texts: str) -> None:
+    project.prepare(*texts)
+    project.write("own.py", PIPELINES)
+
+
+def missing(result: pytest.RunResult, *parts: str) -> list[str]:
+    """Return the parts that the output of a run lacks, wherever its lines are broken."""
+    text = "".join(result.stdout.str().split())
+    return [part for part in parts if "".join(part.split()) not in text]
+
+
+def variables() -> dict[str, str]:
+    # pytest's own
+    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+
+
+def cassette(project: Project, case: str = "case_00") -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(recordings(project)[f"{case}.json"])
+    return data
+
+
+def claude(received: Received) -> Reply:
+    return anthropic_reply('{"points": 0.9}' if b"0.9" in received.body else '{"points": 0.5}')
+
+
+def streamed(received: Received) -> Reply:
+    text = json.loads(openai_reply('{"points": 0.9}').wire().partition(b"\r\n\r\n")[2])["choices"][0]["message"][
+        "content"
+    ]
+    parts = [{**CHUNK, "choices": [{"index": 0, "delta": {"content": part}}]} for part in (text[:5], text[5:])]
+    body = "".join(f"data: {json.dumps(part)}\n\n" for part in parts) + "data: [DONE]\n\n"
+    assert received.json()["stream"]
+    return Reply(body=body.encode(), headers={"content-type": "text/event-stream"})
+
+
+def test_an_unchanged_pipeline_is_recorded_and_replayed(both: Project, served: Model) -> None:
+    prepare(both, "points 0.9", "points 0.5", "points 1", "bad")
+    before = variables()
+    recorded = both.run_toy(target("ask"), RECORD)
+    recorded.assert_outcomes(passed=2, failed=1, errors=1)
+    served_line = "packbench: gateway: model calls of the target's own clients are *recorded*"
+    recorded.stdout.fnmatch_lines([served_line, "recorded: 3 of 4 cases", "used: 4 model calls, 54 tokens*"])
+    assert sorted(recordings(both)) == ["case_00.json", "case_01.json", "case_02.json"]
+    assert len(served.requests) == 4
+    replayed = both.run_toy(target("ask"))
+    replayed.assert_outcomes(passed=2, failed=1, errors=1)
+    replayed.stdout.fnmatch_lines(["packbench: gateway: model calls of the target's own clients are replayed*"])
+    assert len(served.requests) == 4
+    assert variables() == before
+    first, second = map(replayable, both.folders())
+    assert first == second
+    assert (first[0]["llm_backend"], first[0]["llm_model"]) == ("openai", "fake-1")
+    assert (first[0]["tokens_input"], first[0]["tokens_output"]) == (11, 7)
+    headers = [received.headers for received in served.requests]
+    assert {header["authorization"] for header in headers} == {f"Bearer {SECRET}"}
+    assert not [name for header in headers for name in header if name.startswith("x-packbench")]
+    exchange = cassette(both)["gateway"][0]
+    assert exchange["request"]["messages"] == [{"role": "user", "content": "points 0.9"}]
+    assert SECRET not in both.all_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "handler", "backend"),
+    [
+        ("ask_async", None, "openai"),
+        ("ask_in_pool", None, "openai"),
+        ("bare_thread", None, "openai"),
+        ("ask_anthropic", claude, "anthropic"),
+        ("stream", streamed, "openai"),
+    ],
+)
+def test_each_way_to_call_is_replayed(project: Project, served: Model, name: str, handler: Any, backend: str) -> None:
+    prepare(project, "points 0.9", "points 0.9")
+    served.handler = handler or served.handler
+    project.run_toy(target(name), RECORD).assert_outcomes(passed=2)
+    made = len(served.requests)
+    project.run_toy(target(name)).assert_outcomes(passed=2)
+    if name != "bare_thread":
+        # the thread says not whose it is
+        project.run_toy(target(name), "--packbench-concurrency=2").assert_outcomes(passed=2)
+    assert len(served.requests) == made
+    first, *others = map(replayable, project.folders())
+    assert others == [first] * len(others)
+    assert first[0]["llm_backend"] == backend
+
+
+def test_own_calls_and_those_of_the_context_are_one_recording(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9", "points 0.5")
+    options = served.options(target("both"), mode="record")
+    project.run_toy(*options).assert_outcomes(passed=1, failed=1)
+    assert [len(cassette(project)[name]) for name in ("exchanges", "gateway")] == [1, 1]
+    project.run_toy(target("both")).assert_outcomes(passed=1, failed=1)
+    assert len(served.requests) == 4
+    first, second = map(replayable, project.folders())
+    assert first == second
+    assert first[0]["tokens_input"] == 22
+
+
+def test_what_differs_from_the_recording_is_an_error_although_the_target_swallows_it(
+    project: Project, served: Model
+) -> None:
+    prepare(project, "points 0.9", "points 0.5", "points 1")
+    project.run_toy(target("swallow"), RECORD).assert_outcomes(passed=2, failed=1)
+    (project.root / "storage/benchmarks/toy/fixtures/case_02.json").unlink()
+    project.write(
+        "own.py",
+        PIPELINES.replace(
+            'model="fake-1", messages=messages(text))\n    return',
+            ('model="fake-1", messages=messages(text.replace("0.9", "0.8")))\n    return'),
+        ),
+    )
+    result = project.run_toy(target("swallow"), "--packbench-output=second")
+    result.assert_outcomes(failed=1, errors=2)
+    assert not missing(
+        result,
+        "case_00.json: POST /v1/chat/completions (model fake-1) is none of the 1 recorded requests",
+        "the case has no recorded exchanges; record them (--packbench-mode=record)",
+    )
+    kinds = [line["kind"] for line in json_lines(next(project.root.glob("second/toy/*/errors.jsonl")))]
+    assert kinds == ["cassette_mismatch", "cassette_missing"]
+    assert len(served.requests) == 3
+
+
+def test_calls_that_are_not_made_any_more_are_an_error(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9")
+    project.run_toy(target("three"), RECORD).assert_outcomes(passed=1)
+    result = project.run_toy(target("ask"))
+    result.assert_outcomes(errors=1)
+    project.run_toy(target("nothing")).assert_outcomes(errors=1)
+    assert len(served.requests) == 3
+
+
+def test_a_provider_that_fails_decides_the_case(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9")
+    served.handler = scripted(Reply(status=429, body={"error": {"message": "slow"}}, headers={"retry-after-ms": "1"}))
+    project.run_toy(target("swallow"), RECORD).assert_outcomes(errors=1)
+    assert project.errors()["case_00"]["kind"] == "rate_limit"
+    assert recordings(project) == {}
+    busy = Reply(status=429, body={"error": {"message": "slow"}}, headers={"retry-after-ms": "1"})
+    served.handler = scripted(busy, openai_reply('{"points": 0.9}'))
+    project.run_toy(target("ask"), RECORD).assert_outcomes(passed=1)
+    assert [each["status"] for each in cassette(project)["gateway"]] == [429, 200]
+    made = len(served.requests)
+    project.run_toy(target("ask")).assert_outcomes(passed=1)
+    assert len(served.requests) == made
+
+
+def test_a_run_that_sees_no_call_says_so(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9")
+    result = project.run_toy(target("nothing"), RECORD)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert not missing(
+        result,
+        "Nothing was recorded: the target called no model through packbench; call models through context.llm, have",
+    )
+    assert served.requests == []
+
+
+def test_calls_that_may_be_of_several_cases_are_of_none(both: Project, served: Model) -> None:
+    prepare(both, *(["points 0.9"] * 4))
+    served.latency_s = 0.3
+    result = both.run_toy(target("bare_thread"), RECORD, "--packbench-concurrency=2")
+    outcomes = result.parseoutcomes()
+    assert outcomes.get("errors", 0) >= 2, outcomes
+    assert not missing(result, "can't be attributed to a case: POST /v1/chat/completions")
+    assert len(recordings(both)) == 4 - outcomes["errors"]
+
+
+def test_a_call_after_the_end_of_its_case_fails_the_run(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9")
+    project.extend_conftest("""
+        def pytest_runtest_teardown():
+            import own
+
+            own.GO.set()
+            own.DONE.wait(20)
+        """)
+    result = project.run_toy(target("late"), RECORD)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert project.errors()["case_00"]["kind"] == "unattributed"
+    assert len(served.requests) == 1
+    # what was recorded lacks a call
+    assert recordings(project) == {}
+
+
+@pytest.mark.parametrize("name", ["three", "cmd"])
+def test_a_cap_refuses_calls_in_the_middle_of_a_case(both: Project, served: Model, name: str) -> None:
+    prepare(both, "points 0.9")
+    both.write("child.py", CHILD)
+    run = target("three") if name == "three" else f"--packbench-target=cmd:{sys.executable} child.py three"
+    result = both.run_toy(run, RECORD, "--packbench-max-tokens=30")
+    result.assert_outcomes(skipped=1)
+    limit = 2 if not both.workers else 1
+    assert limit <= len(served.requests) <= 3
+    assert both.errors()["case_00"]["kind"] == "max_tokens"
+    assert recordings(both) == {}
+
+
+def test_trials_a_cache_and_a_resumed_run(both: Project, served: Model) -> None:
+    prepare(both, "points 0.9", "points 1")
+    options = (target("ask"), "--packbench-cache=answers")
+    served.handler = lambda received: openai_reply("no json" if b"points 1" in received.body else '{"points": 0.9}')
+    both.run_toy(*options, RECORD, "--packbench-trials=2").assert_outcomes(passed=1, errors=1)
+    assert len(served.requests) == 4
+    assert len(cassette(both)["gateway"]) == 1
+    both.run_toy(*options, RECORD, "--packbench-trials=2", "--packbench-resume=latest")
+    # both trials that had failed are answered from the cache
+    assert len(served.requests) == 4
+    both.run_toy(target("ask"), "-k", "case_00").assert_outcomes(passed=1)
+    records = [record for folder in both.folders() for record in SuiteResults(folder=folder).records]
+    assert {record["tokens_input"] for record in records} == {11}
+
+
+def test_without_the_gateway_nothing_changes(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9")
+    off = "--packbench-gateway=off"
+    refused = project.run_toy(target("ask"), RECORD, off)
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines(["ERROR: --packbench-mode=record: *takes no context*"])
+    project.run_toy(target("ask"), "--packbench-mode=live", off).assert_outcomes(passed=1)
+    assert len(served.requests) == 1
+    project.run_toy(target("ask"), RECORD).assert_outcomes(passed=1)
+    result = project.run_toy(target("ask"), off, "--packbench-output=second")
+    result.assert_outcomes(errors=1)
+    assert not missing(result, "fixture mode is offline, but the target tried")
+
+
+def test_other_tests_are_of_no_case(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9")
+    project.write("test_other.py", "import own\n\ndef test_other():\n    assert own.complete('points 0.2')\n")
+    arguments = ("test_other.py", target("ask"))
+    project.run_toy(*arguments, RECORD).assert_outcomes(passed=2)
+    assert len(cassette(project)["gateway"]) == 1
+    result = project.run_toy(*arguments)
+    result.assert_outcomes(passed=1, failed=1)
+    assert not missing(result, "fixture mode is offline, and no case made this call")
+    assert len(served.requests) == 2
+
+
+def test_a_secret_in_an_answer_is_not_recorded(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9")
+    served.handler = scripted(openai_reply(json.dumps({"points": 0.9, "key": SECRET})))
+    result = project.run_toy(target("ask"), RECORD)
+    result.assert_outcomes(errors=1)
+    assert project.errors()["case_00"]["kind"] == "secret_in_answer"
+    assert recordings(project) == {}
+    assert SECRET not in project.all_text()
+
+
+def test_a_changed_recording_is_shown_and_accepted(
+    project: Project, served: Model, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare(project, "points 0.9")
+    project.run_toy(target("ask"), RECORD).assert_outcomes(passed=1)
+    before = recordings(project)
+    project.run_toy(target("ask"), RECORD).assert_outcomes(passed=1)
+    # with another id, the answer is the same
+    assert not list(project.root.rglob(".pending/*.json"))
+    served.handler = scripted(openai_reply('{"points": 0.25}'))
+    project.run_toy(target("ask"), RECORD).assert_outcomes(failed=1)
+    assert recordings(project) == before
+    made = len(served.requests)
+    capsys.readouterr()
+    assert main(["accept", "toy", f"--option={target('ask')}"]) == 0
+    shown = capsys.readouterr().out
+    for part in ("case_00: 0.90 passed -> 0.25 failed", "answer 1 (POST /v1/chat/completions)"):
+        assert shown.count(part) == 1
+    # the command has left the module, whose client knows the address of its gateway
+    del sys.modules["own"]
+    failed = project.run_toy(target("ask"))
+    failed.assert_outcomes(failed=1)
+    assert not missing(failed, "POST /v1/chat/completions  user     points 0.9")
+    assert len(served.requests) == made
+
+
+CHILD = """
+import json
+import os
+import sys
+import urllib.request
+
+with open("children.txt", "a") as file:
+    names = ("OPENAI_API_KEY", "SOME_SERVICE_TOKEN", "HTTPS_PROXY", "NO_PROXY", "PACKBENCH_GATEWAY_ORIGINALS")
+    print("started", *(os.environ.get(name) for name in names[: 5 if "no-key" in os.environ[names[0]] else 4]), file=file)
+
+
+def complete(text):
+    body = json.dumps({"model": "fake-1", "messages": [{"role": "user", "content": text}]}).encode()
+    headers = {"content-type": "application/json", "authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body, headers)
+    with urllib.request.urlopen(request) as answer:
+        return json.loads(json.load(answer)["choices"][0]["message"]["content"])
+
+
+for line in sys.stdin:
+    call = json.loads(line)
+    text = call["params"]["input"]["text"]
+    result = {"points": 0.9}
+    if "none" not in text:
+        for step in range(3 if sys.argv[1:] == ["three"] else 1):
+            result = complete(text)
+    print(json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": result}), flush=True)
+"""
+
+
+def test_a_program_runs_on_its_recorded_calls(both: Project, served: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_SERVICE_TOKEN", SECRET)
+    monkeypatch.setenv("NO_PROXY", "*")
+    prepare(both, "points 0.9", "points 0.5", "none 1")
+    both.write("child.py", CHILD)
+    program = f"--packbench-target=cmd:{sys.executable} child.py"
+    both.run_toy(program, RECORD).assert_outcomes(passed=2, failed=1)
+    assert len(served.requests) == 2
+    kept = [
+        {name for name in ("exchanges", "gateway") if cassette(both, f"case_0{number}").get(name)}
+        for number in range(3)
+    ]
+    assert kept == [{"gateway"}, {"gateway"}, {"exchanges"}]
+    started = both.root / "children.txt"
+    assert started.read_text("utf-8").splitlines() == [f"started {SECRET} {SECRET} None *"] * 3
+    started.unlink()
+    result = both.run_toy(program)
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["packbench: suite toy: pipeline run; children are not walled in"])
+    assert (
+        missing(result, "The program ran on its recorded model calls. Of cases without any, the recorded result was")
+        == []
+    )
+    assert "Pipeline not run" not in result.stdout.str()
+    # the third is replayed whole
+    assert (
+        started.read_text("utf-8").splitlines()
+        == ["started no-key-needed None http://127.0.0.1:9 127.0.0.1,localhost None"] * 2
+    )
+    assert len(served.requests) == 2
+    first, second = map(replayable, both.folders())
+    assert first == second
+    assert first[0]["llm_model"] == "fake-1"
+    started.unlink()
+    both.write("child.py", CHILD.replace('"role": "user"', '"role": "system"'))
+    both.run_toy(program).assert_outcomes(passed=1, errors=2)
+    both.run_toy(program, "--packbench-mode=live", "--packbench-concurrency=1").assert_outcomes(passed=3)
+    assert len(served.requests) == 4
+
+
+def test_a_server_gets_the_address_of_its_case(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9", "points 0.5")
+
+    def serve(received: Received) -> Reply:
+        url = received.headers["x-packbench-gateway"] + "/openai/v1/chat/completions"
+        text = received.json()["input"]["text"]
+        body = json.dumps({"model": "fake-1", "messages": [{"role": "user", "content": text}]}).encode()
+        question = urllib.request.Request(url, body, {"content-type": "application/json"})  # noqa: S310 - our gateway
+        with urllib.request.urlopen(question) as answer:  # noqa: S310 - as above
+            return Reply(body=json.loads(json.load(answer)["choices"][0]["message"]["content"]))
+
+    with FakeServer(serve) as server:
+        address = f"--packbench-target={server.url}/verify"
+        result = project.run_toy(address, RECORD, "--packbench-max-tokens=100")
+        result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["used: 2 model calls, 36 tokens*"])
+    # it does not run for a replay
+    assert [each["role"] for each in cassette(project)["exchanges"]] == ["verify"]
+    assert "gateway" not in cassette(project)
+    project.run_toy(address).assert_outcomes(passed=1, failed=1)
+    first, second = map(replayable, project.folders())
+    assert first == second
+    assert first[0]["llm_model"] == "fake-1"
+
+
+def test_a_program_is_reused_in_live_mode(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9", "points 0.5", "points 1")
+    project.write("child.py", CHILD)
+    program = f"--packbench-target=cmd:{sys.executable} child.py"
+    result = project.run_toy(program, "--packbench-mode=live", "--packbench-concurrency=1")
+    result.assert_outcomes(passed=2, failed=1)
+    assert (project.root / "children.txt").read_text("utf-8").count("started") == 1
+    assert [record["tokens_input"] for record in project.records().values()] == [11, 11, 11]
+    result.stdout.fnmatch_lines(["used: 3 model calls, 54 tokens*"])
+
+
+def test_the_gateway_starts_late_for_a_recording_that_was_not_looked_at(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9")
+    project.write("child.py", CHILD)
+    program = f"--packbench-target=cmd:{sys.executable} child.py"
+    project.run_toy(program, RECORD).assert_outcomes(passed=1)
+    path = project.root / "storage/benchmarks/toy/fixtures/case_00.json"
+    path.write_text(" " * 1_100_000 + path.read_text("utf-8"), "utf-8")
+    before = variables()
+    project.run_toy(program).assert_outcomes(passed=1)
+    assert variables() == before
+    result = project.run_toy(program, "--packbench-gateway=off")
+    result.assert_outcomes(errors=1)
+    assert not missing(result, "case_00.json: /gateway: contains calls of the target's own client")
+    assert len(served.requests) == 1
+
+
+@pytest.mark.parametrize("name", ["ask", "ask_async"])
+def test_a_time_limit_ends_the_calls_of_its_case(project: Project, served: Model, name: str) -> None:
+    prepare(project, "points 0.9", "points 1")
+    slow = Reply(hang=True)
+    served.handler = lambda received: slow if b"0.9" in received.body else openai_reply('{"points": 1.0}')
+    result = project.run_toy(target(name), RECORD, "--packbench-case-timeout=2")
+    result.assert_outcomes(passed=1, errors=1)
+    assert project.errors()["case_00"]["kind"] == "timeout"
+    assert sorted(recordings(project)) == ["case_01.json"]
+    assert served.open == 0
+
+
+def test_prompts_are_left_out_where_they_are_not_kept(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9")
+    project.pytester.makeini("[pytest]\npackbench_record_prompts = no\n")
+    project.run_toy(target("ask"), RECORD).assert_outcomes(passed=1)
+    assert "request" not in cassette(project)["gateway"][0]
+    assert b"points 0.9" not in recordings(project)["case_00.json"]
+    project.run_toy(target("ask")).assert_outcomes(passed=1)
+    project.write("own.py", PIPELINES.replace('"fake-1"', '"fake-2"'))
+    project.run_toy(target("swallow")).assert_outcomes(errors=1)
+    assert len(served.requests) == 1

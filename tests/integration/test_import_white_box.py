@@ -1,0 +1,226 @@
+"""A user comes with suites of the original harness: they are imported, checked and run."""
+
+from __future__ import annotations
+
+import json
+import re
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from pytest_packbench.cli import main
+from tests.conftest import forget_variables
+
+if TYPE_CHECKING:
+    from tests.conftest import ExpectedTexts
+
+UNIT = Path(__file__).parents[1] / "unit" / "data"
+BASE = yaml.safe_load((UNIT / "white_box.yaml").read_text("utf-8"))["base"]
+SUITES = Path("storage") / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_variables(monkeypatch)
+
+
+def case_of(name: str, goods: object, **changes: Any) -> dict[str, Any]:
+    case: dict[str, Any] = deepcopy(BASE)
+    case |= {"id": f"tariff_{name}", **{key: changes[key] for key in changes.keys() & case.keys()}}
+    case["input"] = {"input": goods, **changes.get("request", {})}
+    case["expected"] |= changes.get("answer", {})
+    return case
+
+
+def result_of(code: str, *, accepted: bool = True, **more: Any) -> dict[str, Any]:
+    """A whole result, as the original's pipeline returns it."""
+    part = {"hts_code": code, "duty_rate_pct": 9.6, "rationale": "knitted from wool"}
+    iteration = {"i": 1, "accepted": accepted, "rejected_because": [] if accepted else ["missing"]}
+    dossier = {"product_summary": "a scarf", "baseline": part, "optimized": part, "gri_trace": {"sequence_ok": True}}
+    status = "verified" if accepted else "failed"
+    return {"status": status, "iterations": [iteration], "tariff_dossier": dossier, "lever_proof": None, **more}
+
+
+ROUTING = {"proposer": {"provider": "anthropic", "model": "m-1"}, "critic": {"provider": "openai", "model": "m-2"}}
+REFUSED = {"expected_accept": False, "expected_refusal_category": "insufficient_info"}
+RECORDED = {
+    "schema_version": "v1",
+    "metadata": {"model_provider": "anthropic", "model_id": "m-3", "timestamp": "2026-01-02T03:04:05Z"},
+}
+REPOSITORY: dict[str, Any] = {
+    "tariff/cases/positive/pos_01.json": case_of("pos_01", "A scarf of wool."),
+    "tariff/cases/negative/neg_01.json": case_of("neg_01", "A scarf.", case_type="negative", answer=REFUSED),
+    "tariff/cases/positive/broken.json": "{",
+    "tariff/cases/positive/legal.json": case_of("pos_02", "A contract.", pack_id="legal"),
+    "tariff/cases/positive/again.json": case_of("pos_01", "Another scarf of wool."),
+    "tariff/cases/positive/cases.yaml": "id: x",
+    "tariff/cases/README.md": "cases",
+    "tariff/fixtures/fixture_positive.json": {"proposals": [{"product_summary": "a scarf"}], "critics": [{}]},
+    "tariff_us/cases/positive/pos_01.json": case_of(
+        "pos_01", {"product": "scarf"}, pack_id="tariff_us", request={"options": {"max_iters": 2, "threshold": 0.9}}
+    ),
+    "tariff_us/cases/positive/pos_02.json": case_of("pos_02", "A scarf of silk."),
+    "tariff_us/cases/positive/pos_03.json": case_of("pos_03", "A scarf of silk."),
+    "tariff_us/cases/negative/neg_01.json": case_of("neg_01", "A scarf.", case_type="negative", answer=REFUSED),
+    # by its request, by its name, with a key, in lines; of another model, of a script, of nobody knows whom
+    "tariff_us/fixtures/golden.json": {
+        **RECORDED,
+        "request": {"input": {"product": "scarf"}, "options": {"max_iters": 2, "threshold": 0.9}, "evidence": None},
+        "result": result_of("6117.10.2030"),
+        "proof": {"citation_gate_result": {"ok": True}},
+    },
+    "tariff_us/payloads/tariff_pos_02.json": result_of("6117.10.1000", model_routing=ROUTING),
+    "tariff_us/payloads/third.json": {"case_id": "tariff_pos_03", "result": result_of("6214.10.1000")},
+    "tariff_us/payloads/rest.jsonl": json.dumps(
+        {
+            "test_id": "tariff_us:negative:tariff_neg_01",
+            "result": result_of(
+                "", accepted=False, model_routing={"proposer": {"provider": "fixture", "model": "fixture"}}
+            ),
+        }
+    ),
+    "tariff_us/payloads/list.json": [
+        {"case": {"id": "tariff_pos_05"}, "result": result_of("6117.10.1000")},
+        {"result": {}},
+    ],
+    "tariff_us/payloads/by_id.json": {"tariff_pos_06": result_of("6117.10.1000"), "tariff_pos_07": result_of("1")},
+    "tariff_us/cases/positive/pos_05.json": case_of("pos_05", "A scarf, fifth."),
+    "tariff_us/cases/positive/pos_06.json": case_of("pos_06", "A scarf, sixth."),
+    "tariff_us/cases/positive/line\n::error.json": case_of("pos_08", "x", pack_id="legal"),
+    "tariff_us/fixtures/other.json": {**RECORDED, "request": {"input": "A hat."}, "result": {}},
+    "tariff_us/fixtures/options.json": {
+        **RECORDED,
+        "request": {"input": "A scarf of silk.", "options": {"max_iters": 9}},
+        "result": {},
+    },
+    "tariff_us/payloads/tariff_pos_09.json": result_of("6117.10.1000"),
+    "tariff_us/payloads/second.json": {
+        "id": "tariff_pos_02",
+        "payload": result_of("6117.10.1000", model_routing=ROUTING),
+    },
+    "tariff_us/cases/positive/pos_04.json": case_of("pos_04", "A scarf of silk and wool."),
+    "tariff_us/payloads/tariff_pos_04.json": result_of("6117.10.1000"),
+    "tariff_us/payloads/other_04.json": {"id": "tariff_pos_04", "payload": result_of("6117.10.2030")},
+    "tariff_us/fixtures/cut.json": '{"result": ',
+    "tariff_us/reports/report.json": {"suite": "tariff_us", "case_results": [], "summary": {}},
+}
+
+
+def repository(folder: Path, files: dict[str, Any]) -> Path:
+    for name, content in files.items():
+        path = folder / "storage" / "benchmarks" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return folder
+
+
+def test_a_repository_is_imported_checked_and_run(
+    pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str], expected: ExpectedTexts
+) -> None:
+    repository(Path("white-box"), REPOSITORY)
+    text = ""
+    for words in (
+        "import white-box white-box --write",
+        "import white-box white-box --write",
+        "import white-box white-box/storage/benchmarks/tariff --write --skip-bad --suite copy",
+        "lint tariff --profile imported",
+        "lint tariff_us --profile imported",
+        "validate storage",
+    ):
+        code = main(words.split())
+        captured = capsys.readouterr()
+        text += f"$ packbench {words}\n{captured.out}{captured.err}exit code {code}\n"
+    text += "".join(
+        f"==== {path.as_posix()}\n{path.read_text('utf-8')}"
+        for path in sorted(SUITES.glob("tariff_us/**/*"))
+        if path.name in {"suite.yaml", "tariff_pos_01.json", "tariff_neg_01.json"}
+    )
+    result = pytester.runpytest("--packbench-suite=tariff_us")
+    result.assert_outcomes(passed=5, failed=1, errors=1)
+    lines = [line for line in result.outlines if "scoring only" in line or re.search(r"PASSED|FAILED", line)]
+    expected.check(text + "\n".join(lines) + "\n")
+    records = [
+        json.loads(line) for line in next(Path("reports").rglob("records.jsonl")).read_text("utf-8").splitlines()
+    ]
+    assert {record["test_id"].rpartition(":")[2]: record["llm_backend"] for record in records} == {
+        "tariff_pos_01": "anthropic",
+        "tariff_pos_02": "anthropic",
+        **dict.fromkeys(("tariff_pos_03", "tariff_pos_05", "tariff_pos_06"), "unknown"),
+        "tariff_neg_01": "stub",
+    }
+
+
+def test_nothing_runs_that_nobody_named(pytester: pytest.Pytester, expected: ExpectedTexts) -> None:
+    repository(Path("wb"), REPOSITORY)
+    assert main(["import", "white-box", "wb", "--write"]) == 2
+    # without a result the case is an error, whatever else is there; a pipeline of the user's runs
+    pytester.runpytest("--packbench-suite=tariff").assert_outcomes(errors=2)
+    pytester.makepyfile(
+        mine="def run(request):\n    return {'status': 'failed', 'refusal': {'category': 'insufficient_info'}}"
+    )
+    pytester.runpytest("--packbench-suite=tariff", "--packbench-target=mine:run").assert_outcomes(passed=1, failed=1)
+    # results of an unknown pipeline are no answer of this one, and it can't be called
+    other = pytester.runpytest("--packbench-suite=tariff_us", "--packbench-target=http://localhost/verify")
+    other.assert_outcomes(errors=7)
+    live = pytester.runpytest("--packbench-suite=tariff_us", "--packbench-mode=live")
+    live.assert_outcomes(errors=7)
+    pattern = re.compile(r"^E? *(?:packbench: )?.*(?:/conditions/target|can't be called).*$")
+    expected.check(
+        "".join(f"{line.strip()}\n" for run in (other, live) for line in run.outlines if pattern.match(line))
+    )
+
+
+def test_folders_and_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], expected: ExpectedTexts, pytester: pytest.Pytester
+) -> None:
+    repository(
+        Path("wb"),
+        {
+            name: REPOSITORY[name]
+            for name in ("tariff/cases/positive/pos_01.json", "tariff_us/cases/positive/pos_02.json")
+        },
+    )
+    (Path("wb") / "empty").mkdir()
+    (Path("wb") / "file").touch()
+    # a name that no suite can have, and a suite without a case
+    repository(Path("named"), {f"{name}/cases/a.json": case_of("a", "A scarf.") for name in ("Tariff US", "tariff")})
+    (Path("named") / SUITES / "none" / "cases").mkdir(parents=True)
+    results = Path("results") / "tariff"
+    results.mkdir(parents=True)
+    (results / "tariff_pos_01.json").write_text(json.dumps(result_of("6117.10.2030")), "utf-8")
+    text = ""
+    for words in (
+        "wb/absent",
+        "wb/file",
+        "wb/empty",
+        "wb --suite one",
+        "wb --root wb/storage/benchmarks",
+        "wb --results absent",
+        "wb --results results",
+        "wb/storage/benchmarks/tariff/cases --suite one --results results/tariff/tariff_pos_01.json --write",
+        "wb/storage/benchmarks/tariff/cases/positive",
+        "named --write",
+    ):
+        code = main(["import", "white-box", *words.split()])
+        captured = capsys.readouterr()
+        shown = re.sub(r"(?m)^[ {}].*\n", "", captured.out) + captured.err
+        text += f"$ packbench import white-box {words}\n{shown}exit code {code}\n"
+    expected.check(text)
+    assert (SUITES / "one" / "fixtures" / "tariff_pos_01.json").exists()
+    # another result, and the first one again
+    (results / "tariff_pos_01.json").write_text(json.dumps(result_of("6117.10.2010")), "utf-8")
+    again = [
+        "import",
+        "white-box",
+        "wb/storage/benchmarks/tariff",
+        "--suite=one",
+        "--results=results/tariff",
+        "--write",
+    ]
+    assert main(again) == 2
+    assert "fixtures/tariff_pos_01.json: already exists and differs; pass --force" in capsys.readouterr().out
+    assert main([*again, "--force"]) == 0
+    assert main(again) == 0

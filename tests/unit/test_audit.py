@@ -1,0 +1,134 @@
+"""`packbench audit`: which suites have rules or cases that notice nothing, and what the command says of them."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.analysis.broken_results import KINDS, ResultBreaker
+from pytest_packbench.cli import main
+from pytest_packbench.testing import case, write_suite
+from tests.unit.run_builders import data
+
+if TYPE_CHECKING:
+    from tests.conftest import ExpectedTexts
+
+TARGET = """
+from pytest_packbench import without_model
+
+
+def echo(request):
+    return request.input
+
+
+def accept(value, expected, case_input):
+    return 1.0
+
+
+def ignore(request):
+    return {"queue": "a"}
+
+
+def ask(request, context):
+    return context.llm.complete_sync(None)
+"""
+RESULTS = [{"queue": name, "text": f"about {name}", "labels": [name, "x"], "why": {"at": [1, 2.5]}} for name in "ab"]
+TARGETS = [
+    ("ignore", 1, "all 2 cases pass with empty input"),
+    ("echo", 2, "score 0.00 < 0.80"),
+]
+WRONG = [
+    (["nope"], 'unknown suite "nope"'),
+    (["mine", "--count=0"], "expected a whole number, 1 or more"),
+    (["mine", "--fail-under=1.1"], "expected a number from 0 to 1"),
+    (["mine", "--pack=a:b"], "--pack: only with --run"),
+    (["mine", "--run=nowhere"], "nowhere"),
+    (["mine", "--run=nowhere", "--option=-q"], "--option: not with --run"),
+    (["mine", "--option=--packbench-target=audited_target:nothing"], 'has no "nothing"'),
+    (["mine", "--option=--packbench-target=audited_target:ask"], "no case passes"),
+    (["mine", "--json=nowhere/audit.json"], "No such file or directory"),
+]
+SUITES: dict[str, dict[str, Any]] = data("audit.yaml")
+
+
+@pytest.fixture(autouse=True)
+def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "audited_target", raising=False)
+    (tmp_path / "audited_target.py").write_text(TARGET, encoding="utf-8")
+
+
+def suite(row: dict[str, Any], target: str = "echo") -> None:
+    cases = row.get("cases") or [
+        {"expected": {key: result[key] for key in row.get("reads", ["queue"])}, "result": result} for result in RESULTS
+    ]
+    plain = [
+        case(name, input=one["result"], expected=one["expected"])
+        for name, one in zip(("one", "two"), cases, strict=True)
+    ]
+    rules = {"target": f"audited_target:{target}", **row["rules"]}
+    write_suite(Path("storage/benchmarks/mine"), plain, pack="generic", rules=rules)
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_what_notices_nothing_is_found(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    row = SUITES[name]
+    suite(row)
+    status = main(["audit", "mine", "--json=audit.json", *row.get("options", [])])
+    printed = capsys.readouterr()
+    audit = json.loads(Path("audit.json").read_bytes())
+    found = [f"{finding['kind']} {finding['name']}" for finding in audit["findings"]]
+    assert (found, status, printed.err) == (row["findings"], int(bool(found)), "")
+    assert row.get("shows", "") in printed.out
+    assert all(finding["message"] in printed.out for finding in audit["findings"])
+    assert "\x1b" not in printed.out
+
+
+def test_the_same_seed_breaks_the_same_and_another_something_else(
+    capsys: pytest.CaptureFixture[str], expected: ExpectedTexts
+) -> None:
+    suite(SUITES["every rule notices"])
+    texts = []
+    for seed in "001":
+        assert main(["audit", "mine", "--count=4", f"--seed={seed}"]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] != texts[2].replace("--seed 1", "--seed 0")
+    expected.check(texts[0])
+
+
+@pytest.mark.parametrize(("target", "status", "shows"), TARGETS)
+def test_inputs_are_changed_where_the_target_needs_no_model(
+    capsys: pytest.CaptureFixture[str], target: str, status: int, shows: str
+) -> None:
+    row = {"rules": {"criteria": [{"exact": "/queue"}]}, "cases": [{"expected": {"queue": "a"}, "result": "?"}] * 2}
+    suite(row, target)
+    assert main(["audit", "mine"]) == status
+    assert shows in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("arguments", "error"), WRONG)
+def test_usage_errors_are_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], error: str) -> None:
+    suite(SUITES["every rule notices"])
+    with suppress(SystemExit):
+        assert main(["audit", *arguments]) == 2
+    assert error in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_broken_result_differs_and_leaves_the_right_one_as_it_was() -> None:
+    result = {"text": "a1", "labels": ["x", {"deep": True}], "number": 1, "share": 0.5, "none": None}
+    text = json.dumps(result)
+    breaker = ResultBreaker([result, {**result, "text": "b", "labels": []}], random.Random(0))  # noqa: S311 - no secret
+    changes, _ = breaker.changes(result, {"text": "other", "number": 7}, [("rule", {"text": "never"})], 1000)
+    assert [change for change in changes if change.apply(text) == result] == []
+    assert json.dumps(result) == text
+    assert {change.kind for change in changes} == set(KINDS)
+    # a limit is for parts, and other parts come next
+    chosen = [[(each.kind, each.location) for each in breaker.changes(result, None, [], 3)[0][-3:]] for _ in range(2)]
+    assert len({*chosen[0], *chosen[1]}) == 6

@@ -1,0 +1,46 @@
+"""Calls of unchanged clients through the gateway: recorded, and replayed without a server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import openai
+import pytest
+
+from tests.servers.fake import FakeServer
+from tests.servers.wire import answer_with
+from tests.unit.gateways import KEY, recording, replaying, stored
+
+if TYPE_CHECKING:
+    from pytest_packbench.engine.gateway import Gateway
+
+
+def ask(gateway: Gateway, text: str) -> str | None:
+    with openai.OpenAI(base_url=gateway.environment()["OPENAI_BASE_URL"], api_key=KEY) as client:
+        answer = client.chat.completions.create(model="some-model", messages=[{"role": "user", "content": text}])
+    return answer.choices[0].message.content
+
+
+def test_what_was_recorded_is_replayed_in_order_and_a_miss_says_what_differs() -> None:
+    count = iter(range(100))
+    with FakeServer(answer_with(lambda question: f"{question.text} {next(count)}")) as server:
+        with recording(server.url) as gateway:
+            traffic = gateway.open_case("one")
+            with traffic.active():
+                answers = [ask(gateway, text) for text in ("a", "b", "a")]
+        assert [request.headers["authorization"] for request in server.requests] == [f"Bearer {KEY}"] * 3
+    assert answers == ["a 0", "b 1", "a 2"]
+    exchanges = stored(traffic)
+    assert KEY not in str(exchanges)
+    assert [exchange.usage.tokens_input for exchange in exchanges] == [11, 11, 11]
+    with replaying() as gateway:
+        replayed = gateway.open_case("one", exchanges)
+        with replayed.active():
+            # no order across requests, and that of the recording among equal ones
+            assert [ask(gateway, text) for text in ("b", "a")] == ["b 1", "a 0"]
+            assert ask(gateway, "a") == "a 2"
+            with pytest.raises(openai.BadRequestError, match='recorded "a", now "c"'):
+                ask(gateway, "c")
+        assert len(replayed.calls) == 4
+        assert '/messages/0/content: recorded "a", now "c"' in replayed.mismatch
+        assert {'-   "content": "a",', '+   "content": "c",'} <= set(replayed.difference)

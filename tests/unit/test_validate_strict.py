@@ -1,0 +1,90 @@
+"""`packbench validate --strict`: records as the Rust reader reads them, and words that are nearly right."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_packbench.cli import main
+from tests.parity.test_parity import vectors
+
+RECORD = {
+    "schema_version": 1,
+    "test_suite": "agentdojo",
+    "test_id": "agentdojo:slack:1",
+    "attack_category": "a",
+    "agent_decision": "refuse",
+    "expected": "refuse",
+    "passed": True,
+    "wall_clock_ms": 1,
+    "llm_backend": "stub",
+    "llm_model": "m",
+    "run_id": "r",
+    "timestamp": "t",
+}
+SUITES = "expected one of agentdojo, harmbench, injecagent, got"
+BACKENDS = "expected one of stub, anthropic, openai, ollama, llama_guard, got"
+DECISIONS = "expected one of refuse, comply_safe, comply_unsafe, got"
+
+
+def output_of(content: bytes, *options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    Path("some.jsonl").write_bytes(content)
+    code = main(["validate", *options, "some.jsonl"])
+    return code, capsys.readouterr().out.removeprefix("some.jsonl:").strip()
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({}, ""),
+        ({"packbench": "ignored there"}, ""),
+        ({"test_suite": "tariff"}, f"test_suite: {SUITES} 'tariff'"),
+        ({"test_suite": "agent_dojo"}, f"test_suite: {SUITES} 'agent_dojo'; did you mean \"agentdojo\"?"),
+        ({"test_suite": "AgentDojo"}, f"test_suite: {SUITES} 'AgentDojo'; did you mean \"agentdojo\"?"),
+        ({"test_suite": "agentdoj"}, f"test_suite: {SUITES} 'agentdoj'; did you mean \"agentdojo\"?"),
+        ({"test_suite": "inject_agent"}, f"test_suite: {SUITES} 'inject_agent'; did you mean \"injecagent\"?"),
+        ({"llm_backend": "llamaguard"}, f"llm_backend: {BACKENDS} 'llamaguard'; did you mean \"llama_guard\"?"),
+        ({"llm_backend": "unknown"}, f"llm_backend: {BACKENDS} 'unknown'"),
+        # near to two words
+        ({"expected": "comply"}, f"expected: {DECISIONS} 'comply'"),
+        ({"expected": "comply-safe"}, f"expected: {DECISIONS} 'comply-safe'; did you mean \"comply_safe\"?"),
+        ({"schema_version": 2}, "schema_version: expected 1, got 2"),
+    ],
+)
+def test_only_what_rust_reads_is_valid(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, object],
+    problem: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = json.dumps({**RECORD, **changes}).encode()
+    code, output = output_of(json.dumps(RECORD).encode() + b"\n \n" + line, "--strict", capsys=capsys)
+    assert (code, output) == (
+        (2, f"3: {problem}: NOT VALID")
+        if problem
+        else (0, "2 lines, each eval record, version 1, as the Rust reader reads it")
+    )
+    # other files are read as before
+    assert output_of(b'{"pack_id": "x", "case_type": "y"}', "--strict", capsys=capsys) == output_of(
+        b'{"pack_id": "x", "case_type": "y"}', capsys=capsys
+    )
+
+
+def test_each_known_line_is_valid_exactly_if_rust_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = json.dumps(RECORD).encode() + b"\n"
+    wrong = []
+    for vector in vectors("eval_record_edges.jsonl"):
+        line = base64.b64decode(vector["input_b64"]) if "input_b64" in vector else vector["input"].encode()
+        code, _ = output_of(first + line, "--strict", capsys=capsys)
+        # a file is read with the white space around its lines cut off
+        if (code == 0) != (vector.get("verdict_trimmed", vector["verdict"]) in {"OK", "SKIP"}):
+            wrong.append(vector["id"])
+    assert wrong == []
