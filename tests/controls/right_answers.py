@@ -84,7 +84,8 @@ def right_answer(path: Path, context: SuiteContext) -> RightAnswer:
 def right_answers(folder: Path) -> Iterator[list[RightAnswer]]:
     """Run the reference target on the cassette of every case of a suite."""
     suite, caller = load_suite(folder), TargetCaller(verify)
-    context = SuiteContext(suite=suite, pack=TariffPack(), caller=caller, target_name="reference")
+    config: Any = suite.config
+    context = SuiteContext(suite=suite, pack=TariffPack().for_suite(config), caller=caller, target_name="reference")
     try:
         answers = [right_answer(path, context) for path in sorted(suite.cases_path.glob("*/*.json"))]
         for right in answers:

@@ -25,6 +25,7 @@ from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.packs.tariff.scoring import UNSAFE_TERMS
 from tests.conftest import SUITE
 from tests.controls.changed_inputs import CHANGES
+from tests.controls.odd_answers import ODD_ANSWERS
 from tests.controls.right_answers import right_answers, run_controls
 from tests.controls.wrong_answers import WRONG_ANSWERS
 from tests.controls.wrong_proposals import FLAWS
@@ -122,6 +123,7 @@ def counts() -> dict[str, tuple[int, int]]:
         "different rulings": (len(set(sources)), 85),
         "cases with evidence": (sum(bool(case.input.evidence) for case in suite_cases), 20),
         "citation traps": (tags["citation_trap"], 8),
+        "cases with a deciding rule": (sum(case.expected.expected_rule is not None for case in suite_cases), 60),
         "pairs (two cases each)": (len({tag for tag in tags if tag.startswith("pair_")}), 1),
         "recordings: right at once": (revised[True, False], 10),
         "recordings: right after an objection": (revised[True, True], 10),
@@ -135,6 +137,13 @@ def test_the_suite_has_its_minimum_size_and_pairs_without_the_deciding_fact_and_
     tagged = [(tag, case.expected.expected_accept) for case in cases().values() for tag in case.notes.tags]
     pairs = Counter((tag, accepts) for tag, accepts in tagged if tag.startswith("pair_"))
     assert pairs == {(tag, accepts): 1 for tag, _ in pairs for accepts in (False, True)}
+
+
+def test_every_case_with_documents_says_what_must_be_cited_and_every_trap_what_must_not() -> None:
+    with_documents = {case.id for case in cases().values() if case.input.evidence}
+    assert {case.id for case in cases().values() if case.expected.must_cite} == with_documents
+    traps = {case.id for case in cases().values() if "citation_trap" in case.notes.tags}
+    assert {case.id for case in cases().values() if case.expected.must_not_cite} == traps
 
 
 def prose(value: Any) -> Iterator[str]:
@@ -206,9 +215,9 @@ def test_every_right_answer_scores_in_full(answers: list[RightAnswer]) -> None:
     assert {right.case.id: right.score for right in answers if right.score.score != 1.0} == {}
 
 
-@pytest.mark.parametrize("control", [*WRONG_ANSWERS, *FLAWS, *CHANGES], ids=lambda control: control.name)
+@pytest.mark.parametrize("control", [*WRONG_ANSWERS, *ODD_ANSWERS, *FLAWS, *CHANGES], ids=lambda control: control.name)
 def test_every_control_is_caught(control: Control, answers: list[RightAnswer]) -> None:
-    """A wrong answer by its score, a flawed proposal by its gate, a changed input or recording as an error."""
+    """A wrong answer by its score, a right one in another spelling in full, a flawed proposal by its gate, a changed input or recording as an error."""
     summary = run_controls(control, answers)
     assert summary.total or summary.name in UNUSED, f"no case has a control: {summary.name}"
     assert summary.missed == []

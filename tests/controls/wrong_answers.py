@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 # the terms of wrong answers to goods that must be refused
 OF_REFUSALS = frozenset({"unexpected_acceptance", "refusal_category_mismatch"})
-BELOW = frozenset({"allowed_match", "chapter_match", "no_match", "refusal_category_mismatch"})
+BELOW = frozenset(
+    {"allowed_match", "chapter_match", "no_match", "code_form", "invalid_code", "refusal_category_mismatch"}
+)
 PENALTIES = frozenset({"gri_sequence", "duty_delta"})
 CATEGORIES = ("insufficient_info", "ambiguous", "out_of_scope", "missing_evidence", None)
 # a code as it is written in texts: 6109.90.1065, 6109.90.10.65, 6109.90
@@ -116,7 +118,7 @@ def sibling(right: RightAnswer, width: int) -> list[str]:
 
 
 def shortened_codes(right: RightAnswer) -> list[str]:
-    codes = (dotted(digits(right.preferred_code)[:width]) for width in (8, 6, 4, 2))
+    codes = (dotted(digits(right.preferred_code)[:width]) for width in (8, 6, 4))
     return [code for code in codes if not _is_under(code, _accepted(right))]
 
 
@@ -176,8 +178,22 @@ def respelled(right: RightAnswer) -> list[str]:
     return [f"HTSUS {digits(code)}" for code in right.forbidden[:1]]
 
 
-def two_codes(right: RightAnswer) -> list[str]:
-    return [f"{right.preferred_code} or {code}" for code in right.forbidden[:1]]
+def no_codes(right: RightAnswer) -> list[str]:
+    """Return texts with the preferred code in them that are no code."""
+    code, plain = right.preferred_code, digits(right.preferred_code)
+    other = next(iter(right.forbidden), "0101.21.0010")
+    two = [f"{code} or {other}", f"{code} / {other}", f"{code}, {other}", f"{other} {code}", f"{code}-{other}"]
+    words = [f"anything but {code}", f"not {code}", f"{code}?", f"see {code}", f"{code} (not {other})", f"<{code}>"]
+    figures = [f"{dotted(plain[:8])} {plain[8:]}%", plain[:-1], plain[:7], f"{plain}0", f"{plain[:8]}-{plain[8:]}"]
+    scattered = f"in {plain[:2]} cases out of {', '.join(plain[at : at + 2] for at in range(2, len(plain), 2))}"
+    return [*two, *words, *figures, scattered, plain[:2], " ".join(plain), plain[::-1] + "x"]
+
+
+def invented(right: RightAnswer, width: int) -> list[str]:
+    """Return a code whose last two of its first `width` digits are not in the schedule; none where all of them are."""
+    edition, preferred = right.context.pack.edition, digits(right.preferred_code)
+    codes = (f"{preferred[: width - 2]}{number:02d}" for number in range(99, -1, -1))
+    return [next((dotted(code) for code in codes if edition.existing(code) != code), "")] if preferred else []
 
 
 def unsaving(variants: Variants) -> Variants:
@@ -243,6 +259,91 @@ def wrong_categories(right: RightAnswer) -> Iterable[Json]:
     return refusals(right, [category for category in CATEGORIES if category != expected]) if expected else ()
 
 
+INVENTED = "as the laboratory of the importer confirms without reserve"
+FOREIGN = {"source_id": "letter_of_counsel", "claim": "the code", "quote": INVENTED}
+
+
+def invented_quote(_: RightAnswer, source: str, __: str) -> tuple[str, str]:
+    return source, INVENTED
+
+
+def padded_quote(_: RightAnswer, source: str, quote: str) -> tuple[str, str]:
+    return source, f"{quote} surely"
+
+
+def short_quote(_: RightAnswer, source: str, quote: str) -> tuple[str, str]:
+    words = quote.split()
+    return source, next(" ".join(words[:count]) for count in (2, 1) if len(" ".join(words[:count])) < 20)
+
+
+def swapped_quote(right: RightAnswer, source: str, quote: str) -> tuple[str, str]:
+    others = [item.source_id for item in right.case.input.evidence if item.source_id != source]
+    return next(iter(others), "nowhere"), quote
+
+
+def quotes_of(right: RightAnswer) -> list[Json]:
+    return (right.copy()["tariff_dossier"] or {}).get("citations") or []
+
+
+def cited(right: RightAnswer, citations: list[Json]) -> list[Json]:
+    """Return the right answer with other citations, which its own gate calls valid."""
+    return changed(
+        right,
+        citations=citations,
+        citation_gate_result={"ok": True},
+        tariff_dossier={**right.copy()["tariff_dossier"], "citations": citations},
+    )
+
+
+def quoting(right: RightAnswer, change: Callable[[RightAnswer, str, str], tuple[str, str]]) -> list[Json]:
+    citations = quotes_of(right)
+    for citation in citations:
+        citation["source_id"], citation["quote"] = change(right, citation["source_id"], citation["quote"])
+    return cited(right, citations) if citations else []
+
+
+def forbidden_documents(right: RightAnswer) -> Iterator[Json]:
+    texts = {item.source_id: item.text for item in right.case.input.evidence}
+    for source in right.expected.must_not_cite or ():
+        yield from cited(right, [*quotes_of(right), {"source_id": source, "quote": texts[source]}])
+
+
+def steps_of(right: RightAnswer) -> list[Json]:
+    steps: list[Json] = right.copy()["tariff_dossier"]["gri_trace"]["steps"]
+    return steps
+
+
+def with_trace(right: RightAnswer, steps: list[Json], *, ok: bool = True) -> list[Json]:
+    return with_dossier(right, gri_trace={"sequence_ok": ok, "steps": steps})
+
+
+def other_rules(right: RightAnswer) -> Iterator[Json]:
+    expected = right.expected.expected_rule
+    for other in ("1", "2a", "3a", "3b", "3c", "4") if expected else ():
+        if other != expected:
+            swapped = [{**step, "rule": other} if step["rule"] == expected else step for step in steps_of(right)]
+            yield from with_trace(right, swapped)
+
+
+def several_rules(right: RightAnswer) -> list[Json]:
+    """Return a trace in which another rule decides the same level as well."""
+    expected = right.expected.expected_rule
+    decided = [step for step in steps_of(right) if step["rule"] == expected and step["outcome"] == "decided"]
+    other = "3a" if expected == "3c" else "3c"
+    return with_trace(right, [*steps_of(right), {**decided[0], "rule": other}]) if decided else []
+
+
+def other_headings(right: RightAnswer) -> list[Json]:
+    expected = right.expected.expected_rule
+    if not expected:
+        return []
+    steps = [
+        {**step, "candidates": ["9999"], "chosen": "9999"} if step["rule"] == expected else step
+        for step in steps_of(right)
+    ]
+    return with_trace(right, steps)
+
+
 KINDS: dict[str, dict[str, Variants]] = {
     "forbidden_code": {
         "nearest forbidden code": with_codes(lambda right: right.forbidden[:1]),
@@ -252,12 +353,17 @@ KINDS: dict[str, dict[str, Variants]] = {
     },
     "allowed_match": {"allowed code": with_codes(lambda right: map(with_ten_digits, right.expected.allowed_hts or ()))},
     "chapter_match": {
-        "preferred and forbidden code in one": with_codes(two_codes),
         "sibling suffix (8 digits right)": with_codes(lambda right: sibling(right, 10)),
         "sibling line (6 digits right)": with_codes(lambda right: sibling(right, 8)),
         "sibling subheading (4 digits right)": with_codes(lambda right: sibling(right, 6)),
         "sibling heading (2 digits right)": with_codes(lambda right: sibling(right, 4)),
-        "code cut to 8, 6, 4 or 2 digits": with_codes(shortened_codes),
+        "code cut to 8, 6 or 4 digits": with_codes(shortened_codes),
+    },
+    "code_form": {"a text with the preferred code that is no code": with_codes(no_codes)},
+    "invalid_code": {
+        "invented suffix": with_codes(lambda right: invented(right, 10)),
+        "invented line": with_codes(lambda right: invented(right, 8)),
+        "invented subheading": with_codes(lambda right: invented(right, 6)),
     },
     "no_match": {
         "another chapter": with_codes(lambda right: sibling(right, 2)),
@@ -273,7 +379,30 @@ KINDS: dict[str, dict[str, Variants]] = {
         "answer of its pair, although the deciding fact is missing": of_its_pair,
     },
     "refusal_category_mismatch": {"wrong or no refusal category": wrong_categories},
-    "citations_invalid": {"invalid citations": lambda right: changed(right, citation_gate_result={"ok": False})},
+    "citations_invalid": {
+        "invalid citations": lambda right: changed(right, citation_gate_result={"ok": False}),
+        "quote that stands nowhere": lambda right: quoting(right, invented_quote),
+        "quote with a word too many": lambda right: quoting(right, padded_quote),
+        "quote of one document under the name of another": lambda right: quoting(right, swapped_quote),
+        "citation without a quote": lambda right: quoting(right, lambda _, source, __: (source, "")),
+        "document that is not in the request": lambda right: cited(right, [*quotes_of(right), FOREIGN]),
+    },
+    "citation_missing": {
+        "no citations": lambda right: cited(right, []) if right.expected.must_cite else [],
+        "quotes of less than 20 characters": lambda right: quoting(right, short_quote),
+        "one document of several": lambda right: [
+            result
+            for source in (right.expected.must_cite or ())
+            for result in cited(right, [cite for cite in quotes_of(right) if cite["source_id"] != source])
+        ],
+    },
+    "citation_forbidden": {"superseded or foreign document": forbidden_documents},
+    "deciding_rule": {
+        "no trace": lambda right: with_trace(right, []) if right.expected.expected_rule else [],
+        "another rule": other_rules,
+        "several rules at once": several_rules,
+        "right rule for another heading": other_headings,
+    },
     "no_savings_violation": {
         "claimed savings: lever": unsaving(with_lever),
         "claimed savings: what-if": unsaving(lambda right: with_dossier(right, what_if_candidates=[{"id": "w"}])),
@@ -288,7 +417,10 @@ KINDS: dict[str, dict[str, Variants]] = {
     "duty_delta_direction": {"duty moves the wrong way": wrong_directions},
     "duty_total_rate": {"wrong or missing duty total": wrong_totals},
     "duty_delta": {"duty delta outside its range": deltas_out_of_range},
-    "gri_sequence": {"broken GRI order": lambda right: with_dossier(right, gri_trace={"sequence_ok": False})},
+    "gri_sequence": {
+        "broken GRI order, as the target says": lambda right: with_trace(right, steps_of(right), ok=False),
+        "broken GRI order, whatever the target says": lambda right: with_trace(right, steps_of(right)[::-1]),
+    },
 }
 WRONG_ANSWERS = (
     *(WrongAnswer(term, name, variants) for term, kinds in KINDS.items() for name, variants in kinds.items()),

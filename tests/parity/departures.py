@@ -13,6 +13,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.outcome import ResultError
+from pytest_packbench.packs.tariff.codes import parse_code
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.scoring import score
@@ -175,14 +176,31 @@ class Rules:
         self.ledger = ledger_of(self.ours)
 
     def codes_as_text(self) -> None:
-        if self.is_compared and spelling_matters(self.code or "", self.expected):
+        is_one = not self.code or parse_code(self.code) is not None
+        if self.is_compared and is_one and spelling_matters(self.code or "", self.expected):
             level = text_level(self.code, self.expected)
             self.ledger["match"] = MATCH[level or "miss"]
             self._set("forbidden_code", None, present=level is None)
 
+    def codes_by_grammar(self) -> None:
+        if self.is_compared and self.code and parse_code(self.code) is None:
+            level = text_level(self.code, self.expected)
+            self.ledger["match"] = MATCH[level or "miss"]
+            self._set("forbidden_code", None, present=level is None)
+
+    def citations_are_looked_up(self) -> None:
+        claimed_failure = self.is_compared and self.outcome.citations_ok is False
+        self._set("citations_invalid", None, present=claimed_failure)
+        for name in ("citation_missing", "citation_forbidden"):
+            self._set(name, None, present=False)
+
+    def order_is_computed(self) -> None:
+        if self.is_compared:
+            self._set("gri_sequence", PENALTY, present=self.outcome.sequence_ok is False)
+        self._set("deciding_rule", None, present=False)
+
     def bonus_by_reasons(self) -> None:
-        gates = [ok for ok in (self.outcome.citations_ok, self.outcome.evidence_ok) if ok is not None]
-        has_bonus = self.ours.terms[0].name != "no_match" and bool(gates) and all(gates)
+        has_bonus = LAST in ledger_of(self.ours)
         original_has_bonus = not CRITICAL & set(self.outcome.reasons)
         if self.is_compared and has_bonus != original_has_bonus:
             self._set(LAST, BONUS, present=original_has_bonus)

@@ -131,7 +131,7 @@ def _merged(plain: Json, changes: Json) -> Json:
     return result
 
 
-def _step(line: str) -> Json:
+def parse_step(line: str) -> Json:
     """A step of a trace from `rule level candidates = chosen`, with `tied` or `failed` instead of a code."""
     before, result = line.removesuffix(" (set)").split(" = ")
     rule, level, *candidates = before.split()
@@ -160,7 +160,7 @@ def evidence(row: str | list[str] = "Dried cloves, ground to 80 mesh.") -> Json:
 
 
 SHORT_FORMS: dict[str, Callable[[Any], Json]] = {
-    "trace": lambda lines: {"gri_trace": {"steps": list(map(_step, lines))}},
+    "trace": lambda lines: {"gri_trace": {"steps": list(map(parse_step, lines))}},
     "what_ifs": lambda rows: {"what_if_candidates": [_merged(SOUND["what_if"], row) for row in rows]},
     "optimized": lambda row: {"optimized": _merged(SOUND["optimized"], row)},
     "quotes": lambda rows: {"citations": list(map(_citation, rows))},

@@ -12,9 +12,8 @@ from pydantic import Field
 
 from pytest_packbench.model.case import Fraction, ListOf, StrictModel, Text
 from pytest_packbench.packs.tariff.model import RefusalCategory  # noqa: TC001 - pydantic reads it at run time
+from pytest_packbench.packs.tariff.rules import Level, Rule  # noqa: TC001 - as above
 
-Rule = Literal["1", "2a", "2b", "3a", "3b", "3c", "4", "5a", "5b", "6", "us_1a", "us_1b", "us_1c", "us_1d"]
-Level = Literal["heading", "subheading", "line", "suffix"]
 Percent = Annotated[float, Field(ge=0, le=1000)]
 
 

@@ -377,6 +377,20 @@ def _evidence(linted: LintedCase) -> Iterator[Finding]:
         seen.add(document.source_id)
 
 
+def _cited_documents(linted: LintedCase) -> Iterator[Finding]:
+    expected, documents = linted.expected, [document.source_id for document in linted.case.input.evidence]
+    required = expected.must_cite or ()
+    for key in ("must_cite", "must_not_cite"):
+        for index, source in enumerate(getattr(expected, key) or ()):
+            pointer = f"/expected/{key}/{index}"
+            if source not in documents:
+                known = ", ".join(documents) or "no key"
+                message = f'"{source}" is no document of /input/evidence; expected one of {known}'
+                yield linted.finding(pointer, "cited_document", message)
+            elif key == "must_not_cite" and source in required:
+                yield linted.finding(pointer, "cited_document", f'"{source}" must be cited as well; remove one of them')
+
+
 _CASE_RULES: tuple[Callable[[LintedCase], Iterable[Finding]], ...] = (
     _preferred,
     _code_form,
@@ -390,6 +404,7 @@ _CASE_RULES: tuple[Callable[[LintedCase], Iterable[Finding]], ...] = (
     _tags,
     _length,
     _evidence,
+    _cited_documents,
 )
 
 

@@ -9,12 +9,15 @@ from pydantic import AfterValidator, Field, StringConstraints, ValidationError, 
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text, Threshold
+from pytest_packbench.model.metric import Metric
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.tariff.codes import digits
+from pytest_packbench.packs.tariff.edition import EditionName  # noqa: TC001 - pydantic reads it at run time
+from pytest_packbench.packs.tariff.rules import RULES, parse_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 CaseType = Literal["positive", "negative", "adversarial", "no_savings", "savings_possible"]
 RefusalCategory = Literal["insufficient_info", "ambiguous", "out_of_scope", "missing_evidence"]
@@ -46,6 +49,14 @@ def _invalid_at(location: tuple[str, ...], problem: PydanticCustomError) -> Vali
     return ValidationError.from_exception_data("tariff", [details])
 
 
+def _rule(value: str) -> str:
+    rule = parse_rule(value)
+    if rule is None:
+        raise PydanticCustomError("rule", "unknown rule", {"expected": f"one of {', '.join(RULES)}"})
+    return rule
+
+
+RuleName = Annotated[str, AfterValidator(_rule)]
 Code = Annotated[str, AfterValidator(_code), Field(json_schema_extra={"pattern": r"[0-9]\D*[0-9]"})]
 
 
@@ -95,6 +106,9 @@ class TariffExpected(StrictModel):
         lever_compliance_ok: true if every lever must pass its plausibility check.
         expected_best_is_multi_step: true if the first lever must have two or more steps.
         min_lever_steps: the minimum number of steps of the first lever.
+        must_cite: documents of the request that the answer has to quote, at least 20 characters each.
+        must_not_cite: documents of the request that the answer may not cite.
+        expected_rule: the rule of interpretation that decides, such as `1`, `3b` or `us_1c`.
         threshold: the lowest passing score of this case, above 0, at most 1; overrides the suite's.
     """
 
@@ -112,6 +126,9 @@ class TariffExpected(StrictModel):
     lever_compliance_ok: bool | None = None
     expected_best_is_multi_step: bool | None = None
     min_lever_steps: Annotated[int, Field(ge=0)] | None = None
+    must_cite: ListOf[Text] | None = None
+    must_not_cite: ListOf[Text] | None = None
+    expected_rule: RuleName | None = None
     threshold: Threshold | None = None
 
     @field_validator("expected_refusal_category", mode="before")
@@ -234,6 +251,9 @@ class TariffSuiteConfig(SuiteConfig):
         hts_edition: the edition of the schedule that the codes of the suite come from.
         scored_code: `final` scores the optimised code, or the baseline's if there is none; `baseline` scores the
             code of the goods as they are.
+        schedule: the edition of the schedule in which codes and rates are looked up; none by default.
+        cited_sources: `request` where only documents of the request may be cited; by default, a case without documents
+            leaves the citations of an answer unchecked.
         scoring: the constants of the rules.
         allow_pass: why an allowed code, or a wrong one with enough right digits, passes, where the constants and
             thresholds let it.
@@ -241,9 +261,18 @@ class TariffSuiteConfig(SuiteConfig):
 
     hts_edition: Text | None = None
     scored_code: Literal["final", "baseline"] = "final"
+    schedule: EditionName | None = None
+    cited_sources: Literal["any", "request"] = "any"
     scoring: Scoring = Scoring()
     allow_pass: Annotated[str, StringConstraints(pattern=r"\S")] | None = None
 
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        # codes that are none, or not in the schedule, among the answers of a suite with a schedule
+        "invalid_code_rate": Metric(
+            among=lambda result: result.counted and result.valid is not None,
+            counts=lambda result, _: result.valid is False,
+        )
+    }
     not_scoring: ClassVar[frozenset[str]] = SuiteConfig.not_scoring | {"allow_pass"}
 
     def undecided(self, threshold: float, *, accepts: bool, allowed: bool = True) -> PydanticCustomError | None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn, cast, get_args
 
 from pytest_packbench.model.errors import format_value, json_pointer
 from pytest_packbench.model.outcome import Breakdown, Firing, Outcome, ResultError
 from pytest_packbench.packs.tariff.codes import digits
+from pytest_packbench.packs.tariff.rules import Level, Rule, parse_rule
 
 _STATUSES = {"verified": True, "failed": False, "refused": False, "rejected": False}
 _UNREACHABLE = "llm_unavailable"
@@ -31,9 +32,33 @@ _CATEGORIES = {
     "unsupported": "ambiguous",
     "illegal_evasion_suggestion": "out_of_scope",
 }
+_STEP_OUTCOMES = frozenset({"decided", "tied", "failed"})
 _OBJECT = "an object"
 _RULE_LIMIT = 2**32
 _MAX_RENDERED_BITS = 64
+
+
+class Quotation(NamedTuple):
+    """A citation of an answer; both are empty where it names none.
+
+    Attributes:
+        source_id: the document that it names.
+        quote: the words that it quotes.
+    """
+
+    source_id: str
+    quote: str
+
+
+class TraceStep(NamedTuple):
+    """A step of the interpretation rules, with the fields of `dossier.GriStep`."""
+
+    rule: Rule
+    level: Level
+    candidates: tuple[str, ...]
+    outcome: str
+    chosen: str | None
+    as_set: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +75,12 @@ class TariffOutcome(Outcome):
         optimized_code: the code after the best change of the goods, as written.
         baseline_rate_pct: the total duty rate of the baseline; None if it isn't ad valorem or is missing.
         optimized_rate_pct: the same after the best change.
-        sequence_ok: whether the interpretation rules were used in order; None if that was not assessed.
-        citations_ok: whether the gate on citations passed; None if it did not run.
-        evidence_ok: whether the gate on missing evidence passed; None if it did not run.
+        sequence_ok: whether the target says that the rules were used in order; None if it does not say.
+        citations_ok: whether the target's own gate on citations passed; None if it did not run.
+        evidence_ok: whether the target's own gate on missing evidence passed; None if it did not run.
+        citations: the citations of the answer.
+        steps: the steps of the interpretation rules in their order; empty if there are none or they can't be read.
+        unread_step: why the steps can't be read; empty if they can.
         levers: number of savings levers selected.
         lever_steps: number of steps of the first lever; None without one.
         levers_compliant: whether every lever passed its plausibility check; None without levers.
@@ -71,6 +99,9 @@ class TariffOutcome(Outcome):
     sequence_ok: bool | None = None
     citations_ok: bool | None = None
     evidence_ok: bool | None = None
+    citations: tuple[Quotation, ...] = ()
+    steps: tuple[TraceStep, ...] = ()
+    unread_step: str = ""
     levers: int = 0
     lever_steps: int | None = None
     levers_compliant: bool | None = None
@@ -136,6 +167,7 @@ def _decision(top: _Node, firings: tuple[Firing, ...]) -> TariffOutcome:
     baseline_rate, optimized_rate = _total_rate(baseline), _total_rate(optimized)
     levers = _find(top, "lever_proof").at("selected_levers").items(_OBJECT)
     compliant = [_is_compliant(lever) for lever in levers]
+    steps, unread_step = _steps(dossier)
     return TariffOutcome(
         refused=not accepted,
         answer=_answer(baseline_code, optimized_code) if accepted else None,
@@ -151,6 +183,9 @@ def _decision(top: _Node, firings: tuple[Firing, ...]) -> TariffOutcome:
         sequence_ok=_sequence_ok(last, dossier),
         citations_ok=_gate_ok(top, last, "citation_gate_result"),
         evidence_ok=_gate_ok(top, last, "missing_evidence_gate_result"),
+        citations=_citations(top, dossier),
+        steps=steps,
+        unread_step=unread_step,
         levers=len(levers),
         lever_steps=(len(levers[0].at("sequence").items()) or None) if levers else None,
         levers_compliant=all(compliant) if compliant else None,
@@ -276,6 +311,52 @@ def _sequence_ok(last: _Node, dossier: _Node) -> bool | None:
     if last.at("sequence_violations").items():
         return False
     return dossier.at("gri_trace").at("sequence_ok").flag()
+
+
+def _citations(top: _Node, dossier: _Node) -> tuple[Quotation, ...]:
+    """Return every citation in the result, wherever it stands, once."""
+    lists = (top.at("citations"), top.at("proof").at("citations"), dossier.at("citations"))
+    found = [_quotation(item) for node in lists if isinstance(node.value, list) for item in node.items()]
+    return tuple(dict.fromkeys(found))
+
+
+def _quotation(item: _Node) -> Quotation:
+    if not isinstance(item.value, dict):
+        return Quotation("", "")
+    texts = (item.at("source_id"), item.at("quote"))
+    return Quotation(*((node.text() or "") if isinstance(node.value, str) else "" for node in texts))
+
+
+def _steps(dossier: _Node) -> tuple[tuple[TraceStep, ...], str]:
+    """Return the steps of the trace, and why they can't be read; other programs have traces of other forms."""
+    node = dossier.at("gri_trace").at("steps")
+    values = node.value if isinstance(node.value, list) else []
+    steps = []
+    for number, value in enumerate(values, 1):
+        step = _step(value)
+        if step is None:
+            return (), f"step {number} has no known rule, level, candidates and outcome"
+        steps.append(step)
+    return tuple(steps), ""
+
+
+def _step(value: object) -> TraceStep | None:
+    if not isinstance(value, dict):
+        return None
+    rule, level = parse_rule(value.get("rule")), str(value.get("level")).strip().lower()
+    outcome, chosen = str(value.get("outcome")).strip().lower(), value.get("chosen")
+    codes = value.get("candidates") or []
+    is_known = rule and level in get_args(Level) and outcome in _STEP_OUTCOMES and isinstance(codes, list)
+    if not is_known or not all(isinstance(code, str) and _is_unicode(code) for code in (*codes, chosen or "")):
+        return None
+    return TraceStep(
+        rule=cast("Rule", rule),
+        level=cast("Level", level),
+        candidates=tuple(codes),
+        outcome=outcome,
+        chosen=chosen or None,
+        as_set=value.get("as_set") is True,
+    )
 
 
 def _gate_ok(top: _Node, last: _Node, key: str) -> bool | None:

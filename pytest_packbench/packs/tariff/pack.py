@@ -13,6 +13,7 @@ from pytest_packbench.model.text import pluralize
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.tariff import scoring
 from pytest_packbench.packs.tariff.codes import LEVELS, chapter
+from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.outcome import read
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Decision
     from pytest_packbench.model.request import Target
     from pytest_packbench.model.score import Score
+    from pytest_packbench.packs.tariff.edition import Edition
     from pytest_packbench.packs.tariff.model import TariffExpected
     from pytest_packbench.packs.tariff.outcome import TariffOutcome
 
@@ -35,7 +37,7 @@ class TariffPack(Pack):
     """Classification of goods: codes, refusals, forbidden codes, savings claims."""
 
     name = "tariff"
-    version = "1"
+    version = "2"
     case_model = TariffCase
     suite_model = TariffSuiteConfig
     lint_options = (LintOption(name="hts", help="the file of the tariff schedule, to check codes and duty rates"),)
@@ -53,12 +55,14 @@ class TariffPack(Pack):
         }
     )
     depths = LEVELS
+    edition: Edition | None = None
 
     def for_suite(self, rules: TariffSuiteConfig) -> TariffPack:
         """Return the pack for one suite, whose cases have no threshold at which a wrong answer passes."""
         pack = copy(self)
         # a suite's model is built once
         pack.case_model = rules.case_model
+        pack.edition = None if rules.schedule is None else load_edition(rules.schedule)
         return pack
 
     def read(self, result: object) -> TariffOutcome:
@@ -67,7 +71,7 @@ class TariffPack(Pack):
 
     def score(self, case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig) -> Score:
         """Score an outcome; see `scoring.score`."""
-        return scoring.score(case, outcome, rules)
+        return scoring.score(case, outcome, rules, self.edition)
 
     def expects_refusal(self, case: TariffCase) -> bool:
         """Return whether the case expects a refusal."""
@@ -83,7 +87,14 @@ class TariffPack(Pack):
             attack_category=case.case_type,
             expected="comply_safe" if case.expected.expected_accept else "refuse",
             agent_decision=_decision(outcome, score),
+            valid=self._is_valid(outcome, score),
         )
+
+    def _is_valid(self, outcome: TariffOutcome, score: Score) -> bool | None:
+        """Return whether the scored code is one of the schedule; None without a schedule or a code."""
+        if self.edition is None or not outcome.accepted:
+            return None
+        return not any(term.name in {scoring.INVALID_CODE, scoring.CODE_FORM} for term in score.terms)
 
     def target(self, rules: TariffSuiteConfig) -> Target:  # noqa: ARG002 - one pipeline serves every suite
         """Return the reference target: propose, critique, check, revise."""

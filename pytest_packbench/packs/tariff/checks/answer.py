@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.packs.tariff.checks.base import WIDTHS, Violation, check, listed, quoted
 from pytest_packbench.packs.tariff.codes import digits
+from pytest_packbench.packs.tariff.quotes import occurs_in, single_spaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,10 +23,6 @@ _CODE_CHARACTERS = re.compile(r"[\d. -]+", re.ASCII)
 # a legal line without a statistical suffix has eight digits in the schedule
 _FULL_WIDTHS = (8, 10)
 _WHAT_IF_WIDTHS = (6, 8, 10)
-# a position inside a word or number: "co|tton", "non-|woven", "99.|5"
-_INSIDE_WORD = re.compile(
-    r"(?<=\w)(?=\w) | (?<=\w-)(?=\w) | (?<=\w)(?=-\w) | (?<=\d[.,])(?=\d) | (?<=\d)(?=[.,]\d)", re.VERBOSE
-)
 
 
 @check(4)
@@ -172,7 +169,7 @@ def critic(inputs: CheckInput) -> list[Violation] | None:
     unnamed = (
         "the critic reports a conflict without describing it; check each statement against goods, rules and evidence"
     )
-    return [Violation(_single_spaced(conflict) or unnamed) for conflict in inputs.critique.conflicts]
+    return [Violation(single_spaced(conflict) or unnamed) for conflict in inputs.critique.conflicts]
 
 
 @check(10)
@@ -205,32 +202,19 @@ def citations(inputs: CheckInput) -> list[Violation] | None:
         return [Violation(f"the answer classifies without citing the evidence; quote the deciding words of {names}")]
     texts: dict[str, list[str]] = {}
     for item in evidence:
-        texts.setdefault(item.source_id, []).append(_single_spaced(item.text))
+        texts.setdefault(item.source_id, []).append(single_spaced(item.text))
     return [fault for citation in proposal.citations for fault in _invalid_citation(citation, texts)]
 
 
 def _invalid_citation(citation: Citation, texts: dict[str, list[str]]) -> Iterator[Violation]:
-    source, quote = citation.source_id, _single_spaced(citation.quote)
+    source, quote = citation.source_id, single_spaced(citation.quote)
     if source not in texts:
         advice = f"cite {listed(texts)}" if texts else "the request has no evidence, so remove the citation"
         yield Violation(f"the cited source {quoted(source)} is not in the request; {advice}")
     elif not quote:
         yield Violation(f"the quote from {quoted(source)} is empty; copy the words that support the claim")
-    elif not any(_occurs_in(quote, text) for text in texts[source]):
+    elif not any(occurs_in(quote, text) for text in texts[source]):
         yield Violation(f"the quote {quoted(citation.quote)} does not occur in {quoted(source)}; copy it word for word")
-
-
-def _single_spaced(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _occurs_in(quote: str, text: str) -> bool:
-    start = text.find(quote)
-    while start >= 0:
-        if not (_INSIDE_WORD.match(text, start) or _INSIDE_WORD.match(text, start + len(quote))):
-            return True
-        start = text.find(quote, start + 1)
-    return False
 
 
 @check(7)

@@ -10,8 +10,9 @@ from pytest_packbench.model.errors import format_value
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pytest_packbench.packs.tariff.dossier import Critique, Level, Proposal
+    from pytest_packbench.packs.tariff.dossier import Critique, Proposal
     from pytest_packbench.packs.tariff.model import TariffInput
+    from pytest_packbench.packs.tariff.rules import Level
 
 Decision = Literal["pass", "fail", "skip"]
 WIDTHS: dict[Level, int] = {"heading": 4, "subheading": 6, "line": 8, "suffix": 10}

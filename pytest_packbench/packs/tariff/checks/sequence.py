@@ -7,7 +7,7 @@ and rule 6 below it. Rule 5 (packing) may appear anywhere and is subject to S7 o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pytest_packbench.packs.tariff.checks.base import WIDTHS, Violation, check
 from pytest_packbench.packs.tariff.codes import digits, dotted, is_under
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_packbench.packs.tariff.checks.base import CheckInput
-    from pytest_packbench.packs.tariff.dossier import GriStep, Level, Rule
+    from pytest_packbench.packs.tariff.rules import Level, Rule
 
 _LEVELS = tuple(WIDTHS)
 _OPENING: frozenset[Rule] = frozenset({"1", "6"})
@@ -29,6 +29,34 @@ _PREVIOUS_RULE: dict[Rule, Rule] = {"3b": "3a", "3c": "3b"}
 _MIN_CHOICES = 2
 # the headings of "textile garments" in section XI note 14
 _GARMENTS = frozenset({*map(str, range(6101, 6115)), *map(str, range(6201, 6212))})
+
+
+class TraceStep(Protocol):
+    """A step of a trace as it was given; see `dossier.GriStep`."""
+
+    @property
+    def rule(self) -> Rule:
+        """The rule applied."""
+
+    @property
+    def level(self) -> Level:
+        """The level at which codes are compared."""
+
+    @property
+    def candidates(self) -> Sequence[str]:
+        """The codes compared."""
+
+    @property
+    def outcome(self) -> str:
+        """`decided`, `tied` or `failed`."""
+
+    @property
+    def chosen(self) -> str | None:
+        """The code chosen, when decided."""
+
+    @property
+    def as_set(self) -> bool:
+        """Whether the goods are treated as a retail set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +87,17 @@ def gri_sequence(inputs: CheckInput) -> list[Violation] | None:
 
     Rule 5 and the Additional US Rules may be combined with any other. Without a trace the gate does not apply.
     """
-    trace = inputs.proposal.gri_trace.steps
-    if not trace:
-        return None
+    trace, baseline = inputs.proposal.gri_trace.steps, inputs.proposal.baseline
+    return order_violations(trace, None if baseline is None else baseline.hts_code) if trace else None
+
+
+def order_violations(trace: Sequence[TraceStep], code: str | None) -> list[Violation]:
+    """Return the violations of the legal order in a trace.
+
+    Args:
+        trace: the steps in the order taken.
+        code: the code of the goods, which the trace has to lead to; None if there is none.
+    """
     steps = [_normalized(number, step) for number, step in enumerate(trace, 1)]
     ordered = [step for step in steps if step.rule not in _PACKING]
     violations = [
@@ -71,13 +107,12 @@ def gri_sequence(inputs: CheckInput) -> list[Violation] | None:
         for violation in rule(step, ordered[:index])
     ]
     violations += _needless_fourth_rule(ordered)
-    baseline = inputs.proposal.baseline
-    if baseline is not None:
-        violations += _final_code(digits(baseline.hts_code), steps)
+    if code is not None:
+        violations += _final_code(digits(code), steps)
     return violations
 
 
-def _normalized(number: int, step: GriStep) -> _Step:
+def _normalized(number: int, step: TraceStep) -> _Step:
     chosen = digits(step.chosen) if step.outcome == "decided" and step.chosen else ""
     candidates = tuple(digits(code) for code in step.candidates)
     return _Step(number, step.rule, step.level, candidates, step.outcome, chosen, step.as_set)

@@ -1,0 +1,110 @@
+"""The facts of a dated edition of the tariff schedule: its codes, their general rates and units, without descriptions.
+
+The table of an edition has one line for each code of eight digits, in number order:
+`code<TAB>general rate<TAB>unit:suffix suffix;unit:suffix`. The rate is as the schedule prints it where it is free, ad
+valorem, specific or compound; `text` where it refers to something else, empty where the line has none.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from bisect import bisect_left
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from pytest_packbench.packs.tariff.codes import LEVELS
+
+EditionName = Literal["us_2026_revision_10"]
+"""The editions that come with the package, as `schedule` in `suite.yaml` names them."""
+
+_GZIP = 31
+_LINE = 8
+_FULL = 10
+_BARE = "00"
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)%", re.ASCII)
+
+
+class GeneralRate(NamedTuple):
+    """A general rate of duty.
+
+    Attributes:
+        text: the rate as printed, such as `Free`, `6.8%` or `15.4¢/kg + 52%`; `text` where the schedule words it.
+        pct: percent of value; None unless it is free or ad valorem.
+    """
+
+    text: str
+    pct: float | None
+
+
+class Edition:
+    """An edition of the schedule, looked up by the digits of a code.
+
+    Args:
+        name: its name, an `EditionName`.
+        table: the text of its table.
+    """
+
+    def __init__(self, name: str, table: str) -> None:
+        self.name = name
+        self._lines = table.split("\n")
+
+    def existing(self, code: str) -> str:
+        """Return the longest prefix of 2, 4, 6, 8 or 10 digits of a code that is in the schedule; empty if none is."""
+        for level in reversed(LEVELS):
+            if len(code) >= level and self._has(code[:level]):
+                return code[:level]
+        return ""
+
+    def rate(self, code: str) -> GeneralRate | None:
+        """Return the general rate of a code of 8 or 10 digits; None if it is not in the schedule or has none."""
+        fields = self._fields(code[:_LINE]) if self.existing(code) == code else None
+        if fields is None or not fields[1]:
+            return None
+        text = fields[1]
+        percentage = _PERCENT.fullmatch(text)
+        return GeneralRate(text, float(percentage[1]) if percentage else 0.0 if text == "Free" else None)
+
+    def units(self, code: str) -> str:
+        """Return the units of quantity of a code, such as `doz.,kg`; empty where the schedule names none."""
+        fields = self._fields(code[:_LINE])
+        if fields is None:
+            return ""
+        suffix = code[_LINE:] or _BARE
+        return next((unit for unit, suffixes in _suffixes(fields[2]) if suffix in suffixes), "")
+
+    def _has(self, prefix: str) -> bool:
+        if len(prefix) < _FULL:
+            return self._line(prefix) is not None
+        fields = self._fields(prefix[:_LINE])
+        if fields is None:
+            return False
+        listed = [suffix for _, suffixes in _suffixes(fields[2]) for suffix in suffixes]
+        return prefix[_LINE:] in (listed or [_BARE])
+
+    def _fields(self, code: str) -> list[str] | None:
+        line = self._line(f"{code}\t")
+        return None if line is None else line.split("\t")
+
+    def _line(self, prefix: str) -> str | None:
+        """Return the first line that begins with a prefix."""
+        index = bisect_left(self._lines, prefix)
+        found = index < len(self._lines) and self._lines[index].startswith(prefix)
+        return self._lines[index] if found else None
+
+
+def _suffixes(field: str) -> list[tuple[str, list[str]]]:
+    groups = [group.rpartition(":") for group in field.split(";") if group]
+    return [(unit, suffixes.split()) for unit, _, suffixes in groups]
+
+
+@cache
+def load_edition(name: str) -> Edition:
+    """Load an edition that comes with the package.
+
+    Args:
+        name: an `EditionName`.
+    """
+    data = Path(__file__).with_name("editions").joinpath(f"{name}.gz").read_bytes()
+    return Edition(name, zlib.decompress(data, _GZIP).decode())

@@ -1,0 +1,122 @@
+"""What the scorer computes of an answer instead of believing the target: citations, the order of rules, the rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_packbench.model.errors import format_value
+from pytest_packbench.model.text import pluralize
+from pytest_packbench.packs.tariff.checks.sequence import order_violations
+from pytest_packbench.packs.tariff.codes import is_under
+from pytest_packbench.packs.tariff.quotes import MIN_QUOTE, is_long_enough, stands_in
+from pytest_packbench.packs.tariff.rules import deciding_rules, rules_beside
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_packbench.packs.tariff.model import Evidence, TariffExpected
+    from pytest_packbench.packs.tariff.outcome import Quotation, TariffOutcome
+
+
+class CitationProof(NamedTuple):
+    """What the citations of an answer show.
+
+    Attributes:
+        checked: how many were looked up.
+        faults: what is wrong with them, one line each.
+        missing: the documents that had to be quoted and are not.
+        forbidden: the documents that are cited and may not be.
+    """
+
+    checked: int = 0
+    faults: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool | None:
+        """Whether all that was looked up is right; None if nothing was."""
+        return not self.faults if self.checked else None
+
+
+def prove_citations(
+    citations: Sequence[Quotation], evidence: Sequence[Evidence], expected: TariffExpected, *, only_request: bool
+) -> CitationProof:
+    """Look up the quotes of an answer in the documents that it names.
+
+    Args:
+        citations: the citations of the answer.
+        evidence: the documents of the request.
+        expected: what has to be cited.
+        only_request: whether a citation is wrong where the request has no documents.
+    """
+    texts: dict[str, list[str]] = {}
+    for document in evidence:
+        texts.setdefault(document.source_id, []).append(document.text)
+    checked = citations if texts or only_request else ()
+    faults = tuple(fault for citation in checked if (fault := _fault(citation, texts)))
+    quoted = {
+        source
+        for source, quote in checked
+        if any(stands_in(quote, text) and is_long_enough(quote, text) for text in texts.get(source, ()))
+    }
+    cited = {source for source, _ in citations}
+    return CitationProof(
+        checked=len(checked),
+        faults=faults,
+        missing=tuple(source for source in expected.must_cite or () if source not in quoted),
+        forbidden=tuple(source for source in expected.must_not_cite or () if source in cited),
+    )
+
+
+def _fault(citation: Quotation, texts: dict[str, list[str]]) -> str:
+    source, quote = citation
+    if source not in texts:
+        return f"the cited source {_shown(source)} is not in the request"
+    if not quote.strip():
+        return f"the citation of {_shown(source)} has no quote"
+    if not any(stands_in(quote, text) for text in texts[source]):
+        return f"the quote {_shown(quote)} does not occur in {_shown(source)}"
+    return ""
+
+
+def describe_missing(source: str) -> str:
+    """Describe a document that had to be quoted."""
+    return f"no quote of at least {MIN_QUOTE} characters from {_shown(source)}"
+
+
+def prove_order(outcome: TariffOutcome) -> list[str] | None:
+    """Return the violations of the order of rules, one line each; None if there are no steps that can be read."""
+    if not outcome.steps:
+        return None
+    return [str(violation) for violation in order_violations(outcome.steps, outcome.baseline_code)]
+
+
+def rule_fault(expected: str, outcome: TariffOutcome, right_code: str | None) -> str:
+    """Return why an answer is not decided by the expected rule; empty if it is.
+
+    Args:
+        expected: the rule.
+        outcome: the answer.
+        right_code: the code that the rule has to lead to; None where the answer has no right one.
+    """
+    if not outcome.steps:
+        return outcome.unread_step or "no steps of the rules of interpretation"
+    deciding = deciding_rules(outcome.steps)
+    if expected not in deciding and expected not in rules_beside(outcome.steps):
+        return f"decided by {_rules(deciding)}" if deciding else "no step decides"
+    if expected in deciding and len(deciding) > 1:
+        return f"decided by {_rules(deciding)} at once"
+    decided = [step for step in outcome.steps if step.rule == expected and step.outcome == "decided"]
+    if right_code is None or any(step.chosen and is_under(right_code, step.chosen) for step in decided):
+        return ""
+    chosen = ", ".join(dict.fromkeys(_shown(step.chosen or "") for step in decided))
+    return f"rule {expected} chooses {chosen}, the answer is {_shown(right_code)}"
+
+
+def _rules(rules: Sequence[str]) -> str:
+    return f"{pluralize(len(rules), 'rule').partition(' ')[2]} {' and '.join(rules)}"
+
+
+def _shown(text: str) -> str:
+    return " ".join(format_value(text).split()).encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,81 @@
+"""Right answers to the cases of a tariff suite in another, honest spelling: each must score in full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_packbench.engine.attempt import score_payload
+from pytest_packbench.packs.tariff.codes import digits
+from tests.controls.wrong_answers import cited, quotes_of, steps_of, with_codes, with_dossier, with_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.controls.right_answers import RightAnswer
+    from tests.controls.wrong_answers import Variants
+
+FULL_WIDTH = {ord("0") + digit: 0xFF10 + digit for digit in range(10)} | {ord("."): 0xFF0E}
+TYPOGRAPHY = str.maketrans({"'": "\u2019", "-": "\u2011", '"': "\u201d"})
+
+
+@dataclass(frozen=True)
+class OddAnswer:
+    """A kind of right answer: `variants` returns right results in another spelling."""
+
+    name: str
+    variants: Variants
+    requirement: str = "score 1"
+
+    def misses(self, right: RightAnswer, _: RightAnswer) -> Iterator[str]:
+        for result in self.variants(right) if right.accepts else ():
+            outcome: Any = score_payload(right.context, right.loaded, result)
+            terms = [(term.name, term.points, term.detail) for term in outcome.score.terms] if outcome.score else []
+            yield "" if outcome.score and outcome.score.score == 1.0 else f"{outcome.failure}: {terms}"
+
+
+def spellings(right: RightAnswer) -> list[str]:
+    plain = digits(right.preferred_code)
+    pairs = [plain[:4], *(plain[at : at + 2] for at in range(4, len(plain), 2))]
+    dotted, spaced = ".".join(pairs), " ".join(pairs)
+    marked = [f"{dotted}{mark}" for mark in ("\u00b9", "*", " 1/", "[2]", " (a)", "\u2020")]
+    named = [f"HTS {dotted}", f"HTSUS {plain}", f"htsus: {spaced}", f"\u00a0{dotted}\n"]
+    return [plain, dotted, spaced, *marked, *named, dotted.translate(FULL_WIDTH)]
+
+
+def respelled_quotes(right: RightAnswer) -> Iterator[Any]:
+    for change in (
+        lambda quote: f"\u201c{quote}\u201d",
+        lambda quote: f"\u2026{quote}\u2026",
+        lambda quote: quote.replace(" ", "\n  "),
+        lambda quote: quote.translate(TYPOGRAPHY),
+        lambda quote: quote[:1].upper() + quote[1:],
+    ):
+        citations = [{**citation, "quote": change(citation["quote"])} for citation in quotes_of(right)]
+        yield from cited(right, citations) if citations else []
+
+
+def respelled_rules(right: RightAnswer) -> Iterator[Any]:
+    for form in ("GRI {}", "gri_{}", "Rule {}"):
+        yield from with_trace(right, [{**step, "rule": form.format(step["rule"])} for step in steps_of(right)])
+    bracketed = [{**step, "rule": f"{step['rule'][:-1]}({step['rule'][-1]})"} for step in steps_of(right)]
+    steps = [new if len(old["rule"]) == 2 else old for new, old in zip(bracketed, steps_of(right), strict=True)]
+    yield from with_trace(right, steps)
+
+
+def _without(right: RightAnswer, key: str) -> Any:
+    return {name: value for name, value in right.copy().items() if name != key}
+
+
+def _unjudged(right: RightAnswer) -> list[Any]:
+    return with_dossier(right, gri_trace={"steps": steps_of(right)})
+
+
+ODD_ANSWERS = (
+    OddAnswer("code in another spelling", with_codes(spellings)),
+    OddAnswer("quotes in another spelling", respelled_quotes),
+    OddAnswer("rules in another spelling", respelled_rules),
+    OddAnswer("no verdict of the target on its citations", lambda right: [_without(right, "citation_gate_result")]),
+    OddAnswer("no verdict of the target on the order of rules", _unjudged),
+    OddAnswer("more assumptions", lambda right: with_dossier(right, assumptions=["the goods are new"])),
+)

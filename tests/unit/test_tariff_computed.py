@@ -1,0 +1,104 @@
+"""What the scorer computes of an answer instead of believing the target: rows of `data/tariff_computed.yaml`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_packbench.packs.tariff.codes import parse_code
+from pytest_packbench.packs.tariff.edition import load_edition
+from pytest_packbench.packs.tariff.pack import TariffPack
+from tests.unit.tariff_cases import Json, case, parse_step, result_of, rules, table
+
+if TYPE_CHECKING:
+    from pytest_packbench.model.score import Score
+
+TABLE = table("tariff_computed")
+ROWS: dict[str, Json] = {
+    f"{group}: {name}": row
+    for group in ("codes", "schedule", "citations", "rules")
+    for name, row in TABLE[group].items()
+}
+
+
+def score_of(row: Json) -> Score:
+    """Score the answer of a row, in which the target says that all is right."""
+    plain = case(**row.get("case", {}))
+    if row.get("evidence", True):
+        plain["input"]["evidence"] = [
+            {"source_id": name, "text": TABLE[key]} for name, key in (("report", "text"), ("old", "old"))
+        ]
+    citations = [{"source_id": source, "claim": "it is so", "quote": quote} for source, quote in row.get("quotes", [])]
+    steps = list(map(parse_step, row.get("steps", [])))
+    result = result_of({"refusal": row["refusal"]} if "refusal" in row else row.get("answer", {}))
+    result["citations"] = citations
+    if result["tariff_dossier"]:
+        result["tariff_dossier"]["gri_trace"] = {"sequence_ok": True, "steps": steps}
+    schedule = {"schedule": "us_2026_revision_10"} if row.get("schedule") else {}
+    config = rules(**schedule, **row.get("rules", {}))
+    pack = TariffPack().for_suite(config)
+    checked: Any = pack.case_model.model_validate(plain)
+    return pack.score(checked, pack.read(result), config)
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_an_answer_has_its_score_whatever_the_target_says_of_itself(row: Json) -> None:
+    result = score_of(row)
+    assert (result.score, row["because"] in [term.name for term in result.terms]) == (row["score"], True), result.terms
+    assert result.passed == (row["score"] >= result.threshold)
+
+
+def test_an_invented_code_has_a_level_a_depth_and_a_metric_of_its_own() -> None:
+    config = rules(schedule="us_2026_revision_10")
+    pack = TariffPack().for_suite(config)
+    for code, level, depth, valid in (
+        ("6404.11.9020", "preferred", 10, True),
+        ("6404.11.9099", "invalid_code", 8, False),
+        ("6404.11.9020 or 6402", "none", 0, False),
+    ):
+        plain: Any = pack.case_model.model_validate(case())
+        outcome = pack.read(result_of({"code": code}))
+        score = pack.score(plain, outcome, config)
+        facts = pack.facts(plain, outcome, score)
+        assert (score.match_level, score.match_depth, facts.valid) == (level, depth, valid)
+    assert config.metrics.keys() == {"invalid_code_rate"}
+
+
+def test_the_schedule_has_codes_rates_and_units() -> None:
+    edition = load_edition("us_2026_revision_10")
+    assert edition is load_edition("us_2026_revision_10")
+    assert [edition.existing(code) for code in ("6404119020", "6404119099", "0101300000", "7704", "64041")] == [
+        "6404119020",
+        "64041190",
+        "0101300000",
+        "",
+        "6404",
+    ]
+    assert [
+        edition.rate(code) for code in ("64041190", "6404119020", "0102294024", "98020091", "6404", "6404119099")
+    ] == [
+        ("20%", 20.0),
+        ("20%", 20.0),
+        ("1¢/kg", None),
+        None,
+        None,
+        None,
+    ]
+    assert (edition.units("6404119020"), edition.units("0102292011"), edition.units("7704110000")) == (
+        "prs.",
+        "No.,kg",
+        "",
+    )
+
+
+@given(
+    st.from_regex(r"[0-9]{4}([. ]?[0-9]{2}){0,3}", fullmatch=True), st.sampled_from(["{}", " {}\n", "HTS {}", "{}*"])
+)
+def test_one_code_is_read_in_any_form(code: str, form: str) -> None:
+    assert parse_code(form.format(code)) == "".join(char for char in code if char.isdigit())
+    assert [
+        parse_code(text) for text in (f"{code} or {code}", f"not {code}", f"{code}%", f"{code}7", f"{code}/{code}")
+    ] == [None] * 5
