@@ -150,7 +150,7 @@ class TariffExpected(StrictModel):
         return value
 
 
-_OF_ANSWERS = (
+KEYS_OF_ANSWERS = (
     "allowed_hts",
     "no_savings_expected",
     "duty_delta_range",
@@ -172,7 +172,7 @@ def _unread(expected: TariffExpected) -> Iterator[InitErrorDetails]:
             wrong = "the case expects an answer, so no rule reads the category of a refusal"
             yield _unread_at("expected_refusal_category", wrong, "null, or expected_accept: false")
         return
-    for key in _OF_ANSWERS:
+    for key in KEYS_OF_ANSWERS:
         value = getattr(expected, key)
         # null, an empty list and the default require nothing; 0 may be a rate
         if value is not None and value != () and not (key == "no_savings_expected" and value is False):

@@ -49,7 +49,7 @@ class TariffPack(Pack):
             # codes of ten digits that exist, each case with a forbidden one
             *("code_form", "code_impossible", "forbidden_missing", "forbidden_unreachable", "preferred_length"),
             # the original requires codes in each case, and never passes an allowed one
-            *("allowed_unreachable", "code_repeated", "expectation_unused", "preferred_undue"),
+            *("allowed_unreachable", "code_repeated", "preferred_undue"),
             # what its types and options mean
             *("leak_chapter", "refusal_category_missing", "type_savings"),
         }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_packbench.cases.ids import case_id
 from pytest_packbench.model.errors import Problem, format_value, json_pointer
-from pytest_packbench.packs.tariff.model import SOURCE
+from pytest_packbench.packs.tariff.model import KEYS_OF_ANSWERS, SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -271,6 +271,11 @@ def _expected(part: _Part) -> dict[str, Any]:
         number = count.optional(_whole)
         expected[key] = None if number is None else count.written(number if number >= 0 else None)
     part.keep_others(expected)
+    # what no rule reads is an error in a case of this pack
+    for key in KEYS_OF_ANSWERS if not expected["expected_accept"] else ("expected_refusal_category",):
+        if expected.get(key) is not None and not (key == "no_savings_expected" and expected[key] is False):
+            part.part(key).keep()
+            expected[key] = None
     return {key: value for key, value in expected.items() if value is not None}
 
 
