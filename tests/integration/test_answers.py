@@ -78,8 +78,8 @@ def test_a_target_that_handles_an_unreadable_answer_is_scored_by_what_it_returns
 
 
 COMMANDS = {
-    "no_json": ("print('hello')", "unreadable_answer"),
-    "fails": ("print('no key'); raise SystemExit(3)", "target_died"),
+    "no_json": ("input(); print('hello')", "unreadable_answer"),
+    "fails": ("input(); print('no key'); raise SystemExit(3)", "target_died"),
     "silent": ("raise SystemExit(0)", "target_died"),
 }
 
