@@ -349,7 +349,8 @@ class _GateJudge(NamedTuple):
             # outside completeness in live mode, but a run of such cases alone has measured nothing
             return replace(result, text=f"{result.subject}: no case could have failed, so nothing was measured: FAIL")
         if observed is None and gate.metric == COMPLETENESS and sums.profiles:
-            return replace(result, passed=True, text=f"{result.subject}: no case had to be judged: PASS")
+            # else quarantine would turn any suite green
+            return replace(result, text=f"{result.subject}: no case had to be judged, so nothing was measured: FAIL")
         if observed is None:
             return replace(result, text=f"{result.subject}: no case to judge: FAIL")
         judges = sorted({each.judge for each in sums.profiles if each.counted and each.judge is not None})

@@ -40,4 +40,7 @@ def test_gates_do_not_judge_a_known_hole(project: Project) -> None:
     result.assert_outcomes(xfailed=1)
     assert result.ret == pytest.ExitCode.OK
     unjudged = "*pass_rate: not judged, because none of its cases is selected"
-    result.stdout.fnmatch_lines(["*completeness: no case had to be judged: PASS", unjudged])
+    result.stdout.fnmatch_lines(["*completeness: not judged, because none of its cases is selected", unjudged])
+    hole.with_name("good.json").unlink()
+    # without another case, the suite measures nothing
+    assert project.run_toy().ret == pytest.ExitCode.TESTS_FAILED
