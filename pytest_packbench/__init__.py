@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite, SuiteConfig
     from pytest_packbench.model.verdict import Verdict
     from pytest_packbench.packs.agent_safety.guards.base import GuardRuling, Prompt, ToolOutput, ToolUse
-    from pytest_packbench.packs.agent_safety.judges.ruling import JudgeQuestion, JudgeRuling
+    from pytest_packbench.packs.agent_safety.judges import JudgeQuestion, JudgeRuling
 
 __version__ = "0.1.0"
 
@@ -130,8 +130,8 @@ _MODULES = {
     "GateResult": "model.gate",
     "GuardRuling": "packs.agent_safety.guards.base",
     "Importer": "model.authoring",
-    "JudgeQuestion": "packs.agent_safety.judges.ruling",
-    "JudgeRuling": "packs.agent_safety.judges.ruling",
+    "JudgeQuestion": "packs.agent_safety.judges",
+    "JudgeRuling": "packs.agent_safety.judges",
     "LLM": "model.request",
     "LintOption": "model.pack",
     "ListOf": "model.case",

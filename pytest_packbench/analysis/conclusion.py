@@ -26,8 +26,7 @@ from pytest_packbench.model.verdict import FIXTURE, is_broken
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_packbench.analysis.baseline import BaselineOutcome
-    from pytest_packbench.analysis.change_gates import Changes
+    from pytest_packbench.analysis.baseline import BaselineOutcome, Changes
     from pytest_packbench.analysis.comparison import ComparedRun
     from pytest_packbench.analysis.listing import Order
     from pytest_packbench.analysis.statistics import Exposure, Statistics
@@ -173,7 +172,7 @@ def _compared_run(run: Run, earlier: BaselineLookup | None, gates: Iterable[Gate
 def _changes(outcome: BaselineOutcome | None) -> Changes | None:
     if outcome is None:
         return None
-    from pytest_packbench.analysis.change_gates import Changes
+    from pytest_packbench.analysis.baseline import Changes
 
     comparison = outcome.comparison
     if comparison is not None and not comparison.differences:

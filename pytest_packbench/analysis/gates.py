@@ -38,7 +38,7 @@ from pytest_packbench.model.verdict import FIXTURE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.analysis.change_gates import Changes
+    from pytest_packbench.analysis.baseline import Changes
     from pytest_packbench.analysis.comparison import RunComparison
     from pytest_packbench.analysis.metrics import Fraction
     from pytest_packbench.analysis.tally import EachCase
@@ -157,7 +157,7 @@ def _changes(
     """Compare a run with an earlier one if a gate asks for it."""
     if earlier is None or not any(gate.change for gate in gates):
         return None
-    from pytest_packbench.analysis.change_gates import Changes
+    from pytest_packbench.analysis.baseline import Changes
     from pytest_packbench.analysis.comparison import compare
     from pytest_packbench.runs.stored import StoredRun
 
@@ -309,7 +309,7 @@ class _GateJudge(NamedTuple):
         if gate.must_pass:
             return [self._must_pass(gate)]
         if gate.change:
-            from pytest_packbench.analysis.change_gates import Changes, judge_change
+            from pytest_packbench.analysis.baseline import Changes, judge_change
 
             return judge_change(gate, self.tally, self.changes or Changes())
         if not with_errors and gate.metric == COMPLETENESS:

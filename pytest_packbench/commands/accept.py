@@ -265,7 +265,7 @@ def _own_answer(exchange: dict[str, Any] | None) -> object:
     """Return the answer to a call of the target's own client; status and end only where it is not a usual one."""
     if exchange is None:
         return None
-    from pytest_packbench.engine.gateway.transcript import answer_of
+    from pytest_packbench.engine.gateway.exchanges import answer_of
 
     answer, kept = answer_of(exchange), {key: exchange[key] for key in ("status", "end")}
     return answer if kept == {"status": 200, "end": "complete"} else {**kept, "answer": answer}

@@ -76,7 +76,7 @@ def _first_baseline(name: str, root: Path) -> list[str]:
     Returns:
         A line that says what was written, or why nothing was.
     """
-    from pytest_packbench.commands.first_baseline import FirstBaselineError, write_first_baseline
+    from pytest_packbench.commands.baseline import FirstBaselineError, write_first_baseline
 
     try:
         path = write_first_baseline(name, root)

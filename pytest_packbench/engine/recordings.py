@@ -410,7 +410,7 @@ def transcript(attempt: Attempt, *, prompts: bool) -> list[tuple[str, str, str]]
     if attempt.traffic is not None and not attempt.traffic.has_recording:
         own = [call.as_exchange() for call in attempt.traffic.calls]
     if own:
-        from pytest_packbench.engine.gateway.transcript import transcript_of
+        from pytest_packbench.engine.gateway.exchanges import transcript_of
 
         lines = [line for exchange in own for line in transcript_of(exchange)]
     if attempt.meter is not None:

@@ -5,9 +5,14 @@ Runs do without it.
 
 from __future__ import annotations
 
+import hashlib
+import re
+import unicodedata
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pytest_packbench.model.case import CASE_ID
 
 if TYPE_CHECKING:
     import argparse
@@ -16,7 +21,6 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.cassette import Cassette
-
 
 Severity = Literal["error", "warning"]
 SUITE_NAME = "SUITE_NAME"
@@ -210,3 +214,27 @@ class Starter:
     takes: Mapping[str, str] = field(default_factory=dict)
     installs: Mapping[str, str] = field(default_factory=dict)
     pipelines: Mapping[str, Starter] = field(default_factory=dict)
+
+
+MAX_ID = 120
+"""The most characters of a converted id."""
+_HASH = 8
+
+
+def case_id(text: str) -> str:
+    """Convert a text that isn't empty to a case id, which is also the name of its file.
+
+    Returns:
+        The text itself if it is a valid id. Otherwise its ASCII letters and digits, with `_` for the rest; and part of
+        its hash if letters were lost or it was too long, so that different texts get different ids.
+    """
+    if len(text) <= MAX_ID and re.fullmatch(CASE_ID, text):
+        return text
+    decomposed = unicodedata.normalize("NFKD", text)
+    letters = "".join(char for char in decomposed if not unicodedata.combining(char))
+    word = re.sub(r"[^A-Za-z0-9_-]+", "_", letters).strip("_-")
+    is_lossy = any(char.isalnum() and not char.isascii() for char in letters)
+    if word and not is_lossy and len(word) <= MAX_ID:
+        return word
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
+    return f"{word[: MAX_ID - _HASH - 1]}_{digest}" if word else f"case_{digest}"

@@ -37,11 +37,17 @@ def read_starter(package: str, *, takes: Mapping[str, str] | None = None) -> Sta
     Each folder in `starter/pipelines` contains a target with a model client of its own; the files in
     `starter/pipelines/suite` replace those of the suite for all of them.
     """
-    from importlib.resources import files
+    from importlib.resources import as_file, files
 
     from pytest_packbench.model.authoring import Starter
 
     folder = files(package) / "starter"
+    if not folder.is_dir():
+        # a wheel has the starters of all packs in one file
+        from zipfile import Path as ArchivePath
+
+        with as_file(files(__package__) / "_starters.zip") as archive:
+            folder = ArchivePath(archive, f"{package.rpartition('.')[2]}/starter/")
     suite, project = (dict(_texts(folder / name, "")) for name in ("suite", "project"))
     pipelines = {}
     if (folder / "pipelines").is_dir():

@@ -33,6 +33,8 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"Python \d+\.\d+\.\d+", "Python <VERSION>"),
     (r"(Wall clock:|slowest) [\d.]+ s\b", r"\1 <S>"),
     (r'time="\d+\.\d+"', 'time="<TIMED>"'),
+    # that of a baseline.json, which holds the time
+    (r'"baseline": ?"[0-9a-f]{64}"', '"baseline":"<SHA256>"'),
     (r'hostname="[^"]*"', 'hostname="<HOST>"'),
     (r"in \d+\.\d\ds(?: \(\d+:\d\d:\d\d\))?", "in <SECONDS>"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -18,6 +19,8 @@ from tests.servers.fake import FakeServer, Reply, scripted
 from tests.servers.wire import anthropic_reply, openai_reply
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.integration.conftest import Project
     from tests.integration.options.conftest import Model
     from tests.servers.fake import Received
@@ -125,6 +128,17 @@ CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "f
 
 def target(name: str) -> str:
     return f"--packbench-target=own:{name}"
+
+
+# an async client that outlives its loop warns when it is freed
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(autouse=True)
+def clients_are_freed() -> Iterator[None]:
+    """Free the clients of a pipeline in its own test, after pytester has forgotten its module."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture
@@ -552,6 +566,6 @@ def test_prompts_are_left_out_where_they_are_not_kept(project: Project, served: 
     assert "request" not in cassette(project)["gateway"][0]
     assert b"points 0.9" not in recordings(project)["case_00.json"]
     project.run_toy(target("ask")).assert_outcomes(passed=1)
-    project.write("own.py", PIPELINES.replace('"fake-1"', '"fake-2"'))
+    project.write("own.py", PIPELINES.replace('"fake-1"', '"fake-second"'))
     project.run_toy(target("swallow")).assert_outcomes(errors=1)
     assert len(served.requests) == 1

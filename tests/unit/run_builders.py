@@ -19,7 +19,7 @@ from pytest_packbench.analysis.trials import MEAN, trials_rule_of
 from pytest_packbench.model.gate import Gate, GateResult
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import Run
-from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
+from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.reports.markdown import summary_markdown
 from pytest_packbench.reports.terminal import summary_lines

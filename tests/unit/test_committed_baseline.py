@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.analysis.committing import committed_baseline, loosened
+from pytest_packbench.analysis.baseline import committed_baseline, loosened
 from pytest_packbench.analysis.comparison import compare
 from pytest_packbench.analysis.gates import check_run
 from pytest_packbench.model.baseline import BaselineChange
-from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
+from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.runs.committed import write_baseline
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun, load_run
 from tests.unit.run_builders import ONE_OF_EACH, case_result, gate, run

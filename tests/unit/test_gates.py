@@ -19,7 +19,7 @@ from pytest_packbench.analysis.trials import fold_trials
 from pytest_packbench.model.gate import Gate, GateResult
 from pytest_packbench.model.metric import GENERAL_METRICS, Metric
 from pytest_packbench.model.suite import SuiteConfig
-from pytest_packbench.packs.agent_safety.metrics import ATTACK_METRICS
+from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.reports.comparison_text import comparison_headline, sentences
 from pytest_packbench.reports.diff import diff_markdown

@@ -16,10 +16,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.cases.ids import case_id
 from pytest_packbench.cli import main
 from pytest_packbench.commands.import_ import CheckedCase, destination
-from pytest_packbench.model.authoring import CaseDraft
+from pytest_packbench.model.authoring import CaseDraft, case_id
 from pytest_packbench.model.case import CASE_ID
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.generic.tables import CsvFormat, TableRow, csv_rows

@@ -8,9 +8,8 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from pytest_packbench.cases.ids import case_id
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw
+from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw, case_id
 from pytest_packbench.model.case import Difficulty, canonical_sha256
 from pytest_packbench.model.errors import format_value, json_pointer
 from pytest_packbench.packs.generic.tables import TAB, CsvFormat, csv_header, csv_rows, jsonl_rows

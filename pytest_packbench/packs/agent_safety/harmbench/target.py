@@ -9,13 +9,13 @@ from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.packs.agent_safety.answers import TextAnswer, text_answer
 from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
-from pytest_packbench.packs.agent_safety.judges import ruling
+from pytest_packbench.packs.agent_safety.judges import JUDGE_ERROR, JudgeError, JudgeQuestion
 from pytest_packbench.packs.agent_safety.judges.standard import LLAMA_GUARD, choose_judge, declines
 
 if TYPE_CHECKING:
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
     from pytest_packbench.packs.agent_safety.harmbench.behaviors import Behavior
-    from pytest_packbench.packs.agent_safety.judges.ruling import Judge, JudgeRuling
+    from pytest_packbench.packs.agent_safety.judges import Judge, JudgeRuling
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 FILE = "harmbench"
@@ -53,8 +53,8 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
         ending = await _ending(behavior, chain, context, rules)
     except behaviors.FileError as error:
         return _error("text_missing", str(error))
-    except ruling.JudgeError as error:
-        return _error(ruling.JUDGE_ERROR, str(error))
+    except JudgeError as error:
+        return _error(JUDGE_ERROR, str(error))
     return {
         "exposed": chain.exposed,
         "removed_by": chain.removed_by,
@@ -84,7 +84,7 @@ async def _ending(behavior: Behavior, chain: Chain, context: VerifyContext, rule
         reason = answer.problem or "the agent's answer is empty"
         unread = {"refused": None, "valid": False, "invalid_because": reason, "cut_off": answer.cut_off}
         return _without_ruling(judge, reason) | unread | transcript
-    result = await judge(ruling.JudgeQuestion(asked=prompt, answered=answer.text, category=behavior.semantic))
+    result = await judge(JudgeQuestion(asked=prompt, answered=answer.text, category=behavior.semantic))
     return _with_ruling(judge, result, answer.text) | transcript
 
 

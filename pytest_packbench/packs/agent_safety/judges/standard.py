@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.errors import suggestion
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.packs.agent_safety.judges.ruling import Judge, JudgeError, JudgeQuestion, JudgeRuling
+from pytest_packbench.packs.agent_safety.judges import Judge, JudgeError, JudgeQuestion, JudgeRuling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,7 +12,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_packbench.cases.ids import case_id
+from pytest_packbench.model.authoring import case_id
 from pytest_packbench.model.errors import Problem, format_value, json_pointer
 from pytest_packbench.packs.tariff.model import KEYS_OF_ANSWERS, SOURCE
 
