@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.analysis.comparison import ComparedCase, ComparedRun, GroupChanges, RunComparison, differences
 from pytest_packbench.analysis.formatting import format_mean, format_with_bounds
-from pytest_packbench.analysis.gates import incomparable
 from pytest_packbench.analysis.metrics import groups, line
 from pytest_packbench.model.baseline import BASELINE_VERSION, CommittedBaseline
 from pytest_packbench.model.gate import CHANGE_METRICS, GateResult
@@ -275,3 +274,13 @@ def _mean_change(undecided: GateResult, group: GroupChanges, bound: float, compa
         interval = f"two-sided 95 % confidence interval {mean.low:+.3f} to {mean.high:+.3f}"
     parts = (f"{value} {'>=' if passed else '<'} min {limit} over {pluralize(mean.n, 'pair')}", interval)
     return undecided.decided(line(undecided.subject, parts, passed=passed), passed=passed, observed=mean.mean)
+
+
+def incomparable(comparison: RunComparison) -> str:
+    """Return why a run can't be compared with its baseline, in words; empty if it can."""
+    name = comparison.baseline.run_id
+    if comparison.differences:
+        return f"not compared with {name}: {'; '.join(comparison.differences)}"
+    if not comparison.unchanged:
+        return f"not compared with {name}: no case is unchanged in both runs"
+    return ""

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.analysis.baseline import Changes
-    from pytest_packbench.analysis.comparison import RunComparison
     from pytest_packbench.analysis.metrics import Fraction
     from pytest_packbench.analysis.tally import EachCase
     from pytest_packbench.analysis.trials import Rule
@@ -157,7 +156,7 @@ def _changes(
     """Compare a run with an earlier one if a gate asks for it."""
     if earlier is None or not any(gate.change for gate in gates):
         return None
-    from pytest_packbench.analysis.baseline import Changes
+    from pytest_packbench.analysis.baseline import Changes, incomparable
     from pytest_packbench.analysis.comparison import compare
     from pytest_packbench.runs.stored import StoredRun
 
@@ -171,16 +170,6 @@ def _changes(
 def group_names(gates: Iterable[Gate]) -> set[str]:
     """Return the names of the groups whose changes gates bound."""
     return {gate.by for gate in gates if gate.change and gate.by is not None}
-
-
-def incomparable(comparison: RunComparison) -> str:
-    """Return why a run can't be compared with its baseline, in words; empty if it can."""
-    name = comparison.baseline.run_id
-    if comparison.differences:
-        return f"not compared with {name}: {'; '.join(comparison.differences)}"
-    if not comparison.unchanged:
-        return f"not compared with {name}: no case is unchanged in both runs"
-    return ""
 
 
 def skip_unselected(results: Iterable[GateResult]) -> tuple[GateResult, ...]:
