@@ -385,6 +385,19 @@ def test_a_secret_in_an_answer_is_not_recorded(project: Project, served: Model) 
     assert SECRET not in project.all_text()
 
 
+def test_a_secret_that_a_stream_spells_in_pieces_is_not_recorded(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9")
+    text = json.dumps({"points": 0.9, "key": SECRET})
+    parts = [{**CHUNK, "choices": [{"index": 0, "delta": {"content": part}}]} for part in (text[:30], text[30:])]
+    body = "".join(f"data: {json.dumps(part)}\n\n" for part in parts) + "data: [DONE]\n\n"
+    served.handler = scripted(Reply(body=body.encode(), headers={"content-type": "text/event-stream"}))
+    project.run_toy(target("stream"), RECORD).assert_outcomes(errors=1)
+    error = project.errors()["case_00"]
+    assert error["kind"] == "secret_in_answer"
+    assert "/deltas/choices.0.delta.content" in error["message"]
+    assert recordings(project) == {}
+
+
 def test_a_changed_recording_is_shown_and_accepted(
     project: Project, served: Model, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -22,6 +23,12 @@ _NO_TOKENS = re.compile(r".*(/count_tokens|/input_tokens|:countTokens|/moderatio
 _EMBEDDINGS = re.compile(r".*(/embeddings|/api/embed|:(batchE|e)mbedContents?)$")
 _ANTHROPIC_INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _EVENT = re.compile(rb"(?:^|\n)data:[ ]?([^\r\n]*)")
+# of one event; others of the same names are ordinary text
+_INDICES = ("output_index", "content_index", "summary_index", "index")
+# alike in all events of a stream, or random
+_NO_TEXT = re.compile(
+    r"(.+_)?id|responseId|object|model|modelVersion|type|role|status|obfuscation|system_fingerprint|created_at"
+)
 _STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl")
 
 
@@ -176,6 +183,55 @@ def events(stream: bytes) -> Iterator[Any]:
                 yield json.loads(line)
             except (ValueError, RecursionError):
                 continue
+
+
+def joined_texts(content: bytes) -> dict[str, str]:
+    """Return the texts that the events of a stream spell piece by piece, by their place in the events.
+
+    Whatever a provider calls them: text, thoughts, arguments of tools. What is no JSON is joined too.
+    """
+    pieces: defaultdict[str, list[str]] = defaultdict(list)
+    for event in _all_events(content):
+        value, start = event, ""
+        if isinstance(event, dict):
+            # where a provider begins a text that it continues by deltas
+            value = {"delta" if name == "content_block" else name: member for name, member in event.items()}
+            kind = str(event.get("type", ""))
+            indices = [str(event[name]) for name in _INDICES if name in event]
+            start = ".".join([*([kind] if "." in kind else []), *indices])
+        stack: list[tuple[str, Any]] = [(start, value)]
+        while stack:
+            place, item = stack.pop()
+            if isinstance(item, str):
+                pieces[place].append(item)
+            elif isinstance(item, dict):
+                members = [(f"{place}.{name}", each) for name, each in item.items() if not _NO_TEXT.fullmatch(name)]
+                stack += reversed(members)
+            elif isinstance(item, list):
+                stack += reversed([(f"{place}.{_index_of(each, at)}", each) for at, each in enumerate(item)])
+    return {place.lstrip("."): "".join(texts) for place, texts in pieces.items() if len(texts) > 1}
+
+
+def _index_of(item: Any, position: int) -> int:
+    index = item.get("index") if isinstance(item, dict) else None
+    return index if isinstance(index, int) else position
+
+
+def _all_events(content: bytes) -> Iterator[Any]:
+    """Return the JSON values of a stream, or of a list that was streamed; what is none as text."""
+    if isinstance(values := _value(content), list | dict):
+        yield from values if isinstance(values, list) else [values]
+        return
+    for line in _EVENT.findall(content) or content.splitlines():
+        value = _value(line)
+        yield line.decode("utf-8", "replace") if value is None else value
+
+
+def _value(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def is_final(stream: bytes) -> bool:

@@ -409,7 +409,8 @@ class Gateway:
         }
         if (stored := _exchange_of(cache.stored(key))) is None:
             await self._forward(asked, counted=True)
-            if call.end == "complete" and call.error is None:
+            # the cache itself looks at each event alone
+            if call.end == "complete" and call.error is None and not self._redactor.find(call.joined_texts()):
                 cache.store(key, call.as_exchange(prompts=False))
             return
         call.cached = True
