@@ -12,7 +12,7 @@ from pytest_packbench.engine.cache import AnswerCache
 from pytest_packbench.engine.gateway.protocols import joined_texts
 from pytest_packbench.model.redaction import Redactor
 from tests.servers.raw import RawServer, chunked
-from tests.unit.gateways import KEY, recording
+from tests.unit.gateways import KEY, recording, replaying, stored
 from tests.unit.test_gateway_protocols import gemini_part, openai_chunk, sse
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def test_texts_of_several_choices_are_joined_each_for_itself() -> None:
     assert joined_texts(events([begun, anthropic_delta("text")("b")])) == {"0.delta.text": "ab"}
 
 
-@pytest.mark.parametrize(("ending", "stored"), [("x", 1), (KEY[5:], 0)])
-def test_a_stream_that_spells_a_key_is_not_cached(tmp_path: Path, ending: str, stored: int) -> None:
+@pytest.mark.parametrize(("ending", "files"), [("x", 1), (KEY[5:], 0)])
+def test_a_stream_that_spells_a_key_is_not_cached(tmp_path: Path, ending: str, files: int) -> None:
     wire = chunked(STREAM, sse(openai_chunk(KEY[:5]), openai_chunk(ending), "[DONE]"))
     cache = AnswerCache(tmp_path, {}, Redactor())
     with (
@@ -87,7 +87,50 @@ def test_a_stream_that_spells_a_key_is_not_cached(tmp_path: Path, ending: str, s
         gateway.open_case("one").active(),
     ):
         ask_streaming(gateway)
-    assert len([*tmp_path.rglob("*.json")]) == stored
+    assert len([*tmp_path.rglob("*.json")]) == files
+
+
+BUSY = {"type": "overloaded_error", "message": "busy"}
+DELTAS = sse(openai_chunk("Zwölf ", error=None), openai_chunk('"error": {'))
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind"),
+    [
+        (sse({"error": {"message": "busy", "code": None}}), "server_error"),
+        (sse({"error": {"message": "busy", "code": "rate_limit_exceeded"}}), "rate_limit"),
+        (sse({"error": {"message": "busy", "code": 503, "status": "UNAVAILABLE"}}), "overloaded"),
+        (sse({"type": "error", "error": BUSY}), "overloaded"),
+        (sse({"type": "error", "code": "server_error", "message": "busy"}), "server_error"),
+        (sse({"type": "response.failed", "response": {"error": {"message": "busy"}}}), "server_error"),
+        ([b"event: error\ndata: busy\n\n"], "server_error"),
+    ],
+)
+def test_an_error_in_a_stream_is_that_of_the_call_also_replayed(ending: list[bytes], kind: str) -> None:
+    check_error(chunked(STREAM, [*DELTAS, *ending]), kind)
+
+
+def test_an_error_in_lines_or_in_a_list() -> None:
+    check_error(chunked("application/x-ndjson", [ollama_lines([{"response": "a"}, {"error": "busy"}])]), "server_error")
+    body = json.dumps([gemini_part("a"), {"error": {"code": 503, "message": "busy"}}]).encode()
+    check_error(chunked("application/json", [body]), "overloaded")
+
+
+def check_error(wire: list[bytes], kind: str) -> None:
+    with RawServer(lambda _: wire) as server, recording(server.url) as gateway:
+        with (traffic := gateway.open_case("one")).active():
+            text = ask_streaming(gateway)
+        with (other := gateway.open_case("two")).active():
+            wire = chunked(STREAM, [*DELTAS, *sse("[DONE]")])
+            ask_streaming(gateway)
+        assert other.unrecovered_error() is None
+    with replaying() as gateway, (replayed := gateway.open_case("one", stored(traffic))).active():
+        assert "".join(ask_streaming(gateway).split()) == "".join(text.split())
+    for each in (traffic, replayed):
+        error = each.unrecovered_error()
+        assert error is not None
+        assert error.kind == kind
+        assert not each.calls[0].succeeded
 
 
 def ask_streaming(gateway: Gateway) -> str:

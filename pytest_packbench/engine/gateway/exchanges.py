@@ -101,9 +101,14 @@ class RecordedCall:
         """Whether the answer is a stream of events or lines."""
         return is_stream(self.headers.get("content-type", ""))
 
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the answer came in pieces: as a stream, or as a JSON list, as Gemini streams by default."""
+        return self.is_stream or self.content.lstrip()[:1] == b"["
+
     def joined_texts(self) -> dict[str, str]:
         """Return what the events of a streamed answer spell together, by their place in the events."""
-        return joined_texts(self.content) if self.is_stream or self.content.lstrip()[:1] == b"[" else {}
+        return joined_texts(self.content) if self.is_streamed else {}
 
     def __str__(self) -> str:
         """Return method, path and model."""
