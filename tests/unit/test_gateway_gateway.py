@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pytest
 from pytest_packbench.engine.cache import AnswerCache
 from pytest_packbench.engine.gateway.protocols import joined_texts
 from pytest_packbench.model.redaction import Redactor
-from tests.servers.raw import RawServer, chunked
+from tests.servers.raw import RawServer, chunked, head
 from tests.unit.gateways import KEY, recording, replaying, stored
 from tests.unit.test_gateway_protocols import gemini_part, openai_chunk, sse
 
@@ -114,6 +115,22 @@ def test_an_error_in_lines_or_in_a_list() -> None:
     check_error(chunked("application/x-ndjson", [ollama_lines([{"response": "a"}, {"error": "busy"}])]), "server_error")
     body = json.dumps([gemini_part("a"), {"error": {"code": 503, "message": "busy"}}]).encode()
     check_error(chunked("application/json", [body]), "overloaded")
+
+
+def test_a_compressed_answer_that_ends_early_is_cut() -> None:
+    data = gzip.compress(json.dumps(openai_chunk("Zwölf")).encode())
+    # the framing is whole; what is missing is within
+    wire = [head("content-type: application/json", "content-encoding: gzip", f"content-length: {len(data) - 9}")]
+    with (
+        RawServer(lambda _: [*wire, data[:-9]]) as server,
+        recording(server.url) as gateway,
+        (traffic := gateway.open_case("one")).active(),
+        pytest.raises(httpx.RemoteProtocolError),
+    ):
+        ask_streaming(gateway)
+    error = traffic.unrecovered_error()
+    assert error is not None
+    assert (error.kind, traffic.calls[0].end) == ("network", "cut")
 
 
 def check_error(wire: list[bytes], kind: str) -> None:
