@@ -33,9 +33,16 @@ class ErrorFactory:
 
     def of_status(self, status: int, body: str) -> BackendError:
         """Return the error of an HTTP response that reports a failure, with the message in its body."""
+        return self._of_status(status, f"HTTP {status}", body)
+
+    def of_stream(self, status: int, error: object) -> BackendError:
+        """Return the error in a stream; `status` is that of an HTTP response that would say the same."""
+        return self._of_status(status, "an error in the stream", json.dumps({"error": error}))
+
+    def _of_status(self, status: int, label: str, body: str) -> BackendError:
         default = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "bad_request"
         text = self.redactor.excerpt(error_message(body))
-        return self._error(_KINDS.get(status, default), f"HTTP {status}{': ' if text else ''}{text}")
+        return self._error(_KINDS.get(status, default), f"{label}{': ' if text else ''}{text}")
 
     def network(self, error: BaseException) -> BackendError:
         """Return the error of a failed connection."""

@@ -755,7 +755,9 @@ def _answers_to_record(context: SuiteContext, state: Attempt) -> Iterator[tuple[
     if has_gateway_exchanges(context, state) and state.traffic is not None:
         for own in state.traffic.calls:
             exchange = own.as_exchange(prompts=False)
-            yield f"the answer to {own}", {key: exchange[key] for key in exchange.keys() & GATEWAY_ANSWER}
+            written = {key: exchange[key] for key in exchange.keys() & GATEWAY_ANSWER}
+            # events of a stream split what the model wrote
+            yield f"the answer to {own}", {**written, "deltas": own.joined_texts()}
     elif context.caller.opaque:
         answer = state.payload if state.unread is None else [state.payload, *state.unread]
         yield "the result", {"answer": answer}

@@ -82,6 +82,13 @@ def stream(request):
     return json.loads("".join(chunk.choices[0].delta.content or "" for chunk in chunks))
 
 
+def swallow_stream(request):
+    try:
+        return stream(request)
+    except openai.OpenAIError:
+        return {"points": 1.0}
+
+
 def both(request, context):
     question = ModelRequest(role="judge", system="", messages=({"role": "user", "content": request.input["text"]},))
     context.llm.complete_sync(question)
@@ -297,6 +304,18 @@ def test_a_provider_that_fails_decides_the_case(project: Project, served: Model)
     assert len(served.requests) == made
 
 
+def test_a_provider_that_fails_in_a_stream_decides_the_case(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9")
+    first = {**CHUNK, "choices": [{"index": 0, "delta": {"content": '{"points": '}}]}
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in (first, {"error": {"message": "busy"}}))
+    served.handler = scripted(Reply(body=body.encode(), headers={"content-type": "text/event-stream"}))
+    project.run_toy(target("swallow_stream"), RECORD).assert_outcomes(errors=1)
+    error = project.errors()["case_00"]
+    assert error["kind"] == "server_error"
+    assert "an error in the stream: busy" in error["message"]
+    assert recordings(project) == {}
+
+
 def test_a_run_that_sees_no_call_says_so(project: Project, served: Model) -> None:
     prepare(project, "points 0.9")
     result = project.run_toy(target("nothing"), RECORD)
@@ -397,6 +416,19 @@ def test_a_secret_in_an_answer_is_not_recorded(project: Project, served: Model) 
     assert project.errors()["case_00"]["kind"] == "secret_in_answer"
     assert recordings(project) == {}
     assert SECRET not in project.all_text()
+
+
+def test_a_secret_that_a_stream_spells_in_pieces_is_not_recorded(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9")
+    text = json.dumps({"points": 0.9, "key": SECRET})
+    parts = [{**CHUNK, "choices": [{"index": 0, "delta": {"content": part}}]} for part in (text[:30], text[30:])]
+    body = "".join(f"data: {json.dumps(part)}\n\n" for part in parts) + "data: [DONE]\n\n"
+    served.handler = scripted(Reply(body=body.encode(), headers={"content-type": "text/event-stream"}))
+    project.run_toy(target("stream"), RECORD).assert_outcomes(errors=1)
+    error = project.errors()["case_00"]
+    assert error["kind"] == "secret_in_answer"
+    assert "/deltas/choices.0.delta.content" in error["message"]
+    assert recordings(project) == {}
 
 
 def test_a_changed_recording_is_shown_and_accepted(

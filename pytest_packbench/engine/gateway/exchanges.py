@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_packbench.engine.gateway import stamps
-from pytest_packbench.engine.gateway.protocols import is_stream, model_of, uses_tokens, without_keys
+from pytest_packbench.engine.gateway.protocols import is_stream, joined_texts, model_of, uses_tokens, without_keys
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import format_value
 
@@ -100,6 +100,15 @@ class RecordedCall:
     def is_stream(self) -> bool:
         """Whether the answer is a stream of events or lines."""
         return is_stream(self.headers.get("content-type", ""))
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the answer came in pieces: as a stream, or as a JSON list, as Gemini streams by default."""
+        return self.is_stream or self.content.lstrip()[:1] == b"["
+
+    def joined_texts(self) -> dict[str, str]:
+        """Return what the events of a streamed answer spell together, by their place in the events."""
+        return joined_texts(self.content) if self.is_streamed else {}
 
     def __str__(self) -> str:
         """Return method, path and model."""

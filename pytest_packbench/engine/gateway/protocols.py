@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -22,6 +23,32 @@ _NO_TOKENS = re.compile(r".*(/count_tokens|/input_tokens|:countTokens|/moderatio
 _EMBEDDINGS = re.compile(r".*(/embeddings|/api/embed|:(batchE|e)mbedContents?)$")
 _ANTHROPIC_INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _EVENT = re.compile(rb"(?:^|\n)data:[ ]?([^\r\n]*)")
+# of one event; others of the same names are ordinary text
+_INDICES = ("output_index", "content_index", "summary_index", "index")
+# alike in all events of a stream, or random
+_NO_TEXT = re.compile(
+    r"(.+_)?id|responseId|object|model|modelVersion|type|role|status|obfuscation|system_fingerprint|created_at"
+)
+_ERROR_WORDS = (b"error", b"response.failed")
+_ERROR_EVENT = re.compile(rb"(?:^|\n)event:[ ]?error\r?\n")
+_SERVER_ERROR = 500
+_STATUSES = {
+    "authentication_error": 401,
+    "permission_error": 403,
+    "permission_denied": 403,
+    "unauthenticated": 401,
+    "invalid_request_error": 400,
+    "invalid_argument": 400,
+    "invalid_prompt": 400,
+    "not_found_error": 404,
+    "insufficient_quota": 429,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "resource_exhausted": 429,
+    "overloaded_error": 529,
+    "unavailable": 503,
+    "timeout_error": 504,
+}
 _STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl")
 
 
@@ -176,6 +203,93 @@ def events(stream: bytes) -> Iterator[Any]:
                 yield json.loads(line)
             except (ValueError, RecursionError):
                 continue
+
+
+def joined_texts(content: bytes) -> dict[str, str]:
+    """Return the texts that the events of a stream spell piece by piece, by their place in the events.
+
+    Whatever a provider calls them: text, thoughts, arguments of tools. What is no JSON is joined too.
+    """
+    pieces: defaultdict[str, list[str]] = defaultdict(list)
+    for event in _all_events(content):
+        value, start = event, ""
+        if isinstance(event, dict):
+            # where a provider begins a text that it continues by deltas
+            value = {"delta" if name == "content_block" else name: member for name, member in event.items()}
+            kind = str(event.get("type", ""))
+            indices = [str(event[name]) for name in _INDICES if name in event]
+            start = ".".join([*([kind] if "." in kind else []), *indices])
+        stack: list[tuple[str, Any]] = [(start, value)]
+        while stack:
+            place, item = stack.pop()
+            if isinstance(item, str):
+                pieces[place].append(item)
+            elif isinstance(item, dict):
+                members = [(f"{place}.{name}", each) for name, each in item.items() if not _NO_TEXT.fullmatch(name)]
+                stack += reversed(members)
+            elif isinstance(item, list):
+                stack += reversed([(f"{place}.{_index_of(each, at)}", each) for at, each in enumerate(item)])
+    return {place.lstrip("."): "".join(texts) for place, texts in pieces.items() if len(texts) > 1}
+
+
+def _index_of(item: Any, position: int) -> int:
+    index = item.get("index") if isinstance(item, dict) else None
+    return index if isinstance(index, int) else position
+
+
+def _all_events(content: bytes, words: tuple[bytes, ...] = ()) -> Iterator[Any]:
+    """Return the JSON values of a stream, or of a list that was streamed; what is none as text.
+
+    Args:
+        content: the answer.
+        words: events without any of these may be left out.
+    """
+    if isinstance(values := _value(content), list | dict):
+        yield from values if isinstance(values, list) else [values]
+        return
+    for line in _EVENT.findall(content) or content.splitlines():
+        if words and not any(word in line for word in words):
+            continue
+        value = _value(line)
+        yield line.decode("utf-8", "replace") if value is None else value
+
+
+def _value(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def error_in(content: bytes) -> tuple[int, Any] | None:
+    """Return the error by which a provider ended a stream that it had begun, after the status that says the same.
+
+    None where there is none: an answer whose text speaks of errors is no error.
+    """
+    if not any(word in content for word in _ERROR_WORDS):
+        return None
+    for event in _all_events(content, _ERROR_WORDS):
+        if not isinstance(event, dict):
+            continue
+        error, kind = event.get("error"), event.get("type")
+        if kind == "response.failed":
+            inner = event.get("response")
+            error = (inner.get("error") if isinstance(inner, dict) else None) or "response.failed"
+        elif kind == "error":
+            error = error or event
+        if error:
+            return _status_of(error), error
+    return (_SERVER_ERROR, "") if _ERROR_EVENT.search(content) else None
+
+
+def _status_of(error: Any) -> int:
+    names = [str(error.get(name)) for name in ("code", "status", "type")] if isinstance(error, dict) else []
+    for name in names:
+        if re.fullmatch("[45][0-9][0-9]", name):
+            return int(name)
+        if name.lower() in _STATUSES:
+            return _STATUSES[name.lower()]
+    return _SERVER_ERROR
 
 
 def is_final(stream: bytes) -> bool:

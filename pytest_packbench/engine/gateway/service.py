@@ -15,6 +15,7 @@ from pytest_packbench.engine.gateway.exchanges import KEPT_HEADERS, UNSUPPORTED,
 from pytest_packbench.engine.gateway.protocols import (
     PROVIDERS,
     error_body,
+    error_in,
     is_allowed,
     is_final,
     upstreams_of,
@@ -409,7 +410,8 @@ class Gateway:
         }
         if (stored := _exchange_of(cache.stored(key))) is None:
             await self._forward(asked, counted=True)
-            if call.end == "complete" and call.error is None:
+            # the cache itself looks at each event alone
+            if call.end == "complete" and call.error is None and not self._redactor.find(call.joined_texts()):
                 cache.store(key, call.as_exchange(prompts=False))
             return
         call.cached = True
@@ -481,9 +483,11 @@ class Gateway:
         call.usage = usage_of(call.path, content, stream=call.is_stream) if call.uses_tokens else None
         if call.error is not None:
             return
+        factory = ErrorFactory(call.provider, self._redactor)
         if call.status is not None and call.status >= _FIRST_ERROR:
-            factory = ErrorFactory(call.provider, self._redactor)
             call.error = factory.of_status(call.status, content.decode("utf-8", "replace"))
+        elif call.is_streamed and (found := error_in(content)) is not None:
+            call.error = factory.of_stream(*found)
         elif end == "cut":
             call.error = BackendError("network", f"{call.provider}: the provider broke off its answer")
 

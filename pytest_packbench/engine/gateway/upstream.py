@@ -109,6 +109,8 @@ class Answer:
                     yield decoded
             if self._decoder is not None and (rest := self._decoder.flush()):
                 yield rest
+            if self._decoder is not None and not self._decoder.eof and self._size != 0:
+                raise ValueError("the compressed answer is not complete")  # noqa: TRY301 - as zlib's own errors
             is_whole = True
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, zlib.error) as error:
             raise CutError("the provider broke off its answer") from error
