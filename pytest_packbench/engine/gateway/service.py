@@ -7,6 +7,7 @@ import os
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urljoin, urlsplit
 
 from pytest_packbench.backends import BackendError
 from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory
@@ -38,12 +39,12 @@ if TYPE_CHECKING:
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """Longer answers are cut off."""
 _BAD_REQUEST, _NOT_FOUND, _BAD_GATEWAY = 400, 404, 502
-_FIRST_ERROR = 400
+_FIRST_REDIRECT, _NOT_MODIFIED, _FIRST_ERROR = 300, 304, 400
 _RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 _HIDDEN_HEADERS = frozenset(
     {
-        *("alt-svc", "connection", "content-length", "keep-alive", "proxy-authenticate", "set-cookie"),
-        *("strict-transport-security", "trailer", "transfer-encoding", "upgrade"),
+        *("alt-svc", "connection", "content-length", "keep-alive", "location", "proxy-authenticate"),
+        *("set-cookie", "strict-transport-security", "trailer", "transfer-encoding", "upgrade"),
     }
 )
 _SETTLE_STEPS, _SETTLE_STEP_S = 100, 0.001
@@ -433,6 +434,9 @@ class Gateway:
             )
             call.status = answer.status
             call.headers = {header: answer.headers[header] for header in KEPT_HEADERS if header in answer.headers}
+            if _is_redirect(call.status):
+                # the client does not see where: it would go there past the gateway
+                self._redirected(call, address, path.removeprefix(provider.stripped), answer.headers.get("location"))
             last = await self._pass_on(answer, reply, call)
             end = "complete"
         except CutError as error:
@@ -473,7 +477,20 @@ class Gateway:
 
     def _fail(self, call: RecordedCall, address: str, error: Exception) -> None:
         text = self._redactor.text(f"no answer from {address}: {error}")
-        call.error = BackendError("network", f"{call.provider}: {text}")
+        call.error = call.error or BackendError("network", f"{call.provider}: {text}")
+
+    def _redirected(self, call: RecordedCall, address: str = "", path: str = "", location: str | None = "") -> None:
+        """Note that a provider redirects a call, which is not followed."""
+        variable = next(iter(PROVIDERS[call.provider].variables))
+        where, advice = "to another address", f"set {variable} to the address that it redirects to"
+        if location:
+            parts = urlsplit(urljoin(address + path, location))
+            # without a login and a query
+            whole = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+            base = whole.removesuffix(urlsplit(path).path)
+            where, advice = f"to {self._redactor.text(base)}", f"set {variable} to that address"
+        message = f"{call}: the provider redirects {where}, which packbench's gateway does not follow; {advice}"
+        call.error = BackendError(UNSUPPORTED, f"{call.provider}: {message}")
 
     def _judge(self, call: RecordedCall, end: str) -> None:
         """Read usage and error from an answer."""
@@ -481,7 +498,9 @@ class Gateway:
         call.usage = usage_of(call.path, content, stream=call.is_stream) if call.uses_tokens else None
         if call.error is not None:
             return
-        if call.status is not None and call.status >= _FIRST_ERROR:
+        if _is_redirect(call.status):
+            self._redirected(call)
+        elif call.status is not None and call.status >= _FIRST_ERROR:
             factory = ErrorFactory(call.provider, self._redactor)
             call.error = factory.of_status(call.status, content.decode("utf-8", "replace"))
         elif end == "cut":
@@ -499,6 +518,10 @@ class Gateway:
         if counted and settings.ledger is not None and call.uses_tokens:
             price = settings.price(call.provider, call.model) if settings.price is not None else None
             settings.ledger.add_call(call.usage, price)
+
+
+def _is_redirect(status: int | None) -> bool:
+    return status is not None and _FIRST_REDIRECT <= status < _FIRST_ERROR and status != _NOT_MODIFIED
 
 
 def _counted(active: list[CaseTraffic]) -> str:
