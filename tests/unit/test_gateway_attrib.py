@@ -1,0 +1,97 @@
+"""What would leave the gateway unseen: redirects, calls that are given up or refused, logins, requests sent twice."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from pytest_packbench.engine.metering import Ledger
+from pytest_packbench.model.run import Caps
+from tests.servers.fake import FakeServer, Reply, scripted
+from tests.servers.wire import openai_reply
+from tests.unit.gateways import recording, replaying, stored
+
+if TYPE_CHECKING:
+    from pytest_packbench.engine.gateway import CaseTraffic, Gateway
+    from tests.servers.fake import Received
+
+BODY = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+PATH = "/openai/v1/chat/completions"
+
+
+def post(gateway: Gateway, path: str = PATH, *, body: object = BODY, timeout: float = 20) -> httpx.Response:
+    with httpx.Client(trust_env=False, follow_redirects=True, timeout=timeout) as client:
+        return client.post(f"{gateway.url}{path}", json=body)
+
+
+def error_of(traffic: CaseTraffic) -> str:
+    error = traffic.unrecovered_error()
+    return "" if error is None else f"{error.kind}: {error}"
+
+
+@pytest.mark.parametrize("record", [True, False])
+def test_no_client_follows_a_redirect_past_the_gateway(*, record: bool) -> None:
+    ledger = Ledger(Caps())
+    with FakeServer(scripted(openai_reply("elsewhere"))) as other:
+        place = other.url.replace("://", "://bob:pw@") + "/v1/chat/completions?sig=secret"
+        with FakeServer(scripted(Reply(status=307, headers={"location": place}), openai_reply("x"))) as server:
+            serving = recording(server.url, ledger=ledger, record=record)
+            with serving as gateway, (traffic := gateway.open_case("one")).active():
+                answer = post(gateway)
+                # swallowed, and asked again
+                assert post(gateway).status_code == 200
+            assert (answer.status_code, "location" in answer.headers) == (307, False)
+        assert (other.requests, ledger.calls) == ([], 2)
+    assert error_of(traffic).startswith("unsupported_call: openai: POST /v1/chat/completions (model m): the provider")
+    assert f"redirects to {other.url}/v1, which" in error_of(traffic)
+    assert "set OPENAI_BASE_URL to that address" in error_of(traffic)
+    with replaying() as gateway, (replayed := gateway.open_case("one", stored(traffic))).active():
+        assert post(gateway).status_code == 307
+    assert "unsupported_call" in error_of(replayed)
+
+
+def given_up(gateway: Gateway, text: str, *, model: str = "m") -> None:
+    body = {"model": model, "messages": [{"role": "user", "content": text}]}
+    with pytest.raises(httpx.ReadTimeout):
+        post(gateway, body=body, timeout=0.2)
+
+
+def test_a_call_that_its_client_gave_up_is_an_error_unless_another_one_succeeded() -> None:
+    def answer(received: Received) -> Reply:
+        return Reply(hang=True) if "slow" in received.json()["model"] else openai_reply("x")
+
+    def asked(gateway: Gateway, *calls: tuple[str, str]) -> CaseTraffic:
+        with (traffic := gateway.open_case("one")).active():
+            for model, text in calls:
+                if model == "slow":
+                    given_up(gateway, text, model=model)
+                else:
+                    post(gateway, body={**BODY, "messages": [{"role": "user", "content": text}]})
+        return traffic
+
+    with FakeServer(answer) as server, recording(server.url) as gateway:
+        swallowed = asked(gateway, ("fast", "a"), ("slow", "b"))
+        expected = "timeout: openai: POST /v1/chat/completions (model slow): the client gave up before an answer began"
+        assert error_of(swallowed) == expected
+        # the exception says it
+        assert swallowed.unrecovered_error(returned=False) is None
+        assert error_of(asked(gateway, ("slow", "b"), ("fast", "c"))) == ""
+        # the other of two at once was first
+        assert error_of(asked(gateway, ("fast", "b"), ("slow", "b"))) == ""
+        with (hedged := gateway.open_case("two")).active():
+            asyncio.run(first_of_two(gateway))
+        assert sorted(call.end for call in hedged.calls) == ["aborted", "complete"]
+        assert error_of(hedged) == ""
+
+
+async def first_of_two(gateway: Gateway) -> None:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        url = gateway.url + PATH
+        tasks = [asyncio.create_task(client.post(url, json={**BODY, "model": model})) for model in ("fast", "slow")]
+        await asyncio.sleep(0.2)
+        tasks[1].cancel()
+        await asyncio.wait(tasks)
+        assert tasks[0].result().status_code == 200
