@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
+from pytest_packbench.engine.gateway import stamps
+from pytest_packbench.engine.gateway.server import MAX_BODY_BYTES, MAX_HEAD_BYTES
 from pytest_packbench.engine.metering import Ledger
 from pytest_packbench.model.run import Caps
 from tests.servers.fake import FakeServer, Reply, scripted
@@ -95,3 +98,46 @@ async def first_of_two(gateway: Gateway) -> None:
         tasks[1].cancel()
         await asyncio.wait(tasks)
         assert tasks[0].result().status_code == 200
+
+
+@pytest.mark.parametrize("mode", ["record", "live", "fixture"])
+@pytest.mark.parametrize("child", [False, True])
+def test_a_request_that_is_refused_is_an_error_of_its_case(mode: str, *, child: bool) -> None:
+    too_long = {"content-length": str(MAX_BODY_BYTES + 1)}
+    with FakeServer(scripted(openai_reply("x"))) as server:
+        serving = replaying() if mode == "fixture" else recording(server.url, record=mode == "record")
+        with serving as gateway:
+            for path, headers, status, reason in (
+                ("/mistral/v1/chat/completions?key=sk-1", {}, 404, "packbench's gateway serves openai, anthropic"),
+                (PATH, too_long, 413, "packbench's gateway takes bodies of 32 MiB at most"),
+                (PATH, {"x-long": "x" * MAX_HEAD_BYTES}, 431, "the head of the request is too long"),
+                (f"{PATH}?{'x' * MAX_HEAD_BYTES}", {}, 431, "the head of the request is too long"),
+            ):
+                with (traffic := gateway.open_case("one")).active():
+                    stamp = {} if child else {stamps.CASE_HEADER: traffic.token}
+                    way = f"/case/{traffic.token}" if child else ""
+                    received = sent(gateway, way + path, **{**stamp, **headers})
+                assert received.startswith(f"HTTP/1.1 {status}")
+                assert error_of(traffic).startswith(f"unsupported_call: POST {path.partition('?')[0]}: {reason}")
+                assert bool(traffic.mismatch) == (mode == "fixture")
+                assert (traffic.calls, traffic.unattributed) == ([], "")
+            # without the secret, it may be anyone's
+            with (traffic := gateway.open_case("one")).active():
+                sent(gateway, "/x", first="wrong")
+            assert error_of(traffic) == ""
+        assert server.requests == []
+
+
+def sent(gateway: Gateway, path: str, *, first: str = "", **headers: str) -> str:
+    """Send a head, and return what comes back."""
+    host = "{}:{}".format(*gateway.address)
+    fields = {"host": host, "connection": "close", **headers}
+    target = f"/{first or gateway.url.rpartition('/')[2]}{path}"
+    lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
+    with socket.create_connection(gateway.address, 10) as connection:
+        connection.sendall("\r\n".join(lines).encode())
+        connection.shutdown(socket.SHUT_WR)
+        received = b""
+        while piece := connection.recv(65536):
+            received += piece
+    return received.decode()

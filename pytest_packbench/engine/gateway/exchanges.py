@@ -214,6 +214,7 @@ class CaseTraffic:
         difference: the lines of a unified diff of that call and the nearest recorded one.
         unattributed: the first call that can't be attributed to this or another case, in one line.
         capped: the name of the cap that refused a call, and one line.
+        refused: the error of the first request that the gateway does not serve.
         neighbours: the cases that were active during its calls.
         tasks: what answers the calls in flight, on the gateway's event loop.
     """
@@ -235,6 +236,7 @@ class CaseTraffic:
         self.difference: tuple[str, ...] = ()
         self.unattributed = ""
         self.capped = ("", "")
+        self.refused: BackendError | None = None
         self.neighbours: set[CaseTraffic] = set()
         self.tasks: dict[asyncio.Task[None], RecordedCall] = {}
         self.redactor = redactor
@@ -307,6 +309,8 @@ class CaseTraffic:
         """
         from pytest_packbench.backends import BackendError
 
+        if self.refused is not None:
+            return self.refused
         for position, call in enumerate(self.calls):
             if call.error is None:
                 if returned and call.is_given_up and not self._is_replaced(position):

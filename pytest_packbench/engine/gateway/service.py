@@ -104,7 +104,7 @@ class Gateway:
     def __init__(self, *, offline: bool, upstreams: Mapping[str, str] | None = None) -> None:
         self.offline = offline
         self.upstreams = {**upstreams_of(os.environ), **(upstreams or {})}
-        self._server = LoopbackServer(self._handle)
+        self._server = LoopbackServer(self._handle, self._turned_away)
         self.url = self._server.url
         self.address = self._server.address
         self._upstream: Upstream | None = None
@@ -311,27 +311,43 @@ class Gateway:
 
     async def _handle(self, request: Request, reply: Reply) -> None:
         """Answer one request."""
-        token, target = "", request.target
-        if target.startswith("/case/"):
-            token, _, rest = target.removeprefix("/case/").partition("/")
-            target = f"/{rest}"
-        name, _, path = target.removeprefix("/").partition("/")
-        provider = PROVIDERS.get(name)
+        token, stamp, caller, call = self._call_of(request)
+        provider = PROVIDERS.get(call.provider)
         if provider is None:
-            message = f"packbench's gateway serves {', '.join(PROVIDERS)}".encode()
-            await reply.send(_NOT_FOUND, {"content-type": "text/plain", "x-should-retry": "false"}, message)
+            message = f"packbench's gateway serves {', '.join(PROVIDERS)}"
+            self._unsupported(self._owner(token, stamp, call, caller).case, call, message)
+            headers = {"content-type": "text/plain", "x-should-retry": "false"}
+            await reply.send(_NOT_FOUND, headers, message.encode())
             return
-        stamp = request.headers.pop(stamps.CASE_HEADER, "")
-        caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
-        call = RecordedCall.of(name, request.method, f"/{path}", request.body, self._redactor)
         owner = self._owner(token, stamp, call, caller)
-        asked = _Asked(provider, request, f"/{path}", call, reply)
+        asked = _Asked(provider, request, _split(request.target)[2], call, reply)
         if owner.refusal:
             await _refuse(asked, _BAD_REQUEST, "packbench_refused", owner.refusal)
         elif owner.case is None:
             await self._forward(asked, counted=owner.is_counted)
         else:
             await self._serve(owner.case, asked)
+
+    def _call_of(self, request: Request) -> tuple[str, str, str, RecordedCall]:
+        """Return the token, the stamp and the caller of a request, which are taken off it, and its call."""
+        token, name, path = _split(request.target)
+        stamp = request.headers.pop(stamps.CASE_HEADER, "")
+        caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
+        return token, stamp, caller, RecordedCall.of(name, request.method, path, request.body, self._redactor)
+
+    def _turned_away(self, request: Request, reason: str) -> None:
+        """Note a request that the server refuses."""
+        token, stamp, caller, call = self._call_of(request)
+        self._unsupported(self._owner(token, stamp, call, caller).case, call, reason)
+
+    def _unsupported(self, case: CaseTraffic | None, call: RecordedCall, reason: str) -> None:
+        """Note a call that is refused although it is a case's, whose target may ignore that."""
+        if case is not None:
+            path = self._redactor.excerpt(f"/{call.provider}{call.path.partition('?')[0]}")
+            message = f"{call.method} {path}: {reason}"
+            case.refused = case.refused or BackendError(UNSUPPORTED, message)
+            if self.offline:
+                case.mismatch = case.mismatch or message
 
     async def _serve(self, case: CaseTraffic, asked: _Asked) -> None:
         """Answer a call of a case."""
@@ -526,6 +542,15 @@ def _is_redirect(status: int | None) -> bool:
 
 def _counted(active: list[CaseTraffic]) -> str:
     return f"{len(active)} cases ran" if len(active) > 1 else "1 case ran"
+
+
+def _split(target: str) -> tuple[str, str, str]:
+    """Return the token, the provider and its path in the path of a request."""
+    token = ""
+    if target.startswith("/case/"):
+        token, _, target = target.removeprefix("/case/").partition("/")
+    name, _, path = target.removeprefix("/").partition("/")
+    return token, name, f"/{path}"
 
 
 async def _settled(traffic: CaseTraffic) -> None:
