@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from base64 import b64encode
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
 from pytest_packbench.engine.gateway import stamps
+from pytest_packbench.engine.gateway.protocols import upstreams_of
 from pytest_packbench.engine.gateway.server import MAX_BODY_BYTES, MAX_HEAD_BYTES
 from pytest_packbench.engine.metering import Ledger
 from pytest_packbench.model.run import Caps
-from tests.servers.fake import FakeServer, Reply, scripted
+from tests.servers.fake import FakeServer, Reply, closed_port, scripted
 from tests.servers.wire import openai_reply
 from tests.unit.gateways import recording, replaying, stored
 
@@ -141,3 +143,21 @@ def sent(gateway: Gateway, path: str, *, first: str = "", **headers: str) -> str
         while piece := connection.recv(65536):
             received += piece
     return received.decode()
+
+
+def test_a_login_in_the_address_is_sent_where_the_client_sends_none_and_never_shown() -> None:
+    with FakeServer(scripted(openai_reply("x"))) as server, recording(server.url) as gateway:
+        host = server.url.removeprefix("http://")
+        gateway.upstreams |= upstreams_of({"OLLAMA_HOST": f"bob:p%40ss-w0rd@{host}"})
+        with (traffic := gateway.open_case("one")).active(), httpx.Client(trust_env=False) as client:
+            url = f"{gateway.url}/ollama/api/chat"
+            client.post(url, json=BODY)
+            client.post(url, json=BODY, headers={"authorization": "Bearer mine"})
+            gateway.upstreams |= upstreams_of({"OLLAMA_HOST": f"http://bob:p%40ss-w0rd@127.0.0.1:{closed_port()}"})
+            failed = client.post(url, json=BODY)
+    expected = "Basic " + b64encode(b"bob:p@ss-w0rd").decode()
+    assert [request.headers["authorization"] for request in server.requests] == [expected, "Bearer mine"]
+    assert server.requests[0].headers["host"] == host
+    assert "no answer from http://127.0.0.1" in error_of(traffic)
+    everything = failed.text + error_of(traffic) + str([call.as_exchange() for call in traffic.calls])
+    assert not [word for word in ("bob", "w0rd", expected) if word in everything]

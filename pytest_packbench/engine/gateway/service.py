@@ -21,6 +21,7 @@ from pytest_packbench.engine.gateway.protocols import (
     upstreams_of,
     usage_of,
     variables_for,
+    without_login,
 )
 from pytest_packbench.engine.gateway.server import LoopbackServer
 from pytest_packbench.model.redaction import Redactor
@@ -492,7 +493,7 @@ class Gateway:
         return last
 
     def _fail(self, call: RecordedCall, address: str, error: Exception) -> None:
-        text = self._redactor.text(f"no answer from {address}: {error}")
+        text = self._redactor.text(f"no answer from {without_login(address)}: {error}")
         call.error = call.error or BackendError("network", f"{call.provider}: {text}")
 
     def _redirected(self, call: RecordedCall, address: str = "", path: str = "", location: str | None = "") -> None:
@@ -500,9 +501,9 @@ class Gateway:
         variable = next(iter(PROVIDERS[call.provider].variables))
         where, advice = "to another address", f"set {variable} to the address that it redirects to"
         if location:
-            parts = urlsplit(urljoin(address + path, location))
-            # without a login and a query
-            whole = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+            parts = urlsplit(urljoin(without_login(address + path), without_login(location)))
+            # a query may contain a key
+            whole = f"{parts.scheme}://{parts.netloc}{parts.path}"
             base = whole.removesuffix(urlsplit(path).path)
             where, advice = f"to {self._redactor.text(base)}", f"set {variable} to that address"
         message = f"{call}: the provider redirects {where}, which packbench's gateway does not follow; {advice}"

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 import zlib
+from binascii import b2a_base64
 from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -161,7 +162,7 @@ class Upstream:
 
         Args:
             method: the method.
-            url: the whole address, with the query.
+            url: the whole address, with the query; a login in it is sent where the client sends none.
             headers: the client's headers; those of the connection are not forwarded.
             body: the body.
 
@@ -177,9 +178,13 @@ class Upstream:
         if parts.scheme not in {"http", "https"} or not origin.host:
             raise UpstreamError("the address is neither http:// nor https://")
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        host = parts.netloc.rpartition("@")[2]
+        login, _, host = parts.netloc.rpartition("@")
         lines = [f"{method} {target} HTTP/1.1", f"host: {host}", "accept-encoding: identity"]
         lines += [f"{name}: {value}" for name, value in headers.items() if name not in _NOT_FORWARDED]
+        if login and "authorization" not in headers:
+            name, _, password = login.partition(":")
+            pair = b2a_base64(unquote_to_bytes(name) + b":" + unquote_to_bytes(password), newline=False)
+            lines.append(f"authorization: Basic {pair.decode()}")
         if body or method not in {"GET", "HEAD"}:
             lines.append(f"content-length: {len(body)}")
         data = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace") + body
