@@ -16,6 +16,7 @@ from pytest_packbench.engine.gateway.server import MAX_BODY_BYTES, MAX_HEAD_BYTE
 from pytest_packbench.engine.metering import Ledger
 from pytest_packbench.model.run import Caps
 from tests.servers.fake import FakeServer, Reply, closed_port, scripted
+from tests.servers.raw import CLOSE, RawServer, head
 from tests.servers.wire import openai_reply
 from tests.unit.gateways import recording, replaying, stored
 
@@ -161,3 +162,21 @@ def test_a_login_in_the_address_is_sent_where_the_client_sends_none_and_never_sh
     assert "no answer from http://127.0.0.1" in error_of(traffic)
     everything = failed.text + error_of(traffic) + str([call.as_exchange() for call in traffic.calls])
     assert not [word for word in ("bob", "w0rd", expected) if word in everything]
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+def test_only_what_may_be_repeated_is_sent_again_after_the_provider_closed_a_kept_connection(method: str) -> None:
+    whole = [head("content-length: 2", "content-type: application/json"), b"{}"]
+    wires = iter([whole, [CLOSE], whole, whole])
+    ledger = Ledger(Caps())
+    with RawServer(lambda _: next(wires)) as server, recording(server.url, ledger=ledger) as gateway:
+        with (traffic := gateway.open_case("one")).active(), httpx.Client(trust_env=False) as client:
+            path = "chat/completions" if method == "POST" else "models"
+            url = f"{gateway.url}/openai/v1/{path}"
+            statuses = [client.request(method, url).status_code for _ in range(3)]
+        if method == "GET":
+            assert (statuses, len(server.requests)) == ([200] * 3, 4)
+            return
+        assert (statuses, len(server.requests)) == ([200, 502, 200], 3)
+        assert (ledger.calls, len(traffic.calls)) == (3, 3)
+        assert "closed without an answer" in str(traffic.calls[1].error)

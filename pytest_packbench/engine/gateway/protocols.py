@@ -113,11 +113,10 @@ def without_login(address: str) -> str:
 def _address(value: str, provider: Provider) -> str:
     """Return an address with a scheme; Ollama's variable may be a host, or the one that its server binds."""
     if "://" not in value:
-        login, at, host = value.rpartition("@")
-        host, _, path = host.partition("/")
+        host, _, path = value.partition("/")
         # as its own client completes it
         port = "" if re.search(r":\d+$", host) or provider.name != "ollama" else ":11434"
-        value = f"http://{login}{at}{host}{port}{'/' * bool(path)}{path}"
+        value = f"http://{host}{port}{'/' * bool(path)}{path}"
     return re.sub(r"(://|@)0\.0\.0\.0(?=[:/]|$)", r"\g<1>127.0.0.1", value).rstrip("/")
 
 
