@@ -619,7 +619,8 @@ def _check_exceptions(context: SuiteContext, state: Attempt) -> None:
         raise _AttemptFailed(raised.kind, str(raised))
     if state.meter is not None and (error := state.meter.unrecovered_error()) is not None:
         raise _AttemptFailed(error.kind, f"a model call failed ({error.kind}): {error}")
-    if context.live is not None and state.traffic is not None and (error := state.traffic.unrecovered_error()):
+    own = state.traffic if context.live is not None else None
+    if own is not None and (error := own.unrecovered_error(returned=raised is None)) is not None:
         raise _AttemptFailed(error.kind, f"a call of the target's own client failed ({error.kind}): {error}")
     if isinstance(raised, TargetFailure):
         raise _AttemptFailed(raised.kind, str(raised), raised.details)

@@ -33,6 +33,7 @@ KEPT_HEADERS = (
 """The headers of an answer that are recorded."""
 UNSUPPORTED = "unsupported_call"
 """The kind of the error of a call that can't be recorded."""
+_QUESTIONS = ("messages", "input", "contents", "prompt")
 _MAX_DIFF_LINES = 40
 _MAX_COMPARED_LINES = 2000
 _ADVICE = "if the pipeline has changed, record it again (--packbench-mode=record)"
@@ -90,6 +91,17 @@ class RecordedCall:
     def succeeded(self) -> bool:
         """Whether it has a whole answer that is no error, or the client stopped one."""
         return self.error is None and self.status is not None and self.end in {"complete", "aborted"}
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the client left before an answer began."""
+        return self.status is None and self.end == "aborted"
+
+    @property
+    def question(self) -> Any:
+        """What it asks, whichever model: what is equal in calls of which the first answer is taken."""
+        texts = [self.body.get(name) for name in _QUESTIONS] if isinstance(self.body, dict) else []
+        return texts if any(texts) else self.request_sha256
 
     @property
     def content(self) -> bytes:
@@ -211,6 +223,7 @@ class CaseTraffic:
         difference: the lines of a unified diff of that call and the nearest recorded one.
         unattributed: the first call that can't be attributed to this or another case, in one line.
         capped: the name of the cap that refused a call, and one line.
+        refused: the error of the first request that the gateway does not serve.
         neighbours: the cases that were active during its calls.
         tasks: what answers the calls in flight, on the gateway's event loop.
     """
@@ -232,6 +245,7 @@ class CaseTraffic:
         self.difference: tuple[str, ...] = ()
         self.unattributed = ""
         self.capped = ("", "")
+        self.refused: BackendError | None = None
         self.neighbours: set[CaseTraffic] = set()
         self.tasks: dict[asyncio.Task[None], RecordedCall] = {}
         self.redactor = redactor
@@ -291,15 +305,27 @@ class CaseTraffic:
                 f"recorded calls; not made: /gateway/{left[0]}, {first.method} {first.path}; {_ADVICE}"
             )
 
-    def unrecovered_error(self) -> BackendError | None:
+    def unrecovered_error(self, *, returned: bool = True) -> BackendError | None:
         """Return the first error of a call from which the target did not recover.
+
+        Args:
+            returned: whether the target returned. If it raised, a call that its client gave up is told by that.
 
         It has recovered where an equal call succeeded later; and, where the provider itself answered by the error,
         where any later call succeeded: the pipeline may have asked another model. There is no recovery from a call that
-        can't be recorded.
+        can't be recorded. A call that its client gave up before an answer began has failed too, unless any later call
+        succeeded, or an earlier one with the same question: a client may ask twice and take what comes first.
         """
+        from pytest_packbench.backends import BackendError
+
+        if self.refused is not None:
+            return self.refused
         for position, call in enumerate(self.calls):
             if call.error is None:
+                if returned and call.is_given_up and not self._is_replaced(position):
+                    return BackendError(
+                        "timeout", f"{call.provider}: {call}: the client gave up before an answer began"
+                    )
                 continue
             if call.error.kind == UNSUPPORTED:
                 return call.error
@@ -308,6 +334,14 @@ class CaseTraffic:
             if not any(is_answer or other.request_sha256 == call.request_sha256 for other in later):
                 return call.error
         return None
+
+    def _is_replaced(self, position: int) -> bool:
+        """Whether another call succeeded in place of one that its client gave up."""
+        earlier, later = self.calls[:position], self.calls[position + 1 :]
+        question = self.calls[position].question
+        return any(call.succeeded for call in later) or any(
+            call.succeeded and call.question == question for call in earlier
+        )
 
     def _missing(self, call: RecordedCall) -> str:
         if not self._recorded:

@@ -132,6 +132,11 @@ def upstreams_of(environment: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+def without_login(address: str) -> str:
+    """Return an address as it may be shown."""
+    return re.sub(r"(?<=://)[^/?#]*@", "", address)
+
+
 def _address(value: str, provider: Provider) -> str:
     """Return an address with a scheme; Ollama's variable may be a host, or the one that its server binds."""
     if "://" not in value:
@@ -139,7 +144,7 @@ def _address(value: str, provider: Provider) -> str:
         # as its own client completes it
         port = "" if re.search(r":\d+$", host) or provider.name != "ollama" else ":11434"
         value = f"http://{host}{port}{'/' * bool(path)}{path}"
-    return re.sub(r"://0\.0\.0\.0(?=[:/]|$)", "://127.0.0.1", value).rstrip("/")
+    return re.sub(r"(://|@)0\.0\.0\.0(?=[:/]|$)", r"\g<1>127.0.0.1", value).rstrip("/")
 
 
 def variables_for(url: str, *, placeholders: bool, environment: Container[str] = ()) -> dict[str, str]:

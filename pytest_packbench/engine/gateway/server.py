@@ -43,11 +43,18 @@ class Request(NamedTuple):
 
 
 class _RefusedError(Exception):
-    """A request is answered by an error, and its connection closed."""
+    """A request is answered by an error, and its connection closed.
+
+    Attributes:
+        status: the status of the answer.
+        message: its body.
+        request: the request, as far as it was read, if it knows the secret.
+    """
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status
         self.message = message
+        self.request: Request | None = None
         super().__init__(message)
 
 
@@ -150,6 +157,7 @@ class LoopbackServer:
 
     Args:
         handler: answers requests, on the event loop.
+        on_refused: called with a request that is not given to the handler although it knows the secret, and why.
 
     Attributes:
         secret: the first step of every path.
@@ -158,8 +166,9 @@ class LoopbackServer:
         loop: the event loop, which runs between `start` and `stop`.
     """
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, on_refused: Callable[[Request, str], None] | None = None) -> None:
         self._handler = handler
+        self._on_refused = on_refused
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.address: tuple[str, int] = self._socket.getsockname()
         self.secret = secrets.token_urlsafe(24)
@@ -255,6 +264,8 @@ class LoopbackServer:
         try:
             request, is_old, keeps = await self._read(reader, writer)
         except _RefusedError as error:
+            if error.request is not None and self._on_refused is not None:
+                self._on_refused(error.request, error.message)
             await _refuse(reader, writer, error)
             return False
         reply = Reply(writer, method=request.method, is_old=is_old)
@@ -288,7 +299,7 @@ class LoopbackServer:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
-            raise _RefusedError(431, "the head of the request is too long") from None
+            raise self._too_long_head(await reader.read(MAX_HEAD_BYTES)) from None
         first, *lines = head[:-4].lstrip(b"\r\n").decode("latin-1").split("\r\n")
         words = first.split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):  # noqa: PLR2004 - method, target, version
@@ -307,8 +318,23 @@ class LoopbackServer:
         is_old = version == "HTTP/1.0"
         connection = headers.get("connection", "").lower()
         keeps = "keep-alive" in connection if is_old else "close" not in connection
-        body = await _body(reader, writer, headers)
+        try:
+            body = await _body(reader, writer, headers)
+        except _RefusedError as error:
+            error.request = Request(method, target, headers, b"")
+            raise
         return Request(method, target, headers, body), is_old, keeps
+
+    def _too_long_head(self, data: bytes) -> _RefusedError:
+        """Return the error of a request whose head is too long, with what its beginning tells."""
+        error = _RefusedError(431, "the head of the request is too long")
+        first, *lines = data.decode("latin-1").split("\r\n")
+        method, _, target = first.partition(" ")
+        fields = (line.partition(":") for line in lines[:-1])
+        headers = {name.lower(): value.strip() for name, _, value in fields}
+        with suppress(_RefusedError):
+            error.request = Request(method, self._after_secret(target.partition(" ")[0]), headers, b"")
+        return error
 
     def _checked(self, target: str, headers: Mapping[str, str]) -> str:
         """Return the part of a path after the secret."""
@@ -316,6 +342,9 @@ class LoopbackServer:
             raise _RefusedError(421, "the host of the request is not this server")
         if "origin" in headers or headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
             raise _RefusedError(403, "requests of web pages are refused")
+        return self._after_secret(target)
+
+    def _after_secret(self, target: str) -> str:
         # a proxy's form
         if target.startswith("http://"):
             target = "/" + target[7:].partition("/")[2]

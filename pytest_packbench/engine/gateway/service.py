@@ -7,6 +7,7 @@ import os
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urljoin, urlsplit
 
 from pytest_packbench.backends import BackendError
 from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory
@@ -21,6 +22,7 @@ from pytest_packbench.engine.gateway.protocols import (
     upstreams_of,
     usage_of,
     variables_for,
+    without_login,
 )
 from pytest_packbench.engine.gateway.server import LoopbackServer
 from pytest_packbench.model.redaction import Redactor
@@ -39,12 +41,12 @@ if TYPE_CHECKING:
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """Longer answers are cut off."""
 _BAD_REQUEST, _NOT_FOUND, _BAD_GATEWAY = 400, 404, 502
-_FIRST_ERROR = 400
+_FIRST_REDIRECT, _NOT_MODIFIED, _FIRST_ERROR = 300, 304, 400
 _RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 _HIDDEN_HEADERS = frozenset(
     {
-        *("alt-svc", "connection", "content-length", "keep-alive", "proxy-authenticate", "set-cookie"),
-        *("strict-transport-security", "trailer", "transfer-encoding", "upgrade"),
+        *("alt-svc", "connection", "content-length", "keep-alive", "location", "proxy-authenticate"),
+        *("set-cookie", "strict-transport-security", "trailer", "transfer-encoding", "upgrade"),
     }
 )
 _SETTLE_STEPS, _SETTLE_STEP_S = 100, 0.001
@@ -104,7 +106,7 @@ class Gateway:
     def __init__(self, *, offline: bool, upstreams: Mapping[str, str] | None = None) -> None:
         self.offline = offline
         self.upstreams = {**upstreams_of(os.environ), **(upstreams or {})}
-        self._server = LoopbackServer(self._handle)
+        self._server = LoopbackServer(self._handle, self._turned_away)
         self.url = self._server.url
         self.address = self._server.address
         self._upstream: Upstream | None = None
@@ -311,27 +313,43 @@ class Gateway:
 
     async def _handle(self, request: Request, reply: Reply) -> None:
         """Answer one request."""
-        token, target = "", request.target
-        if target.startswith("/case/"):
-            token, _, rest = target.removeprefix("/case/").partition("/")
-            target = f"/{rest}"
-        name, _, path = target.removeprefix("/").partition("/")
-        provider = PROVIDERS.get(name)
+        token, stamp, caller, call = self._call_of(request)
+        provider = PROVIDERS.get(call.provider)
         if provider is None:
-            message = f"packbench's gateway serves {', '.join(PROVIDERS)}".encode()
-            await reply.send(_NOT_FOUND, {"content-type": "text/plain", "x-should-retry": "false"}, message)
+            message = f"packbench's gateway serves {', '.join(PROVIDERS)}"
+            self._unsupported(self._owner(token, stamp, call, caller).case, call, message)
+            headers = {"content-type": "text/plain", "x-should-retry": "false"}
+            await reply.send(_NOT_FOUND, headers, message.encode())
             return
-        stamp = request.headers.pop(stamps.CASE_HEADER, "")
-        caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
-        call = RecordedCall.of(name, request.method, f"/{path}", request.body, self._redactor)
         owner = self._owner(token, stamp, call, caller)
-        asked = _Asked(provider, request, f"/{path}", call, reply)
+        asked = _Asked(provider, request, _split(request.target)[2], call, reply)
         if owner.refusal:
             await _refuse(asked, _BAD_REQUEST, "packbench_refused", owner.refusal)
         elif owner.case is None:
             await self._forward(asked, counted=owner.is_counted)
         else:
             await self._serve(owner.case, asked)
+
+    def _call_of(self, request: Request) -> tuple[str, str, str, RecordedCall]:
+        """Return the token, the stamp and the caller of a request, which are taken off it, and its call."""
+        token, name, path = _split(request.target)
+        stamp = request.headers.pop(stamps.CASE_HEADER, "")
+        caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
+        return token, stamp, caller, RecordedCall.of(name, request.method, path, request.body, self._redactor)
+
+    def _turned_away(self, request: Request, reason: str) -> None:
+        """Note a request that the server refuses."""
+        token, stamp, caller, call = self._call_of(request)
+        self._unsupported(self._owner(token, stamp, call, caller).case, call, reason)
+
+    def _unsupported(self, case: CaseTraffic | None, call: RecordedCall, reason: str) -> None:
+        """Note a call that is refused although it is a case's, whose target may ignore that."""
+        if case is not None:
+            path = self._redactor.excerpt(f"/{call.provider}{call.path.partition('?')[0]}")
+            message = f"{call.method} {path}: {reason}"
+            case.refused = case.refused or BackendError(UNSUPPORTED, message)
+            if self.offline:
+                case.mismatch = case.mismatch or message
 
     async def _serve(self, case: CaseTraffic, asked: _Asked) -> None:
         """Answer a call of a case."""
@@ -435,6 +453,9 @@ class Gateway:
             )
             call.status = answer.status
             call.headers = {header: answer.headers[header] for header in KEPT_HEADERS if header in answer.headers}
+            if _is_redirect(call.status):
+                # the client does not see where: it would go there past the gateway
+                self._redirected(call, address, path.removeprefix(provider.stripped), answer.headers.get("location"))
             last = await self._pass_on(answer, reply, call)
             end = "complete"
         except CutError as error:
@@ -474,8 +495,21 @@ class Gateway:
         return last
 
     def _fail(self, call: RecordedCall, address: str, error: Exception) -> None:
-        text = self._redactor.text(f"no answer from {address}: {error}")
-        call.error = BackendError("network", f"{call.provider}: {text}")
+        text = self._redactor.text(f"no answer from {without_login(address)}: {error}")
+        call.error = call.error or BackendError("network", f"{call.provider}: {text}")
+
+    def _redirected(self, call: RecordedCall, address: str = "", path: str = "", location: str | None = "") -> None:
+        """Note that a provider redirects a call, which is not followed."""
+        variable = next(iter(PROVIDERS[call.provider].variables))
+        where, advice = "to another address", f"set {variable} to the address that it redirects to"
+        if location:
+            parts = urlsplit(urljoin(without_login(address + path), without_login(location)))
+            # a query may contain a key
+            whole = f"{parts.scheme}://{parts.netloc}{parts.path}"
+            base = whole.removesuffix(urlsplit(path).path)
+            where, advice = f"to {self._redactor.text(base)}", f"set {variable} to that address"
+        message = f"{call}: the provider redirects {where}, which packbench's gateway does not follow; {advice}"
+        call.error = BackendError(UNSUPPORTED, f"{call.provider}: {message}")
 
     def _judge(self, call: RecordedCall, end: str) -> None:
         """Read usage and error from an answer."""
@@ -484,7 +518,9 @@ class Gateway:
         if call.error is not None:
             return
         factory = ErrorFactory(call.provider, self._redactor)
-        if call.status is not None and call.status >= _FIRST_ERROR:
+        if _is_redirect(call.status):
+            self._redirected(call)
+        elif call.status is not None and call.status >= _FIRST_ERROR:
             call.error = factory.of_status(call.status, content.decode("utf-8", "replace"))
         elif call.is_streamed and (found := error_in(content)) is not None:
             call.error = factory.of_stream(*found)
@@ -505,8 +541,21 @@ class Gateway:
             settings.ledger.add_call(call.usage, price)
 
 
+def _is_redirect(status: int | None) -> bool:
+    return status is not None and _FIRST_REDIRECT <= status < _FIRST_ERROR and status != _NOT_MODIFIED
+
+
 def _counted(active: list[CaseTraffic]) -> str:
     return f"{len(active)} cases ran" if len(active) > 1 else "1 case ran"
+
+
+def _split(target: str) -> tuple[str, str, str]:
+    """Return the token, the provider and its path in the path of a request."""
+    token = ""
+    if target.startswith("/case/"):
+        token, _, target = target.removeprefix("/case/").partition("/")
+    name, _, path = target.removeprefix("/").partition("/")
+    return token, name, f"/{path}"
 
 
 async def _settled(traffic: CaseTraffic) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 import zlib
+from binascii import b2a_base64
 from collections import defaultdict
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -21,6 +22,9 @@ _CONNECT_S = 20.0
 _HEAD_BYTES = 64 * 1024
 _PIECE_BYTES = 256 * 1024
 _MAX_IDLE = 100
+# servers close after 5 seconds or later
+_MAX_IDLE_S = 4.0
+_REPEATABLE = frozenset({"GET", "HEAD"})
 _DECODERS = {"gzip": zlib.MAX_WBITS | 32, "x-gzip": zlib.MAX_WBITS | 32, "deflate": zlib.MAX_WBITS}
 _NOT_FORWARDED = frozenset(
     {
@@ -155,7 +159,7 @@ class Upstream:
     """Connections to providers, of one event loop; those that are free are kept."""
 
     def __init__(self) -> None:
-        self._idle: defaultdict[_Origin, list[_Connection]] = defaultdict(list)
+        self._idle: defaultdict[_Origin, list[tuple[_Connection, float]]] = defaultdict(list)
         self._tls: ssl.SSLContext | None = None
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
@@ -163,7 +167,7 @@ class Upstream:
 
         Args:
             method: the method.
-            url: the whole address, with the query.
+            url: the whole address, with the query; a login in it is sent where the client sends none.
             headers: the client's headers; those of the connection are not forwarded.
             body: the body.
 
@@ -179,20 +183,23 @@ class Upstream:
         if parts.scheme not in {"http", "https"} or not origin.host:
             raise UpstreamError("the address is neither http:// nor https://")
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        host = parts.netloc.rpartition("@")[2]
+        login, _, host = parts.netloc.rpartition("@")
         lines = [f"{method} {target} HTTP/1.1", f"host: {host}", "accept-encoding: identity"]
         lines += [f"{name}: {value}" for name, value in headers.items() if name not in _NOT_FORWARDED]
+        if login and "authorization" not in headers:
+            name, _, password = login.partition(":")
+            pair = b2a_base64(unquote_to_bytes(name) + b":" + unquote_to_bytes(password), newline=False)
+            lines.append(f"authorization: Basic {pair.decode()}")
         if body or method not in {"GET", "HEAD"}:
             lines.append(f"content-length: {len(body)}")
         data = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace") + body
-        while self._idle[origin]:
-            connection = self._idle[origin].pop()
-            # closed meanwhile, or it has sent what nobody asked for
-            if connection.reader.at_eof() or connection.writer.transport.is_closing():
-                connection.writer.transport.abort()
-                continue
-            with suppress(_StaleError):
+        while (connection := await self._kept(origin)) is not None:
+            try:
                 return await self._ask(origin, connection, method, data)
+            except _StaleError:
+                # the provider may have read it, and charge for it
+                if method not in _REPEATABLE:
+                    raise UpstreamError("the connection was closed without an answer") from None
         connection = await self._connect(origin)
         try:
             return await self._ask(origin, connection, method, data)
@@ -202,16 +209,30 @@ class Upstream:
     def keep(self, origin: _Origin, connection: _Connection) -> None:
         """Keep a connection that is free."""
         if len(self._idle[origin]) < _MAX_IDLE:
-            self._idle[origin].append(connection)
+            self._idle[origin].append((connection, time.monotonic()))
         else:
             connection.writer.close()
 
     def close(self) -> None:
         """Close the connections that are kept."""
         for connections in self._idle.values():
-            for connection in connections:
+            for connection, _ in connections:
                 connection.writer.transport.abort()
         self._idle.clear()
+
+    async def _kept(self, origin: _Origin) -> _Connection | None:
+        """Return a connection that is free; None where there is none."""
+        while self._idle[origin]:
+            connection, since = self._idle[origin].pop()
+            # the loop may not have seen yet that the provider has closed it
+            for _ in range(2):
+                await asyncio.sleep(0)
+            # closed meanwhile, or soon, or it has sent what nobody asked for
+            is_old = time.monotonic() - since > _MAX_IDLE_S
+            if not (is_old or connection.reader.at_eof() or connection.writer.transport.is_closing()):
+                return connection
+            connection.writer.transport.abort()
+        return None
 
     async def _connect(self, origin: _Origin) -> _Connection:
         context = None

@@ -1,0 +1,182 @@
+"""What would leave the gateway unseen: redirects, calls that are given up or refused, logins, requests sent twice."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from base64 import b64encode
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from pytest_packbench.engine.gateway import stamps
+from pytest_packbench.engine.gateway.protocols import upstreams_of
+from pytest_packbench.engine.gateway.server import MAX_BODY_BYTES, MAX_HEAD_BYTES
+from pytest_packbench.engine.metering import Ledger
+from pytest_packbench.model.run import Caps
+from tests.servers.fake import FakeServer, Reply, closed_port, scripted
+from tests.servers.raw import CLOSE, RawServer, head
+from tests.servers.wire import openai_reply
+from tests.unit.gateways import recording, replaying, stored
+
+if TYPE_CHECKING:
+    from pytest_packbench.engine.gateway import CaseTraffic, Gateway
+    from tests.servers.fake import Received
+
+BODY = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+PATH = "/openai/v1/chat/completions"
+
+
+def post(gateway: Gateway, path: str = PATH, *, body: object = BODY, timeout: float = 20) -> httpx.Response:
+    with httpx.Client(trust_env=False, follow_redirects=True, timeout=timeout) as client:
+        return client.post(f"{gateway.url}{path}", json=body)
+
+
+def error_of(traffic: CaseTraffic) -> str:
+    error = traffic.unrecovered_error()
+    return "" if error is None else f"{error.kind}: {error}"
+
+
+@pytest.mark.parametrize("record", [True, False])
+def test_no_client_follows_a_redirect_past_the_gateway(*, record: bool) -> None:
+    ledger = Ledger(Caps())
+    with FakeServer(scripted(openai_reply("elsewhere"))) as other:
+        place = other.url.replace("://", "://bob:pw@") + "/v1/chat/completions?sig=secret"
+        with FakeServer(scripted(Reply(status=307, headers={"location": place}), openai_reply("x"))) as server:
+            serving = recording(server.url, ledger=ledger, record=record)
+            with serving as gateway, (traffic := gateway.open_case("one")).active():
+                answer = post(gateway)
+                # swallowed, and asked again
+                assert post(gateway).status_code == 200
+            assert (answer.status_code, "location" in answer.headers) == (307, False)
+        assert (other.requests, ledger.calls) == ([], 2)
+    assert error_of(traffic).startswith("unsupported_call: openai: POST /v1/chat/completions (model m): the provider")
+    assert f"redirects to {other.url}/v1, which" in error_of(traffic)
+    assert "set OPENAI_BASE_URL to that address" in error_of(traffic)
+    with replaying() as gateway, (replayed := gateway.open_case("one", stored(traffic))).active():
+        assert post(gateway).status_code == 307
+    assert "unsupported_call" in error_of(replayed)
+
+
+def given_up(gateway: Gateway, text: str, *, model: str = "m") -> None:
+    body = {"model": model, "messages": [{"role": "user", "content": text}]}
+    with pytest.raises(httpx.ReadTimeout):
+        post(gateway, body=body, timeout=0.2)
+
+
+def test_a_call_that_its_client_gave_up_is_an_error_unless_another_one_succeeded() -> None:
+    def answer(received: Received) -> Reply:
+        return Reply(hang=True) if "slow" in received.json()["model"] else openai_reply("x")
+
+    def asked(gateway: Gateway, *calls: tuple[str, str]) -> CaseTraffic:
+        with (traffic := gateway.open_case("one")).active():
+            for model, text in calls:
+                if model == "slow":
+                    given_up(gateway, text, model=model)
+                else:
+                    post(gateway, body={**BODY, "messages": [{"role": "user", "content": text}]})
+        return traffic
+
+    with FakeServer(answer) as server, recording(server.url) as gateway:
+        swallowed = asked(gateway, ("fast", "a"), ("slow", "b"))
+        expected = "timeout: openai: POST /v1/chat/completions (model slow): the client gave up before an answer began"
+        assert error_of(swallowed) == expected
+        # the exception says it
+        assert swallowed.unrecovered_error(returned=False) is None
+        assert error_of(asked(gateway, ("slow", "b"), ("fast", "c"))) == ""
+        # the other of two at once was first
+        assert error_of(asked(gateway, ("fast", "b"), ("slow", "b"))) == ""
+        with (hedged := gateway.open_case("two")).active():
+            asyncio.run(first_of_two(gateway))
+        assert sorted(call.end for call in hedged.calls) == ["aborted", "complete"]
+        assert error_of(hedged) == ""
+
+
+async def first_of_two(gateway: Gateway) -> None:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        url = gateway.url + PATH
+        tasks = [asyncio.create_task(client.post(url, json={**BODY, "model": model})) for model in ("fast", "slow")]
+        await asyncio.sleep(0.2)
+        tasks[1].cancel()
+        await asyncio.wait(tasks)
+        assert tasks[0].result().status_code == 200
+
+
+@pytest.mark.parametrize("mode", ["record", "live", "fixture"])
+@pytest.mark.parametrize("child", [False, True])
+def test_a_request_that_is_refused_is_an_error_of_its_case(mode: str, *, child: bool) -> None:
+    too_long = {"content-length": str(MAX_BODY_BYTES + 1)}
+    with FakeServer(scripted(openai_reply("x"))) as server:
+        serving = replaying() if mode == "fixture" else recording(server.url, record=mode == "record")
+        with serving as gateway:
+            for path, headers, status, reason in (
+                ("/mistral/v1/chat/completions?key=sk-1", {}, 404, "packbench's gateway serves openai, anthropic"),
+                (PATH, too_long, 413, "packbench's gateway takes bodies of 32 MiB at most"),
+                (PATH, {"x-long": "x" * MAX_HEAD_BYTES}, 431, "the head of the request is too long"),
+                (f"{PATH}?{'x' * MAX_HEAD_BYTES}", {}, 431, "the head of the request is too long"),
+            ):
+                with (traffic := gateway.open_case("one")).active():
+                    stamp = {} if child else {stamps.CASE_HEADER: traffic.token}
+                    way = f"/case/{traffic.token}" if child else ""
+                    received = sent(gateway, way + path, **{**stamp, **headers})
+                assert received.startswith(f"HTTP/1.1 {status}")
+                assert error_of(traffic).startswith(f"unsupported_call: POST {path.partition('?')[0]}: {reason}")
+                assert bool(traffic.mismatch) == (mode == "fixture")
+                assert (traffic.calls, traffic.unattributed) == ([], "")
+            # without the secret, it may be anyone's
+            with (traffic := gateway.open_case("one")).active():
+                sent(gateway, "/x", first="wrong")
+            assert error_of(traffic) == ""
+        assert server.requests == []
+
+
+def sent(gateway: Gateway, path: str, *, first: str = "", **headers: str) -> str:
+    """Send a head, and return what comes back."""
+    host = "{}:{}".format(*gateway.address)
+    fields = {"host": host, "connection": "close", **headers}
+    target = f"/{first or gateway.url.rpartition('/')[2]}{path}"
+    lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
+    with socket.create_connection(gateway.address, 10) as connection:
+        connection.sendall("\r\n".join(lines).encode())
+        connection.shutdown(socket.SHUT_WR)
+        received = b""
+        while piece := connection.recv(65536):
+            received += piece
+    return received.decode()
+
+
+def test_a_login_in_the_address_is_sent_where_the_client_sends_none_and_never_shown() -> None:
+    with FakeServer(scripted(openai_reply("x"))) as server, recording(server.url) as gateway:
+        host = server.url.removeprefix("http://")
+        gateway.upstreams |= upstreams_of({"OLLAMA_HOST": f"bob:p%40ss-w0rd@{host}"})
+        with (traffic := gateway.open_case("one")).active(), httpx.Client(trust_env=False) as client:
+            url = f"{gateway.url}/ollama/api/chat"
+            client.post(url, json=BODY)
+            client.post(url, json=BODY, headers={"authorization": "Bearer mine"})
+            gateway.upstreams |= upstreams_of({"OLLAMA_HOST": f"http://bob:p%40ss-w0rd@127.0.0.1:{closed_port()}"})
+            failed = client.post(url, json=BODY)
+    expected = "Basic " + b64encode(b"bob:p@ss-w0rd").decode()
+    assert [request.headers["authorization"] for request in server.requests] == [expected, "Bearer mine"]
+    assert server.requests[0].headers["host"] == host
+    assert "no answer from http://127.0.0.1" in error_of(traffic)
+    everything = failed.text + error_of(traffic) + str([call.as_exchange() for call in traffic.calls])
+    assert not [word for word in ("bob", "w0rd", expected) if word in everything]
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+def test_only_what_may_be_repeated_is_sent_again_after_the_provider_closed_a_kept_connection(method: str) -> None:
+    whole = [head("content-length: 2", "content-type: application/json"), b"{}"]
+    wires = iter([whole, [CLOSE], whole, whole])
+    ledger = Ledger(Caps())
+    with RawServer(lambda _: next(wires)) as server, recording(server.url, ledger=ledger) as gateway:
+        with (traffic := gateway.open_case("one")).active(), httpx.Client(trust_env=False) as client:
+            path = "chat/completions" if method == "POST" else "models"
+            url = f"{gateway.url}/openai/v1/{path}"
+            statuses = [client.request(method, url).status_code for _ in range(3)]
+        if method == "GET":
+            assert (statuses, len(server.requests)) == ([200] * 3, 4)
+            return
+        assert (statuses, len(server.requests)) == ([200, 502, 200], 3)
+        assert (ledger.calls, len(traffic.calls)) == (3, 3)
+        assert "closed without an answer" in str(traffic.calls[1].error)
