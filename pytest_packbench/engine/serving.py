@@ -29,7 +29,7 @@ class Serving:
 
     Args:
         mode: how model calls are answered. In fixture mode nothing is forwarded.
-        here: whether it serves in this process, unlike in the controller of xdist.
+        here: whether it serves in this process; the controller of xdist makes no calls in live and record mode.
 
     Attributes:
         gateway: the gateway, once it serves in this process.

@@ -17,7 +17,8 @@ def serve(config: pytest.Config) -> Serving:
     """Start the gateway, once, and stop it at the end of the session."""
     if SERVING not in config.stash:
         mode = setting_of("mode", config.known_args_namespace, config.getini)[0]
-        config.stash[SERVING] = serving = Serving(mode, here=not _is_controller(config))
+        # a controller imports targets too, which must find a key and no network
+        config.stash[SERVING] = serving = Serving(mode, here=mode == "fixture" or not _is_controller(config))
         config.add_cleanup(serving.stop)
         serving.start()
     return config.stash[SERVING]

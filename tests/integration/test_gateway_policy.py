@@ -1,0 +1,69 @@
+"""What the gateway does to the rest of a session: the controller of xdist, other tests, and what messages advise."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.options.conftest import recordings
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Project
+    from tests.integration.options.conftest import Model
+
+OWN = """
+import json
+
+import openai
+
+CLIENT = openai.OpenAI(max_retries=0)
+
+
+def ask(request):
+    messages = [{"role": "user", "content": request.input["text"]}]
+    answer = CLIENT.chat.completions.create(model="fake-1", messages=messages)
+    return json.loads(answer.choices[0].message.content)
+"""
+CALL_AT_IMPORT = """
+try:
+    CLIENT.models.list()
+except openai.OpenAIError as error:
+    with open("refused.txt", "a") as file:
+        print(error, file=file)
+"""
+RECORD, TARGET = "--packbench-mode=record", "--packbench-target=own:ask"
+
+
+@pytest.fixture
+def served(model: Model, monkeypatch: pytest.MonkeyPatch) -> Model:
+    """The model where the client's own variable points to."""
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{model.url}/v1")
+    return model
+
+
+def prepare(project: Project, code: str = OWN) -> None:
+    project.prepare("points 0.9", "points 0.8")
+    project.write("own.py", code)
+
+
+def text_of(result: pytest.RunResult) -> str:
+    """The output, wherever its lines are broken."""
+    return " ".join((result.stdout.str() + result.stderr.str()).split())
+
+
+def test_a_controller_needs_no_key_and_reaches_no_network(
+    project: Project, served: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(project)
+    project.run_toy(TARGET, RECORD, "-n", "2").assert_outcomes(passed=2)
+    monkeypatch.delenv("OPENAI_API_KEY")
+    prepare(project, OWN + CALL_AT_IMPORT)
+    made = len(served.requests)
+    project.run_toy(TARGET, "-n", "2").assert_outcomes(passed=2)
+    assert len(served.requests) == made
+    # of the controller and both workers
+    refused = (project.root / "refused.txt").read_text("utf-8").splitlines()
+    assert len([line for line in refused if "fixture mode is offline" in line]) == len(refused) == 3
+    assert [len(json.loads(data)["gateway"]) for data in recordings(project).values()] == [1, 1]
