@@ -42,6 +42,7 @@ class Serving:
         self._undo = ExitStack()
         self._suites: dict[str, list[object]] = {}
         self._late: list[tuple[str, str]] = []
+        self._elsewhere: dict[str, str | None] = {}
 
     def start(self) -> None:
         """Serve, and set the variables that clients read; clients that exist already do not know the address."""
@@ -68,6 +69,9 @@ class Serving:
             name: value for name, value in gateway.environment().items() if name not in keys or not os.environ.get(name)
         }
         self._undo.callback(_restore, {name: os.environ.get(name) for name in (*values, VARIABLE)})
+        # a worker of xdist has got those of its controller
+        inherited = {name for name, value in os.environ.items() if before.get(name) != value}
+        self._elsewhere = {name: before.get(name) for name in {*values, *inherited, VARIABLE}}
         replace_variables(os.environ, values)
         # work of this thread between the cases, such as other tests, belongs to none that runs at the same time
         self._undo.enter_context(stamped(gateway.outside, on_this_thread=True))
@@ -80,6 +84,18 @@ class Serving:
                 print(f"packbench: {message}", file=sys.stderr)  # noqa: T201 - pytest has ended
         self._undo.close()
         self.gateway = None
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Return the block in which the variables are those of code that is no case's, and stay as it leaves them."""
+        ours = {name: os.environ.get(name) for name in self._elsewhere}
+        _restore(self._elsewhere)
+        try:
+            yield
+        finally:
+            # a fixture of several tests may have set some
+            self._elsewhere = {name: os.environ.get(name) for name in self._elsewhere}
+            _restore(ours)
 
     def configure(self, **settings: Any) -> None:
         """Set what the gateway counts with and may do, once suites are known; see `Gateway.configure`."""
@@ -158,7 +174,7 @@ def _no_way_out() -> dict[str, str]:
     return {**proxies, **{name.lower(): _DEAD_PROXY for name in proxies}, "NO_PROXY": _HERE, "no_proxy": _HERE}
 
 
-def _restore(before: dict[str, str | None]) -> None:
+def _restore(before: Mapping[str, str | None]) -> None:
     for name, value in before.items():
         if value is None:
             os.environ.pop(name, None)

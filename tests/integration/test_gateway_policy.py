@@ -67,3 +67,62 @@ def test_a_controller_needs_no_key_and_reaches_no_network(
     refused = (project.root / "refused.txt").read_text("utf-8").splitlines()
     assert len([line for line in refused if "fixture mode is offline" in line]) == len(refused) == 3
     assert [len(json.loads(data)["gateway"]) for data in recordings(project).values()] == [1, 1]
+
+
+OTHERS = """
+import os
+
+import pytest
+
+NAMES = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "PACKBENCH_GATEWAY_ORIGINALS")
+
+
+@pytest.fixture(scope="module")
+def key():
+    os.environ["OPENAI_API_KEY"] = "mine"
+    yield
+    del os.environ["OPENAI_API_KEY"]
+
+
+@pytest.fixture(autouse=True)
+def none_set():
+    assert [name for name in NAMES[:1] + NAMES[2:] if name in os.environ] == []
+    yield
+    assert "OPENAI_BASE_URL" not in os.environ
+
+
+@pytest.mark.skipif("'OPENAI_API_KEY' not in os.environ", reason="no key")
+def test_paid():
+    raise AssertionError("a key was found")
+
+
+def test_with_key(key):
+    assert os.environ["OPENAI_API_KEY"] == "mine"
+
+
+def test_later(key):
+    assert os.environ["OPENAI_API_KEY"] == "mine"
+
+
+def test_a_call_of_a_client_from_an_import_is_refused():
+    import openai
+    import own
+
+    with pytest.raises(openai.BadRequestError, match="fixture mode is offline"):
+        own.CLIENT.models.list()
+"""
+
+
+def test_other_tests_find_the_variables_as_the_user_has_set_them(
+    both: Project, served: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(both)
+    both.run_toy(TARGET, RECORD).assert_outcomes(passed=2)
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name)
+    made = len(served.requests)
+    both.write("test_other.py", OTHERS)
+    both.write("test_second.py", OTHERS)
+    files = ("test_other.py", "storage/benchmarks/toy", "test_second.py")
+    both.run_toy(*files, TARGET).assert_outcomes(passed=8, skipped=2)
+    assert len(served.requests) == made
