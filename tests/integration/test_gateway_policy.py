@@ -126,3 +126,11 @@ def test_other_tests_find_the_variables_as_the_user_has_set_them(
     files = ("test_other.py", "storage/benchmarks/toy", "test_second.py")
     both.run_toy(*files, TARGET).assert_outcomes(passed=8, skipped=2)
     assert len(served.requests) == made
+
+
+def test_the_header_of_a_target_with_its_own_client_states_no_temperature(project: Project, served: Model) -> None:
+    prepare(project)
+    text = text_of(project.run_toy(TARGET, RECORD))
+    assert "timeout 300 s per attempt" in text
+    assert "; temperature" not in text
+    assert "per attempt; temperature 0" in text_of(project.run_toy(*served.options()))
