@@ -134,3 +134,27 @@ def test_the_header_of_a_target_with_its_own_client_states_no_temperature(projec
     assert "timeout 300 s per attempt" in text
     assert "; temperature" not in text
     assert "per attempt; temperature 0" in text_of(project.run_toy(*served.options()))
+
+
+FIXED_TOO = """
+FIXED = openai.OpenAI(base_url="URL/v1", max_retries=0)
+
+
+def both(request):
+    answer = ask(request)
+    FIXED.chat.completions.create(model="fake-1", messages=[{"role": "user", "content": "points 1"}])
+    return answer
+"""
+
+
+# a refused client leaves its socket open
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_client_with_a_fixed_address_beside_recorded_calls_is_named(project: Project, served: Model) -> None:
+    prepare(project, OWN + FIXED_TOO.replace("URL", served.url))
+    both = "--packbench-target=own:both"
+    project.run_toy(both, RECORD).assert_outcomes(passed=2)
+    result = project.run_toy(both, "-W", "ignore::pytest.PytestUnraisableExceptionWarning")
+    result.assert_outcomes(errors=2)
+    text = text_of(result)
+    assert "its client has a fixed address; leave that out of the code, so that the client reads its variable" in text
+    assert "record its model calls" not in text
