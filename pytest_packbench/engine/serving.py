@@ -33,10 +33,12 @@ class Serving:
 
     Attributes:
         gateway: the gateway, once it serves in this process.
+        upstreams: the addresses to which calls of each provider are forwarded, where a variable of it is set.
     """
 
     def __init__(self, mode: Mode, *, here: bool = True) -> None:
         self.gateway: Gateway | None = None
+        self.upstreams: dict[str, str] = {}
         self._mode = mode
         self._is_here = here
         self._undo = ExitStack()
@@ -46,16 +48,21 @@ class Serving:
 
     def start(self) -> None:
         """Serve, and set the variables that clients read; clients that exist already do not know the address."""
-        if self.gateway is not None or not self._is_here:
+        if self.gateway is not None:
             return
         from pytest_packbench.backends.originals import VARIABLE, originals, replace_variables
-        from pytest_packbench.engine.gateway import Gateway
-        from pytest_packbench.engine.gateway.protocols import PROVIDERS, upstreams_of
-        from pytest_packbench.engine.gateway.stamps import install, stamped
-        from pytest_packbench.engine.offline import own_work, serve_address
+        from pytest_packbench.engine.gateway.protocols import PROVIDERS, named_upstreams, upstreams_of
 
         before = originals(os.environ)
         offline = self._mode == "fixture"
+        # now: what conftest.py files and targets set later changes nothing
+        self.upstreams = {} if offline else named_upstreams(before)
+        if not self._is_here:
+            return
+        from pytest_packbench.engine.gateway import Gateway
+        from pytest_packbench.engine.gateway.stamps import install, stamped
+        from pytest_packbench.engine.offline import own_work, serve_address
+
         # cases that run at once may not open a socket
         with own_work():
             self.gateway = gateway = Gateway(offline=offline, upstreams=upstreams_of(before))

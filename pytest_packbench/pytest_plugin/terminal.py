@@ -40,7 +40,7 @@ class Terminal:
         contexts, config = self._recorder.contexts, self._recorder.config
         lines = [line for suite in contexts.suites.values() for line in self._header(suite)]
         if contexts.serving is not None:
-            lines.insert(0, gateway_text(contexts.settings.mode))
+            lines.insert(0, gateway_text(contexts.settings.mode, contexts.serving.upstreams))
         if reruns(config):
             lines.append("packbench: each case is attempted once: --reruns applies to other tests only")
         opened = [contexts.opened(suite) for suite in contexts.suites.values()]

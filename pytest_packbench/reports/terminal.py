@@ -91,10 +91,17 @@ def prompts_text(*, recorded: bool) -> str:
     return "packbench: recordings contain no prompts, only their hashes (packbench_record_prompts = no)"
 
 
-def gateway_text(mode: str) -> str:
-    """Return the line of a run whose gateway serves: what happens to calls of a pipeline's own clients."""
+def gateway_text(mode: str, upstreams: Mapping[str, str]) -> str:
+    """Return the line of a run whose gateway serves: what happens to calls of a pipeline's own clients.
+
+    Args:
+        mode: the run's.
+        upstreams: where calls are forwarded, by provider.
+    """
     how = {"fixture": "replayed, offline", "record": "forwarded and recorded"}.get(mode, "forwarded and counted")
-    return f"packbench: gateway: model calls of the target's own clients are {how} (--packbench-gateway=off: not seen)"
+    line = f"packbench: gateway: model calls of the target's own clients are {how} (--packbench-gateway=off: not seen)"
+    places = ", ".join(f"{provider} -> {address}" for provider, address in upstreams.items())
+    return f"{line}: {places}" if places else line
 
 
 def recorded_text(results: Iterable[CaseResult]) -> str:

@@ -175,3 +175,19 @@ def test_before_a_recording_the_error_of_a_missing_key_says_to_record(
     text = text_of(project.run_toy(TARGET, "--packbench-gateway=on"))
     assert "is refused; make it inside a case, whose calls can be recorded (--packbench-mode=record)" in text
     assert served.requests == []
+
+
+LATE_ADDRESS = "import os\n\nos.environ.setdefault('ANTHROPIC_BASE_URL', 'http://127.0.0.1:9')\n"
+
+
+def test_the_header_names_where_calls_go(both: Project, served: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(both, LATE_ADDRESS + OWN)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test-0123456789abcdef")
+    address = served.url.replace("//", "//someone:secretpassword@")
+    monkeypatch.setenv("OLLAMA_HOST", address)
+    line = "not seen): openai -> {}/v1, anthropic -> https://api.anthropic.com, ollama -> http://"
+    recorded = text_of(both.run_toy(TARGET, RECORD))
+    assert line.format(served.url) in recorded
+    assert "secretpassword" not in recorded
+    assert "gemini" not in recorded
+    assert "->" not in text_of(both.run_toy(TARGET))
