@@ -55,6 +55,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _RECORD_AGAIN = "record it again (--packbench-mode=record)"
+_GOES_PAST = (
+    "other calls of the case are recorded: if this is a model call, its client has a fixed address; leave that out of "
+    "the code, so that the client reads its variable (such as OPENAI_BASE_URL), and record again"
+)
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _IMPORTING = (str(Path(importlib.__file__).parent), "<frozen importlib")
 _LOOP = str(Path(importlib.__file__).parent.with_name("asyncio"))
@@ -508,12 +512,14 @@ def _traffic_of(context: SuiteContext, state: Attempt) -> AbstractContextManager
 
 def _guard(context: SuiteContext, state: Attempt, *, shares_thread: bool = False) -> AbstractContextManager[list[str]]:
     _, verify_context = _arguments(state)
+    advice = {"advice": _GOES_PAST} if state.traffic is not None and state.traffic.has_recording else {}
     return offline(
         verify_context.case_id,
         suite=context.suite,
         # this package starts the program of a target
         allow_processes=context.options.allow_processes or context.caller.opaque,
         shares_thread=shares_thread,
+        **advice,
     )
 
 

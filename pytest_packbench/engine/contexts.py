@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.request import Target
     from pytest_packbench.model.suite import Prices, Suite
+
+
+_ABOUT_A_KEY = re.compile(r"(?i)key|credential")
+_RECORD_FIRST = "record first, with a key (--packbench-mode=record): after that, fixture mode needs none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,14 +352,21 @@ class SuiteContexts:
 
     def _find_target(self, spec: str) -> tuple[Target, str]:
         options = self.options
-        return find_target(
-            spec,
-            replayed=options.mode == "fixture",
-            cwd=options.root,
-            timeout_s=options.case_timeout_s or options.call_timeout_s,
-            concurrency=options.concurrency,
-            redactor=self.redactor,
-        )
+        try:
+            return find_target(
+                spec,
+                replayed=options.mode == "fixture",
+                cwd=options.root,
+                timeout_s=options.case_timeout_s or options.call_timeout_s,
+                concurrency=options.concurrency,
+                redactor=self.redactor,
+            )
+        except TargetError as error:
+            # with recordings, the gateway would serve, and have set a placeholder
+            is_unrecorded = self.serving is None and self._serve_late is not None
+            if not is_unrecorded or _ABOUT_A_KEY.search(str(error.__cause__ or "")) is None:
+                raise
+            raise TargetError(f"{error}; {_RECORD_FIRST}") from error.__cause__
 
     def _guards(self, suite: Suite, pack: Pack) -> tuple[Any, ...]:
         """Return a suite's guards: the selected ones, then those of the hook; none where the option says none."""

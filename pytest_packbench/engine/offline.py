@@ -65,6 +65,7 @@ _RESOURCE_TRACKER = re.compile(r"from multiprocessing\.resource_tracker import m
 _SERVED_HOSTS = ("127.0.0.1", b"127.0.0.1")
 # a target may try again and again
 _MAX_NOTED = 100
+_ADVICE = "record its model calls (--packbench-mode=record), or use --packbench-mode=live"
 _ENGINE = __file__.removesuffix("offline.py")
 _PACKAGE = _ENGINE.removesuffix(f"engine{os.sep}")
 # whose functions are between a caller and what it calls
@@ -82,6 +83,7 @@ class _GuardedCase:
     case: str
     suite: object
     allow_processes: bool
+    advice: str
     over: bool = False
     violations: list[str] = field(default_factory=list)
 
@@ -151,7 +153,7 @@ class _Guard:
         cases = [case for case in suspects if not (is_process and case.allow_processes)]
         if not cases:
             return
-        advice = "record its model calls (--packbench-mode=record), or use --packbench-mode=live"
+        advice = cases[0].advice
         if is_process:
             advice = "set packbench_allow_processes = yes to allow it"
         culprit = "the target"
@@ -219,7 +221,12 @@ _GUARD = _Guard()
 
 @contextmanager
 def offline(
-    case_id: str, *, allow_processes: bool, suite: object = None, shares_thread: bool = False
+    case_id: str,
+    *,
+    allow_processes: bool,
+    suite: object = None,
+    shares_thread: bool = False,
+    advice: str = _ADVICE,
 ) -> Iterator[list[str]]:
     """Refuse network and child processes while the block runs; blocks of several cases may run concurrently.
 
@@ -230,13 +237,14 @@ def offline(
         allow_processes: whether child processes are allowed.
         suite: the case's suite, which `take_late` compares by identity.
         shares_thread: whether the block is part of a task, beside which others run on this thread.
+        advice: what to do about a use of the network.
 
     Yields:
         The violations so far, one line each: a target may ignore the `OfflineError` that each raised.
     """
     if not _GUARD.installed:
         _install()
-    case = _GuardedCase(case_id, suite, allow_processes)
+    case = _GuardedCase(case_id, suite, allow_processes, advice)
     token = _CURRENT.set(case)
     ident, before = threading.get_ident(), None
     if not shares_thread:

@@ -29,32 +29,40 @@ class Serving:
 
     Args:
         mode: how model calls are answered. In fixture mode nothing is forwarded.
-        here: whether it serves in this process, unlike in the controller of xdist.
+        here: whether it serves in this process; the controller of xdist makes no calls in live and record mode.
 
     Attributes:
         gateway: the gateway, once it serves in this process.
+        upstreams: the addresses to which calls of each provider are forwarded, where a variable of it is set.
     """
 
     def __init__(self, mode: Mode, *, here: bool = True) -> None:
         self.gateway: Gateway | None = None
+        self.upstreams: dict[str, str] = {}
         self._mode = mode
         self._is_here = here
         self._undo = ExitStack()
         self._suites: dict[str, list[object]] = {}
         self._late: list[tuple[str, str]] = []
+        self._elsewhere: dict[str, str | None] = {}
 
     def start(self) -> None:
         """Serve, and set the variables that clients read; clients that exist already do not know the address."""
-        if self.gateway is not None or not self._is_here:
+        if self.gateway is not None:
             return
         from pytest_packbench.backends.originals import VARIABLE, originals, replace_variables
-        from pytest_packbench.engine.gateway import Gateway
-        from pytest_packbench.engine.gateway.protocols import PROVIDERS, upstreams_of
-        from pytest_packbench.engine.gateway.stamps import install, stamped
-        from pytest_packbench.engine.offline import own_work, serve_address
+        from pytest_packbench.engine.gateway.protocols import PROVIDERS, named_upstreams, upstreams_of
 
         before = originals(os.environ)
         offline = self._mode == "fixture"
+        # now: what conftest.py files and targets set later changes nothing
+        self.upstreams = {} if offline else named_upstreams(before)
+        if not self._is_here:
+            return
+        from pytest_packbench.engine.gateway import Gateway
+        from pytest_packbench.engine.gateway.stamps import install, stamped
+        from pytest_packbench.engine.offline import own_work, serve_address
+
         # cases that run at once may not open a socket
         with own_work():
             self.gateway = gateway = Gateway(offline=offline, upstreams=upstreams_of(before))
@@ -68,6 +76,9 @@ class Serving:
             name: value for name, value in gateway.environment().items() if name not in keys or not os.environ.get(name)
         }
         self._undo.callback(_restore, {name: os.environ.get(name) for name in (*values, VARIABLE)})
+        # a worker of xdist has got those of its controller
+        inherited = {name for name, value in os.environ.items() if before.get(name) != value}
+        self._elsewhere = {name: before.get(name) for name in {*values, *inherited, VARIABLE}}
         replace_variables(os.environ, values)
         # work of this thread between the cases, such as other tests, belongs to none that runs at the same time
         self._undo.enter_context(stamped(gateway.outside, on_this_thread=True))
@@ -80,6 +91,18 @@ class Serving:
                 print(f"packbench: {message}", file=sys.stderr)  # noqa: T201 - pytest has ended
         self._undo.close()
         self.gateway = None
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Return the block in which the variables are those of code that is no case's, and stay as it leaves them."""
+        ours = {name: os.environ.get(name) for name in self._elsewhere}
+        _restore(self._elsewhere)
+        try:
+            yield
+        finally:
+            # a fixture of several tests may have set some
+            self._elsewhere = {name: os.environ.get(name) for name in self._elsewhere}
+            _restore(ours)
 
     def configure(self, **settings: Any) -> None:
         """Set what the gateway counts with and may do, once suites are known; see `Gateway.configure`."""
@@ -158,7 +181,7 @@ def _no_way_out() -> dict[str, str]:
     return {**proxies, **{name.lower(): _DEAD_PROXY for name in proxies}, "NO_PROXY": _HERE, "no_proxy": _HERE}
 
 
-def _restore(before: dict[str, str | None]) -> None:
+def _restore(before: Mapping[str, str | None]) -> None:
     for name, value in before.items():
         if value is None:
             os.environ.pop(name, None)

@@ -40,7 +40,7 @@ class Terminal:
         contexts, config = self._recorder.contexts, self._recorder.config
         lines = [line for suite in contexts.suites.values() for line in self._header(suite)]
         if contexts.serving is not None:
-            lines.insert(0, gateway_text(contexts.settings.mode))
+            lines.insert(0, gateway_text(contexts.settings.mode, contexts.serving.upstreams))
         if reruns(config):
             lines.append("packbench: each case is attempted once: --reruns applies to other tests only")
         opened = [contexts.opened(suite) for suite in contexts.suites.values()]
@@ -51,7 +51,7 @@ class Terminal:
             lines.append(
                 "packbench: each worker runs two attempts at a time; live runs are faster in one process (-n 0)"
             )
-            lines.append(caps_text(contexts.settings, shared=True))
+            lines.append(self._caps(shared=True))
         return [contexts.redactor.text(line) for line in lines]
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
@@ -61,7 +61,14 @@ class Terminal:
             return []
         runs = [run for item in items if (run := run_of(item)) is not None]
         cases = [run.case_ref() for run in runs if not run.test_function]
-        return [contexts.expected_text(cases), caps_text(contexts.settings, shared=False)] if cases else []
+        return [contexts.expected_text(cases), self._caps(shared=False)] if cases else []
+
+    def _caps(self, *, shared: bool) -> str:
+        contexts = self._recorder.contexts
+        opened = [contexts.opened(suite) for suite in contexts.suites.values()]
+        models = [context.live for context in opened if context is not None and context.live is not None]
+        asks_backend = any(live.primary is not None or live.by_role for live in models)
+        return caps_text(contexts.settings, shared=shared, asks_backend=asks_backend)
 
     def _header(self, suite: Suite) -> list[str]:
         contexts = self._recorder.contexts

@@ -91,10 +91,17 @@ def prompts_text(*, recorded: bool) -> str:
     return "packbench: recordings contain no prompts, only their hashes (packbench_record_prompts = no)"
 
 
-def gateway_text(mode: str) -> str:
-    """Return the line of a run whose gateway serves: what happens to calls of a pipeline's own clients."""
+def gateway_text(mode: str, upstreams: Mapping[str, str]) -> str:
+    """Return the line of a run whose gateway serves: what happens to calls of a pipeline's own clients.
+
+    Args:
+        mode: the run's.
+        upstreams: where calls are forwarded, by provider.
+    """
     how = {"fixture": "replayed, offline", "record": "forwarded and recorded"}.get(mode, "forwarded and counted")
-    return f"packbench: gateway: model calls of the target's own clients are {how} (--packbench-gateway=off: not seen)"
+    line = f"packbench: gateway: model calls of the target's own clients are {how} (--packbench-gateway=off: not seen)"
+    places = ", ".join(f"{provider} -> {address}" for provider, address in upstreams.items())
+    return f"{line}: {places}" if places else line
 
 
 def recorded_text(results: Iterable[CaseResult]) -> str:
@@ -106,12 +113,13 @@ def recorded_text(results: Iterable[CaseResult]) -> str:
     return f"recorded: {recorded} of {pluralize(len(firsts), 'case')}{problem % unattributed if unattributed else ''}"
 
 
-def caps_text(options: RunOptions, *, shared: bool) -> str:
+def caps_text(options: RunOptions, *, shared: bool, asks_backend: bool) -> str:
     """Return the limits of a live run in one line.
 
     Args:
         options: those of the run.
         shared: whether several workers run it.
+        asks_backend: whether it asks a backend; the temperature of targets' own clients is not known.
     """
     caps = options.caps
     named = (
@@ -125,9 +133,8 @@ def caps_text(options: RunOptions, *, shared: bool) -> str:
     limits = limits or "none (set one with --packbench-max-tokens, --packbench-max-cost or --packbench-max-seconds)"
     in_flight = f"{min(options.concurrency, WORKER_WINDOW)} per worker" if shared else f"{options.concurrency}"
     timeout = "no timeout" if options.case_timeout_s is None else f"timeout {options.case_timeout_s:g} s per attempt"
-    return (
-        f"packbench: caps: {limits}; concurrent attempts: {in_flight}, {timeout}; temperature {options.temperature:g}"
-    )
+    temperature = f"; temperature {options.temperature:g}" if asks_backend else ""
+    return f"packbench: caps: {limits}; concurrent attempts: {in_flight}, {timeout}{temperature}"
 
 
 def spent_text(spent: Mapping[str, Any]) -> str:

@@ -137,6 +137,16 @@ def without_login(address: str) -> str:
     return re.sub(r"(?<=://)[^/?#]*@", "", address)
 
 
+def named_upstreams(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the addresses of the providers of which a variable is set: a key, or an address."""
+    found = upstreams_of(environment)
+    return {
+        provider.name: without_login(found[provider.name])
+        for provider in PROVIDERS.values()
+        if any(environment.get(name) for name in (*provider.variables, *provider.keys))
+    }
+
+
 def _address(value: str, provider: Provider) -> str:
     """Return an address with a scheme; Ollama's variable may be a host, or the one that its server binds."""
     if "://" not in value:

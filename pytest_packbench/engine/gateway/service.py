@@ -53,6 +53,8 @@ _SETTLE_STEPS, _SETTLE_STEP_S = 100, 0.001
 _NO_PROXY = "127.0.0.1,localhost"
 _REMEDY = "run one case at a time (--packbench-concurrency=1), or start workers inside the case that they work for"
 
+_INSIDE = "make it inside a case, whose calls can be recorded (--packbench-mode=record)"
+
 
 class _Owner(NamedTuple):
     """Whose a call is: a case's, or nobody's.
@@ -287,7 +289,8 @@ class Gateway:
 
     def _outside(self, call: RecordedCall) -> _Owner:
         if self.offline:
-            return _Owner(refusal=f"fixture mode is offline, and no case made this call: {call} is refused")
+            message = f"fixture mode is offline, and no case made this call: {call} is refused; {_INSIDE}"
+            return _Owner(refusal=message)
         return _Owner()
 
     def _unattributed(
