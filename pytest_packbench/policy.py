@@ -38,8 +38,14 @@ DEFAULT_SETTINGS = {
     "fail_on": "",
     "baseline": "none",
     "root": "storage/benchmarks",
+    "target": "",
+    "backend": "",
+    "model": "",
+    "guard": "",
+    "trials": "1",
+    "mode": "fixture",
 }
-"""The settings that decide what fails a run, with their defaults."""
+"""The settings that decide what fails a run, and what it tests, with their defaults."""
 _YES = frozenset({"yes", "true", "1"})
 # where pytest looks for its configuration, in this order, and the tables in which it is
 _CONFIGURATIONS = {
@@ -108,9 +114,18 @@ def policy_settings(values: Mapping[str, Any], suites: Iterable[str], file: str)
         "fail_on": sorted(filter(None, conditions)),
         "baseline": str(given["baseline"]),
         "root": posixpath.normpath(str(given["root"]).replace(os.sep, "/")),
+        **{name: str(given[name]) for name in ("target", "backend", "model", "trials", "mode")},
+        "guard": _joined(given["guard"]),
         "suite": sorted(suites),
         "file": file,
     }
+
+
+def _joined(names: str | Iterable[str]) -> str:
+    """Return names, in one or several lists with commas, as one list in their order."""
+    from pytest_packbench.cases.suites import suite_names
+
+    return ",".join(suite_names(names))
 
 
 def policy_of(suite: Suite, pack: Pack, project: PolicyProject) -> Policy:
@@ -369,6 +384,7 @@ def _settings_in(read: Callable[[str], bytes | None]) -> dict[str, Any]:
             continue
         values = found or {}
         own = {key.removeprefix("packbench_"): value for key, value in values.items() if key.startswith("packbench_")}
+        own |= {"guard": _words(own["guard"])} if "guard" in own else {}
         own |= _options(values.get("addopts", ""))
         return policy_settings(own, _words(values.get("packbench_suite", ())), name)
     return policy_settings({}, (), "")
@@ -402,10 +418,10 @@ def _words(value: Any) -> list[str]:
     return suite_names(shlex.split(value) if isinstance(value, str) else list(map(str, value)))
 
 
-def _options(addopts: Any) -> dict[str, str]:
+def _options(addopts: Any) -> dict[str, Any]:
     """Return the options of this plugin in `addopts`, by name."""
     words = shlex.split(addopts) if isinstance(addopts, str) else list(map(str, addopts))
-    found: dict[str, str] = {}
+    found: dict[str, Any] = {}
     for position, word in enumerate(words):
         option, sign, value = word.partition("=")
         name = option.removeprefix("--packbench-").replace("-", "_")
@@ -414,5 +430,6 @@ def _options(addopts: Any) -> dict[str, str]:
         if name == "baseline_optional":
             found[name] = "yes"
         elif sign or position + 1 < len(words):
-            found[name] = value if sign else words[position + 1]
+            given = value if sign else words[position + 1]
+            found[name] = [*found.get(name, ()), given] if name == "guard" else given
     return found

@@ -25,8 +25,10 @@ _QUARANTINE = frozenset({"skip", "xfail"})
 SUITES, ROOT, FAIL_ON, BASELINE = "suite", "root", "fail_on", "baseline"
 _STRICT_FIRST = {"gate": ("case", "suite"), "stale": ("error", "warn"), "baseline_optional": ("no", "yes")}
 """Settings with two values, the stricter one first."""
-SETTINGS = (*_STRICT_FIRST, FAIL_ON, BASELINE, ROOT)
-"""The settings that decide what fails a run."""
+TESTED = ("target", "backend", "model", "guard", "trials", "mode")
+"""The settings that decide what a run tests: none is stricter than another."""
+SETTINGS = (*_STRICT_FIRST, FAIL_ON, BASELINE, ROOT, *TESTED)
+"""The settings that are compared."""
 _LOWER, _HIGHER = -1, 1
 _BOUNDS = {
     **dict.fromkeys(("min", "confidence", "min_mean_change"), _HIGHER),
@@ -88,7 +90,8 @@ def _settings(base: Policy, now: Policy) -> Iterator[PolicyChange]:
         if old is None or new is None or same(old, new) or _is_stricter(name, old, new):
             continue
         file = str(now.settings.get("file") or base.settings.get("file") or "")
-        yield PolicyChange("setting softened", file or "settings", f"setting {name}", shown(old), shown(new))
+        what = "pipeline changed" if name in TESTED else "setting softened"
+        yield PolicyChange(what, file or "settings", f"setting {name}", shown(old), shown(new))
 
 
 def _is_stricter(name: str, old: Any, new: Any) -> bool:
