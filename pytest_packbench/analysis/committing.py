@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.analysis.comparison import ComparedCase, ComparedRun, differences
 from pytest_packbench.analysis.formatting import format_mean
 from pytest_packbench.model.baseline import BASELINE_VERSION, CommittedBaseline
+from pytest_packbench.model.result import models_of
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.score import TOLERANCE
 
@@ -32,13 +33,11 @@ def committed_baseline(run: Run, results: Iterable[CaseResult], history: Iterabl
     """
     results = tuple(results)
     compared = ComparedRun(run).add_all(results)
-    answers = {(each.llm_backend, each.llm_model) for each in results if each.counted}
-    models = sorted(" / ".join(filter(None, answer)) for answer in answers if answer[0] not in {None, "unknown"})
     about = {
         **{name: getattr(run, name) for name in ("run_id", "pack", "pack_version", "suite_sha256", "mode", "target")},
         "suite": run.suite.removeprefix(BUNDLED),
         "finished_at": run.finished_at,
-        "models": models,
+        "models": models_of(results),
         "authored": compared.authored,
     }
     if run.settings.get("trials", 1) > 1:

@@ -17,7 +17,7 @@ from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.policy import PolicyChange, PolicyError
-from pytest_packbench.model.result import CaseResult, format_timestamp
+from pytest_packbench.model.result import CaseResult, format_timestamp, models_of
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, PROGRAM_RUNS, Run
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.plugin import CONTROLLER, SELECTION
@@ -358,6 +358,7 @@ class Recorder:
                 committed=run.suite.baseline_path,
                 optional=settings.baseline_optional,
                 fail_on=settings.fail_on,
+                models=models_of(run.ordered),
             )
         )
 

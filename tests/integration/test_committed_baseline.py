@@ -192,3 +192,14 @@ def test_a_run_that_met_a_condition_is_not_one_that_passed(suite: Project, monke
         assert suite.run_toy(*options).ret == pytest.ExitCode.TESTS_FAILED
         report: Path = suite.folders()[-1] / "report.json"
         assert json.loads(report.read_text("utf-8"))["packbench"]["comparison"]["baseline"] == suite.folders()[0].name
+
+
+def test_a_baseline_of_another_target_is_said(suite: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    suite.run_toy()
+    call(capsys, "set", "toy/latest", "--reason", "first")
+    path = suite.root / "storage/benchmarks/toy/baseline.json"
+    target = json.loads(path.read_text("utf-8"))["run"]["target"]
+    path.write_text(path.read_text("utf-8").replace(json.dumps(target), '"elsewhere:other"'), encoding="utf-8")
+    said = f"the baseline * is of another target: elsewhere:other before, {target} now"
+    suite.run_toy(COMMITTED).stdout.fnmatch_lines([f"baseline: {said}"])
+    assert "is of another target" in (suite.folders()[-1] / "summary.md").read_text("utf-8")
