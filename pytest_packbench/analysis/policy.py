@@ -48,6 +48,7 @@ def policy_changes(base: Policy, now: Policy) -> Iterator[PolicyChange]:
     """
     yield from _settings(base, now)
     yield from _suites(base, now)
+    yield from _pipeline(base, now)
     yield from _config(base.config, now.config)
     yield from _digests("pack changed", base.code, now.code, lambda path: (path, f"pack code {path}"))
     if base.pack_version is not None and base.pack_version != now.pack_version:
@@ -100,6 +101,19 @@ def _is_stricter(name: str, old: Any, new: Any) -> bool:
     if name == BASELINE:
         return bool(old == "none")
     return name in {FAIL_ON, SUITES} and set(old) <= set(new)
+
+
+def _pipeline(base: Policy, now: Policy) -> Iterator[PolicyChange]:
+    """Compare what was tested, whatever decided on it: a setting, a hook, the suite or its pack."""
+    if base.hooks is not None and now.hooks is not None:
+        yield from _digests("hook changed", base.hooks, now.hooks, lambda path: (path, f"hook {path}"))
+    for name in base.pipeline.keys() & now.pipeline.keys():
+        old, new = base.pipeline[name], now.pipeline[name]
+        # said of the setting or of suite.yaml already
+        named = [(base.settings.get(key), now.settings.get(key)) for key in (name, name.removesuffix("s"))]
+        named += [(base.config.get(name), now.config.get(name))]
+        if old != new and not any(after == new and before != new for before, after in named):
+            yield PolicyChange("pipeline changed", "this run", f"{name} of the run", shown(old), shown(new))
 
 
 def _suites(base: Policy, now: Policy) -> Iterator[PolicyChange]:

@@ -25,7 +25,7 @@ from pytest_packbench.policy import PolicyProject, compare_policy, open_base, po
 from pytest_packbench.pytest_plugin.case_run import run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.jsonreport import plugin_report
 from pytest_packbench.pytest_plugin.selection import find_named
-from pytest_packbench.pytest_plugin.settings import settings_of_policy
+from pytest_packbench.pytest_plugin.settings import hook_files, settings_of_policy
 from pytest_packbench.pytest_plugin.stash import (
     JOURNALED_ATTRIBUTE,
     PREFETCHER,
@@ -116,6 +116,7 @@ class Recorder:
             settings=settings_of_policy(config),
             packs=contexts.packs,
             output=settings.output,
+            hooks=hook_files(config),
         )
         self.policy_base: PolicyBase | None = None
         if settings.policy_from and not config.option.collectonly:
@@ -377,7 +378,8 @@ class Recorder:
         if len(run.selected) < run.due_count:
             selected = f"{len(run.selected)} of {run.due_count}"
             skipped.append(PolicyChange("cases not selected", "arguments of this run", "selection", "all", selected))
-        outcome = compare_policy(self.policy_base, suite, pack, project, skipped)
+        tested = None if run.conclusion is None else run.conclusion.run
+        outcome = compare_policy(self.policy_base, suite, pack, project, skipped, tested)
         return {"policy": outcome, "stored_policy": stored}
 
     def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:

@@ -166,6 +166,10 @@ def test_passed_is_the_last_run_whose_gates_held_and_latest_warns(
     monkeypatch.setenv("POINTS", "0.4")
     suite.run_toy(BY_GATES)
     suite.run_toy("-k", "a.json")
+    # nor is one that could not be compared
+    suite.suite(text="pack: toy\nthresholds: {accept: 0.3}\ngates: [{metric: pass_rate, min: 1.0}]\n")
+    suite.run_toy(passed)
+    suite.suite(text="pack: toy\ngates: [{metric: pass_rate, min: 1.0}]\n")
     suite.prepare()
     suite.run_toy("--packbench-target=pipeline:leak_error")
     failed = suite.folders()[1]
