@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.policy_files import SuiteFiles
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.policy import PolicyChange
+    from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite, SuiteConfig
 
 DEFAULT_SETTINGS = {
@@ -38,8 +39,17 @@ DEFAULT_SETTINGS = {
     "fail_on": "",
     "baseline": "none",
     "root": "storage/benchmarks",
+    "target": "",
+    "backend": "",
+    "model": "",
+    "guard": "",
+    "trials": "1",
+    "mode": "fixture",
 }
-"""The settings that decide what fails a run, with their defaults."""
+"""The settings that decide what fails a run, and what it tests, with their defaults."""
+HOOKS = ("target", "guards", "judges")
+"""The hooks that decide what is tested, without their prefix."""
+_CONFTEST = "conftest.py"
 _YES = frozenset({"yes", "true", "1"})
 # where pytest looks for its configuration, in this order, and the tables in which it is
 _CONFIGURATIONS = {
@@ -64,6 +74,7 @@ class PolicyProject(NamedTuple):
         settings: the settings as they count now, by `policy_settings`.
         packs: the packs to choose from, by name.
         output: the folder of reports, absolute.
+        hooks: the files in which hooks for target, guards or judges were found.
     """
 
     home: Path
@@ -71,6 +82,7 @@ class PolicyProject(NamedTuple):
     settings: Mapping[str, Any]
     packs: Mapping[str, Pack]
     output: Path
+    hooks: tuple[str, ...] = ()
 
 
 class PolicyBase(NamedTuple):
@@ -108,9 +120,18 @@ def policy_settings(values: Mapping[str, Any], suites: Iterable[str], file: str)
         "fail_on": sorted(filter(None, conditions)),
         "baseline": str(given["baseline"]),
         "root": posixpath.normpath(str(given["root"]).replace(os.sep, "/")),
+        **{name: str(given[name]) for name in ("target", "backend", "model", "trials", "mode")},
+        "guard": _joined(given["guard"]),
         "suite": sorted(suites),
         "file": file,
     }
+
+
+def _joined(names: str | Iterable[str]) -> str:
+    """Return names, in one or several lists with commas, as one list in their order."""
+    from pytest_packbench.cases.suites import suite_names
+
+    return ",".join(suite_names(names))
 
 
 def policy_of(suite: Suite, pack: Pack, project: PolicyProject) -> Policy:
@@ -126,6 +147,7 @@ def policy_of(suite: Suite, pack: Pack, project: PolicyProject) -> Policy:
         pack_version=pack.version,
         settings=project.settings,
         baseline=text_sha256(path.read_bytes()) if path.is_file() else None,
+        hooks=_hooks(project),
     )
 
 
@@ -167,8 +189,13 @@ def open_base(name: str, project: PolicyProject) -> PolicyBase:
     return PolicyBase(f"{name} ({commit[:12]})", tree=GitTree(top, commit), prefix=prefix, note=note)
 
 
-def compare_policy(
-    base: PolicyBase, suite: Suite, pack: Pack, project: PolicyProject, more: Iterable[PolicyChange] = ()
+def compare_policy(  # noqa: PLR0917 - the last two are known to a run only
+    base: PolicyBase,
+    suite: Suite,
+    pack: Pack,
+    project: PolicyProject,
+    more: Iterable[PolicyChange] = (),
+    run: Run | None = None,
 ) -> PolicyOutcome:
     """Compare the acceptance policy of a suite with that of a base.
 
@@ -178,6 +205,7 @@ def compare_policy(
         pack: its pack.
         project: the project.
         more: changes that are known from the run, not from files.
+        run: the run that is judged; None without one.
 
     Returns:
         The outcome; what can't be read is one of its problems.
@@ -189,6 +217,10 @@ def compare_policy(
     try:
         allowed = _allowed(suite)
         old, new, notes = _both(base, suite, pack, project)
+        if run is not None:
+            from pytest_packbench.runs.policy import pipeline_of
+
+            new = new._replace(pipeline=pipeline_of(run))
         changes, problems = allow([*policy_changes(old, new), *more], allowed, CHANGES_NAME)
     except (ValueError, OSError) as error:
         return PolicyOutcome(base.label, problems=(" ".join(str(error).split()),))
@@ -242,6 +274,7 @@ def _policy_in(base: PolicyBase, suite: Suite, now: Policy, project: PolicyProje
     found = read_files(tree.files(folder), keep=now.cases)
     code = {path: _sha256_in(tree, posixpath.join(base.prefix, path)) for path in _paths_of_code(tree, base, now)}
     policy = now._replace(
+        hooks=_hooks_in(tree, base, now, project),
         settings=settings,
         suites=tuple(folders),
         pack_version=None,
@@ -320,6 +353,45 @@ def _code(pack: Pack, config: Mapping[str, Any], home: Path) -> dict[str, str]:
     return {path: text_sha256((home / path).read_bytes()) for path in source_files(files, home)}
 
 
+def _hooks(project: PolicyProject) -> dict[str, str]:
+    """Return the hashes of the project's files that decide with hooks what is tested."""
+    home = project.home
+    found = {home / folder / _CONFTEST for folder in _hook_folders(project, (path.name for path in home.glob("test*")))}
+    contents = {path: path.read_bytes() for path in found if path.is_file()}
+    paths = {path for path, raw in contents.items() if _has_hook(raw)}
+    for name in project.hooks:
+        path = Path(os.path.abspath(name))  # noqa: PTH100 - without following links
+        if home in path.parents and "site-packages" not in path.parts and path.is_file():
+            paths.add(path)
+    return {path.relative_to(home).as_posix(): text_sha256(path.read_bytes()) for path in paths}
+
+
+def _hooks_in(tree: GitTree, base: PolicyBase, now: Policy, project: PolicyProject) -> dict[str, str]:
+    """Return the same of a commit: files that have hooks there, or have them now."""
+    tests = (name for name in tree.folders(base.prefix) if name.startswith("test"))
+    paths = {posixpath.join(folder, _CONFTEST) for folder in _hook_folders(project, tests)} | {*(now.hooks or ())}
+    found: dict[str, str] = {}
+    for path in paths:
+        raw = tree.read(posixpath.join(base.prefix, path))
+        if raw is not None and (_has_hook(raw) or path in (now.hooks or ())):
+            found[path] = text_sha256(raw)
+    return found
+
+
+def _hook_folders(project: PolicyProject, tests: Iterable[str]) -> set[str]:
+    """Return the folders whose conftest.py pytest may read for each suite, from the project's folder."""
+    root = os.path.relpath(project.root, project.home).replace(os.sep, "/")
+    folders = {"", *tests}
+    while root not in {"", "."} and not root.startswith(".."):
+        folders.add(root)
+        root = posixpath.dirname(root)
+    return folders
+
+
+def _has_hook(raw: bytes) -> bool:
+    return any(f"pytest_packbench_{name}".encode() in raw for name in HOOKS)
+
+
 def _allowed(suite: Suite) -> tuple[Any, ...]:
     path = suite.path / CHANGES_NAME
     if not path.is_file():
@@ -369,6 +441,7 @@ def _settings_in(read: Callable[[str], bytes | None]) -> dict[str, Any]:
             continue
         values = found or {}
         own = {key.removeprefix("packbench_"): value for key, value in values.items() if key.startswith("packbench_")}
+        own |= {"guard": _words(own["guard"])} if "guard" in own else {}
         own |= _options(values.get("addopts", ""))
         return policy_settings(own, _words(values.get("packbench_suite", ())), name)
     return policy_settings({}, (), "")
@@ -402,10 +475,10 @@ def _words(value: Any) -> list[str]:
     return suite_names(shlex.split(value) if isinstance(value, str) else list(map(str, value)))
 
 
-def _options(addopts: Any) -> dict[str, str]:
+def _options(addopts: Any) -> dict[str, Any]:
     """Return the options of this plugin in `addopts`, by name."""
     words = shlex.split(addopts) if isinstance(addopts, str) else list(map(str, addopts))
-    found: dict[str, str] = {}
+    found: dict[str, Any] = {}
     for position, word in enumerate(words):
         option, sign, value = word.partition("=")
         name = option.removeprefix("--packbench-").replace("-", "_")
@@ -414,5 +487,6 @@ def _options(addopts: Any) -> dict[str, str]:
         if name == "baseline_optional":
             found[name] = "yes"
         elif sign or position + 1 < len(words):
-            found[name] = value if sign else words[position + 1]
+            given = value if sign else words[position + 1]
+            found[name] = [*found.get(name, ()), given] if name == "guard" else given
     return found

@@ -11,6 +11,7 @@ from pytest_packbench.analysis.metrics import groups, line
 from pytest_packbench.model.baseline import BASELINE_VERSION, CommittedBaseline
 from pytest_packbench.model.gate import CHANGE_METRICS, GateResult
 from pytest_packbench.model.metric import COMPLETENESS
+from pytest_packbench.model.result import models_of
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.text import pluralize
@@ -133,13 +134,11 @@ def committed_baseline(run: Run, results: Iterable[CaseResult], history: Iterabl
     """
     results = tuple(results)
     compared = ComparedRun(run).add_all(results)
-    answers = {(each.llm_backend, each.llm_model) for each in results if each.counted}
-    models = sorted(" / ".join(filter(None, answer)) for answer in answers if answer[0] not in {None, "unknown"})
     about = {
         **{name: getattr(run, name) for name in ("run_id", "pack", "pack_version", "suite_sha256", "mode", "target")},
         "suite": run.suite.removeprefix(BUNDLED),
         "finished_at": run.finished_at,
-        "models": models,
+        "models": models_of(results),
         "authored": compared.authored,
     }
     if run.settings.get("trials", 1) > 1:

@@ -25,8 +25,10 @@ _QUARANTINE = frozenset({"skip", "xfail"})
 SUITES, ROOT, FAIL_ON, BASELINE = "suite", "root", "fail_on", "baseline"
 _STRICT_FIRST = {"gate": ("case", "suite"), "stale": ("error", "warn"), "baseline_optional": ("no", "yes")}
 """Settings with two values, the stricter one first."""
-SETTINGS = (*_STRICT_FIRST, FAIL_ON, BASELINE, ROOT)
-"""The settings that decide what fails a run."""
+TESTED = ("target", "backend", "model", "guard", "trials", "mode")
+"""The settings that decide what a run tests: none is stricter than another."""
+SETTINGS = (*_STRICT_FIRST, FAIL_ON, BASELINE, ROOT, *TESTED)
+"""The settings that are compared."""
 _LOWER, _HIGHER = -1, 1
 _BOUNDS = {
     **dict.fromkeys(("min", "confidence", "min_mean_change"), _HIGHER),
@@ -46,6 +48,7 @@ def policy_changes(base: Policy, now: Policy) -> Iterator[PolicyChange]:
     """
     yield from _settings(base, now)
     yield from _suites(base, now)
+    yield from _pipeline(base, now)
     yield from _config(base.config, now.config)
     yield from _digests("pack changed", base.code, now.code, lambda path: (path, f"pack code {path}"))
     if base.pack_version is not None and base.pack_version != now.pack_version:
@@ -88,7 +91,8 @@ def _settings(base: Policy, now: Policy) -> Iterator[PolicyChange]:
         if old is None or new is None or same(old, new) or _is_stricter(name, old, new):
             continue
         file = str(now.settings.get("file") or base.settings.get("file") or "")
-        yield PolicyChange("setting softened", file or "settings", f"setting {name}", shown(old), shown(new))
+        what = "pipeline changed" if name in TESTED else "setting softened"
+        yield PolicyChange(what, file or "settings", f"setting {name}", shown(old), shown(new))
 
 
 def _is_stricter(name: str, old: Any, new: Any) -> bool:
@@ -97,6 +101,19 @@ def _is_stricter(name: str, old: Any, new: Any) -> bool:
     if name == BASELINE:
         return bool(old == "none")
     return name in {FAIL_ON, SUITES} and set(old) <= set(new)
+
+
+def _pipeline(base: Policy, now: Policy) -> Iterator[PolicyChange]:
+    """Compare what was tested, whatever decided on it: a setting, a hook, the suite or its pack."""
+    if base.hooks is not None and now.hooks is not None:
+        yield from _digests("hook changed", base.hooks, now.hooks, lambda path: (path, f"hook {path}"))
+    for name in base.pipeline.keys() & now.pipeline.keys():
+        old, new = base.pipeline[name], now.pipeline[name]
+        # said of the setting or of suite.yaml already
+        named = [(base.settings.get(key), now.settings.get(key)) for key in (name, name.removesuffix("s"))]
+        named += [(base.config.get(name), now.config.get(name))]
+        if old != new and not any(after == new and before != new for before, after in named):
+            yield PolicyChange("pipeline changed", "this run", f"{name} of the run", shown(old), shown(new))
 
 
 def _suites(base: Policy, now: Policy) -> Iterator[PolicyChange]:

@@ -76,6 +76,7 @@ def _requires_nothing(arguments: argparse.Namespace) -> bool:
 
 def _check_policies(arguments: argparse.Namespace) -> bool:
     """Print in which points acceptance policies differ from those of the base, and return whether that is allowed."""
+    from pytest_packbench.analysis.policy import TESTED
     from pytest_packbench.model.policy import PolicyError
     from pytest_packbench.policy import compare_policy, open_base
     from pytest_packbench.reports.terminal import one_line, policy_lines
@@ -87,7 +88,8 @@ def _check_policies(arguments: argparse.Namespace) -> bool:
         raise UsageError(f"--policy-from: {error}") from None
     if base.run is not None:
         # a run got them as options, which the command does not have
-        settings = {name: value for name, value in project.settings.items() if name not in {"baseline", "fail_on"}}
+        of_run = {"baseline", "fail_on", *TESTED}
+        settings = {name: value for name, value in project.settings.items() if name not in of_run}
         project = project._replace(settings=settings)
     outcomes = []
     for name in _suite_names(arguments, project.root):

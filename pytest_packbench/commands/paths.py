@@ -125,7 +125,9 @@ def policy_project(arguments: argparse.Namespace) -> PolicyProject:
     settings = policy_settings({}, (), "") if project is None else dict(project.settings)
     if arguments.root is not None:
         settings["root"] = Path(os.path.relpath(root, home)).as_posix()
-    return PolicyProject(home, Path(os.path.abspath(root)), settings, packs, Path(os.path.abspath(OUTPUT)))  # noqa: PTH100 - without following links
+    output = Path(os.path.abspath(OUTPUT))  # noqa: PTH100 - without following links
+    hooks = () if project is None else project.hooks
+    return PolicyProject(home, Path(os.path.abspath(root)), settings, packs, output, hooks)  # noqa: PTH100 - as above
 
 
 def suite_and_pack(name: str, arguments: argparse.Namespace) -> tuple[Suite, Pack]:

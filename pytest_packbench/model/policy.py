@@ -61,6 +61,9 @@ class Policy(NamedTuple):
         recordings: hashes of the recordings by path under `fixtures` without suffix; for a run, those of its cases.
         cases: the cases by id.
         suites: the names of all suites in its folder of suites; None where they are not known.
+        hooks: hashes of the project's files with hooks for target, guards or judges, by path from the project's folder;
+            None where they are not known.
+        pipeline: what a run tested: `target`, `model` and `guards`; empty where it is not known.
     """
 
     suite: str
@@ -73,6 +76,8 @@ class Policy(NamedTuple):
     recordings: Mapping[str, str] = MappingProxyType({})
     cases: Mapping[str, CaseFacts] = MappingProxyType({})
     suites: tuple[str, ...] | None = None
+    hooks: Mapping[str, str] | None = None
+    pipeline: Mapping[str, str] = MappingProxyType({})
 
     def stored(self) -> dict[str, Any]:
         """Return what a run stores of it; its cases, with their recordings, are in the rows of the report."""
@@ -81,6 +86,7 @@ class Policy(NamedTuple):
             "config": self.config,
             "files": dict(self.files),
             "code": dict(self.code),
+            "hooks": dict(self.hooks or {}),
             "recordings": dict(self.recordings),
             "settings": dict(self.settings),
             "baseline": self.baseline,

@@ -18,7 +18,7 @@ from pytest_packbench.model.strict_json import U32_MAX
 from pytest_packbench.model.verdict import COUNTED, VERDICTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pytest_packbench.model.record import EvalRecord
 
@@ -285,6 +285,12 @@ class EndedAttempt:
     def as_json(self) -> dict[str, Any]:
         """Return the attempt as plain JSON."""
         return dict(zip(_ENDED_FIELDS, _ENDED_VALUES(self), strict=True))
+
+
+def models_of(results: Iterable[CaseResult]) -> list[str]:
+    """Return which models answered in results that count, `backend / model`, sorted."""
+    answers = {(each.llm_backend, each.llm_model) for each in results if each.counted}
+    return sorted(" / ".join(filter(None, answer)) for answer in answers if answer[0] not in {None, "unknown"})
 
 
 def format_timestamp(ns: int) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import pytest
 
 from pytest_packbench.plugin import SELECTION, setting_of
-from pytest_packbench.pytest_plugin.settings import settings_of_policy
+from pytest_packbench.pytest_plugin.settings import hook_files, settings_of_policy
 from pytest_packbench.pytest_plugin.suites import open_suites, packs_of_hooks
 
 if TYPE_CHECKING:
@@ -39,12 +39,14 @@ class Project(NamedTuple):
         root: the folder of suites, absolute, whether it exists or not.
         packs: the packs of hooks in conftest.py files and plugins; of one name the last counts.
         settings: the settings that decide what fails a run, as `settings_of_policy` returns them.
+        hooks: the files with hooks that decide what is tested, as `hook_files` returns them.
     """
 
     rootdir: Path
     root: Path
     packs: tuple[Pack, ...]
     settings: Mapping[str, Any]
+    hooks: tuple[str, ...] = ()
 
 
 def read_project() -> Project | None:
@@ -114,7 +116,7 @@ class _ProjectReader:
             root = setting_of("root", config.option, config.getini)[0]
             root = Path(os.path.normpath(config.rootpath / root))
             packs = tuple(packs_of_hooks(config))
-            self.project = Project(config.rootpath, root, packs, settings_of_policy(config))
+            self.project = Project(config.rootpath, root, packs, settings_of_policy(config), hook_files(config))
         return int(pytest.ExitCode.OK)
 
 

@@ -17,7 +17,7 @@ from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.policy import PolicyChange, PolicyError
-from pytest_packbench.model.result import CaseResult, format_timestamp
+from pytest_packbench.model.result import CaseResult, format_timestamp, models_of
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, PROGRAM_RUNS, Run
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.plugin import CONTROLLER, SELECTION
@@ -25,7 +25,7 @@ from pytest_packbench.policy import PolicyProject, compare_policy, open_base, po
 from pytest_packbench.pytest_plugin.case_run import run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.jsonreport import plugin_report
 from pytest_packbench.pytest_plugin.selection import find_named
-from pytest_packbench.pytest_plugin.settings import settings_of_policy
+from pytest_packbench.pytest_plugin.settings import hook_files, settings_of_policy
 from pytest_packbench.pytest_plugin.stash import (
     JOURNALED_ATTRIBUTE,
     PREFETCHER,
@@ -116,6 +116,7 @@ class Recorder:
             settings=settings_of_policy(config),
             packs=contexts.packs,
             output=settings.output,
+            hooks=hook_files(config),
         )
         self.policy_base: PolicyBase | None = None
         if settings.policy_from and not config.option.collectonly:
@@ -358,6 +359,7 @@ class Recorder:
                 committed=run.suite.baseline_path,
                 optional=settings.baseline_optional,
                 fail_on=settings.fail_on,
+                models=models_of(run.ordered),
             )
         )
 
@@ -376,7 +378,8 @@ class Recorder:
         if len(run.selected) < run.due_count:
             selected = f"{len(run.selected)} of {run.due_count}"
             skipped.append(PolicyChange("cases not selected", "arguments of this run", "selection", "all", selected))
-        outcome = compare_policy(self.policy_base, suite, pack, project, skipped)
+        tested = None if run.conclusion is None else run.conclusion.run
+        outcome = compare_policy(self.policy_base, suite, pack, project, skipped, tested)
         return {"policy": outcome, "stored_policy": stored}
 
     def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:

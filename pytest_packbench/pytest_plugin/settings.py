@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import sys
@@ -15,7 +16,7 @@ from pytest_packbench.cases.suites import suite_names
 from pytest_packbench.model.run import RECORDED, STUB, Caps, RunOptions, Shard
 from pytest_packbench.packs import TARGET_FILES
 from pytest_packbench.plugin import BY_NAME, setting_of
-from pytest_packbench.policy import DEFAULT_SETTINGS, policy_settings
+from pytest_packbench.policy import DEFAULT_SETTINGS, HOOKS, policy_settings
 from pytest_packbench.pytest_plugin.selection import home_of
 from pytest_packbench.runs.folder import BASELINE_WORDS, is_run_id
 
@@ -257,3 +258,11 @@ def settings_of_policy(config: pytest.Config) -> dict[str, Any]:
     suites = suite_names(config.getini("packbench_suite") or ())
     path = config.inipath
     return policy_settings(values, suites, "" if path is None else os.path.relpath(path, config.rootpath))
+
+
+def hook_files(config: pytest.Config) -> tuple[str, ...]:
+    """Return the files with the hooks that decide what is tested, for `PolicyProject`."""
+    callers = (getattr(config.hook, f"pytest_packbench_{name}") for name in HOOKS)
+    functions = (implementation.function for caller in callers for implementation in caller.get_hookimpls())
+    codes = (getattr(inspect.unwrap(function), "__code__", None) for function in functions)
+    return tuple(sorted({code.co_filename for code in codes if code is not None}))

@@ -11,6 +11,8 @@ from pytest_packbench.runs.report import open_report
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_packbench.model.run import Run
+
 
 def run_policy(folder: Path, suite: str) -> tuple[Policy, str]:
     """Read the acceptance policy of a run.
@@ -33,6 +35,10 @@ def run_policy(folder: Path, suite: str) -> tuple[Policy, str]:
     run, stored = report.run, report.policy
     if run.suite.removeprefix(BUNDLED) != suite:
         raise PolicyError(f"run {run.run_id} is of suite {run.suite}; expected a run of {suite}")
+    if report.policy_failed:
+        raise PolicyError(
+            f"run {run.run_id} itself failed for its acceptance policy; name a run that passed, or a commit"
+        )
     if run.partial:
         raise PolicyError(f"run {run.run_id} is partial ({run.partial}); expected a complete run")
     keys = {"config": dict, "files": dict, "code": dict, "recordings": dict, "settings": dict}
@@ -55,5 +61,16 @@ def run_policy(folder: Path, suite: str) -> tuple[Policy, str]:
         baseline=stored.get("baseline"),
         recordings=recordings,
         cases=cases,
+        hooks=stored.get("hooks"),
+        pipeline=pipeline_of(run),
     )
     return policy, run.mode
+
+
+def pipeline_of(run: Run) -> dict[str, str]:
+    """Return what a run tested, as it was found in the end."""
+    return {
+        "target": run.target,
+        "model": " / ".join(filter(None, (run.backend, run.model))),
+        "guards": ",".join(run.settings.get("guards", ())),
+    }

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _HEADER_KEYS = frozenset({"version", "status", "run"})
 # absent in reports of other versions
-_OPTIONAL_KEYS = frozenset({"gates", "comparison", "policy"})
+_OPTIONAL_KEYS = frozenset({"gates", "comparison", "policy", "policy_changes"})
 
 
 class OpenRun(NamedTuple):
@@ -39,8 +39,10 @@ class OpenRun(NamedTuple):
         results: an iterator; raises `StoredRunError` if the rest of the file cannot be read.
         lists_all_cases: see `StoredRun`.
         attempts: see `StoredRun`.
-        held: whether all gates passed, and no condition on the comparison was met.
+        held: whether all gates passed, no condition on the comparison was met, and neither the baseline nor the
+            acceptance policy failed the run.
         policy: the acceptance policy, as `Policy.stored` returns it; None where the report has none.
+        policy_failed: whether the run failed because its acceptance policy was not as strict as that of its base.
     """
 
     source: str
@@ -51,6 +53,7 @@ class OpenRun(NamedTuple):
     attempts: Mapping[str, tuple[int, int]] | None = None
     held: bool = True
     policy: dict[str, Any] | None = None
+    policy_failed: bool = False
 
 
 def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any], rows: Iterable[bytes]) -> None:
@@ -134,17 +137,27 @@ def open_report(path: Path) -> OpenRun:
         results=(_result(row, run, f"{file}: /packbench/cases/{number}") for number, row in enumerate(parts)),
         held=_held(header),
         policy=header.get("policy"),
+        policy_failed=_policy_failed(header),
     )
 
 
 def _held(header: Mapping[str, Any]) -> bool:
-    """Whether all gates of a run passed, and no condition was met; False if the report does not tell."""
+    """Whether nothing but cases failed a run: no gate, baseline or policy; False if the report does not tell."""
     gates, comparison = header.get("gates"), header.get("comparison", {})
     conditions = comparison.get("conditions", []) if isinstance(comparison, dict) else None
-    if not isinstance(gates, list) or not isinstance(conditions, list):
+    if not isinstance(gates, list) or not isinstance(conditions, list) or _policy_failed(header):
+        return False
+    # the first run of all has no earlier one
+    if comparison.get("failed", False) is not False and comparison.get("baseline") is not None:
         return False
     passed = all(isinstance(gate, dict) and gate.get("passed") is True for gate in gates)
     return passed and all(isinstance(each, dict) and each.get("met") is False for each in conditions)
+
+
+def _policy_failed(header: Mapping[str, Any]) -> bool:
+    """Whether the acceptance policy failed a run, or the report does not tell."""
+    changes = header.get("policy_changes", {"failed": False})
+    return not isinstance(changes, dict) or changes.get("failed") is not False
 
 
 def is_report(path: Path) -> bool:

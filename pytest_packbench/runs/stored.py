@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.model.result import CaseResult
+from pytest_packbench.model.result import CaseResult, models_of
 from pytest_packbench.model.run import BUNDLED, Run
 from pytest_packbench.model.strict_json import printable
 from pytest_packbench.model.suite import BASELINE_NAME
@@ -25,7 +25,7 @@ from pytest_packbench.runs.lines import read_run_errors, read_run_records
 from pytest_packbench.runs.report import OpenRun, open_report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.model.record import EvalRecord
     from pytest_packbench.runs.lines import ErrorLine
@@ -89,6 +89,7 @@ class BaselineRequest(NamedTuple):
         committed: the file of the committed baseline.
         optional: whether a run without its baseline passes.
         fail_on: conditions on the comparison that fail the run, separated by commas; empty for none.
+        models: which models answered in the run, as `models_of` returns them.
     """
 
     name: str
@@ -97,6 +98,7 @@ class BaselineRequest(NamedTuple):
     committed: Path
     optional: bool = False
     fail_on: str = ""
+    models: Sequence[str] = ()
 
 
 def find_baseline(request: BaselineRequest) -> BaselineLookup:
@@ -120,7 +122,28 @@ def _find(request: BaselineRequest) -> BaselineLookup:
         # a resumed run may itself be the last complete one
         return BaselineLookup(reason=f"run {folder.name} cannot be compared with itself; name another run")
     end = {"failed": "failed", "partial": "is partial"}.get(stored.status, "")
-    return BaselineLookup(stored=stored, warning=end and f"the baseline {stored.run.run_id} is a run that {end}")
+    warnings = [f"the baseline {stored.run.run_id} is a run that {end}"] if end else []
+    # another one that the user names is meant
+    if request.name in {COMMITTED, PASSED}:
+        warnings += _other_pipeline(stored, request)
+    return BaselineLookup(stored=stored, warning="; ".join(warnings))
+
+
+def _other_pipeline(stored: StoredRun, request: BaselineRequest) -> Iterator[str]:
+    """Yield in what the pipeline of a baseline differs from that of the run, as far as both are known."""
+    before, now = stored.run, request.run
+    # a committed baseline has one result for each case, without its model
+    is_committed = stored.attempts is not None
+    models = before.model or "" if is_committed else ", ".join(models_of(stored.results))
+    guards = [", ".join(each.settings.get("guards", ())) or "none" for each in (before, now)]
+    pairs = [
+        ("target", before.target, now.target),
+        ("model", models, ", ".join(request.models)),
+        *([] if is_committed else [("guards", *guards)]),
+    ]
+    for name, old, new in pairs:
+        if old and new and old != new:
+            yield f"the baseline {before.run_id} is of another {name}: {old} before, {new} now"
 
 
 class _NoBaselineError(Exception):

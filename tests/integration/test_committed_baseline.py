@@ -166,6 +166,10 @@ def test_passed_is_the_last_run_whose_gates_held_and_latest_warns(
     monkeypatch.setenv("POINTS", "0.4")
     suite.run_toy(BY_GATES)
     suite.run_toy("-k", "a.json")
+    # nor is one that could not be compared
+    suite.suite(text="pack: toy\nthresholds: {accept: 0.3}\ngates: [{metric: pass_rate, min: 1.0}]\n")
+    suite.run_toy(passed)
+    suite.suite(text="pack: toy\ngates: [{metric: pass_rate, min: 1.0}]\n")
     suite.prepare()
     suite.run_toy("--packbench-target=pipeline:leak_error")
     failed = suite.folders()[1]
@@ -192,3 +196,14 @@ def test_a_run_that_met_a_condition_is_not_one_that_passed(suite: Project, monke
         assert suite.run_toy(*options).ret == pytest.ExitCode.TESTS_FAILED
         report: Path = suite.folders()[-1] / "report.json"
         assert json.loads(report.read_text("utf-8"))["packbench"]["comparison"]["baseline"] == suite.folders()[0].name
+
+
+def test_a_baseline_of_another_target_is_said(suite: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    suite.run_toy()
+    call(capsys, "set", "toy/latest", "--reason", "first")
+    path = suite.root / "storage/benchmarks/toy/baseline.json"
+    target = json.loads(path.read_text("utf-8"))["run"]["target"]
+    path.write_text(path.read_text("utf-8").replace(json.dumps(target), '"elsewhere:other"'), encoding="utf-8")
+    said = f"the baseline * is of another target: elsewhere:other before, {target} now"
+    suite.run_toy(COMMITTED).stdout.fnmatch_lines([f"baseline: {said}"])
+    assert "is of another target" in (suite.folders()[-1] / "summary.md").read_text("utf-8")

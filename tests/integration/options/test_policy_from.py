@@ -10,7 +10,7 @@ import pytest
 
 from pytest_packbench.cli import main
 from pytest_packbench.testing import run_folders
-from tests.integration.policy_repository import DATA, SUITE, commit, plant
+from tests.integration.policy_repository import DATA, SUITE, commit, git, plant
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,3 +123,49 @@ def test_a_base_that_can_t_be_read_is_a_usage_error(repository: Path, pytester: 
     last = run_folders(repository, "support")[-1].name
     result = pytester.runpytest(NAMED, f"--packbench-policy-from={last}")
     assert changes(result) == [f"run {last} is partial (2 of 5 cases selected); expected a complete run: FAIL"]
+
+
+HOOK = "def pytest_packbench_target(config, suite):\n    from target_support import {0}\n    return {0}\n"
+
+
+def test_another_target_by_option_or_hook_is_a_line(repository: Path, pytester: pytest.Pytester) -> None:
+    (repository / "target_support.py").write_text(
+        "def answer(request):\n    return {'queue': 'refunds', 'order': 1, 'amount': 9.5}\n\n\neasy = answer\n"
+    )
+    assert pytester.runpytest(NAMED).ret == pytest.ExitCode.OK
+    base = run_folders(repository, "support")[-1].name
+    by_option = pytester.runpytest(NAMED, FROM_MAIN, "--packbench-target=target_support:easy")
+    option = 'pipeline changed: pytest.ini: setting target: "" -> target_support:easy: FAIL'
+    assert (by_option.ret, changes(by_option)) == (pytest.ExitCode.TESTS_FAILED, [option])
+    same = pytester.runpytest(NAMED, f"--packbench-policy-from={base}", "--packbench-target=target_support:easy")
+    assert changes(same) == [option]
+    (repository / "conftest.py").write_text(HOOK.format("easy"))
+    hooked = pytester.runpytest(NAMED, FROM_MAIN)
+    assert fnmatchcase("".join(changes(hooked)), "hook changed: conftest.py: hook conftest.py: absent -> *: FAIL")
+    assert main(["gate", "--policy-from=main"]) == 1
+    resolved = changes(pytester.runpytest(NAMED, f"--packbench-policy-from={base}"))
+    assert resolved[1:] == [
+        "pipeline changed: this run: target of the run: target_support:answer -> hook:answer: FAIL"
+    ], resolved
+    commit(repository)
+    git(repository, "branch", "--force", "main", "change")
+    commit(repository)
+    assert changes(pytester.runpytest(NAMED, FROM_MAIN)) == []
+    (repository / "conftest.py").unlink()
+    removed = changes(pytester.runpytest(NAMED, FROM_MAIN))
+    assert fnmatchcase("".join(removed), "hook changed: conftest.py: hook conftest.py: * -> absent: FAIL")
+
+
+def test_a_run_that_failed_by_policy_is_no_base_and_no_passed_baseline(
+    repository: Path, pytester: pytest.Pytester
+) -> None:
+    pytester.runpytest(NAMED)
+    passed = run_folders(repository, "support")[-1].name
+    plant(repository, DATA["planted"][0])
+    pytester.runpytest(NAMED, FROM_MAIN)
+    last = run_folders(repository, "support")[-1].name
+    assert changes(pytester.runpytest(NAMED, f"--packbench-policy-from={last}")) == [
+        f"run {last} itself failed for its acceptance policy; name a run that passed, or a commit: FAIL"
+    ]
+    plant(repository, {"file": "suite.yaml", "old": "accept: 0.1", "new": "accept: 0.8"})
+    pytester.runpytest(NAMED, "--packbench-baseline=passed").stdout.fnmatch_lines([f"baseline: *since {passed}*"])
