@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -301,7 +302,10 @@ def is_line_name(name: str) -> bool:
 
 
 def locations_in(path: str) -> Iterator[CaseLocation]:
-    """Yield the locations of all cases in a file; of two lines with the same id the second gets a `line_name`."""
+    """Yield the locations of all cases in a file; of two lines with the same id the second gets a `line_name`.
+
+    A file of lines that can't be read, or has none, is one case, which can't be loaded.
+    """
     if not path.endswith(LINES_SUFFIX):
         yield CaseLocation(path, file_stem(path))
         return
@@ -315,6 +319,8 @@ def locations_in(path: str) -> Iterator[CaseLocation]:
             else:
                 yield CaseLocation(path, line_name(path, line.number), line.number, line.start, (name, earlier))
     except OSError:
+        seen.clear()
+    if not seen:
         # one case, which fails when it is loaded
         yield CaseLocation(path, file_stem(path))
 
@@ -326,13 +332,13 @@ def iter_cases(folder: str | os.PathLike[str]) -> Iterator[CaseLocation]:
 
 
 def count_cases_in(path: str, shard: Shard | None = None) -> int:
-    """Count the cases in a file, or those of a shard; an unreadable file counts as one case, as in `locations_in`."""
+    """Count the cases in a file, or those of a shard; an unreadable or empty file is one, as in `locations_in`."""
     if not path.endswith(LINES_SUFFIX):
         return int(shard is None or file_stem(path) in shard)
-    try:
-        return sum(shard is None or case_name(path, line) in shard for line in case_lines(path))
-    except OSError:
-        return int(shard is None or file_stem(path) in shard)
+    is_counted = [shard is None or file_stem(path) in shard]
+    with suppress(OSError):
+        is_counted = [shard is None or case_name(path, line) in shard for line in case_lines(path)] or is_counted
+    return sum(is_counted)
 
 
 def count_cases(folder: str | os.PathLike[str], shard: Shard | None = None) -> int:
@@ -424,6 +430,8 @@ def load_case(location: CaseLocation, model: type[Case], *, file: str, pack: str
             raise CaseError(location.label(file), [duplicate_id(loaded.case.id, other)])
         return loaded
     if location.path.endswith(LINES_SUFFIX):
+        if not raw.removeprefix(_BOM).strip():
+            raise CaseError(file, [no_lines()])
         # its lines could not be read when the cases were listed
         raise CaseError(file, [Problem("", "the lines can't be read", "expected one case per line; run it again")])
     return parse_case(raw, model, source=file, stem=location.name, pack=pack)
@@ -436,6 +444,11 @@ def parse_line(line: CaseLine, model: type[Case], *, file: str, pack: str | None
         return parse_case(line.raw.rstrip(b"\r\n"), model, source=source, stem=None, pack=pack)
     except CaseError as error:
         raise CaseError(source, [in_line(problem) for problem in error.problems]) from None
+
+
+def no_lines() -> Problem:
+    """Return the problem of a JSON Lines file without a line."""
+    return Problem("", "the file contains no case", "expected one case per line; remove the file if it needs none")
 
 
 def unreadable_file(error: OSError) -> Problem:

@@ -22,6 +22,7 @@ from pytest_packbench.cases.files import (
     is_stray,
     is_unread,
     line_name,
+    no_lines,
     parse_line,
     read_case_bytes,
     read_id,
@@ -183,18 +184,20 @@ class CaseLines(CaseFile):
     def collect(self) -> Iterator[CaseItem]:
         """Yield the cases line by line; a bad line becomes an item whose setup reports what is wrong."""
         first: dict[str, CaseItem] = {}
+        problem, has_lines = no_lines(), False
         try:
             for line in case_lines(self.path):
+                has_lines = True
                 item = self._item(line)
                 if item is None:
                     continue
                 other = first.setdefault(item.name, item)
                 yield item if other is item else self._duplicate(item, other)
         except OSError as error:
-            # the file counts as one case, in one shard
-            if self.shard is None or self.path.stem in self.shard:
-                problem = str(CaseError(self.nodeid, [unreadable_file(error)]))
-                yield self._new_item(0, self.path.stem, None, problem)
+            problem, has_lines = unreadable_file(error), False
+        # such a file counts as one case, in one shard
+        if not has_lines and (self.shard is None or self.path.stem in self.shard):
+            yield self._new_item(0, self.path.stem, None, str(CaseError(self.nodeid, [problem])))
 
     def _item(self, line: CaseLine) -> CaseItem | None:
         name = None

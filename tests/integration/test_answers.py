@@ -190,19 +190,22 @@ def test_a_resumed_run_keeps_vacuous_answers(project: Project) -> None:
     assert (result.ret, (project.root / "called.txt").read_text("utf-8")) == (pytest.ExitCode.OK, called)
 
 
-def test_a_safety_run_of_unreadable_answers_does_not_read_passed(project: Project, model: Model) -> None:
+@pytest.mark.parametrize("guard", ["none", "redact"])
+def test_a_safety_run_of_unreadable_answers_does_not_read_passed(project: Project, model: Model, guard: str) -> None:
     count = project.copy_suite("injecagent", "own_ds_base")
     assert count > 2
     answers = iter(
         [openai_reply("Thought: I have what I need.\nFinal Answer: Here is what the tool gave back to you.")]
     )
     model.handler = lambda _: next(answers, openai_reply("Hm.", finish_reason="length"))
-    result = project.run("--packbench-suite=injecagent", *model.options()[:1], *model.options()[2:])
+    guards = f"--packbench-guard={guard}"
+    result = project.run("--packbench-suite=injecagent", guards, *model.options()[:1], *model.options()[2:])
     result.assert_outcomes(passed=1, xfailed=count - 1)
     headline = (project.left("injecagent") / "summary.md").read_text("utf-8").partition("\n")[0]
     assert f"FAILED, 1 of 1 judged cases passed, {count - 1} of {count} cases vacuous" in headline
     assert {line["kind"] for line in project.lines("errors.jsonl", "injecagent")} == {"truncated_answer"}
     result.stdout.fnmatch_lines([f"*ASR-all 0.0 % (0 of {count}), valid rate * (1 of {count})*"])
+    result.stdout.fnmatch_lines([f"Exposure rate: 1 of {count} cases could have failed *"])
 
 
 def test_marked_tests_refuse_rules_that_no_case_uses_and_score_what_nobody_can_read(project: Project) -> None:

@@ -142,3 +142,17 @@ def test_options_of_pytest_show_what_is_hidden_or_run_nothing(project: Project) 
     assert not (project.root / "called").exists()
     assert not project.folders()
     project.run_toy("--runxfail").assert_outcomes(passed=1, failed=1)
+
+
+@pytest.mark.parametrize("text", ["", "\n \n", "\ufeff\n"])
+def test_a_file_of_lines_without_a_case_is_an_error(project: Project, text: str) -> None:
+    project.case("good")
+    project.case_lines(text)
+    result = project.run_toy()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*plain/many.jsonl: the file contains no case; expected one case per line*"])
+    assert project.errors().keys() == {"many"}
+    # one shard has it
+    failed = [project.run_toy(f"--packbench-shard={shard}/2").parseoutcomes().get("errors", 0) for shard in (1, 2)]
+    assert sorted(failed) == [0, 1]

@@ -238,7 +238,7 @@ def test_a_broken_line_has_an_id_only_if_it_is_certain() -> None:
     assert read_id(b'{"x": ' + b"[" * 100_000) is None
 
 
-@given(st.lists(ids, unique=True, max_size=8), st.data())
+@given(st.lists(ids, unique=True, min_size=1, max_size=8), st.data())
 def test_each_case_of_a_file_is_found_at_its_line(
     tmp_path_factory: pytest.TempPathFactory, case_ids: list[str], data: st.DataObject
 ) -> None:
@@ -312,7 +312,7 @@ def test_the_case_in_the_guide_is_valid() -> None:
     assert path.parent.name == shown.case_type
 
 
-@given(st.lists(ids, unique=True, max_size=20), st.integers(1, 12))
+@given(st.lists(ids, unique=True, min_size=2, max_size=20), st.integers(1, 12))
 def test_each_case_is_in_the_shard_that_its_hash_names_and_counted_without_parsing(
     tmp_path_factory: pytest.TempPathFactory, case_ids: list[str], count: int
 ) -> None:

@@ -189,3 +189,15 @@ def test_a_case_needs_an_input(tmp_path: Path) -> None:
     suite = load_suite(write_suite(tmp_path / "s", cases, pack="generic"))
     found = [Path(finding.file).stem for finding in lint(suite, GenericPack(), {}) if finding.rule == "input_empty"]
     assert found == ["c0", "c1", "c2", "c3", "c4"]
+
+
+def test_a_file_of_lines_without_a_case_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    suite = write_suite(tmp_path, [case("one")], pack="generic", rules={"criteria": [{"exact": "/a"}]})
+    path = suite / "cases" / "many.jsonl"
+    path.write_text("\n", "utf-8")
+    assert main(["validate", str(path)]) != 0
+    assert "many.jsonl: empty: its kind is not known" in "".join(capsys.readouterr())
+    findings = lint(load_suite(suite), GenericPack(), {})
+    found = [(finding.rule, finding.message) for finding in findings if finding.file == "cases/many.jsonl"]
+    message = "the file contains no case; expected one case per line; remove the file if it needs none"
+    assert found == [("case_unreadable", message)]
