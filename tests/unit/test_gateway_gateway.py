@@ -133,6 +133,53 @@ def test_a_compressed_answer_that_ends_early_is_cut() -> None:
     assert (error.kind, traffic.calls[0].end) == ("network", "cut")
 
 
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        *(
+            (name, True)
+            for name in ("key", "api_key", "api-key", "apikey", "apiKey", "x-apiKey", "accessToken", "token")
+        ),
+        *((name, True) for name in ("access_token", "id_token", "refreshToken", "clientSecret", "X-Goog-Signature")),
+        *((name, False) for name in ("page_token", "pageToken", "nextPageToken", "next_page_token", "monkey")),
+        *((name, False) for name in ("max_tokens", "prompt_cache_key", "keyword", "top_k", "design", "tokenizer")),
+    ],
+)
+def test_which_parameters_are_keys(name: str, *, is_secret: bool) -> None:
+    # a value that only its name betrays
+    value = "plain-words"
+    body = {"tools": [{name: value}], "schema": {name: {"type": "string"}}, "max": {name: 5}}
+    with RawServer(lambda _: chunked(STREAM, sse("[DONE]"))) as server, recording(server.url) as gateway:
+        with (traffic := gateway.open_case("one")).active():
+            url = f"{gateway.url}/openai/v1/chat/completions"
+            for text in (value, "other"):
+                httpx.post(f"{url}?{name}={text}", json=body, trust_env=False)
+            httpx.post(f"{url}?{name}={value}", json={**body, "tools": [{name: "other"}]}, trust_env=False)
+        assert f'"{name}":"{value}"'.encode() in server.requests[0].replace(b'": "', b'":"')
+        assert f"?{name}={value}".encode() in server.requests[0]
+    first, second, third = stored(traffic)
+    assert (value in f"{first.path} {first.request}") is not is_secret
+    assert (first.request_sha256 == second.request_sha256) is is_secret
+    # bodies are compared with their keys
+    assert first.request_sha256 != third.request_sha256
+    hidden = "[redacted]" if is_secret else value
+    assert first.request == {**body, "tools": [{name: hidden}]}
+    assert first.path == ("/v1/chat/completions" if is_secret else f"/v1/chat/completions?{name}={value}")
+
+
+def test_a_difference_in_a_redacted_value_is_named_as_such() -> None:
+    with (
+        RawServer(lambda _: chunked(STREAM, sse("[DONE]"))) as server,
+        recording(server.url) as gateway,
+        (traffic := gateway.open_case("one")).active(),
+    ):
+        ask_streaming(gateway, api_key="plain-words")
+    with replaying() as gateway, (replayed := gateway.open_case("one", stored(traffic))).active():
+        ask_streaming(gateway, api_key="other-words")
+    assert "/gateway/0, which differs in what is not shown" in replayed.mismatch
+    assert "words" not in f"{replayed.mismatch} {replayed.difference}"
+
+
 def check_error(wire: list[bytes], kind: str) -> None:
     with RawServer(lambda _: wire) as server, recording(server.url) as gateway:
         with (traffic := gateway.open_case("one")).active():
@@ -150,5 +197,5 @@ def check_error(wire: list[bytes], kind: str) -> None:
         assert not each.calls[0].succeeded
 
 
-def ask_streaming(gateway: Gateway) -> str:
-    return httpx.post(f"{gateway.url}/openai/v1/chat/completions", json={}, trust_env=False).text
+def ask_streaming(gateway: Gateway, **body: str) -> str:
+    return httpx.post(f"{gateway.url}/openai/v1/chat/completions", json=body, trust_env=False).text

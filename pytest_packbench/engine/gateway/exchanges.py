@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_packbench.engine.gateway import stamps
-from pytest_packbench.engine.gateway.protocols import is_stream, joined_texts, model_of, uses_tokens, without_keys
+from pytest_packbench.engine.gateway.protocols import (
+    is_stream,
+    joined_texts,
+    model_of,
+    uses_tokens,
+    without_keys,
+    without_secrets,
+)
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import format_value
 
@@ -128,15 +135,19 @@ class RecordedCall:
         is_named = not self.model or f"models/{self.model}" in path
         return f"{self.method} {path}{'' if is_named else f' (model {self.model})'}"
 
+    def shown_body(self) -> Any:
+        """Return the JSON body of the request without secrets; None where it has none."""
+        body = without_secrets(self.body)
+        return body if self.redactor is None else self.redactor.json(body)
+
     def as_exchange(self, prompts: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - its only argument
         """Return the call as a cassette states it (see `GatewayExchange`), plain JSON without the request's secrets.
 
         Args:
             prompts: whether to include the body of the request.
         """
-        path, body = self.path, self.body
-        if self.redactor is not None:
-            path, body = self.redactor.text(path), self.redactor.json(body) if prompts else None
+        path = self.path if self.redactor is None else self.redactor.text(self.path)
+        body = self.shown_body() if prompts else None
         usage = (
             {}
             if self.usage is None
@@ -356,7 +367,7 @@ class CaseTraffic:
         ]
         if same:
             return f"{call}: asked more often than the {len(same)} time(s) that it was recorded; {_ADVICE}"
-        asked = call.body if self.redactor is None or call.body is None else self.redactor.json(call.body)
+        asked = call.shown_body()
         nearest = self._nearest(call, asked)
         problem = f"{call} is none of the {len(self._recorded)} recorded requests"
         if nearest is None:
@@ -365,7 +376,7 @@ class CaseTraffic:
         if exchange.path != call.path:
             where = f"/path: recorded {format_value(exchange.path)}, now {format_value(call.path)}"
         else:
-            where = first_difference(exchange.request, asked)
+            where = first_difference(exchange.request, asked) or "which differs in what is not shown (a redacted value)"
         return f"{problem}; the nearest is /gateway/{nearest}, {where}; {_ADVICE}"
 
     def _nearest(self, call: RecordedCall, asked: Any) -> int | None:

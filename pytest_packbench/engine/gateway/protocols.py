@@ -11,6 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
+from pytest_packbench.model.redaction import REDACTED
 from pytest_packbench.model.request import Usage
 
 if TYPE_CHECKING:
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 
 PLACEHOLDER_KEY = "no-key-needed"
 """The value of key variables where nothing is forwarded: clients insist on one."""
-_SECRET_PARAMETER = re.compile(r"(?i)^(.*[-_])?(key|token|secret|sig|signature|auth|password)$")
+_SECRET_PARAMETER = re.compile(
+    # a token of a page is no secret, and names one of several requests; nor is the name of OpenAI's cache
+    r"(?i)^(?!(((next|prev|previous)[-_]?)?page[-_]?token|prompt_cache_key)$)(.*[-_])?"
+    r"(key|token|secret|sig|signature|auth|password|api_?key|(access|auth|id|refresh|session)_?token|client_?secret)$"
+)
 _NO_TOKENS = re.compile(r".*(/count_tokens|/input_tokens|:countTokens|/moderations|/api/show)$")
 _EMBEDDINGS = re.compile(r".*(/embeddings|/api/embed|:(batchE|e)mbedContents?)$")
 _ANTHROPIC_INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
@@ -182,6 +187,18 @@ def without_keys(target: str) -> str:
         return path
     kept = sorted(pair for pair in parse_qsl(query, keep_blank_values=True) if _SECRET_PARAMETER.match(pair[0]) is None)
     return f"{path}?{urlencode(kept)}" if kept else path
+
+
+def without_secrets(body: Any) -> Any:
+    """Return the JSON body of a request; `[redacted]` replaces texts whose names are those of keys in a query."""
+    if isinstance(body, list):
+        return [without_secrets(item) for item in body]
+    if not isinstance(body, dict):
+        return body
+    return {
+        name: REDACTED if isinstance(value, str) and value and _SECRET_PARAMETER.match(name) else without_secrets(value)
+        for name, value in body.items()
+    }
 
 
 def is_allowed(provider: Provider, method: str, path: str) -> bool:
