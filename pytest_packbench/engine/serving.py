@@ -44,17 +44,25 @@ class Serving:
         self._late: list[tuple[str, str]] = []
 
     def start(self) -> None:
-        """Serve, and set the variables that clients read; clients that exist already do not know the address."""
-        if self.gateway is not None or not self._is_here:
+        """Serve, and set the variables that clients read; clients that exist already do not know the address.
+
+        Raises:
+            ValueError: the variables lead to different addresses of one provider.
+        """
+        if self.gateway is not None or (self._mode == "fixture" and not self._is_here):
             return
         from pytest_packbench.backends.originals import VARIABLE, originals, replace_variables
         from pytest_packbench.engine.gateway import Gateway
-        from pytest_packbench.engine.gateway.protocols import PROVIDERS, upstreams_of
+        from pytest_packbench.engine.gateway.protocols import PROVIDERS, conflict_in, upstreams_of
         from pytest_packbench.engine.gateway.stamps import install, stamped
         from pytest_packbench.engine.offline import own_work, serve_address
 
         before = originals(os.environ)
         offline = self._mode == "fixture"
+        if not offline and (problem := conflict_in(before)):
+            raise ValueError(problem)
+        if not self._is_here:
+            return
         # cases that run at once may not open a socket
         with own_work():
             self.gateway = gateway = Gateway(offline=offline, upstreams=upstreams_of(before))

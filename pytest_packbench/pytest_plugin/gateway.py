@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+
+import pytest
 
 from pytest_packbench.engine.serving import Serving
 from pytest_packbench.plugin import setting_of
 from pytest_packbench.pytest_plugin.stash import SERVING
 
-if TYPE_CHECKING:
-    import pytest
-
 
 def serve(config: pytest.Config) -> Serving:
-    """Start the gateway, once, and stop it at the end of the session."""
+    """Start the gateway, once, and stop it at the end of the session.
+
+    Raises:
+        pytest.UsageError: variables of one provider lead to different addresses.
+    """
     if SERVING not in config.stash:
         mode = setting_of("mode", config.known_args_namespace, config.getini)[0]
         config.stash[SERVING] = serving = Serving(mode, here=not _is_controller(config))
         config.add_cleanup(serving.stop)
-        serving.start()
+        try:
+            serving.start()
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from None
     return config.stash[SERVING]
 
 
