@@ -47,14 +47,20 @@ class Serving:
         self._elsewhere: dict[str, str | None] = {}
 
     def start(self) -> None:
-        """Serve, and set the variables that clients read; clients that exist already do not know the address."""
+        """Serve, and set the variables that clients read; clients that exist already do not know the address.
+
+        Raises:
+            ValueError: the variables lead to different addresses of one provider.
+        """
         if self.gateway is not None:
             return
         from pytest_packbench.backends.originals import VARIABLE, originals, replace_variables
-        from pytest_packbench.engine.gateway.protocols import PROVIDERS, named_upstreams, upstreams_of
+        from pytest_packbench.engine.gateway.protocols import PROVIDERS, conflict_in, named_upstreams, upstreams_of
 
         before = originals(os.environ)
         offline = self._mode == "fixture"
+        if not offline and (problem := conflict_in(before)):
+            raise ValueError(problem)
         # now: what conftest.py files and targets set later changes nothing
         self.upstreams = {} if offline else named_upstreams(before)
         if not self._is_here:

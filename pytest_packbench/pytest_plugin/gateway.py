@@ -16,13 +16,20 @@ if TYPE_CHECKING:
 
 
 def serve(config: pytest.Config) -> Serving:
-    """Start the gateway, once, and stop it at the end of the session."""
+    """Start the gateway, once, and stop it at the end of the session.
+
+    Raises:
+        pytest.UsageError: variables of one provider lead to different addresses.
+    """
     if SERVING not in config.stash:
         mode = setting_of("mode", config.known_args_namespace, config.getini)[0]
         # a controller imports targets too, which must find a key and no network
         config.stash[SERVING] = serving = Serving(mode, here=mode == "fixture" or not _is_controller(config))
         config.add_cleanup(serving.stop)
-        serving.start()
+        try:
+            serving.start()
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from None
         config.pluginmanager.register(OtherTests(serving), "packbench-other-tests")
     return config.stash[SERVING]
 

@@ -102,6 +102,20 @@ def swallow(request):
         return {"points": 1.0}
 
 
+def elsewhere(request):
+    httpx.post(str(OPENAI.base_url).replace("/openai/v1/", "/mistral/v1/chat/completions"), json={})
+    return ask(request)
+
+
+def impatient(request):
+    ask(request)
+    try:
+        OPENAI.with_options(timeout=0.2, max_retries=0).models.list()
+    except openai.APITimeoutError:
+        pass
+    return ask(request) if "0.5" in request.input["text"] else {"points": 0.9}
+
+
 def three(request):
     for step in range(3):
         complete(f"{request.input['text']} {step}")
@@ -129,7 +143,7 @@ def late(request):
     POOL.submit(call)
     return complete(request.input["text"])
 """
-RECORD = "--packbench-mode=record"
+RECORD, LIVE = "--packbench-mode=record", "--packbench-mode=live"
 CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "fake-1"}
 
 
@@ -314,6 +328,31 @@ def test_a_provider_that_fails_in_a_stream_decides_the_case(project: Project, se
     assert error["kind"] == "server_error"
     assert "an error in the stream: busy" in error["message"]
     assert recordings(project) == {}
+
+
+def test_a_swallowed_refusal_or_timeout_of_a_client_is_no_pass(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9", "points 0.5")
+    project.run_toy(target("ask"), RECORD).assert_outcomes(passed=1, failed=1)
+    for options in ([RECORD], [LIVE], []):
+        result = project.run_toy(target("elsewhere"), *options)
+        result.assert_outcomes(errors=2)
+        result.stdout.fnmatch_lines(["*POST /mistral/v1/chat/completions: packbench's gateway serves openai,*"])
+    answer = served.handler
+    served.handler = lambda received: Reply(hang=True) if received.path.endswith("/models") else answer(received)
+    result = project.run_toy(target("impatient"), LIVE)
+    result.assert_outcomes(errors=1, failed=1)
+    result.stdout.fnmatch_lines(["*(timeout): openai: GET /v1/models: the client gave up before an answer began*"])
+
+
+def test_variables_that_contradict_each_other_are_a_usage_error(
+    project: Project, served: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(project, "points 0.9")
+    monkeypatch.setenv("OPENAI_API_BASE", "http://elsewhere.test/v1")
+    result = project.run_toy(target("ask"), RECORD)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: OPENAI_BASE_URL=* and OPENAI_API_BASE=http://elsewhere.test/v1 lead to diff*"])
+    assert served.requests == []
 
 
 def test_a_run_that_sees_no_call_says_so(project: Project, served: Model) -> None:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from pytest_packbench.engine.gateway import stamps
-from pytest_packbench.engine.gateway.protocols import upstreams_of
+from pytest_packbench.engine.gateway.protocols import conflict_in, upstreams_of
 from pytest_packbench.engine.gateway.server import MAX_BODY_BYTES, MAX_HEAD_BYTES
 from pytest_packbench.engine.metering import Ledger
 from pytest_packbench.model.run import Caps
@@ -180,3 +180,29 @@ def test_only_what_may_be_repeated_is_sent_again_after_the_provider_closed_a_kep
         assert (statuses, len(server.requests)) == ([200, 502, 200], 3)
         assert (ledger.calls, len(traffic.calls)) == (3, 3)
         assert "closed without an answer" in str(traffic.calls[1].error)
+
+
+def test_variables_of_one_provider_may_not_lead_to_different_addresses() -> None:
+    for same in (
+        {"OPENAI_BASE_URL": "http://a/v1", "OPENAI_API_BASE": "http://a/v1/"},
+        {"OLLAMA_HOST": "127.0.0.1", "OLLAMA_BASE_URL": "http://localhost:11434/v1"},
+        {"OPENAI_BASE_URL": "http://a/v1", "OPENAI_API_BASE": "", "ANTHROPIC_BASE_URL": "http://b"},
+    ):
+        assert conflict_in(same) == ""
+    other = {"OPENAI_BASE_URL": "http://a/v1", "OPENAI_API_BASE": "http://bob:pw@b/v1?key=1"}
+    assert conflict_in(other) == (
+        "OPENAI_BASE_URL=http://a/v1 and OPENAI_API_BASE=http://b/v1 lead to different addresses of openai; "
+        "set one of them"
+    )
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/chat/completions"])
+def test_clients_of_ollama_may_speak_the_protocol_of_openai(path: str) -> None:
+    with FakeServer(scripted(openai_reply("x"))) as server, recording(server.url) as gateway:
+        gateway.upstreams |= upstreams_of({"OLLAMA_BASE_URL": f"{server.url}/v1"})
+        with (traffic := gateway.open_case("one")).active():
+            # where the variable ended in /v1, the client adds none
+            assert post(gateway, f"/ollama{path}").status_code == 200
+    (exchange,) = stored(traffic)
+    assert (server.requests[0].path, exchange.path) == ("/v1/chat/completions",) * 2
+    assert (exchange.usage is not None, error_of(traffic)) == (True, "")

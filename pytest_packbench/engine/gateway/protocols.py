@@ -27,6 +27,8 @@ _SECRET_PARAMETER = re.compile(
 _NO_TOKENS = re.compile(r".*(/count_tokens|/input_tokens|:countTokens|/moderations|/api/show)$")
 _EMBEDDINGS = re.compile(r".*(/embeddings|/api/embed|:(batchE|e)mbedContents?)$")
 _ANTHROPIC_INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_UNVERSIONED = re.compile(r"/(chat/completions|completions|embeddings|models|responses)(?=[/?]|$)")
+_LOCALHOST = re.compile(r"(?<=[/@])localhost(?=[:/]|$)")
 _EVENT = re.compile(rb"(?:^|\n)data:[ ]?([^\r\n]*)")
 # of one event; others of the same names are ordinary text
 _INDICES = ("output_index", "content_index", "summary_index", "index")
@@ -130,11 +132,37 @@ VARIABLES = tuple(name for provider in PROVIDERS.values() for name in (*provider
 
 def upstreams_of(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the address to which each provider's calls are forwarded: that of its variables, else its own."""
-    found = {}
+    return {
+        provider.name: next(iter(_stated(provider, environment).values()), provider.address)
+        for provider in PROVIDERS.values()
+    }
+
+
+def conflict_in(environment: Mapping[str, str]) -> str:
+    """Return which two variables of one provider lead to different addresses; empty where none do."""
     for provider in PROVIDERS.values():
-        stated = next((environment[name] for name in provider.variables if environment.get(name)), "")
-        found[provider.name] = _address(stated, provider) if stated else provider.address
+        found = _stated(provider, environment)
+        for first, second in zip(found, list(found)[1:], strict=False):
+            one, other = (_LOCALHOST.sub("127.0.0.1", found[name]) for name in (first, second))
+            if one != other:
+                # never a login, or a key
+                values = [f"{name}={without_login(found[name]).partition('?')[0]}" for name in (first, second)]
+                return f"{' and '.join(values)} lead to different addresses of {provider.name}; set one of them"
+    return ""
+
+
+def _stated(provider: Provider, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the addresses in a provider's variables."""
+    found = {name: _address(environment[name], provider) for name in provider.variables if environment.get(name)}
+    if (name := "OLLAMA_BASE_URL") in found:
+        # of its OpenAI-compatible calls
+        found[name] = found[name].removesuffix("/v1")
     return found
+
+
+def served_path(provider: str, path: str) -> str:
+    """Return the path of a call as the provider knows it: of Ollama's clients, some leave out the version."""
+    return f"/v1{path}" if provider == "ollama" and _UNVERSIONED.match(path) else path
 
 
 def without_login(address: str) -> str:

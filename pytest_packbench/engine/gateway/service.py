@@ -19,6 +19,7 @@ from pytest_packbench.engine.gateway.protocols import (
     error_in,
     is_allowed,
     is_final,
+    served_path,
     upstreams_of,
     usage_of,
     variables_for,
@@ -558,7 +559,7 @@ def _split(target: str) -> tuple[str, str, str]:
     if target.startswith("/case/"):
         token, _, target = target.removeprefix("/case/").partition("/")
     name, _, path = target.removeprefix("/").partition("/")
-    return token, name, f"/{path}"
+    return token, name, served_path(name, f"/{path}")
 
 
 async def _settled(traffic: CaseTraffic) -> None:

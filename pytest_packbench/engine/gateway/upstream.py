@@ -222,11 +222,11 @@ class Upstream:
 
     async def _kept(self, origin: _Origin) -> _Connection | None:
         """Return a connection that is free; None where there is none."""
+        # the loop may not have seen yet that the provider has closed one
+        for _ in range(2 * bool(self._idle[origin])):
+            await asyncio.sleep(0)
         while self._idle[origin]:
             connection, since = self._idle[origin].pop()
-            # the loop may not have seen yet that the provider has closed it
-            for _ in range(2):
-                await asyncio.sleep(0)
             # closed meanwhile, or soon, or it has sent what nobody asked for
             is_old = time.monotonic() - since > _MAX_IDLE_S
             if not (is_old or connection.reader.at_eof() or connection.writer.transport.is_closing()):
