@@ -191,3 +191,15 @@ def test_an_option_that_would_check_nothing_is_a_usage_error(
     assert any(fnmatchcase(line, f"ERROR: {message}") for line in (*result.errlines, *result.outlines))
     # an option of the configuration is for runs with suites
     assert pytester.runpytest("test_other.py").ret == pytest.ExitCode.OK
+
+
+def test_a_shard_that_failed_by_policy_is_not_merged(
+    repository: Path, pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant(repository, DATA["planted"][0])
+    for shard in ("1/2", "2/2"):
+        pytester.runpytest(NAMED, FROM_MAIN, f"--packbench-shard={shard}")
+    folders = run_folders(repository, "support")
+    assert main(["merge", *map(str, folders)]) == 2
+    message = "packbench: run * failed for its acceptance policy, *packbench gate --policy-from BASE, *"
+    assert fnmatchcase(capsys.readouterr().err.splitlines()[-1], message)
