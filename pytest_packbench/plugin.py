@@ -30,6 +30,8 @@ THRESHOLDS: pytest.StashKey[tuple[int, int, int]] = pytest.StashKey()
 LEFT_OUT = pytest.StashKey[str]()
 """The suites of the ini file that the arguments leave out, by name."""
 MARK = "packbench_cases"
+_CHECKS = ("policy_from", "fail_on", "baseline")
+"""Options that are given to check a suite."""
 CONTROLLER = "packbench-controller"
 """The name of the plugin that is registered in the controller of xdist."""
 
@@ -276,6 +278,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
     """
     namespace = early_config.known_args_namespace
     names, source = setting_of("suite", namespace, early_config.getini)
+    if source.startswith("--") and names and not any(name.strip(" ,") for name in names):
+        raise pytest.UsageError(f"{source}: got no name; expected the name of a suite, or no such option")
     above, under = _related_to_suites(early_config, namespace.file_or_dir)
     if names and source.startswith("ini") and not above and not under and command_line_paths(early_config):
         early_config.stash[LEFT_OUT] = ", ".join(names)
@@ -362,6 +366,41 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         from pytest_packbench.pytest_plugin.marked import parametrize
 
         parametrize(metafunc)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse options that would check nothing."""
+    is_worker = hasattr(session.config, "workerinput")
+    # with workers, tests with the mark packbench_cases are known when they end
+    if not is_worker and not session.config.pluginmanager.hasplugin(CONTROLLER):
+        unused = _unused_option(session.config)
+        if unused:
+            raise pytest.UsageError(unused)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Refuse the same with workers."""
+    if session.config.pluginmanager.hasplugin(CONTROLLER):
+        unused = _unused_option(session.config)
+        if unused:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+            session.config.get_terminal_writer().line(f"\nERROR: {unused}", red=True)
+
+
+def _unused_option(config: pytest.Config) -> str:
+    """Return why an option of the command line would check nothing, in one line; empty if there is none."""
+    if SELECTION in config.stash:
+        return ""
+    words = [str(word).partition("=")[0] for word in config.invocation_params.args]
+    for name in _CHECKS:
+        value = getattr(config.option, f"packbench_{name}")
+        flag = f"--packbench-{name.replace('_', '-')}"
+        if flag in words and value != "none":
+            left_out = config.stash.get(LEFT_OUT, "")
+            reason = f"{left_out} does not run, because arguments name other tests" if left_out else "no suite runs"
+            return f"{flag}: got {value!r}, but {reason}, so that nothing would be checked; add --packbench-suite"
+    return ""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -329,7 +329,7 @@ def _baseline(base: Policy, now: Policy) -> Iterator[PolicyChange]:
     if old is None or same(old, new):
         return
     if not (isinstance(old, dict) and isinstance(new, dict)):
-        before, after = map(_state_of_file, (old, new))
+        before, after = ("present", "removed") if new is None else map(_state_of_file, (old, new))
         yield PolicyChange("baseline changed", BASELINE_NAME, BASELINE_NAME, before, after)
         return
     was, becomes = (_object_in(value, "run") for value in (old, new))
@@ -349,9 +349,7 @@ def _object_in(data: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _state_of_file(content: Any) -> str:
-    if content is None:
-        return "removed"
-    return short_digest(content) if isinstance(content, str) else "present"
+    return short_digest(content if isinstance(content, str) else canonical_sha256(content))
 
 
 def _baseline_case(test_id: str, old: Any, new: Any, now: Policy) -> Iterator[PolicyChange]:

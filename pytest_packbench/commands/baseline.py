@@ -66,7 +66,10 @@ def _set(arguments: argparse.Namespace) -> Iterator[str]:
     path = suite.baseline_path
     history: list[BaselineChange] = []
     lines: list[str] = []
-    if path.is_file():
+    unreadable = _problem(path)
+    if unreadable:
+        yield f"replaces a baseline that can't be read, without its history: {unreadable}"
+    elif path.is_file():
         history += read_baseline(path).history
         lines += loosened(load_run(path), stored)
         yield f"{pluralize(len(lines), 'point')} looser than the baseline of {history[-1].run_id if history else path}"
@@ -78,6 +81,19 @@ def _set(arguments: argparse.Namespace) -> Iterator[str]:
     if stored.status != "passed":
         yield f"note: the run {stored.run.run_id} {stored.status or 'has no status'}"
     yield f"wrote {path.as_posix()}: {_counts(baseline)}"
+
+
+def _problem(path: Path) -> str:
+    """Return why a baseline can't be read, in one line; empty if it can, or there is none."""
+    from pytest_packbench.runs.committed import read_baseline
+    from pytest_packbench.runs.folder import StoredRunError
+
+    try:
+        if path.is_file():
+            read_baseline(path)
+    except StoredRunError as error:
+        return str(error)
+    return ""
 
 
 def _load(path: Path, output: Path) -> StoredRun:

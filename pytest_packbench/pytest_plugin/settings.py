@@ -139,6 +139,13 @@ class _Reader:
             return name
         return str(self.value("backend", (*backend_names(), STUB, RECORDED)))
 
+    def policy_from(self) -> str:
+        """Return the base of acceptance policies; empty where none is set."""
+        value, source = setting_of("policy_from", self._config.option, self._config.getini)
+        if not value and source.startswith("--"):
+            raise pytest.UsageError(f"{source}: got no value; expected a commit, a branch, a run id or a path of a run")
+        return str(value)
+
     def shard(self) -> Shard | None:
         """Return the shard; None if it is not set."""
         value, source = setting_of("shard", self._config.option, self._config.getini)
@@ -237,7 +244,7 @@ def read_settings(config: pytest.Config) -> Settings:
         baseline=baseline,
         baseline_optional=optional,
         fail_on=read.conditions(baseline),
-        policy_from=str(read.value("policy_from")),
+        policy_from=read.policy_from(),
         resume=str(read.value("resume")),
         resume_changed=read.value("resume_changed", ("refuse", "run")),
         cache=_cache(str(read.value("cache")), home, mode),

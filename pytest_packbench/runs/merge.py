@@ -210,6 +210,12 @@ class Merge:
             self._folders.append(folder)
             self._reports.append(report._replace(results=chain(first, report.results)))
         runs = [report.run for report in self._reports]
+        loosened = next((report.run.run_id for report in self._reports if report.policy_failed), None)
+        if loosened is not None:
+            raise MergeError(
+                f"run {loosened} failed for its acceptance policy, which a merge does not compare; see its changes "
+                "with packbench gate --policy-from BASE, allow or revert them, and run again"
+            )
         self.run = merged_run(runs, run_id, empty=empty)
         self.shards = shards_of(runs)
         self._missing: list[str] = []

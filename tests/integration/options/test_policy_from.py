@@ -169,3 +169,37 @@ def test_a_run_that_failed_by_policy_is_no_base_and_no_passed_baseline(
     ]
     plant(repository, {"file": "suite.yaml", "old": "accept: 0.1", "new": "accept: 0.8"})
     pytester.runpytest(NAMED, "--packbench-baseline=passed").stdout.fnmatch_lines([f"baseline: *since {passed}*"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((NAMED, "--packbench-policy-from="), "--packbench-policy-from: got no value; expected a commit, *"),
+        (("--packbench-suite=",), "--packbench-suite: got no name; expected the name of a suite*"),
+        ((FROM_MAIN, "test_other.py"), "--packbench-policy-from: got 'main', but support does not run, because arg*"),
+        (("-c", "none.ini", "--packbench-fail-on=mean<0"), "--packbench-fail-on: got 'mean<0', but no suite runs, *"),
+        (("--packbench-baseline=latest", "test_other.py", "-n1"), "--packbench-baseline: got 'latest', but support *"),
+    ],
+)
+def test_an_option_that_would_check_nothing_is_a_usage_error(
+    repository: Path, pytester: pytest.Pytester, options: tuple[str, ...], message: str
+) -> None:
+    (repository / "none.ini").write_text("[pytest]\n")
+    (repository / "test_other.py").write_text("def test_nothing():\n    pass\n")
+    result = pytester.runpytest(*options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert any(fnmatchcase(line, f"ERROR: {message}") for line in (*result.errlines, *result.outlines))
+    # an option of the configuration is for runs with suites
+    assert pytester.runpytest("test_other.py").ret == pytest.ExitCode.OK
+
+
+def test_a_shard_that_failed_by_policy_is_not_merged(
+    repository: Path, pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant(repository, DATA["planted"][0])
+    for shard in ("1/2", "2/2"):
+        pytester.runpytest(NAMED, FROM_MAIN, f"--packbench-shard={shard}")
+    folders = run_folders(repository, "support")
+    assert main(["merge", *map(str, folders)]) == 2
+    message = "packbench: run * failed for its acceptance policy, *packbench gate --policy-from BASE, *"
+    assert fnmatchcase(capsys.readouterr().err.splitlines()[-1], message)
