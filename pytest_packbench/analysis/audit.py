@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.analysis.broken_results import ANY, EMPTY, KINDS, WRONG
+from pytest_packbench.analysis.broken_results import ANY, EMPTY, KINDS, OTHER_RESULT, WRONG
 from pytest_packbench.model.errors import json_pointer
 from pytest_packbench.model.score import UNREAD
 from pytest_packbench.model.text import pluralize
@@ -96,8 +96,8 @@ class Finding:
     """A reason for which an audit fails.
 
     Attributes:
-        kind: `rule`, `share`, `case` or `input`.
-        name: the rule, the case, or the kind of input.
+        kind: `rule`, `share`, `case`, `input` or `result`.
+        name: the rule, the case, or the kind of input or of broken result.
         file: the file of a case; empty for others.
         message: one line: what was found and what to do.
     """
@@ -117,12 +117,16 @@ class InputCount:
         tried: the number of runs.
         passed: the cases that pass all the same, by id.
         errors: the number of runs without a score.
+        different: of the runs with another case's input, those whose two cases expect different results.
+        different_passed: of these, those that pass all the same.
     """
 
     kind: str
     tried: int
     passed: tuple[str, ...]
     errors: int
+    different: int = 0
+    different_passed: int = 0
 
 
 @dataclass(kw_only=True)
@@ -141,6 +145,7 @@ class Audit:
         expectations: by key of `expected`: the changes of all results of cases that have it.
         kinds: by kind of change.
         parts: by part of the results, as a JSON pointer; `*` is any position in a list.
+        other_results: the results of other cases that expect something else.
         inputs: the runs with other inputs; empty if the target can't be run without a model.
         inputs_note: why there are none; empty otherwise.
         findings: why the audit fails.
@@ -157,6 +162,7 @@ class Audit:
     expectations: dict[str, Count] = field(default_factory=dict)
     kinds: dict[str, Count] = field(default_factory=dict)
     parts: dict[str, Count] = field(default_factory=dict)
+    other_results: Count = field(default_factory=Count)
     inputs: list[InputCount] = field(default_factory=list)
     inputs_note: str = ""
     findings: list[Finding] = field(default_factory=list)
@@ -318,6 +324,7 @@ def conclude(audit: Audit, *, fail_under: float) -> None:
     audit.findings = [
         *_rule_findings(audit.rules, fail_under),
         *_case_findings(audit.broken),
+        *_result_findings(audit.other_results),
         *_input_findings(audit.inputs),
     ]
 
@@ -346,12 +353,23 @@ def _case_findings(cases: Iterable[AuditedCase]) -> Iterator[Finding]:
             yield Finding(kind="case", name=case.case_id, message=message, file=case.file)
 
 
+def _result_findings(others: Count) -> Iterator[Finding]:
+    if others.tried > 1 and not others.failed:
+        message = f"all {others.tried} results of another case pass, although the cases expect different results"
+        yield Finding(kind="result", name=OTHER_RESULT, message=f"{message}; make the rules stricter")
+
+
 def _input_findings(inputs: Sequence[InputCount]) -> Iterator[Finding]:
     for count in inputs:
         # words in another order may mean the same, and cases may be alike; one right guess shows nothing
         if count.kind == INPUTS[0] and count.tried > 1 and len(count.passed) == count.tried:
             message = f"all {count.tried} cases pass with {count.kind} input: the target does not read its input"
             yield Finding(kind="input", name=count.kind, message=f"{message}, or the cases can be guessed")
+        elif count.different > 1 and count.different_passed == count.different:
+            message = (
+                f"all {count.different} cases pass with {count.kind} input, although they expect different results"
+            )
+            yield Finding(kind="input", name=count.kind, message=f"{message}; make the rules stricter")
 
 
 def scored(score: Score | None) -> Scored:

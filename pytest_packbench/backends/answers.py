@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pytest_packbench.model.strict_json import U64_MAX
+
+if TYPE_CHECKING:
+    from pytest_packbench.model.request import ModelRequest
 
 T = TypeVar("T")
 WRAPPED = "value"
@@ -61,6 +64,19 @@ def parse_json_text(text: str) -> Any:
         line = " ".join(text.split())
         excerpt = f"{line[:_EXCERPT]}..." if len(line) > _EXCERPT else line
         raise UnreadableAnswer(f"expected JSON ({error}); got {excerpt!r}", text) from None
+
+
+def is_whole_answer(text: str, request: ModelRequest) -> bool:
+    """Whether an answer that was cut off is complete: the JSON object or array that was requested.
+
+    A number or a word may continue, and so may the arguments of tools and any other text.
+    """
+    if request.output_schema is None or request.tools:
+        return False
+    try:
+        return isinstance(parse_json_text(text), dict | list)
+    except UnreadableAnswer:
+        return False
 
 
 def member(value: Any, name: str, kind: type[T]) -> T:

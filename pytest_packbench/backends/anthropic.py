@@ -10,6 +10,7 @@ from pytest_packbench.backends.answers import (
     arguments,
     as_object,
     count,
+    is_whole_answer,
     member,
     parse_json_text,
     unwrap,
@@ -83,7 +84,9 @@ class Anthropic(PostBackend):
             details = data.get("stop_details")
             explained = member(details, "explanation", str) if isinstance(details, dict) else ""
             return ModelAnswer(content=None, refusal=text or explained or _DECLINED, usage=usage)
-        if reason in _TRUNCATED:
+        has_tool = any(_has_type(block, "tool_use") for block in blocks)
+        # the API closes the arguments of a tool that were cut off, so that they only look complete
+        if reason in _TRUNCATED and (has_tool or not is_whole_answer(text, request)):
             inputs = (json.dumps(block.get("input")) for block in blocks if _has_type(block, "tool_use"))
             return self._errors.truncated(text or next(inputs, ""), usage, self._options.max_output_tokens)
         calls = [_tool_call(block) for block in blocks if _has_type(block, "tool_use")]

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import BackendError
-from pytest_packbench.backends.answers import UnreadableResponse, arguments, count, parse_json_text
+from pytest_packbench.backends.answers import UnreadableResponse, arguments, count, is_whole_answer, parse_json_text
 from pytest_packbench.backends.client import ClientBackend
 from pytest_packbench.backends.client_setup import check_url, import_client, required_model
 from pytest_packbench.backends.originals import original
@@ -126,7 +126,7 @@ class Ollama(ClientBackend):
 
     def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
         content = data.message.content or ""
-        if data.done_reason == "length":
+        if data.done_reason == "length" and not is_whole_answer(content, request):
             return self._errors.truncated(content, usage, self._options.max_output_tokens)
         if request.output_schema is not None and not request.tools:
             return ModelAnswer(content=parse_json_text(content), usage=usage)

@@ -11,6 +11,7 @@ from pytest_packbench.backends.answers import (
     as_object,
     count,
     fits_strict,
+    is_whole_answer,
     member,
     parse_json_text,
     unwrap,
@@ -74,8 +75,8 @@ class OpenAI(PostBackend):
         reason = choice.get("finish_reason") if isinstance(choice, dict) else None
         if reason == "content_filter":
             return ModelAnswer(content=None, refusal=content or _FILTERED, usage=usage)
-        if reason == "length":
-            text = content if isinstance(content, str) else ""
+        text = content if isinstance(content, str) else ""
+        if reason == "length" and not is_whole_answer(text, request):
             return self._errors.truncated(text, usage, self._options.max_output_tokens)
         calls = tuple(_tool_call(call) for call in member(message, "tool_calls", list))
         if not isinstance(content, str) and not (calls and content is None):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.analysis.audit import INPUTS, Audit, AuditedCase, InputCount, Tally, conclude, is_empty, scored
-from pytest_packbench.analysis.broken_results import Change, ResultBreaker, changed_input
+from pytest_packbench.analysis.broken_results import OTHER_RESULT, Change, ResultBreaker, changed_input
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_packs, add_root, suite_and_pack, without_traces, write_file
@@ -212,6 +212,8 @@ class _Auditor:
     def __init__(self, arguments: argparse.Namespace, context: SuiteContext, source: str) -> None:
         self._context = context
         self._limit, self._seed = arguments.cases, arguments.seed
+        # by result, what the cases that have it expect
+        self._expected_of: dict[str, list[Any]] = {}
         self.audit = Audit(
             suite=context.suite.name,
             pack=context.pack.name,
@@ -273,6 +275,8 @@ class _Auditor:
         pack, rules = self._context.pack, self._context.suite.config
         breaker = ResultBreaker([subject.payload for subject in subjects], _chooser(self._seed))
         tally = Tally(pack.criteria(rules))
+        for subject in subjects:
+            self._expected_of.setdefault(json.dumps(subject.payload), []).append(subject.plain["expected"])
         for number, subject in enumerate(subjects, start=1):
             _show_progress("broken results", number, len(subjects))
             wrong = list(pack.wrong_results(subject.loaded.case, subject.payload, rules))
@@ -299,6 +303,9 @@ class _Auditor:
             done = score_payload(self._context, subject.loaded, result)
             broken = scored(done.score)
             tally.add(subject.right, broken, change, result)
+            if change.kind == OTHER_RESULT and subject.plain["expected"] not in self._expected_of[json.dumps(result)]:
+                self.audit.other_results.tried += 1
+                self.audit.other_results.failed += not broken.passed
             judged += broken.is_readable
             passed += broken.passed
             passes_empty = passes_empty or (broken.passed and is_empty(change))
@@ -351,6 +358,7 @@ class _Auditor:
         for kind in INPUTS:
             chooser = _chooser(self._seed)
             passed: list[str] = []
+            different: list[bool] = []
             tried, errors = 0, 0
             for position, subject in enumerate(runnable):
                 _show_progress(f"{kind} input", position + 1, len(runnable))
@@ -360,8 +368,13 @@ class _Auditor:
                     tried += 1
                     passed += [subject.loaded.case.id] if done.passed else []
                     errors += not done.is_readable
+                    if kind == INPUTS[-1] and subject.plain["expected"] != other.plain["expected"]:
+                        different.append(done.passed)
             if tried:
-                self.audit.inputs.append(InputCount(kind=kind, tried=tried, passed=tuple(passed), errors=errors))
+                counts = {"different": len(different), "different_passed": sum(different)}
+                self.audit.inputs.append(
+                    InputCount(kind=kind, tried=tried, passed=tuple(passed), errors=errors, **counts)
+                )
 
     def _runs_alone(self, loaded: LoadedCase) -> bool:
         context = self._context

@@ -22,7 +22,8 @@ _HEADINGS = {
     "rule": "Rules that notice nothing:",
     "share": "Rules that notice too little:",
     "case": "Cases that can't fail, or pass with an empty result:",
-    "input": "Inputs that are not read:",
+    "result": "Results of other cases that pass:",
+    "input": "Other inputs with which all cases pass:",
 }
 
 
