@@ -120,11 +120,19 @@ def policy_settings(values: Mapping[str, Any], suites: Iterable[str], file: str)
         "fail_on": sorted(filter(None, conditions)),
         "baseline": str(given["baseline"]),
         "root": posixpath.normpath(str(given["root"]).replace(os.sep, "/")),
-        **{name: str(given[name]) for name in ("target", "backend", "model", "trials", "mode")},
+        "target": _without_secrets(str(given["target"])),
+        **{name: str(given[name]) for name in ("backend", "model", "trials", "mode")},
         "guard": _joined(given["guard"]),
         "suite": sorted(suites),
         "file": file,
     }
+
+
+def _without_secrets(target: str) -> str:
+    """Return a target's specification without the login of its URL and the secret options of its command."""
+    from pytest_packbench.model.redaction import Redactor, secrets_of_target
+
+    return Redactor(values=secrets_of_target(target)).text(target) if target else target
 
 
 def _joined(names: str | Iterable[str]) -> str:
@@ -343,7 +351,8 @@ def _merged(defaults: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
 def _dumped(config: SuiteConfig) -> dict[str, Any]:
     """Return the content of a `suite.yaml` as plain JSON, with all gates that count."""
     dumped = config.model_dump(mode="json")
-    return {**dumped, "gates": [gate.model_dump(mode="json") for gate in config.all_gates()]}
+    target = _without_secrets(config.target or "") or None
+    return {**dumped, "target": target, "gates": [gate.model_dump(mode="json") for gate in config.all_gates()]}
 
 
 def _code(pack: Pack, config: Mapping[str, Any], home: Path) -> dict[str, str]:

@@ -336,7 +336,9 @@ def script(page: PageRunner, job: dict[str, Any], **variables: str) -> list[int]
     page.output = []
     codes: list[int] = []
     for text in job["script"]:
-        line = re.sub(r"\$(\w+)", lambda match: variables.get(match[1], match[0]), text.strip())
+        # `${NAME:-$OTHER}` as a shell reads it, where the variable is set
+        line = re.sub(r"\$\{(\w+):-\$\w+\}", lambda match: variables.get(match[1], match[0]), text.strip())
+        line = re.sub(r"\$(\w+)", lambda match: variables.get(match[1], match[0]), line)
         codes.append(page.command(line))
         if codes[-1]:
             break
