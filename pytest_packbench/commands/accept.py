@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
+from pytest_packbench.commands.paths import add_run_options
 from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
@@ -54,15 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="add target, guards, judges and tools of today to recordings that state none, instead",
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would change, and write nothing")
-    parser.add_argument(
-        "--option",
-        dest="options",
-        action="append",
-        default=[],
-        metavar="OPTION",
-        help="an option of the pytest run that the recordings are for, such as --option=--packbench-guard=redact "
-        "(repeat)",
-    )
+    add_run_options(parser, "the recordings are for")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -16,7 +16,14 @@ from pytest_packbench.analysis.audit import INPUTS, Audit, AuditedCase, InputCou
 from pytest_packbench.analysis.broken_results import OTHER_RESULT, Change, ResultBreaker, changed_input
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root, suite_and_pack, without_traces, write_file
+from pytest_packbench.commands.paths import (
+    add_packs,
+    add_root,
+    add_run_options,
+    suite_and_pack,
+    without_traces,
+    write_file,
+)
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.score import describe_score
 from pytest_packbench.runs.folder import PAYLOADS, find_run_folder
@@ -96,14 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="fail if a rule notices a smaller share of the changes of what it reads, 0 to 1 (default: 0)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all counts and findings to this file as well")
-    parser.add_argument(
-        "--option",
-        dest="options",
-        action="append",
-        default=[],
-        metavar="OPTION",
-        help="an option of the pytest run that gives the results, such as --option=--packbench-guard=redact (repeat)",
-    )
+    add_run_options(parser, "gives the results")
     add_root(parser)
     add_packs(parser)
 

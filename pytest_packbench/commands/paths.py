@@ -58,6 +58,18 @@ def add_packs(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
+    """Declare `--option`, the options of the pytest run that a command stands for; `purpose` completes the help."""
+    parser.add_argument(
+        "--option",
+        dest="options",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help=f"an option of the pytest run that {purpose}, such as --option=--packbench-guard=redact (repeat)",
+    )
+
+
 def packs_for_options(parser: argparse.ArgumentParser) -> Packs:
     """Return the packs that add options to a command, and keep the project that they come from for the command.
 

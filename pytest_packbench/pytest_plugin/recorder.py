@@ -431,13 +431,21 @@ class Recorder:
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
         pack = self.contexts.pack_of(run.suite)
         records = (record for result in run.ordered if (record := _summarized(result, pack)) is not None)
-        unrecorded = self._unrecorded(run)
+        own = (*self._replaced(run), *self._unrecorded(run))
         try:
-            return (*unrecorded, *map(self._redact, pack.summary(records)))
+            return (*own, *map(self._redact, pack.summary(records)))
         except Exception as error:  # noqa: BLE001 - packs are the user's code
             problem = f"the pack {run.suite.config.pack} raised in summary: {type(error).__name__}: {error}"
             run.problems.append(self.contexts.redactor.text(problem))
-            return unrecorded
+            return own
+
+    def _replaced(self, run: SuiteRun) -> tuple[str, ...]:
+        """Say how many answers of the resumed run were asked for again: the first ones may have been worse."""
+        prior = None if self.resumed is None else self.resumed.prior.get(run.suite.name)
+        if prior is None or not prior.replaced:
+            return ()
+        answers = pluralize(prior.replaced, "answer")
+        return (f"{answers} of an earlier session of this run: replaced, because a case or the suite has changed.",)
 
     def _unrecorded(self, run: SuiteRun) -> tuple[str, ...]:
         """Say for how many cases a run that records kept nothing, since their target made no call that it could see."""

@@ -67,6 +67,7 @@ class PriorResults:
             cases that are not selected in this session.
         ended: attempts whose target had ended, which are scored now and not repeated, by case id and trial.
         worker_journals: journals of workers that results were read from.
+        replaced: how many answers were discarded, because their case or the suite has changed.
     """
 
     folder: Path
@@ -76,6 +77,7 @@ class PriorResults:
     unfinished: dict[str, dict[int, CaseResult]] = field(default_factory=dict)
     ended: dict[str, dict[int, EndedAttempt]] = field(default_factory=dict)
     worker_journals: tuple[Path, ...] = ()
+    replaced: int = 0
 
     @classmethod
     def of(
@@ -118,15 +120,14 @@ class PriorResults:
 
     def discard(self, case_id: str) -> None:
         """Discard all attempts at a case."""
-        self.results.pop(case_id, None)
+        self.replaced += len({*self.results.pop(case_id, {}), *self.ended.pop(case_id, {})})
         self.unfinished.pop(case_id, None)
-        self.ended.pop(case_id, None)
 
     def clear(self) -> None:
         """Discard everything."""
-        self.results.clear()
+        for case_id in {**self.results, **self.ended}:
+            self.discard(case_id)
         self.unfinished.clear()
-        self.ended.clear()
         self.run = None
 
 

@@ -170,7 +170,9 @@ def test_a_change_is_refused_or_repeated(project: Project, message: str) -> None
     assert f"ERROR: --packbench-resume: {run} can't be resumed: {message}; {advice}" in refused.stderr.str()
     assert {path: path.read_bytes() for path in project.left().iterdir()} == files
     assert called_cases(project) == []
-    project.run_toy(RESUME, *options, "-o", "packbench_resume_changed=run")
+    again = project.run_toy(RESUME, *options, "-o", "packbench_resume_changed=run")
+    again.stdout.fnmatch_lines(["*answer* of an earlier session of this run: replaced, because *"])
+    assert "of an earlier session of this run: replaced" in (project.left() / "summary.md").read_text("utf-8")
     records = [record["packbench"] for record in project.lines("records.jsonl")]
     assert [record["case_id"] for record in records] == cases
     assert called_cases(project) == called

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from pytest_packbench.backends import BackendError
 from pytest_packbench.engine.gateway import stamps
+from pytest_packbench.engine.gateway.exchanges import RecordedCall
 from pytest_packbench.engine.gateway.protocols import conflict_in, upstreams_of
 from pytest_packbench.engine.gateway.server import MAX_BODY_BYTES, MAX_HEAD_BYTES
 from pytest_packbench.engine.metering import Ledger
@@ -31,6 +33,22 @@ PATH = "/openai/v1/chat/completions"
 def post(gateway: Gateway, path: str = PATH, *, body: object = BODY, timeout: float = 20) -> httpx.Response:
     with httpx.Client(trust_env=False, follow_redirects=True, timeout=timeout) as client:
         return client.post(f"{gateway.url}{path}", json=body)
+
+
+@pytest.mark.parametrize(
+    ("kind", "later", "decides"),
+    [("network", "b", True), ("network", "a", False), ("server_error", "b", False), ("server_error", "", True)],
+)
+def test_a_provider_that_answers_by_an_error_may_be_replaced_by_another_model(
+    kind: str, later: str, *, decides: bool
+) -> None:
+    with replaying() as gateway:
+        traffic = gateway.open_case("one")
+    failed, succeeded = (RecordedCall.of("openai", "POST", PATH, text.encode()) for text in ('"a"', f'"{later}"'))
+    failed.error, failed.end = BackendError(kind, "x"), "complete"
+    succeeded.status, succeeded.end = 200, "complete"
+    traffic.calls += [failed, succeeded] if later else [failed]
+    assert traffic.unrecovered_error() is (failed.error if decides else None)
 
 
 def error_of(traffic: CaseTraffic) -> str:
