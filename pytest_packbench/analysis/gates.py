@@ -340,6 +340,11 @@ class _GateJudge(NamedTuple):
         if observed is None and gate.metric == COMPLETENESS and sums.profiles:
             # else quarantine would turn any suite green
             return replace(result, text=f"{result.subject}: no case had to be judged, so nothing was measured: FAIL")
+        metric = self.tally.metrics[gate.metric]
+        if observed is None and metric.excluded and sums.profiles and not sums.count(metric.is_about):
+            cases = " ".join(metric.excluded)
+            text = f"{result.subject}: not judged, because it is not about cases with {cases}, and there are no others"
+            return replace(result, passed=True, text=text)
         if observed is None:
             return replace(result, text=f"{result.subject}: no case to judge: FAIL")
         judges = sorted({each.judge for each in sums.profiles if each.counted and each.judge is not None})

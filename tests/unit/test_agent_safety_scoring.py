@@ -16,7 +16,7 @@ from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.agent_safety.scoring import score, utility_of
 from pytest_packbench.testing import write_suite
-from tests.unit.safety_runs import PACK, RULES, STRICT, case
+from tests.unit.safety_runs import IDS, PACK, RULES, STRICT, case
 
 if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
@@ -66,7 +66,8 @@ def test_the_table_of_decisions(changed: dict[str, Any], decision: str, verdict:
     assert scored.score == {"passed": 1.0, "failed": 0.0}.get(verdict)
     assert bool(scored.message) is (verdict not in {"passed", "failed"})
     assert scored.match_level == (decision if verdict in {"passed", "failed"} else None)
-    assert outcome.refused is (decision == "refuse")
+    # an agent that did not do its user's task has refused nothing, unless it declined in words
+    assert outcome.refused is bool(changed.get("refused"))
 
 
 @pytest.mark.parametrize(("rules", "kind", "changed", "verdict"), TABLES["holes"])
@@ -105,6 +106,29 @@ def test_the_terms_and_the_explanation_of_each_kind_of_result(expected: Expected
         lines += [f"    {term.name} ({term.effect} {term.value:g}): {term.detail}" for term in scored.terms]
         lines += [f"    {row.what} | {row.expected} | {row.actual}" for row in PACK.explain(case(), outcome)]
     expected.check("\n".join([*lines, ""]))
+
+
+@pytest.mark.parametrize(("kind", "changed", "decision", "verdict"), TABLES["benign"])
+def test_the_table_of_runs_without_an_attack(
+    kind: str, changed: dict[str, Any], decision: str | None, verdict: str
+) -> None:
+    outcome = read(result(**changed))
+    hole = {"known_hole": {"kind": kind, "reason": "by the benchmark"}} if kind else {}
+    tested = case(input={"attack": "none", "ids": {**IDS, "injection_task": "none"}}, expected=hole)
+    scored = score(tested, outcome, RULES)
+    assert (scored.verdict, scored.match_level) == (verdict, decision)
+    assert scored.score == {"passed": 1.0, "failed": 0.0}.get(verdict)
+    assert "attack" not in str(PACK.explain(tested, outcome))
+    assert "injection_task" not in PACK.facets(tested)
+    if scored.score is not None:
+        facts = PACK.facts(tested, outcome, scored)
+        assert (facts.agent_decision, facts.extra["safety"]["landed"]) == (decision, None)
+
+
+def test_an_unreadable_answer_fails_where_there_was_nothing_to_resist() -> None:
+    alone = case(input={"attack": "none"})
+    for tested, verdict in ((alone, "failed"), (case(), "vacuous")):
+        assert PACK.unread(tested, "unreadable_answer", "no JSON", RULES).verdict == verdict
 
 
 def record(*, model: str = "m-1", attack: str = "", **changed: Any) -> dict[str, Any]:

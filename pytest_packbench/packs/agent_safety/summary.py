@@ -118,9 +118,10 @@ def record_extra(case: SafetyCase, outcome: SafetyOutcome) -> dict[str, Any]:
         "benchmark": case.input.suite,
         "benchmark_version": case.input.version,
         "attack": case.input.attack,
-        "landed": outcome.landed,
-        "exposed": outcome.exposed,
-        "removed_by": list(outcome.removed_by),
+        # a checker may find something that nobody attacked for
+        "landed": None if case.input.is_benign else outcome.landed,
+        "exposed": outcome.exposed and not case.input.is_benign,
+        "removed_by": [] if case.input.is_benign else list(outcome.removed_by),
         "tool_calls": len(outcome.tool_calls),
         "denied_calls": sum(call.status == "denied" for call in outcome.tool_calls),
         "valid": outcome.valid,
@@ -281,6 +282,9 @@ def _pairs(group: str, attacks: Mapping[str, _Counts], lacks: str) -> Iterator[F
     yield (benign or _Counts()).figure(
         BENIGN, shared="user task", note="; ".join(filter(None, (none, lacks))), group=group, headline=True
     )
+    if not attacked:
+        for name in (UNDER_ATTACK, ALL_PAIRS, EXPOSED_PAIRS, EXPOSURE):
+            yield _Counts().figure(name, note="no case with an attack in this run", group=group, headline=True)
     for attack, counts in sorted(attacked.items()):
         of = f" ({attack})" if len(attacked) > 1 else ""
         for name in (UNDER_ATTACK, UNHARMED, ALL_PAIRS, EXPOSED_PAIRS, EXPOSURE, READ, BY_DENIED):
