@@ -354,7 +354,16 @@ def _success(conclusion: Conclusion) -> str:
         return f"{cases}."
     if failing:
         return f"{cases}; completeness failed."
-    return f"{cases}; {'the gate' if len(gates) == 1 else f'all {len(gates)} gates'} passed."
+    return f"{cases}; {'the gate' if len(gates) == 1 else f'all {len(gates)} gates'} passed{_unproven(gates)}."
+
+
+def _unproven(gates: Sequence[GateResult]) -> str:
+    """Return which of the gates passed although the count is too small to show that the rate is within its bounds."""
+    names = [gate.subject for gate in gates if gate.proven is False]
+    if not names:
+        return ""
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f", not proven: {', '.join(names[:_MAX_NAMED])}{more}"
 
 
 def _capitalized(text: str) -> str:

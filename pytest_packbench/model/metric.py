@@ -83,8 +83,6 @@ class Metric:
         counts: whether a result of the denominator belongs to the numerator; the second argument is the `depth` of the
             gate, 1 where it has none.
         skips_refusals: whether a group in which every case expects a refusal is left out.
-        safety: whether a low value is a claim of safety, so that a gate with `max` states how many clean cases it takes
-            to support the claim.
         excluded: a facet and its value; None for none. Cases with it are not what the metric is about: they do not
             count, and its gates pass in a run that has no others.
     """
@@ -92,7 +90,6 @@ class Metric:
     among: Callable[[Profile], object]
     counts: Callable[[Profile, int], object]
     skips_refusals: bool = False
-    safety: bool = False
     excluded: tuple[str, str] | None = None
 
     def is_about(self, result: Profile) -> bool:

@@ -127,7 +127,11 @@ REPORT: dict[str, Any] = {
                 "figures": {"type": "array", "items": _FIGURE},
                 "gates": {
                     "type": "array",
-                    "items": {"type": "object", "required": ["metric", "passed"], "properties": {"passed": _BOOLEAN}},
+                    "items": {
+                        "type": "object",
+                        "required": ["metric", "passed"],
+                        "properties": {"passed": _BOOLEAN, "proven": {"type": ["boolean", "null"]}},
+                    },
                 },
                 "comparison": {
                     "type": "object",

@@ -141,7 +141,7 @@ def _share(value: float) -> str:
 def _gate_rows(gate_results: Sequence[GateResult]) -> Rows:
     for result in gate_results:
         verdict = "PASS" if result.passed else "FAIL"
-        yield verdict, result.text.removesuffix(f": {verdict}")
+        yield f"{verdict}, not proven" if result.proven is False else verdict, result.text.removesuffix(f": {verdict}")
 
 
 def _group_sections(statistics: Statistics, max_rows: int) -> Iterator[str]:
