@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.listing import Order
     from pytest_packbench.analysis.statistics import Exposure, Statistics
     from pytest_packbench.model.control import ControlTally
+    from pytest_packbench.model.figure import Figure
     from pytest_packbench.model.gate import Gate, GateResult
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.policy import PolicyOutcome
@@ -59,6 +60,7 @@ class Conclusion:
         policy: in which points its acceptance policy differs from that of a base; None if none was requested.
         stored_policy: its acceptance policy, as `Policy.stored` returns it; None where it is not known.
         controls: how its controls ended; None if it has none.
+        figures: the named figures of its pack, in the order in which they are shown.
     """
 
     run: Run
@@ -70,6 +72,7 @@ class Conclusion:
     policy: PolicyOutcome | None = None
     stored_policy: dict[str, Any] | None = None
     controls: ControlTally | None = None
+    figures: Sequence[Figure] = ()
 
     @property
     def failed(self) -> bool:
@@ -367,7 +370,16 @@ def _success(conclusion: Conclusion) -> str:
         return f"{cases}."
     if failing:
         return f"{cases}; completeness failed."
-    return f"{cases}; {'the gate' if len(gates) == 1 else f'all {len(gates)} gates'} passed."
+    return f"{cases}; {'the gate' if len(gates) == 1 else f'all {len(gates)} gates'} passed{_unproven(gates)}."
+
+
+def _unproven(gates: Sequence[GateResult]) -> str:
+    """Return which of the gates passed although the count is too small to show that the rate is within its bounds."""
+    names = [gate.subject for gate in gates if gate.proven is False]
+    if not names:
+        return ""
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f", not proven: {', '.join(names[:_MAX_NAMED])}{more}"
 
 
 def _capitalized(text: str) -> str:

@@ -18,7 +18,7 @@ from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.model.result import UNREADABLE_GROUP
 from pytest_packbench.model.text import pluralize
-from pytest_packbench.reports.tables import WIDE, escape_markdown, section
+from pytest_packbench.reports.tables import WIDE, escape_markdown, figure_sections, section
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -76,6 +76,7 @@ def summary_markdown(conclusion: Conclusion, *, max_rows: int = MAX_ROWS, failur
         "\n".join(f"- policy: {escape_markdown(text, WIDE)}" for text in _policy_lines(conclusion)),
         "\n".join(f"- {escape_markdown(sentence, WIDE)}" for sentence in caveats(run, statistics)),
         _controls(conclusion.controls),
+        *figure_sections(conclusion.figures),
         _about(run),
         section("Totals", *_totals(statistics.totals)),
         _trials_section(run, statistics.trials),
@@ -154,7 +155,7 @@ def _share(value: float) -> str:
 def _gate_rows(gate_results: Sequence[GateResult]) -> Rows:
     for result in gate_results:
         verdict = "PASS" if result.passed else "FAIL"
-        yield verdict, result.text.removesuffix(f": {verdict}")
+        yield f"{verdict}, not proven" if result.proven is False else verdict, result.text.removesuffix(f": {verdict}")
 
 
 def _group_sections(statistics: Statistics, max_rows: int) -> Iterator[str]:
