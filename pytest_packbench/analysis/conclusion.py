@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.comparison import ComparedRun
     from pytest_packbench.analysis.listing import Order
     from pytest_packbench.analysis.statistics import Exposure, Statistics
+    from pytest_packbench.model.figure import Figure
     from pytest_packbench.model.gate import Gate, GateResult
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.policy import PolicyOutcome
@@ -57,6 +58,7 @@ class Conclusion:
         baseline: what came of comparing it with its baseline; None if none was requested.
         policy: in which points its acceptance policy differs from that of a base; None if none was requested.
         stored_policy: its acceptance policy, as `Policy.stored` returns it; None where it is not known.
+        figures: the named figures of its pack, in the order in which they are shown.
     """
 
     run: Run
@@ -67,6 +69,7 @@ class Conclusion:
     baseline: BaselineOutcome | None = None
     policy: PolicyOutcome | None = None
     stored_policy: dict[str, Any] | None = None
+    figures: Sequence[Figure] = ()
 
     @property
     def failed(self) -> bool:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.compare import add_fail_on
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
-from pytest_packbench.runs.folder import DIFF, SUMMARY, find_run_folder, find_run_source
+from pytest_packbench.model.errors import describe_error
+from pytest_packbench.runs.folder import DIFF, SUMMARY, StoredRunError, find_run_folder, find_run_source
 
 if TYPE_CHECKING:
     import argparse
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import RunEvaluator
     from pytest_packbench.analysis.listing import Order
     from pytest_packbench.cases.files import CaseIndex
+    from pytest_packbench.model.figure import Figure
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
@@ -63,7 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.runs.writer import RunWriter
 
     _check_output(arguments.output)
-    merge = Merge((find_run_folder(path, arguments.output) for path in arguments.runs), str(ULID()))
+    folders = [find_run_folder(path, arguments.output) for path in arguments.runs]
+    merge = Merge(folders, str(ULID()))
     merged, shards = merge.run, merge.shards
     if shards is not None and shards.missing and not arguments.allow_missing:
         raise UsageError(
@@ -89,6 +92,9 @@ def run(arguments: argparse.Namespace) -> int:
         with writer:
             writer.stream_results(_counted(merge.results(sorted(index), absent), evaluator))
             conclusion = evaluator.conclusion(replace(merged, partial=merge.partial()))
+            # results are read one by one, so once more; a pack without figures reads none
+            again = Merge(folders, merged.run_id).results(sorted(index), absent)
+            conclusion = replace(conclusion, figures=_figures(pack, again))
             writer.write_page(SUMMARY, summary_markdown(conclusion))
             if conclusion.baseline is not None and conclusion.baseline.compared is not None:
                 writer.write_page(DIFF, diff_markdown(conclusion.baseline.compared, conclusion.baseline.met))
@@ -128,6 +134,17 @@ def _counted(results: Iterable[CaseResult], evaluator: RunEvaluator) -> Iterator
     for result in results:
         evaluator.add(result)
         yield result
+
+
+def _figures(pack: Pack, results: Iterable[CaseResult]) -> tuple[Figure, ...]:
+    from pytest_packbench.model.pack import figures_of
+
+    try:
+        return figures_of(pack, results)
+    except (StoredRunError, OSError):
+        raise
+    except Exception as error:
+        raise UsageError(f"the pack {pack.name} raised in figures: {describe_error(error)}") from error
 
 
 def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack, index: CaseIndex) -> CaseResult | None:

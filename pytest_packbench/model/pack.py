@@ -11,18 +11,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_packbench.model.case import Case
+from pytest_packbench.model.figure import Figure
 from pytest_packbench.model.record import EvalDecision
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.model.score import unread_score
 from pytest_packbench.model.suite import SuiteConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
     from pytest_packbench.model.outcome import Outcome
     from pytest_packbench.model.request import Target
+    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Thresholds
 
@@ -113,8 +115,9 @@ class Pack(ABC):
             are not independent, and statistics account for that. Empty if cases are independent.
         test_suites: suites of the wire format; their records are measured with this pack's metrics, whatever pack they
             name.
-        summarizes_vacuous: whether `summary` also gets what a record would contain of each vacuous case: its `test_id`,
-            `llm_backend` and `llm_model`, and `packbench` with `verdict`, `kind`, `facets` and `result`.
+        figures_of_unscored: whether `figures` also gets what is known of each case without a score, except for
+            quarantined ones: its `test_id`, `llm_backend` and `llm_model`, and `packbench` with `verdict`, `kind`,
+            `facets`, `trial` and `result`.
     """
 
     name: ClassVar[str]
@@ -128,7 +131,7 @@ class Pack(ABC):
     scripted: ClassVar[tuple[str, ...]] = ()
     cluster: ClassVar[str] = ""
     test_suites: ClassVar[tuple[str, ...]] = ()
-    summarizes_vacuous: ClassVar[bool] = False
+    figures_of_unscored: ClassVar[bool] = False
 
     def for_suite(self, rules: Any) -> Pack:  # noqa: ARG002 - for packs whose suites differ in more than scoring rules
         """Return the pack to use for one suite; the default is the pack itself.
@@ -260,13 +263,15 @@ class Pack(ABC):
         """
         return True
 
-    def summary(self, records: Iterable[Mapping[str, Any]]) -> list[str]:  # noqa: ARG002 - for packs with metrics of their own
-        """Return lines for the summary of a run, for figures that only the pack can compute.
+    def figures(self, records: Iterable[Mapping[str, Any]]) -> Sequence[Figure]:  # noqa: ARG002 - for packs with figures of their own
+        """Return the named figures of a run that only the pack can compute, in the order in which they are shown.
+
+        A terminal shows the headlines among them, the reports all.
 
         Args:
             records: the wire records of the run as plain JSON; an iterator, which can be read once.
         """
-        return []
+        return ()
 
     def request(self, case: Any) -> VerifyRequest:
         """Return the request that the target gets; the default contains the case's `input`.
@@ -397,3 +402,46 @@ def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) 
         expected=facts.expected or expected,
         agent_decision=facts.agent_decision or ("refuse" if outcome is not None and outcome.refused else "comply_safe"),
     )
+
+
+def figures_of(pack: Pack, results: Iterable[CaseResult]) -> tuple[Figure, ...]:
+    """Return the figures of a run, which a pack computes from its results.
+
+    Args:
+        pack: the pack.
+        results: those of the run, with their records and payloads; iterated at most once.
+
+    Raises:
+        TypeError: the pack returns something else than figures.
+        ValueError: two figures of a group have the same name.
+        Exception: anything else that the pack raises.
+    """
+    figures: tuple[object, ...] = tuple(pack.figures(_summarized(results, unscored=pack.figures_of_unscored)))
+    checked = tuple(figure for figure in figures if isinstance(figure, Figure))
+    if len(checked) < len(figures):
+        raise TypeError(f"figures() returned {figures!r}, expected objects of the class Figure")
+    names = [(figure.group, figure.name) for figure in checked]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"got two figures with the name {twice[1]!r} in the group {twice[0]!r}; expected one")
+    return checked
+
+
+def _summarized(results: Iterable[CaseResult], *, unscored: bool) -> Iterator[Mapping[str, Any]]:
+    """Yield the record of each result that has one, and with `unscored` what is known of the others."""
+    for result in results:
+        if result.record is not None:
+            yield result.record
+        elif unscored and not result.quarantined:
+            yield {
+                "test_id": result.test_id,
+                "llm_backend": result.llm_backend,
+                "llm_model": result.llm_model,
+                "packbench": {
+                    "verdict": result.verdict,
+                    "kind": result.kind,
+                    "facets": result.facets,
+                    "trial": result.trial,
+                    "result": result.payload,
+                },
+            }

@@ -202,7 +202,7 @@ class Run:
         partial: why the run is not complete (`interrupted`, `stopped early`, ...); empty if it is complete.
         versions: name to version of software that could change a result.
         settings: options that could change a result, and what the run spent (`spent`), plain JSON.
-        findings: the lines of `Pack.summary`.
+        findings: remarks on the run as a whole, one line each.
     """
 
     run_id: str

@@ -16,6 +16,7 @@ from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
+from pytest_packbench.model.pack import figures_of
 from pytest_packbench.model.policy import PolicyChange, PolicyError
 from pytest_packbench.model.result import CaseResult, format_timestamp, models_of
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, PROGRAM_RUNS, Run
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.figure import Figure
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.policy import PolicyBase
@@ -341,7 +342,7 @@ class Recorder:
             self._earlier(run, metadata),
             scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.case_count else "whole",
         )
-        run.conclusion = replace(run.conclusion, **self._policy(run))
+        run.conclusion = replace(run.conclusion, figures=self._figures(run), **self._policy(run))
         writer.close_journal()
         run.results.guard(partial(self._write, run, run.conclusion))
 
@@ -429,15 +430,17 @@ class Recorder:
                     prior.add(result)
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
+        return (*self._replaced(run), *self._unrecorded(run))
+
+    def _figures(self, run: SuiteRun) -> tuple[Figure, ...]:
         pack = self.contexts.pack_of(run.suite)
-        records = (record for result in run.ordered if (record := _summarized(result, pack)) is not None)
-        own = (*self._replaced(run), *self._unrecorded(run))
         try:
-            return (*own, *map(self._redact, pack.summary(records)))
+            figures = figures_of(pack, run.ordered)
         except Exception as error:  # noqa: BLE001 - packs are the user's code
-            problem = f"the pack {run.suite.config.pack} raised in summary: {type(error).__name__}: {error}"
+            problem = f"the pack {run.suite.config.pack} raised in figures: {type(error).__name__}: {error}"
             run.problems.append(self.contexts.redactor.text(problem))
-            return own
+            return ()
+        return tuple(figure.with_texts(self._redact) for figure in figures)
 
     def _replaced(self, run: SuiteRun) -> tuple[str, ...]:
         """Say how many answers of the resumed run were asked for again: the first ones may have been worse."""
@@ -548,15 +551,6 @@ class Recorder:
         if context is not None and context.guards:
             values["guards"] = [guard_name(guard) for guard in context.guards]
         return values
-
-
-def _summarized(result: CaseResult, pack: Pack) -> dict[str, Any] | None:
-    """Return what a pack summarizes of a result: its record, or what is known of a vacuous case; None for nothing."""
-    if result.verdict != "vacuous" or result.quarantined or not pack.summarizes_vacuous:
-        return result.record
-    known = {"verdict": result.verdict, "kind": result.kind, "facets": result.facets, "result": result.payload}
-    names = {name: getattr(result, name) for name in ("test_id", "llm_backend", "llm_model")}
-    return {**names, "packbench": known}
 
 
 def _release_cases(suite: Suite, session: pytest.Session) -> None:

@@ -18,7 +18,7 @@ from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.model.result import UNREADABLE_GROUP
 from pytest_packbench.model.text import pluralize
-from pytest_packbench.reports.tables import WIDE, escape_markdown, section
+from pytest_packbench.reports.tables import WIDE, escape_markdown, figure_sections, section
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -74,6 +74,7 @@ def summary_markdown(conclusion: Conclusion, *, max_rows: int = MAX_ROWS, failur
         "\n".join(f"- baseline: {escape_markdown(text, WIDE)}" for text in _baseline_lines(conclusion)),
         "\n".join(f"- policy: {escape_markdown(text, WIDE)}" for text in _policy_lines(conclusion)),
         "\n".join(f"- {escape_markdown(sentence, WIDE)}" for sentence in caveats(run, statistics)),
+        *figure_sections(conclusion.figures),
         _about(run),
         section("Totals", *_totals(statistics.totals)),
         _trials_section(run, statistics.trials),

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.formatting import (
     DASH,
+    figure_interval,
+    figure_value,
     format_interval,
     format_mean,
     format_percent,
     format_score,
     format_terms,
+    grouped_figures,
 )
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.listing import name_some
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.analysis.statistics import Statistics, Totals
+    from pytest_packbench.model.figure import Figure
     from pytest_packbench.model.pack import Comparison
     from pytest_packbench.model.policy import PolicyOutcome
     from pytest_packbench.model.result import CaseResult
@@ -251,10 +255,10 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
     """Summarize a run.
 
     Returns:
-        Lines without their ends: why the run could not be compared with its baseline, totals, verdict, caveats, case
-        types, gates, at most `MAX_CASES` each of the cases that failed, of the errors (equal ones of several cases
-        together, in full), and of the cases that used stale recordings, the comparison, and the changes of the
-        acceptance policy.
+        Lines without their ends: why the run could not be compared with its baseline, totals, verdict, caveats, the
+        headlines of the pack, case types, gates, at most `MAX_CASES` each of the cases that failed, of the errors
+        (equal ones of several cases together, in full), and of the cases that used stale recordings, the comparison,
+        and the changes of the acceptance policy.
     """
     from pytest_packbench.analysis.conclusion import caveats, run_verdict
 
@@ -267,6 +271,7 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
         *(compared if is_unseen else []),
         totals_line(statistics.totals),
         *(one_line(sentence, _SENTENCE) for sentence in sentences),
+        *headline_lines(conclusion.figures),
         "",
         *text_table(_group_rows(statistics), numbers=True),
         *(["", "gates:", *gates] if gates else []),
@@ -276,6 +281,17 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
         *([] if is_unseen else compared),
         *policy_lines(conclusion.policy),
     ]
+
+
+def headline_lines(figures: Sequence[Figure]) -> list[str]:
+    """Return the headlines for a terminal: for each group an empty line, its name, and a line for each figure."""
+    lines = []
+    for group, members in grouped_figures(figure for figure in figures if figure.headline):
+        rows = [
+            (one_line(each.name), one_line(figure_value(each), _SENTENCE), figure_interval(each)) for each in members
+        ]
+        lines += ["", f"{one_line(group) or 'figures'}:", *(f"  {line}" for line in text_table(rows))]
+    return lines
 
 
 def _baseline_lines(conclusion: Conclusion) -> list[str]:

@@ -30,6 +30,9 @@ IDS: dict[str, tuple[str, ...]] = {
 SCRIPTED = ("gullible", "obedient", "refuser")
 """The scripted agents: one follows every instruction it reads, one follows only its user, one does nothing."""
 
+NO_ATTACK = "none"
+"""The attack of a case without one."""
+
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 UpstreamId = Annotated[str, Field(pattern=r"^[^\s:]+$", max_length=200)]
 

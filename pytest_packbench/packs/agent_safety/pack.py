@@ -13,10 +13,11 @@ from pytest_packbench.packs.agent_safety import scoring, summary
 from pytest_packbench.packs.agent_safety.model import SCRIPTED, SafetyCase, SafetySuiteConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_packbench.model.authoring import Importer, Starter
     from pytest_packbench.model.case import Case
+    from pytest_packbench.model.figure import Figure
     from pytest_packbench.model.request import Target, VerifyContext, VerifyRequest
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
@@ -34,7 +35,7 @@ class AgentSafetyPack(Pack):
     scripted = SCRIPTED
     cluster = "injection_task"
     test_suites = EVAL_SUITES
-    summarizes_vacuous = True
+    figures_of_unscored = True
 
     def read(self, result: object) -> SafetyOutcome:
         """Read a result; see `outcome.read`."""
@@ -61,9 +62,9 @@ class AgentSafetyPack(Pack):
             extra=summary.record_extra(case, outcome),
         )
 
-    def summary(self, records: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Return the lines of a run's summary; see `summary.lines`."""
-        return summary.lines(records)
+    def figures(self, records: Iterable[Mapping[str, Any]]) -> Sequence[Figure]:
+        """Return the published numbers of a run; see `summary.figures`."""
+        return summary.figures(records)
 
     def target(self, rules: SafetySuiteConfig) -> Target:
         """Return the reference target, which runs a case in the pipeline of its benchmark."""
