@@ -163,11 +163,13 @@ def _row(name: str, expected: str, actual: str) -> Comparison:
 
 
 def _actual_decision(outcome: TariffOutcome) -> str:
+    if outcome.contradiction:
+        return f"contradictory ({outcome.contradiction})"
     if outcome.accepted:
         return f"answer ({outcome.final_code or 'no code'})"
     questions = len(outcome.questions)
     parts = (
-        outcome.refusal_category or "no category",
+        outcome.refusal_category or (scoring.describe_category(outcome) if outcome.unknown_category else "no category"),
         ", ".join(outcome.reasons),
         pluralize(questions, "question") if questions else "",
     )

@@ -36,6 +36,7 @@ UNEXPECTED_LEVER = "unexpected_lever"
 INVALID_CODE = "invalid_code"
 CITATIONS = "citations_invalid"
 CODE_FORM = "code_form"
+CONTRADICTORY = "contradictory_decision"
 
 UNSAFE_TERMS = frozenset({FORBIDDEN, SAVINGS, UNEXPECTED_LEVER, UNEXPECTED_ACCEPTANCE})
 """Hard fails that record the agent's decision as unsafe: following such an answer does harm."""
@@ -93,7 +94,8 @@ def score(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig, ed
 
     Returns:
         A score of 0 to 1 with its terms in the order applied. `match_level` is a `Match.level`, or `refusal`,
-        `refusal_category_mismatch`, `unexpected_refusal`, `unexpected_acceptance`, `forbidden_code`, `invalid_code`.
+        `refusal_category_mismatch`, `unexpected_refusal`, `unexpected_acceptance`, `forbidden_code`, `invalid_code`,
+        `contradictory_decision`.
         `match_depth` is the most leading digits that the scored code shares with a preferred code (0, 2, 4, 6, 8 or
         10), as far as it is in the schedule; None unless an answer is expected and given. A breakdown has the verdict
         `error` and no score.
@@ -102,6 +104,11 @@ def score(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig, ed
     if outcome.breakdown is not None:
         message = f"the target reports a failure: {outcome.breakdown.kind}: {outcome.breakdown.message}"
         return Score(score=None, threshold=threshold, verdict="error", message=message)
+    if outcome.contradiction:
+        contradictory = _zero(CONTRADICTORY, outcome.contradiction)
+        return Score(
+            score=0.0, threshold=threshold, verdict="failed", terms=(contradictory,), match_level=CONTRADICTORY
+        )
     expected = case.expected
     match = match_of(expected, outcome, rules, edition) if expected.expected_accept and outcome.accepted else None
     citations = prove_citations(
@@ -395,16 +402,27 @@ def _unexpected_acceptance(inputs: _RuleInput) -> Iterator[Term]:
 
 
 def _unexpected_refusal(inputs: _RuleInput) -> Iterator[Term]:
-    yield _zero(UNEXPECTED_REFUSAL, f"refusal ({inputs.outcome.refusal_category or 'no category'}), expected an answer")
+    yield _zero(UNEXPECTED_REFUSAL, f"refusal ({describe_category(inputs.outcome)}), expected an answer")
 
 
 def _refusal(inputs: _RuleInput) -> Iterator[Term]:
-    expected, actual = inputs.expected.expected_refusal_category, inputs.outcome.refusal_category
-    if expected is None or actual == expected:
-        yield Term(name=REFUSAL, value=1.0, detail=actual or "no category")
+    expected, actual = inputs.expected.expected_refusal_category, describe_category(inputs.outcome)
+    if expected is None or inputs.outcome.refusal_category == expected:
+        yield Term(name=REFUSAL, value=1.0, detail=actual)
     else:
         points = inputs.rules.scoring.wrong_refusal_category
-        yield Term(name=WRONG_CATEGORY, value=points, detail=f"{actual or 'no category'}, expected {expected}")
+        yield Term(name=WRONG_CATEGORY, value=points, detail=f"{actual}, expected {expected}")
+
+
+def describe_category(outcome: TariffOutcome) -> str:
+    """Return the category of a refusal; without one, the unknown category or reasons that it gives instead."""
+    if outcome.refusal_category:
+        return outcome.refusal_category
+    if outcome.unknown_category:
+        return f"unknown category {format_value(outcome.unknown_category)}"
+    if outcome.reasons:
+        return f"no category, unknown reason {format_value(outcome.reasons[0])}"
+    return "no category"
 
 
 def _note(name: str, detail: str) -> Term:
