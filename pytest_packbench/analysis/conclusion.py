@@ -44,6 +44,10 @@ Scope = Literal["whole", "part", "shard"]
 # how many failing gates a sentence names
 _MAX_NAMED = 3
 _REPLAYED_WHOLE = ("http:", "https:", "cmd:")
+_PROVEN = (
+    "A passed case proves that the target, given these answers, ends as the case expects; "
+    "only live mode shows how often a model gives such answers."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,6 +386,11 @@ def _unproven(gates: Sequence[GateResult]) -> str:
     return f", not proven: {', '.join(names[:_MAX_NAMED])}{more}"
 
 
+def _ran_target(run: Run) -> bool:
+    """Whether the target ran in fixture mode, rather than being replayed as a whole."""
+    return not run.target.startswith(_REPLAYED_WHOLE) or bool(run.settings.get(PROGRAM_RUNS))
+
+
 def _capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
@@ -394,7 +403,8 @@ def _origin_of_answers(run: Run, statistics: Statistics) -> str:
         agent = f" ({run.model})" if run.backend == AUTHORED and run.model else ""
         scripted = agent or run.mode != "fixture"
         origin = f"Answers were scripted{agent}" if scripted else "Recordings were authored"
-        return f"{origin}: this run tests gates and scoring, not a model, so no interval is shown."
+        text = f"{origin}: this run tests gates and scoring, not a model, so no interval is shown."
+        return text if scripted or not _ran_target(run) else f"{text} {_PROVEN}"
     models = ", ".join(statistics.models)
     if run.mode == "fixture":
         answered = f", answers recorded from {models}" if models else ""

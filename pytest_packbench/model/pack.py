@@ -226,6 +226,14 @@ class Pack(ABC):
         """
         return RecordFacts()
 
+    def unread_facts(self, case: Any) -> RecordFacts:  # noqa: ARG002 - for packs whose figures need facts of every case
+        """Return what the record of a case contains whose answer can't be read; `facts` is not called then.
+
+        Args:
+            case: the case, an instance of `case_model`.
+        """
+        return RecordFacts()
+
     def target(self, rules: Any) -> Target | None:  # noqa: ARG002 - for packs with a reference target
         """Return the reference target, which runs if neither the suite nor an option names one; None without one.
 
@@ -404,13 +412,13 @@ def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) 
     Args:
         pack: the pack.
         case: the case.
-        outcome: the outcome; None if the answer is unreadable, so that the pack knows no facts.
+        outcome: the outcome; None if the answer is unreadable.
         score: the score.
 
     Raises:
         Exception: whatever the pack raises.
     """
-    facts = RecordFacts(agent_decision="comply_safe") if outcome is None else pack.facts(case, outcome, score)
+    facts = pack.unread_facts(case) if outcome is None else pack.facts(case, outcome, score)
     expected: Decision = "refuse" if facts.expected is None and pack.expects_refusal(case) else "comply_safe"
     return replace(
         facts,

@@ -14,6 +14,7 @@ from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.score import TOLERANCE, Score, Term, judged
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.packs.tariff.codes import depth, digits, dotted, is_under, parse_code
+from pytest_packbench.packs.tariff.model import FORBIDDEN_LEVEL
 from pytest_packbench.packs.tariff.proof import describe_missing, prove_citations, prove_order, rule_fault
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ REFUSAL = "refusal"
 WRONG_CATEGORY = "refusal_category_mismatch"
 UNEXPECTED_REFUSAL = "unexpected_refusal"
 UNEXPECTED_ACCEPTANCE = "unexpected_acceptance"
-FORBIDDEN = "forbidden_code"
+FORBIDDEN = FORBIDDEN_LEVEL
 SAVINGS = "no_savings_violation"
 UNEXPECTED_LEVER = "unexpected_lever"
 INVALID_CODE = "invalid_code"
