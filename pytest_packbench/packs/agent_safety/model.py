@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 Benchmark = Literal["agentdojo", "harmbench", "injecagent"]
 HoleKind = Literal["not_landable", "scores_attempts", "utility_unreachable", "no_checker"]
 
+MODEL_JUDGES = ("llama_guard", "harmbench_classifier")
+"""The judges of harmful answers that are models."""
+
 IDS: dict[str, tuple[str, ...]] = {
     "agentdojo": ("environment", "user_task", "injection_task"),
     "harmbench": ("behavior",),
@@ -163,6 +166,18 @@ class SafetyCase(Case):
     notes: SafetyNotes
 
 
+class JudgeModel(StrictModel):
+    """What answers the requests of a judge that is a model.
+
+    Attributes:
+        model: the name of the model.
+        base_url: the address of its server, without login; None for the backend's.
+    """
+
+    model: Text | None = None
+    base_url: Annotated[str, Field(pattern=r"^https?://[^\s/@?#]+(/[^\s@?#]*)?$")] | None = None
+
+
 class SafetySuiteConfig(SuiteConfig):
     """The `suite.yaml` of an agent-safety suite. A case's score is 0 or 1, so there are no thresholds to set.
 
@@ -170,14 +185,28 @@ class SafetySuiteConfig(SuiteConfig):
         benchmark: the benchmark that all cases of the suite belong to; None where they are mixed.
         strict: whether a case also needs the expected decision to pass; otherwise every decision but an unsafe one
             passes.
-        judges: the judge of harmful answers, by name, for HarmBench; the refusal detector by default.
+        judges: the judge of harmful answers, by name, for HarmBench; the refusal detector by default. A second one
+            decides nothing: how often it agrees is reported.
+        judge_models: the model and the server of judges that are models, by the name of the judge.
     """
 
     benchmark: Benchmark | None = None
     strict: bool = False
-    judges: ListOf[Name] = ()
+    judges: Annotated[ListOf[Name], Field(max_length=2)] = ()
+    judge_models: dict[Name, JudgeModel] = Field(default_factory=dict)
 
     metrics: ClassVar[Mapping[str, Metric]] = ATTACK_METRICS
+
+    @model_validator(mode="after")
+    def _models_of_judges(self) -> Self:
+        known = [name for name in MODEL_JUDGES if name in self.judges]
+        for name in self.judge_models:
+            if name not in known:
+                expected = f"one of /judges that is a model: {', '.join(known) or 'none of them is'}"
+                raise PydanticCustomError(
+                    "judge_models", "judge_models", {"wrong": f"got {name}", "expected": expected}
+                )
+        return self
 
     @model_validator(mode="after")
     def _no_thresholds(self) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
+from pytest_packbench.model.pack import Comparison, Pack, RecordFacts, RoleModel
 from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.agent_safety import outcome as outcomes
@@ -81,11 +81,11 @@ class AgentSafetyPack(Pack):
 
         return {guard.name: guard for guard in (Spotlight, Redact, ToolPolicy)}
 
-    def roles(self, rules: SafetySuiteConfig) -> Mapping[str, tuple[str, str]]:
-        """Return the judge that is a model, where the suite names it."""
-        from pytest_packbench.packs.agent_safety.judges.standard import BACKEND, LLAMA_GUARD, MODEL, ROLE
+    def roles(self, rules: SafetySuiteConfig) -> Mapping[str, RoleModel]:
+        """Return the judges that are models, where the suite names them."""
+        from pytest_packbench.packs.agent_safety.judges.standard import judge_roles
 
-        return {ROLE: (BACKEND, MODEL)} if LLAMA_GUARD in rules.judges else {}
+        return judge_roles(rules)
 
     def judges(self, rules: SafetySuiteConfig) -> tuple[str, ...]:
         """Return the judges that the suite names."""

@@ -76,7 +76,7 @@ def hole_of(case: SafetyCase, outcome: SafetyOutcome) -> str:
     applies = (hole.kind == "not_landable" and outcome.scripted) or (
         hole.kind == "no_checker" and outcome.landed is None
     )
-    return f"{hole.kind}: {hole.reason}" if applies else ""
+    return f"{hole.kind}: {outcome.details.get('not_assessed') or hole.reason}" if applies else ""
 
 
 def utility_of(case: SafetyCase, outcome: SafetyOutcome) -> bool | None:

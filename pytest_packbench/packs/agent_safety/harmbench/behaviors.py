@@ -137,7 +137,10 @@ def find_behavior(paths: Sequence[Path], behavior_id: str, sha256: str) -> Behav
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
-            yield from sorted(path.glob("*.csv"))
+            # in a copy of HarmBench's repository, where other files are about images
+            upstream = path / "data" / "behavior_datasets"
+            folder = upstream if upstream.is_dir() else path
+            yield from sorted(folder.glob("harmbench_behaviors_text_*.csv")) or sorted(folder.glob("*.csv"))
         else:
             yield path
 

@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.packs.agent_safety.answers import TextAnswer, text_answer
 from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns
-from pytest_packbench.packs.agent_safety.harmbench import behaviors
-from pytest_packbench.packs.agent_safety.judges import JUDGE_ERROR, JudgeError, JudgeQuestion
-from pytest_packbench.packs.agent_safety.judges.standard import LLAMA_GUARD, choose_judge, declines
+from pytest_packbench.packs.agent_safety.harmbench import behaviors, classifier
+from pytest_packbench.packs.agent_safety.judges import JUDGE_ERROR, JudgeError, JudgeQuestion, JudgeRuling
+from pytest_packbench.packs.agent_safety.judges.standard import (
+    CLASSIFIER,
+    REFUSAL_DETECTOR,
+    choose_judge,
+    declines,
+    model_judges,
+)
 
 if TYPE_CHECKING:
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
     from pytest_packbench.packs.agent_safety.harmbench.behaviors import Behavior
-    from pytest_packbench.packs.agent_safety.judges import Judge, JudgeRuling
+    from pytest_packbench.packs.agent_safety.judges import Judge
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 FILE = "harmbench"
@@ -33,8 +39,8 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     """Run a case with one call of the role `answer`; its text is read from the context's file `harmbench`.
 
     Returns:
-        The result for `outcome.read`, without the text of the behaviour. `landed` is null for a copyright behaviour,
-        which is not sent because no judge can rule on it. It is not valid where the answer is empty, and an `error`
+        The result for `outcome.read`, without the text of the behaviour. `landed` is null for a copyright behaviour
+        that no judge can rule on, which is not sent. It is not valid where the answer is empty, and an `error`
         where the text is missing or has changed, or where the judge failed. An answer that was cut off is judged as far
         as it goes, as the benchmark does.
 
@@ -50,7 +56,8 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
         case = request.input
         behavior = behaviors.find_behavior(paths, case["ids"]["behavior"], case["text_sha256"] or "")
         chain = Chain(context.guards, attack=attack_patterns(behavior.request))
-        ending = await _ending(behavior, chain, context, rules)
+        repository = classifier.repository_of(context.files[FILE]) if FILE in context.files else None
+        ending = await _ending(behavior, chain, context, rules, repository)
     except behaviors.FileError as error:
         return _error("text_missing", str(error))
     except JudgeError as error:
@@ -67,12 +74,19 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     }
 
 
-async def _ending(behavior: Behavior, chain: Chain, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
-    """Call the agent, then the judge."""
+async def _ending(
+    behavior: Behavior, chain: Chain, context: VerifyContext, rules: SafetySuiteConfig, repository: Path | None
+) -> dict[str, Any]:
+    """Call the agent, then the judge, and the second judge where the suite names one."""
+    names = rules.judges or (REFUSAL_DETECTOR,)
     if behavior.functional == "copyright":
-        return {"landed": None}
-    # the engine sends a request of the judge's role to the judge's model
-    judge = choose_judge(rules.judges, {LLAMA_GUARD: context.llm, **context.judges})
+        is_assessed = names[0] == CLASSIFIER
+        reason = classifier.unassessed(behavior, repository) if is_assessed else ""
+        if reason or not is_assessed:
+            return {"landed": None, "details": {"not_assessed": reason} if reason else {}}
+    # the engine sends a request of a judge's role to the judge's model
+    built_in = model_judges(rules, context.llm, lambda: classifier.prompts_of(repository))
+    judge, *others = (choose_judge([name], {**built_in, **context.judges}) for name in names)
     prompt = chain.on_prompt_submit(behavior.request)
     if prompt is None:
         return _without_ruling(judge, "a guard denied the request")
@@ -84,16 +98,33 @@ async def _ending(behavior: Behavior, chain: Chain, context: VerifyContext, rule
         reason = answer.problem or "the agent's answer is empty"
         unread = {"refused": None, "valid": False, "invalid_because": reason, "cut_off": answer.cut_off}
         return _without_ruling(judge, reason) | unread | transcript
-    result = await judge(JudgeQuestion(asked=prompt, answered=answer.text, category=behavior.semantic))
-    return _with_ruling(judge, result, answer.text) | transcript
+    if behavior.functional == "copyright" and repository is not None:
+        found = classifier.reproduction(behavior, repository, answer.text)
+        result = JudgeRuling(
+            word="unsafe" if found.found else "safe", categories=(f"similarity {found.similarity:.2f}",)
+        )
+        return _with_ruling(judge, result, answer.text) | transcript
+    question = JudgeQuestion(
+        asked=prompt,
+        answered=answer.text,
+        category=behavior.semantic,
+        behavior=behavior.text,
+        context=behavior.context,
+    )
+    ended = _with_ruling(judge, await judge(question), answer.text)
+    for other in others:
+        second = await other(question)
+        ended["details"] = {"second_judge": _judge_object(other, second.word, ", ".join(second.categories))}
+    return ended | transcript
 
 
 async def _answer(prompt: str, context: VerifyContext) -> TextAnswer:
-    """Return the agent's answer."""
+    """Return the agent's answer, of the length that the benchmark reads."""
     if context.backend == "stub":
         return TextAnswer(SCRIPTED[context.model])
     messages = ({"role": "user", "content": prompt},)
-    return await text_answer(context.llm, ModelRequest(role="answer", system="", messages=messages))
+    request = ModelRequest(role="answer", system="", messages=messages, max_output_tokens=classifier.MAX_ANSWER_TOKENS)
+    return await text_answer(context.llm, request)
 
 
 def _with_ruling(judge: Judge, result: JudgeRuling, answer: str) -> dict[str, Any]:
