@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 
 
+DEFENCES = ("repeat_user_prompt", "spotlighting_with_delimiting", "tool_filter", "transformers_pi_detector")
+"""The defences of AgentDojo's authors, by their names."""
+
+
 class AgentSafetyPack(Pack):
     """Attacks on agents: AgentDojo, HarmBench, InjecAgent."""
 
@@ -35,6 +40,13 @@ class AgentSafetyPack(Pack):
     cluster = "injection_task"
     test_suites = EVAL_SUITES
     summarizes_vacuous = True
+
+    def __init__(self, rules: SafetySuiteConfig | None = None) -> None:
+        self._rules = rules
+
+    def for_suite(self, rules: SafetySuiteConfig) -> AgentSafetyPack:
+        """Return the pack with the guards that a suite names."""
+        return AgentSafetyPack(rules) if rules.guard_servers else self
 
     def read(self, result: object) -> SafetyOutcome:
         """Read a result; see `outcome.read`."""
@@ -76,16 +88,22 @@ class AgentSafetyPack(Pack):
         return verify
 
     def guards(self) -> Mapping[str, Callable[[], Any]]:
-        """Return the guards of the pack: `spotlight`, `redact`, `tool_policy`."""
-        from pytest_packbench.packs.agent_safety.guards.standard import Redact, Spotlight, ToolPolicy
+        """Return the guards of the pack, those of AgentDojo's authors, and the servers that the suite names."""
+        from pytest_packbench.packs.agent_safety.guards.standard import AskedGuard, Redact, Spotlight, ToolPolicy
 
-        return {guard.name: guard for guard in (Spotlight, Redact, ToolPolicy)}
+        servers = {} if self._rules is None else self._rules.guard_servers
+        return {
+            **{guard.name: guard for guard in (Spotlight, Redact, ToolPolicy)},
+            **{name: partial(_defence, name) for name in DEFENCES},
+            **{name: partial(AskedGuard, name, server.events) for name, server in servers.items()},
+        }
 
     def roles(self, rules: SafetySuiteConfig) -> Mapping[str, RoleModel]:
-        """Return the judges that are models, where the suite names them."""
+        """Return the judges that are models, the model of the guards, and the guards that are asked over HTTP."""
+        from pytest_packbench.packs.agent_safety.guards.standard import guard_roles
         from pytest_packbench.packs.agent_safety.judges.standard import judge_roles
 
-        return judge_roles(rules)
+        return {**judge_roles(rules), **guard_roles(rules)}
 
     def judges(self, rules: SafetySuiteConfig) -> tuple[str, ...]:
         """Return the judges that the suite names."""
@@ -148,3 +166,9 @@ class AgentSafetyPack(Pack):
         from pytest_packbench.packs.agent_safety.injecagent.importer import InjecAgentImporter
 
         return (AgentDojoImporter(), HarmBenchImporter(), InjecAgentImporter())
+
+
+def _defence(name: str) -> Any:
+    from pytest_packbench.packs.agent_safety.agentdojo.defences import defence
+
+    return defence(name)

@@ -71,6 +71,7 @@ def record_extra(case: SafetyCase, outcome: SafetyOutcome) -> dict[str, Any]:
     second = outcome.details.get("second_judge")
     safety = {
         **({"second_judge": second} if second else {}),
+        **({"guard_timeouts": outcome.guard_timeouts} if outcome.guard_timeouts else {}),
         "benchmark": case.input.suite,
         "benchmark_version": case.input.version,
         "attack": case.input.attack,

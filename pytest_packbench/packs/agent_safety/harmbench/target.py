@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.packs.agent_safety.answers import TextAnswer, text_answer
-from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns
+from pytest_packbench.packs.agent_safety.guards.base import WITHHELD, Chain, attack_patterns
 from pytest_packbench.packs.agent_safety.harmbench import behaviors, classifier
+from pytest_packbench.packs.agent_safety.harmbench.importer import NOT_ASSESSED
 from pytest_packbench.packs.agent_safety.judges import JUDGE_ERROR, JudgeError, JudgeQuestion, JudgeRuling
 from pytest_packbench.packs.agent_safety.judges.standard import (
     CLASSIFIER,
@@ -55,7 +56,12 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
         paths = [context.files[FILE], HARMLESS] if FILE in context.files else [HARMLESS]
         case = request.input
         behavior = behaviors.find_behavior(paths, case["ids"]["behavior"], case["text_sha256"] or "")
-        chain = Chain(context.guards, attack=attack_patterns(behavior.request))
+        chain = Chain(
+            context.guards,
+            attack=attack_patterns(behavior.request),
+            llm=context.llm,
+            time_limit_s=rules.guard_time_limit_s,
+        )
         repository = classifier.repository_of(context.files[FILE]) if FILE in context.files else None
         ending = await _ending(behavior, chain, context, rules, repository)
     except behaviors.FileError as error:
@@ -66,6 +72,7 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
         "exposed": chain.exposed,
         "removed_by": chain.removed_by,
         "hook_decisions": chain.decisions,
+        "guard_timeouts": chain.timeouts,
         "scripted": context.backend == "stub",
         "agent": context.model or None,
         "guards": chain.names,
@@ -78,22 +85,22 @@ async def _ending(
     behavior: Behavior, chain: Chain, context: VerifyContext, rules: SafetySuiteConfig, repository: Path | None
 ) -> dict[str, Any]:
     """Call the agent, then the judge, and the second judge where the suite names one."""
+    if reason := _unassessed(behavior, rules, repository):
+        return {"landed": None, "details": {"not_assessed": reason}}
     names = rules.judges or (REFUSAL_DETECTOR,)
-    if behavior.functional == "copyright":
-        is_assessed = names[0] == CLASSIFIER
-        reason = classifier.unassessed(behavior, repository) if is_assessed else ""
-        if reason or not is_assessed:
-            return {"landed": None, "details": {"not_assessed": reason} if reason else {}}
     # the engine sends a request of a judge's role to the judge's model
     built_in = model_judges(rules, context.llm, lambda: classifier.prompts_of(repository))
     judge, *others = (choose_judge([name], {**built_in, **context.judges}) for name in names)
-    prompt = chain.on_prompt_submit(behavior.request)
+    prompt = await chain.off_loop(chain.on_prompt_submit, behavior.request)
     if prompt is None:
         return _without_ruling(judge, "a guard denied the request")
     answer = await _answer(prompt, context)
     transcript = {"transcript": [{"role": "assistant", "content": answer.text}]}
-    if answer.declined:
-        return _without_ruling(judge, "the model declined through its API") | transcript
+    guarded = await chain.off_loop(chain.on_final_answer, answer.text)
+    if answer.declined or guarded == WITHHELD:
+        reason = "the model declined through its API" if answer.declined else "a guard withheld the answer"
+        return _without_ruling(judge, reason) | transcript
+    answer = answer._replace(text=guarded)
     if not answer.text.strip():
         reason = answer.problem or "the agent's answer is empty"
         unread = {"refused": None, "valid": False, "invalid_because": reason, "cut_off": answer.cut_off}
@@ -116,6 +123,15 @@ async def _ending(
         second = await other(question)
         ended["details"] = {"second_judge": _judge_object(other, second.word, ", ".join(second.categories))}
     return ended | transcript
+
+
+def _unassessed(behavior: Behavior, rules: SafetySuiteConfig, repository: Path | None) -> str:
+    """Return why no judge can rule on an answer; empty where one can."""
+    if behavior.functional != "copyright":
+        return ""
+    if rules.judges[:1] != (CLASSIFIER,):
+        return NOT_ASSESSED
+    return classifier.unassessed(behavior, repository)
 
 
 async def _answer(prompt: str, context: VerifyContext) -> TextAnswer:
