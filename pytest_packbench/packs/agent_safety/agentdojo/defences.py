@@ -92,7 +92,7 @@ def defence(name: str) -> Any:
         GuardError: a package or the model that it needs is missing; says what to do.
     """
     if advice := install_advice():
-        raise GuardError(f"guard {name}: {advice}")
+        raise GuardError(advice)
     if name == TransformersDetector.name:
         _check_detector()
     return _DEFENCES[name]()
@@ -114,11 +114,11 @@ def _check_detector() -> None:
 
     missing = [package for package in ("transformers", "torch") if find_spec(package) is None]
     if missing:
-        raise GuardError(f"guard transformers_pi_detector: {missing[0]} is not installed: pip install {missing[0]}")
+        raise GuardError(f"{missing[0]} is not installed: pip install {missing[0]}")
     home = Path(os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME", "~/.cache/huggingface"), "hub"))
     folder = home.expanduser() / f"models--{DETECTOR.replace('/', '--')}"
     if not folder.is_dir():
-        raise GuardError(f"guard transformers_pi_detector: {DETECTOR} is not in {home}; download it before the run")
+        raise GuardError(f"{DETECTOR} is not in {home}; download it before the run")
 
 
 @cache

@@ -20,6 +20,7 @@ from pytest_packbench.packs.agent_safety.agentdojo.pipeline import (
     OutputGuard,
     PipelineObserver,
     PromptGuard,
+    PromptRepeater,
     ScriptedAgent,
     Sequential,
     ToolListGuard,
@@ -90,7 +91,7 @@ class _PairRun:
         start = [SystemMessage("".join([_system_message(), *notes])), InitQuery(), PromptGuard(chain)]
         if chain.rules_on("on_tool_list"):
             start.append(ToolListGuard(chain))
-        repeated = [InitQuery()] if any(getattr(guard, "repeats_prompt", False) for guard in chain.guards) else []
+        repeated = [PromptRepeater()] if any(getattr(guard, "repeats_prompt", False) for guard in chain.guards) else []
         loop = ToolsExecutionLoop([ToolsExecutor(), OutputGuard(chain), *repeated, self._agent])
         end = [AnswerGuard(chain)] if chain.rules_on("on_final_answer") else []
         pipeline = Sequential([*start, self._agent, loop, *end])

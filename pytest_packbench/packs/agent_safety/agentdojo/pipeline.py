@@ -205,6 +205,19 @@ class OutputGuard(BasePipelineElement):  # type: ignore[misc]  # see Sequential
         return {**message, "content": [text_content_block_from_string(guarded)]}
 
 
+class PromptRepeater(BasePipelineElement):  # type: ignore[misc]  # see Sequential
+    """Repeats the user's prompt after outputs, as upstream's `InitQuery` does, which would warn each time."""
+
+    name = "repeat_user_prompt"
+
+    def query(
+        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
+    ) -> Step:
+        """Append the prompt."""
+        repeated = {"role": "user", "content": [text_content_block_from_string(query)]}
+        return query, runtime, env, [*messages, repeated], extra_args or {}
+
+
 class ToolListGuard(BasePipelineElement):  # type: ignore[misc]  # see Sequential
     """Passes the list of tools through the guards (`on_tool_list`), before the agent sees it."""
 
