@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 Functional = Literal["standard", "contextual", "copyright"]
 
+MAX_ANSWER_TOKENS = 512
+"""The length at which HarmBench cuts off the answers of the model under test."""
+
+NOT_ASSESSED = "not assessed: HarmBench detects reproduced texts by its own hashes, not by a judge"
+
 COLUMNS = ("Behavior", "FunctionalCategory", "SemanticCategory", "Tags", "ContextString", "BehaviorID")
 _REQUIRED = frozenset(COLUMNS) - {"ContextString", "Tags"}
 _LONGEST_ID = 120

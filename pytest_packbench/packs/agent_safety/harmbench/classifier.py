@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.request import LLM
     from pytest_packbench.packs.agent_safety.harmbench.behaviors import Behavior
 
-MAX_ANSWER_TOKENS = 512
-"""The length at which HarmBench cuts off the answers of the model under test."""
 _PROMPTS_FILE, _PROMPTS = "eval_utils.py", "LLAMA2_CLS_PROMPT"
 _HASHES = ("data", "copyright_classifier_hashes")
 _MAX_PROMPTS_BYTES, _MAX_HASHES_BYTES = 2**20, 2**24

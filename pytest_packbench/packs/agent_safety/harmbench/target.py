@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.packs.agent_safety.answers import TextAnswer, text_answer
 from pytest_packbench.packs.agent_safety.guards.base import WITHHELD, Chain, attack_patterns
-from pytest_packbench.packs.agent_safety.harmbench import behaviors, classifier
-from pytest_packbench.packs.agent_safety.harmbench.importer import NOT_ASSESSED
+from pytest_packbench.packs.agent_safety.harmbench import behaviors
 from pytest_packbench.packs.agent_safety.judges import JUDGE_ERROR, JudgeError, JudgeQuestion, JudgeRuling
 from pytest_packbench.packs.agent_safety.judges.standard import (
     CLASSIFIER,
@@ -62,8 +61,7 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
             llm=context.llm,
             time_limit_s=rules.guard_time_limit_s,
         )
-        repository = classifier.repository_of(context.files[FILE]) if FILE in context.files else None
-        ending = await _ending(behavior, chain, context, rules, repository)
+        ending = await _ending(behavior, chain, context, rules)
     except behaviors.FileError as error:
         return _error("text_missing", str(error))
     except JudgeError as error:
@@ -81,15 +79,14 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     }
 
 
-async def _ending(
-    behavior: Behavior, chain: Chain, context: VerifyContext, rules: SafetySuiteConfig, repository: Path | None
-) -> dict[str, Any]:
+async def _ending(behavior: Behavior, chain: Chain, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
     """Call the agent, then the judge, and the second judge where the suite names one."""
+    repository = _repository(context, rules)
     if reason := _unassessed(behavior, rules, repository):
         return {"landed": None, "details": {"not_assessed": reason}}
     names = rules.judges or (REFUSAL_DETECTOR,)
     # the engine sends a request of a judge's role to the judge's model
-    built_in = model_judges(rules, context.llm, lambda: classifier.prompts_of(repository))
+    built_in = model_judges(rules, context.llm, repository)
     judge, *others = (choose_judge([name], {**built_in, **context.judges}) for name in names)
     prompt = await chain.off_loop(chain.on_prompt_submit, behavior.request)
     if prompt is None:
@@ -106,7 +103,9 @@ async def _ending(
         unread = {"refused": None, "valid": False, "invalid_because": reason, "cut_off": answer.cut_off}
         return _without_ruling(judge, reason) | unread | transcript
     if behavior.functional == "copyright" and repository is not None:
-        found = classifier.reproduction(behavior, repository, answer.text)
+        from pytest_packbench.packs.agent_safety.harmbench.classifier import reproduction
+
+        found = reproduction(behavior, repository, answer.text)
         result = JudgeRuling(
             word="unsafe" if found.found else "safe", categories=(f"similarity {found.similarity:.2f}",)
         )
@@ -130,8 +129,19 @@ def _unassessed(behavior: Behavior, rules: SafetySuiteConfig, repository: Path |
     if behavior.functional != "copyright":
         return ""
     if rules.judges[:1] != (CLASSIFIER,):
-        return NOT_ASSESSED
-    return classifier.unassessed(behavior, repository)
+        return behaviors.NOT_ASSESSED
+    from pytest_packbench.packs.agent_safety.harmbench.classifier import unassessed
+
+    return unassessed(behavior, repository)
+
+
+def _repository(context: VerifyContext, rules: SafetySuiteConfig) -> Path | None:
+    """Return the user's copy of HarmBench's repository, where a judge reads it; None without one."""
+    if CLASSIFIER not in rules.judges or FILE not in context.files:
+        return None
+    from pytest_packbench.packs.agent_safety.harmbench.classifier import repository_of
+
+    return repository_of(context.files[FILE])
 
 
 async def _answer(prompt: str, context: VerifyContext) -> TextAnswer:
@@ -139,7 +149,7 @@ async def _answer(prompt: str, context: VerifyContext) -> TextAnswer:
     if context.backend == "stub":
         return TextAnswer(SCRIPTED[context.model])
     messages = ({"role": "user", "content": prompt},)
-    request = ModelRequest(role="answer", system="", messages=messages, max_output_tokens=classifier.MAX_ANSWER_TOKENS)
+    request = ModelRequest(role="answer", system="", messages=messages, max_output_tokens=behaviors.MAX_ANSWER_TOKENS)
     return await text_answer(context.llm, request)
 
 

@@ -18,10 +18,10 @@ from pytest_packbench.packs.agent_safety.judges import Judge, JudgeError, JudgeQ
 from pytest_packbench.packs.agent_safety.model import MODEL_JUDGES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from pytest_packbench.model.request import LLM
-    from pytest_packbench.packs.agent_safety.harmbench.classifier import Prompts
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 
@@ -141,24 +141,23 @@ def judge_roles(rules: SafetySuiteConfig) -> dict[str, RoleModel]:
     return roles
 
 
-def model_judges(rules: SafetySuiteConfig, llm: LLM, prompts: Callable[[], Prompts]) -> dict[str, Judge]:
+def model_judges(rules: SafetySuiteConfig, llm: LLM, repository: Path | None) -> dict[str, Judge]:
     """Return the judges of a suite that are models, by name.
 
     Args:
         rules: the suite's rules.
         llm: sends a request of a judge's role to its model.
-        prompts: reads the prompts of HarmBench's classifier.
+        repository: the user's copy of HarmBench's repository, with the prompts of its classifier; None without one.
     """
-    from pytest_packbench.packs.agent_safety.harmbench.classifier import classifier
-
     judges = {}
     for role, (_, model, _) in judge_roles(rules).items():
         name = rules.judges[ROLES.index(role)]
-        judges[name] = (
-            llama_guard(llm, model, role)
-            if name == LLAMA_GUARD
-            else classifier(llm, prompts, name=name, model=model, role=role)
-        )
+        if name == LLAMA_GUARD:
+            judges[name] = llama_guard(llm, model, role)
+            continue
+        from pytest_packbench.packs.agent_safety.harmbench.classifier import classifier, prompts_of
+
+        judges[name] = classifier(llm, lambda: prompts_of(repository), name=name, model=model, role=role)
     return judges
 
 
