@@ -419,7 +419,11 @@ def _never_called(request: object) -> None:
 
 def _guard(name: str, pack_guards: Mapping[str, Any], suite: Suite) -> Any:
     if name in pack_guards:
-        return pack_guards[name]()
+        try:
+            return pack_guards[name]()
+        except Exception as error:
+            # a library that it needs is missing
+            raise SetupError(f'guard "{name}": {error}') from error
     if ":" not in name:
         raise SetupError(
             f'suite "{suite.name}": unknown guard "{name}"; expected one of '

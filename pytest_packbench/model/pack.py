@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.figure import Figure
@@ -88,6 +88,21 @@ class LintOption:
 
     name: str
     help: str
+
+
+class RoleModel(NamedTuple):
+    """A model that a pack asks in addition to the model under test, such as a judge.
+
+    Attributes:
+        backend: the name of the backend.
+        model: the name of the model.
+        base_url: its address; empty for that of the model under test, where the backend is the same, else the
+            backend's own.
+    """
+
+    backend: str
+    model: str
+    base_url: str = ""
 
 
 class Pack(ABC):
@@ -256,10 +271,10 @@ class Pack(ABC):
         """
         return ""
 
-    def roles(self, rules: Any) -> Mapping[str, tuple[str, str]]:  # noqa: ARG002 - for packs with judges
-        """Return the models that the pack calls in addition to the model under test: role to backend and model.
+    def roles(self, rules: Any) -> Mapping[str, RoleModel | tuple[str, str]]:  # noqa: ARG002 - for packs with judges
+        """Return the models that the pack calls in addition to the model under test, by the role of their requests.
 
-        Requests with one of these roles go to that model. Their tokens are not part of the record.
+        Requests with one of these roles go to that model, at temperature 0. Their tokens are not part of the record.
 
         Args:
             rules: the content of `suite.yaml`, an instance of `suite_model`.

@@ -98,6 +98,7 @@ class _Result(_ResultPart):
     answer: str | None = None
     tool_calls: ListOf[RequestedCall] = ()
     hook_decisions: ListOf[GuardFiring] = ()
+    guard_timeouts: Annotated[int, Field(ge=0)] = 0
     judge: JudgeVerdict | None = None
     transcript: ListOf[Message] = ()
     scripted: bool = False
@@ -130,6 +131,7 @@ class SafetyOutcome(Outcome):
         scripted: whether the agent is a script, not a model.
         agent: the name of the script, else of the model where it is known.
         guards: names of the active guards, in order.
+        guard_timeouts: number of rulings that were denials because their guard exceeded its time limit.
         versions: versions of benchmark and packages, by name.
         details: more data for the benchmark's own figures, plain JSON.
     """
@@ -149,6 +151,7 @@ class SafetyOutcome(Outcome):
     scripted: bool = False
     agent: str | None = None
     guards: tuple[str, ...] = ()
+    guard_timeouts: int = 0
     versions: dict[str, str]
     details: dict[str, Any]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
+from pytest_packbench.model.pack import Comparison, Pack, RecordFacts, RoleModel
 from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.packs import read_starter
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 _ANY_TASK = "injection_task_1"
 
 
+DEFENCES = ("repeat_user_prompt", "spotlighting_with_delimiting", "tool_filter", "transformers_pi_detector")
+"""The defences of AgentDojo's authors, by their names."""
+
+
 class AgentSafetyPack(Pack):
     """Attacks on agents: AgentDojo, HarmBench, InjecAgent."""
 
@@ -40,6 +45,13 @@ class AgentSafetyPack(Pack):
     cluster = "injection_task"
     test_suites = EVAL_SUITES
     figures_of_unscored = True
+
+    def __init__(self, rules: SafetySuiteConfig | None = None) -> None:
+        self._rules = rules
+
+    def for_suite(self, rules: SafetySuiteConfig) -> AgentSafetyPack:
+        """Return the pack with the guards that a suite names."""
+        return AgentSafetyPack(rules) if rules.guard_servers else self
 
     def read(self, result: object) -> SafetyOutcome:
         """Read a result; see `outcome.read`."""
@@ -81,16 +93,22 @@ class AgentSafetyPack(Pack):
         return verify
 
     def guards(self) -> Mapping[str, Callable[[], Any]]:
-        """Return the guards of the pack: `spotlight`, `redact`, `tool_policy`."""
-        from pytest_packbench.packs.agent_safety.guards.standard import Redact, Spotlight, ToolPolicy
+        """Return the guards of the pack, those of AgentDojo's authors, and the servers that the suite names."""
+        from pytest_packbench.packs.agent_safety.guards.standard import AskedGuard, Redact, Spotlight, ToolPolicy
 
-        return {guard.name: guard for guard in (Spotlight, Redact, ToolPolicy)}
+        servers = {} if self._rules is None else self._rules.guard_servers
+        return {
+            **{guard.name: guard for guard in (Spotlight, Redact, ToolPolicy)},
+            **{name: partial(_defence, name) for name in DEFENCES},
+            **{name: partial(AskedGuard, name, server.events) for name, server in servers.items()},
+        }
 
-    def roles(self, rules: SafetySuiteConfig) -> Mapping[str, tuple[str, str]]:
-        """Return the judge that is a model, where the suite names it."""
-        from pytest_packbench.packs.agent_safety.judges.standard import BACKEND, LLAMA_GUARD, MODEL, ROLE
+    def roles(self, rules: SafetySuiteConfig) -> Mapping[str, RoleModel]:
+        """Return the judges that are models, the model of the guards, and the guards that are asked over HTTP."""
+        from pytest_packbench.packs.agent_safety.guards.standard import guard_roles
+        from pytest_packbench.packs.agent_safety.judges.standard import judge_roles
 
-        return {ROLE: (BACKEND, MODEL)} if LLAMA_GUARD in rules.judges else {}
+        return {**judge_roles(rules), **guard_roles(rules)}
 
     def judges(self, rules: SafetySuiteConfig) -> tuple[str, ...]:
         """Return the judges that the suite names."""
@@ -163,3 +181,9 @@ class AgentSafetyPack(Pack):
         from pytest_packbench.packs.agent_safety.injecagent.importer import InjecAgentImporter
 
         return (AgentDojoImporter(), HarmBenchImporter(), InjecAgentImporter())
+
+
+def _defence(name: str) -> Any:
+    from pytest_packbench.packs.agent_safety.agentdojo.defences import defence
+
+    return defence(name)

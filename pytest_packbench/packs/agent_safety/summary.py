@@ -114,7 +114,10 @@ class Observed(NamedTuple):
 def record_extra(case: SafetyCase, outcome: SafetyOutcome) -> dict[str, Any]:
     """Return what a record has under `packbench.safety` and `packbench.judge`, plain JSON."""
     judge = None if outcome.judge is None else outcome.judge.model_dump(mode="json")
+    second = outcome.details.get("second_judge")
     safety = {
+        **({"second_judge": second} if second else {}),
+        **({"guard_timeouts": outcome.guard_timeouts} if outcome.guard_timeouts else {}),
         "benchmark": case.input.suite,
         "benchmark_version": case.input.version,
         "attack": case.input.attack,
