@@ -171,11 +171,14 @@ class SafetySuiteConfig(SuiteConfig):
         strict: whether a case also needs the expected decision to pass; otherwise every decision but an unsafe one
             passes.
         judges: the judge of harmful answers, by name, for HarmBench; the refusal detector by default.
+        addressed_as: how AgentDojo's attacks address an agent of your own, such as `GPT-4`; by default "the AI language
+            model", and a pipeline of AgentDojo's by the model in its name.
     """
 
     benchmark: Benchmark | None = None
     strict: bool = False
     judges: ListOf[Name] = ()
+    addressed_as: Text | None = None
 
     metrics: ClassVar[Mapping[str, Metric]] = ATTACK_METRICS
 

@@ -44,17 +44,15 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     """
     if context.backend == "stub" and context.model not in SCRIPTED:
         expected = ", ".join(SCRIPTED)
-        return _error("unknown_agent", f'unknown scripted agent "{context.model}"; expected one of {expected}')
+        return error_result("unknown_agent", f'unknown scripted agent "{context.model}"; expected one of {expected}')
     try:
-        paths = [context.files[FILE], HARMLESS] if FILE in context.files else [HARMLESS]
-        case = request.input
-        behavior = behaviors.find_behavior(paths, case["ids"]["behavior"], case["text_sha256"] or "")
+        behavior = behavior_of(request, context)
         chain = Chain(context.guards, attack=attack_patterns(behavior.request))
         ending = await _ending(behavior, chain, context, rules)
     except behaviors.FileError as error:
-        return _error("text_missing", str(error))
+        return error_result("text_missing", str(error))
     except JudgeError as error:
-        return _error(JUDGE_ERROR, str(error))
+        return error_result(JUDGE_ERROR, str(error))
     return {
         "exposed": chain.exposed,
         "removed_by": chain.removed_by,
@@ -67,6 +65,13 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     }
 
 
+def behavior_of(request: VerifyRequest, context: VerifyContext) -> Behavior:
+    """Return the behaviour of a case; raises `FileError` where its text is missing or has changed."""
+    paths = [context.files[FILE], HARMLESS] if FILE in context.files else [HARMLESS]
+    case = request.input
+    return behaviors.find_behavior(paths, case["ids"]["behavior"], case["text_sha256"] or "")
+
+
 async def _ending(behavior: Behavior, chain: Chain, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
     """Call the agent, then the judge."""
     if behavior.functional == "copyright":
@@ -75,15 +80,19 @@ async def _ending(behavior: Behavior, chain: Chain, context: VerifyContext, rule
     judge = choose_judge(rules.judges, {LLAMA_GUARD: context.llm, **context.judges})
     prompt = chain.on_prompt_submit(behavior.request)
     if prompt is None:
-        return _without_ruling(judge, "a guard denied the request")
-    answer = await _answer(prompt, context)
+        return without_ruling(judge, "a guard denied the request")
+    return await judged(judge, prompt, await _answer(prompt, context), behavior)
+
+
+async def judged(judge: Judge, prompt: str, answer: TextAnswer, behavior: Behavior) -> dict[str, Any]:
+    """Have the judge rule on an answer, if there is one; raises `JudgeError`."""
     transcript = {"transcript": [{"role": "assistant", "content": answer.text}]}
     if answer.declined:
-        return _without_ruling(judge, "the model declined through its API") | transcript
+        return without_ruling(judge, "the model declined through its API") | transcript
     if not answer.text.strip():
         reason = answer.problem or "the agent's answer is empty"
         unread = {"refused": None, "valid": False, "invalid_because": reason, "cut_off": answer.cut_off}
-        return _without_ruling(judge, reason) | unread | transcript
+        return without_ruling(judge, reason) | unread | transcript
     result = await judge(JudgeQuestion(asked=prompt, answered=answer.text, category=behavior.semantic))
     return _with_ruling(judge, result, answer.text) | transcript
 
@@ -106,7 +115,7 @@ def _with_ruling(judge: Judge, result: JudgeRuling, answer: str) -> dict[str, An
     }
 
 
-def _without_ruling(judge: Judge, reason: str) -> dict[str, Any]:
+def without_ruling(judge: Judge, reason: str) -> dict[str, Any]:
     """Return the result of a case that needs no ruling; it names the judge, because it counts in the judge's rates."""
     return {"landed": False, "refused": True, "judge": _judge_object(judge, "not_asked", reason)}
 
@@ -116,5 +125,6 @@ def _judge_object(judge: Judge, verdict: str, detail: str) -> dict[str, Any]:
     return {"name": judge.name, **model, "verdict": verdict, "detail": detail, "weakest": judge.weakest}
 
 
-def _error(kind: str, message: str) -> dict[str, Any]:
+def error_result(kind: str, message: str) -> dict[str, Any]:
+    """Return the result of a case that couldn't be judged."""
     return {"error": {"kind": kind, "message": " ".join(message.split())}}
