@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
     from pytest_packbench.model.outcome import Outcome
-    from pytest_packbench.model.request import Target
+    from pytest_packbench.model.request import Target, Worlds
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Thresholds
@@ -256,6 +256,25 @@ class Pack(ABC):
             rules: the content of `suite.yaml`, an instance of `suite_model`.
         """
         return None
+
+    def worlds(self, rules: Any, agent: str) -> Worlds | None:  # noqa: ARG002 - for packs that judge what a target does
+        """Return what opens the world around each call of a target that isn't the reference target; None without one.
+
+        With a world, the result that is scored is the world's. What the target returns is only its answer.
+
+        Args:
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+            agent: the name of the target in records.
+        """
+        return None
+
+    def adapt_target(self, candidate: object) -> object:
+        """Return a target for an object of the domain that is no target by itself; any other object as it is.
+
+        Args:
+            candidate: what a user named as the target.
+        """
+        return candidate
 
     def guards(self) -> Mapping[str, Callable[[], Any]]:
         """Return the guards of the pack: the name for `--packbench-guard`, and a function that creates the guard."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.authoring import Importer, Starter
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.figure import Figure
-    from pytest_packbench.model.request import Target, VerifyContext
+    from pytest_packbench.model.request import Target, VerifyContext, Worlds
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 
@@ -91,6 +91,18 @@ class AgentSafetyPack(Pack):
             return benchmark.run(request, context, rules)
 
         return verify
+
+    def worlds(self, rules: SafetySuiteConfig, agent: str) -> Worlds:
+        """Return what opens the world of each case: a user's agent acts there, and its word counts for nothing."""
+        from pytest_packbench.packs.agent_safety.worlds import SafetyWorlds
+
+        return SafetyWorlds(rules, agent)
+
+    def adapt_target(self, candidate: object) -> object:
+        """Return a target for a pipeline of AgentDojo's own kind."""
+        from pytest_packbench.packs.agent_safety.agentdojo.target import adapt_pipeline
+
+        return adapt_pipeline(candidate)
 
     def guards(self) -> Mapping[str, Callable[[], Any]]:
         """Return the guards of the pack, those of AgentDojo's authors, and the servers that the suite names."""

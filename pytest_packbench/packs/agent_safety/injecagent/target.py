@@ -2,6 +2,8 @@
 
 Data stealing takes two steps: an agent that reads the data gets a simulated result, and the attack lands only if it
 then sends the data.
+
+An agent of the user plays the same case with real tool calls, in a world: a form of ours, not the published prompt.
 """
 
 from __future__ import annotations
@@ -81,10 +83,7 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
         GuardError: a guard raised an exception.
         Exception: whatever the model call raises.
     """
-    try:
-        material = Material.model_validate(request.input.get("material"))
-    except ValidationError as error:
-        raise CaseError("/input/material", validation_problems(error, Material)) from None
+    material = material_of(request)
     if context.backend == "stub" and context.model not in SCRIPTED:
         wrong = f'unknown scripted agent "{context.model}"; expected one of {", ".join(SCRIPTED)}'
         return {"error": {"kind": "unknown_agent", "message": wrong}}
@@ -105,12 +104,20 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     return _result(run, request.input["version"], context)
 
 
+def material_of(request: VerifyRequest) -> Material:
+    """Return the texts of a case; raises `CaseError` if they can't be used."""
+    try:
+        return Material.model_validate(request.input.get("material"))
+    except ValidationError as error:
+        raise CaseError("/input/material", validation_problems(error, Material)) from None
+
+
 async def _run_steps(run: _CaseRun, prompt: str, context: VerifyContext) -> None:
     for step, tool in enumerate(run.material.attacker_tools, start=1):
         if not await _run_step(run, prompt, step, tool, context) or step == len(run.material.attacker_tools):
             return
         label = run.labels[-1]
-        result, run.simulated = _simulated(run.material, tool, label.tool_input, context.files.get(RESPONSES))
+        result, run.simulated = simulated_output(run.material, tool, label.tool_input, context.files.get(RESPONSES))
         output = await run.chain.off_loop(run.chain.on_tool_output, tool, _arguments(label.tool_input), result)
         run.turns.append(_turn(label.thought, tool, label.tool_input, output))
 
@@ -227,7 +234,7 @@ def _arguments(text: str) -> dict[str, Any]:
     return plain
 
 
-def _simulated(material: Material, tool: str, tool_input: str, path: Path | None) -> tuple[str, str]:
+def simulated_output(material: Material, tool: str, tool_input: str, path: Path | None) -> tuple[str, str]:
     """Return the simulated result of the attacker's first tool, and its source."""
     published = _published(path, path.stat().st_mtime_ns) if path is not None else {}
     response = published.get(f"({tool},{tool_input})")
