@@ -59,6 +59,7 @@ class Conclusion:
         policy: in which points its acceptance policy differs from that of a base; None if none was requested.
         stored_policy: its acceptance policy, as `Policy.stored` returns it; None where it is not known.
         figures: the named figures of its pack, in the order in which they are shown.
+        paired_figures: those of what changed since the baseline.
     """
 
     run: Run
@@ -70,6 +71,12 @@ class Conclusion:
     policy: PolicyOutcome | None = None
     stored_policy: dict[str, Any] | None = None
     figures: Sequence[Figure] = ()
+    paired_figures: Sequence[Figure] = ()
+
+    @property
+    def all_figures(self) -> tuple[Figure, ...]:
+        """The named figures of the run, then those of what changed."""
+        return (*self.figures, *self.paired_figures)
 
     @property
     def failed(self) -> bool:
