@@ -82,6 +82,10 @@ class AgentSafetyPack(Pack):
         """Return the published numbers of a run; see `summary.figures`."""
         return summary.figures(records)
 
+    def paired_figures(self, pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Sequence[Figure]:
+        """Return what guards save and what they cost; see `summary.paired_figures`."""
+        return summary.paired_figures(pairs)
+
     def target(self, rules: SafetySuiteConfig) -> Target:
         """Return the reference target, which runs a case in the pipeline of its benchmark."""
 
