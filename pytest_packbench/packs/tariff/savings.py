@@ -34,6 +34,9 @@ RATE_TOLERANCE = 0.005 + 1e-9
 DELTA_TOLERANCE = 0.05 + 1e-9
 """How far a stated difference of two rates may be from the schedule's, percentage points; one decimal is enough."""
 
+UNLAWFUL = frozenset({"description", "valuation"})
+"""Kinds of changes that do not change the goods (19 U.S.C. 1592)."""
+
 _AD_VALOREM = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _WORDED = "text"
 _FREE = "Free"
@@ -86,6 +89,7 @@ class Offer(NamedTuple):
         rate: the rate after the change, percent of value.
         delta: the difference to the rate of the baseline, percentage points.
         note: what a mutation says of its saving.
+        kind: what changes; one of `UNLAWFUL` does not change the goods.
     """
 
     place: str
@@ -95,6 +99,7 @@ class Offer(NamedTuple):
     rate: float | None = None
     delta: float | None = None
     note: str = ""
+    kind: str = ""
 
 
 class StatedSavings(NamedTuple):
@@ -217,6 +222,7 @@ def _offer(plain: dict[str, object], place: str) -> Offer:
         rate=next((rate for rate in rates if rate is not None), None),
         delta=_number(plain.get("estimated_duty_delta")),
         note=_text(plain.get("expected_savings_note")),
+        kind=_text(plain.get("kind")),
     )
 
 
@@ -384,7 +390,11 @@ def _unexplained(inputs: SavingsInput) -> Iterator[str]:
     stated = inputs.stated
     best = stated.optimized
     applies = inputs.of_baseline or bool(inputs.changes)
-    if applies and best is not None and best.code is not None and _differs(best.code, stated.baseline.code):
+    if not applies or best is None:
+        return
+    if (best.code is not None and _differs(best.code, stated.baseline.code)) or any(
+        _optimized_claims(stated.baseline, best)
+    ):
         fault = _lever_fault(inputs, None)
         if fault:
             yield fault
@@ -403,7 +413,7 @@ def _lever_fault(inputs: SavingsInput, needed: set[str] | None) -> str:
         offers = [
             offer
             for offer in (*stated.what_ifs, *stated.levers, *stated.mutations)
-            if offer.code is None or not _differs(offer.code, code)
+            if offer.code is None or code is None or not _differs(offer.code, code)
         ]
         return _naming_fault(inputs, offers, needed) if offers else f"no lever leads to {_shown(code)}"
     chosen = [offer for offer in stated.what_ifs if offer.id == stated.best]
@@ -417,6 +427,9 @@ def _lever_fault(inputs: SavingsInput, needed: set[str] | None) -> str:
 
 def _naming_fault(inputs: SavingsInput, offers: Sequence[Offer], needed: set[str] | None) -> str:
     """Return why the offers that lead to the optimised code do not name its change; empty if they do."""
+    unlawful = next((offer for offer in offers if offer.kind in UNLAWFUL), None)
+    if unlawful is not None:
+        return f"{unlawful.place} changes only the {unlawful.kind}, not the goods"
     if needed is None and not inputs.changes:
         return ""
     names = [_named(offer, inputs) for offer in offers]
@@ -443,7 +456,9 @@ def _other_offers(inputs: SavingsInput, targets: Sequence[SavingTarget]) -> tupl
             rates.append(f"{offer.place}: {offer.delta:+g} percentage points, by the schedule {delta:+g}")
         if (offer.delta is not None and offer.delta >= 0) or (stated.best and offer.id == stated.best and offer.code):
             continue
-        if name is None:
+        if offer.kind in UNLAWFUL:
+            levers.append(f"{offer.place} changes only the {offer.kind}, not the goods")
+        elif name is None:
             levers.append(f"{offer.place} names {_shown(offer.change)}, no change of the request")
         elif not reached:
             levers.append(f"{offer.place}: the change {name} saves nothing")
@@ -498,13 +513,15 @@ def _optimized_faults(inputs: SavingsInput, preference: float | None, *, require
         required: whether a rate has to be stated.
     """
     best = inputs.stated.optimized
-    general = general_rate(inputs.edition, best.code) if best is not None else None
+    # a rate without a code is one of the goods as they are
+    code = None if best is None else best.code or inputs.stated.baseline.code
+    general = general_rate(inputs.edition, code)
     rate = general if preference is None else GeneralRate(f"{preference:g}%", preference)
     if best is None or rate is None:
         return
     if not best.known and required and rate.pct is not None:
         yield f"no rate of the optimised code; the schedule has {rate.text}"
-    what = f"the rate of {_shown(best.code)}"
+    what = f"the rate of {_shown(code)}"
     if best.base is not None and preference is None:
         yield from _against(rate, best.base, what)
     # additional duties of the baseline may or may not apply to the changed goods

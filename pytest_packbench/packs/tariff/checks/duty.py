@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.packs.tariff.checks.base import Violation, check, listed, quoted
 from pytest_packbench.packs.tariff.codes import digits
-from pytest_packbench.packs.tariff.savings import named_change
+from pytest_packbench.packs.tariff.savings import UNLAWFUL, named_change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.tariff.model import Change
 
 MAX_WHAT_IFS = 5
-UNLAWFUL = frozenset({"description", "valuation"})
-"""Kinds of what-ifs that do not change the goods."""
 TOLERANCE_PCT = 0.005
 """How far two rates may differ, percentage points."""
 
