@@ -152,6 +152,10 @@ def renamed_goods(_: RightAnswer, plain: Json) -> Iterator[Json]:
     return with_items(plain, "what_if_candidates", "kind", lambda _: ["description", "valuation"])
 
 
+def unlisted_changes(_: RightAnswer, plain: Json) -> Iterator[Json]:
+    return with_items(plain, "what_if_candidates", "change", lambda item: ["a horse", f"{item['change']} and more"])
+
+
 def always(_: RightAnswer, __: Json) -> bool:
     return True
 
@@ -193,6 +197,7 @@ FLAWS = (
     Flaw("missing_evidence", "reliance on a missing document", {"relies_on": [NO_DOCUMENT]}),
     Flaw("missing_evidence", "missing document not named", {"relies_on": []}, for_missing_evidence),
     Flaw("lawful_what_ifs", "savings by description or value only", renamed_goods, always),
+    Flaw("lawful_what_ifs", "change that is none of the request's", unlisted_changes, always),
     Flaw("refusal", "refusal without a question", {"refusal__questions": []}, with_a_question),
     Flaw("critic", "critic's objection", {"conflicts": ["The answer overlooks a note."]}, always, "critique"),
     Flaw("form", "proposal with an unknown key", UNKNOWN_KEY, always),

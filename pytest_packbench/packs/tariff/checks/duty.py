@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.packs.tariff.checks.base import Violation, check, listed, quoted
 from pytest_packbench.packs.tariff.codes import digits
+from pytest_packbench.packs.tariff.savings import UNLAWFUL, named_change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_packbench.packs.tariff.checks.base import CheckInput
     from pytest_packbench.packs.tariff.dossier import Classification, Optimized, Proposal, WhatIf
+    from pytest_packbench.packs.tariff.model import Change
 
 MAX_WHAT_IFS = 5
-UNLAWFUL = frozenset({"description", "valuation"})
-"""Kinds of what-ifs that do not change the goods."""
 TOLERANCE_PCT = 0.005
 """How far two rates may differ, percentage points."""
 
@@ -42,9 +42,20 @@ def lawful_what_ifs(inputs: CheckInput) -> list[Violation] | None:
                 )
             )
         violations += undocumented(what_if)
+        violations += _unlisted(what_if, inputs.request.options.changes)
     if optimized is not None:
         violations += _optimized_mismatch(optimized, what_ifs)
     return violations
+
+
+def _unlisted(what_if: WhatIf, changes: tuple[Change, ...]) -> Iterator[Violation]:
+    """Yield a violation if the importer lists the changes that are open, and the what-if is none of them."""
+    if changes and named_change(what_if.change, changes) is None:
+        ids = ", ".join(change.id for change in changes)
+        yield Violation(
+            f"the change {quoted(what_if.change)} of the what-if {quoted(what_if.id)} is none of the request's; "
+            f"name one of {ids}"
+        )
 
 
 def is_lawful(what_if: WhatIf) -> bool:
