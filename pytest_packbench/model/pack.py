@@ -192,6 +192,17 @@ class Pack(ABC):
             The score, from 0 to 1, with the terms that add up to it. Use `judged` to compare it with the threshold.
         """
 
+    def decided_by(self, result: Any) -> str:  # noqa: ARG002 - for packs whose target checks its answers
+        """Return the name of the check of the pipeline that decided how a result ended; empty if none did.
+
+        It is compared with `expected.decided_by` of controls, so that a control fails if the check is taken out. A name
+        is that of the check which alone decided: return several, if several objected, in one text.
+
+        Args:
+            result: what a target returned, as plain JSON of any form.
+        """
+        return ""
+
     def expects_refusal(self, case: Any) -> bool:  # noqa: ARG002 - for packs with cases that have no answer
         """Return whether the right reaction to a case is a refusal; the default is False.
 

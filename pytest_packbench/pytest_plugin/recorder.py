@@ -5,6 +5,7 @@ Only the controller, or the only process, has one; a worker of xdist runs cases 
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,6 +28,8 @@ from pytest_packbench.pytest_plugin.jsonreport import plugin_report
 from pytest_packbench.pytest_plugin.selection import find_named
 from pytest_packbench.pytest_plugin.settings import hook_files, settings_of_policy
 from pytest_packbench.pytest_plugin.stash import (
+    CONTROL,
+    CONTROL_ATTRIBUTE,
     JOURNALED_ATTRIBUTE,
     PREFETCHER,
     RESULTS_ATTRIBUTE,
@@ -34,7 +37,7 @@ from pytest_packbench.pytest_plugin.stash import (
     RUN_ID,
     ungrouped,
 )
-from pytest_packbench.runs.folder import DIFF, NO_BASELINE, REPORT, SUMMARY
+from pytest_packbench.runs.folder import DIFF, NO_BASELINE, REPORT, SUMMARY, StoredRunError
 from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_process_spending, target_names
 from pytest_packbench.runs.writer import RunResults, RunWriter
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.model.control import ControlResult, ControlTally
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
@@ -70,6 +74,9 @@ class SuiteRun:
         case_count: the number of cases of the suite, at the end.
         due_count: the number of them that the suite, or the shard, has to run.
         conclusion: gates and figures of the run, at the end.
+        selected_controls: the selected controls by node id, each with its file.
+        control_results: what they came to so far, by node id.
+        controls: what they came to, at the end; None if none was selected.
     """
 
     suite: Suite
@@ -81,6 +88,9 @@ class SuiteRun:
     case_count: int = 0
     due_count: int = 0
     conclusion: Conclusion | None = None
+    selected_controls: dict[str, str] = field(default_factory=dict)
+    control_results: dict[str, ControlResult] = field(default_factory=dict)
+    controls: ControlTally | None = None
 
     @property
     def problems(self) -> list[str]:
@@ -91,6 +101,7 @@ class SuiteRun:
     def failed(self) -> bool:
         """Whether the suite as a whole fails the session."""
         concluded = self.conclusion is not None and self.conclusion.failed
+        concluded = concluded or bool(self.controls and self.controls.wrong)
         return bool(self.problems) or concluded or self.has_recorded_nothing
 
 
@@ -142,6 +153,11 @@ class Recorder:
         run.targets.update([target] if target else [])
         self._runs_by_nodeid[nodeid] = run
 
+    def select_control(self, suite_name: str, nodeid: str, file: str) -> None:
+        """Add a selected control, once."""
+        run = self._runs_by_nodeid[nodeid] = self.runs[suite_name]
+        run.selected_controls[nodeid] = file
+
     def note_collected(self, counts: dict[str, int]) -> None:
         """Add the number of cases by suite that a worker collected, before any was deselected."""
         for name, count in counts.items():
@@ -153,6 +169,8 @@ class Recorder:
             run = run_of(item)
             if run is not None:
                 self.select(run.suite.name, run.nodeid, run.case_ref, run.target)
+            elif (suite := getattr(item, CONTROL, None)) is not None:
+                self.select_control(suite.name, item.nodeid, item.nodeid.rpartition("::")[0])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -160,6 +178,10 @@ class Recorder:
         # removed, because other plugins may write reports as JSON
         results = report.__dict__.pop(RESULTS_ATTRIBUTE, None)
         journaled = report.__dict__.pop(JOURNALED_ATTRIBUTE, False)
+        control = report.__dict__.pop(CONTROL_ATTRIBUTE, "")
+        if control:
+            self._note_control(control)
+            return
         if results:
             self.runs[results[0].suite].results.add_case(results, journaled=journaled)
             return
@@ -167,6 +189,9 @@ class Recorder:
             return
         nodeid = ungrouped(report.nodeid, self._runs_by_nodeid)
         run = self._runs_by_nodeid.get(nodeid)
+        if run is not None and nodeid in run.selected_controls:
+            self._note_lost_control(run, nodeid, report)
+            return
         if run is None or nodeid in run.results.by_nodeid:
             return
         crashed = report.when not in {"setup", "call", "teardown"}
@@ -184,6 +209,53 @@ class Recorder:
             run.results.add_case(fill_missing_trials(finished, result, self.contexts.settings.trials, once=True))
         else:
             run.results.add_case((result,))
+
+    def _note_control(self, text: str) -> None:
+        """Record what a control came to, as `control_of` has put it on a report."""
+        from pytest_packbench.model.control import ControlResult
+
+        result = ControlResult(*json.loads(text))
+        self.runs[result.suite].control_results[result.nodeid] = result
+
+    def _note_lost_control(self, run: SuiteRun, nodeid: str, report: pytest.TestReport) -> None:
+        """Record a control that failed or was skipped outside of its own code."""
+        if nodeid in run.control_results and not report.failed:
+            return
+        from pytest_packbench.model.control import ControlResult
+
+        file, _, name = nodeid.rpartition("::")
+        outcome: Any = "not_run" if report.skipped else "broken"
+        result = ControlResult(run.suite.name, name, nodeid, file, outcome, message=_first_line(report))
+        run.control_results[nodeid] = result
+
+    def _conclude_controls(self, run: SuiteRun) -> None:
+        """Count the controls of a suite; those that pytest did not report were not run."""
+        prior = run.results.writer.prior
+        if not run.selected_controls and prior is None:
+            return
+        from pytest_packbench.model.control import ControlResult, tally_of
+
+        results = [
+            run.control_results.get(nodeid)
+            or ControlResult(run.suite.name, nodeid.rpartition("::")[2], nodeid, file, "not_run", message="not run")
+            for nodeid, file in run.selected_controls.items()
+        ]
+        if prior is not None:
+            results += self._carried_controls(run, {result.control for result in results})
+        run.controls = tally_of(results)
+
+    def _carried_controls(self, run: SuiteRun, selected: set[str]) -> list[ControlResult]:
+        """Return the controls of earlier sessions of a resumed run that are not selected now, and still exist."""
+        from pytest_packbench.cases.recordings import find_controls
+        from pytest_packbench.runs.lines import read_controls
+
+        present = {found.location.name for found in find_controls(run.suite)}
+        try:
+            earlier = read_controls(run.results.writer.folder)
+        except (OSError, StoredRunError) as error:
+            run.problems.append(f"the controls of the resumed run can't be read: {error}")
+            return []
+        return [result for result in earlier if result.control in present - selected]
 
     def _finished_trials(
         self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[int, Entry]
@@ -321,8 +393,11 @@ class Recorder:
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
         settings = self.contexts.settings
         run.case_count, run.due_count = case_counts(run.suite, settings.shard)
+        self._conclude_controls(run)
         if not run.selected and not self._is_empty_shard(run, session):
-            self._note_empty(run, session)
+            # controls alone can be replayed: they are no run of the suite
+            if not run.selected_controls:
+                self._note_empty(run, session)
             return
         self._add_missing_results(run, interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
         _release_cases(run.suite, session)
@@ -341,7 +416,7 @@ class Recorder:
             self._earlier(run, metadata),
             scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.case_count else "whole",
         )
-        run.conclusion = replace(run.conclusion, **self._policy(run))
+        run.conclusion = replace(run.conclusion, controls=run.controls, **self._policy(run))
         writer.close_journal()
         run.results.guard(partial(self._write, run, run.conclusion))
 
@@ -387,6 +462,7 @@ class Recorder:
 
         writer, outcome = run.results.writer, conclusion.baseline
         writer.write_results(run.ordered)
+        writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
         writer.write_page(SUMMARY, summary_markdown(conclusion))
         if outcome is not None and outcome.compared is not None:
             from pytest_packbench.reports.diff import diff_markdown

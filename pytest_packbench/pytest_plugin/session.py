@@ -57,6 +57,10 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     config.pluginmanager.register(GarbageCollection(), "packbench-garbage")
     config.pluginmanager.register(Reporter(), "packbench-reporter")
     config.pluginmanager.register(Secrets(contexts.redactor), "packbench-secrets")
+    if collector.has_controls:
+        from pytest_packbench.pytest_plugin.controls import ControlReporter
+
+        config.pluginmanager.register(ControlReporter(), "packbench-controls")
     prefetcher = None if collecting else _start_prefetcher(config, contexts)
     config.stash[RUN_ID] = _run_id(config)
     _resume(config, contexts, collecting=collecting)

@@ -73,6 +73,10 @@ class TariffPack(Pack):
         """Score an outcome; see `scoring.score`."""
         return scoring.score(case, outcome, rules, self.edition)
 
+    def decided_by(self, result: object) -> str:
+        """Return the gates that rejected the last rejected proposal, in their order; empty if none rejected one."""
+        return ", ".join(_rejecting_gates(result))
+
     def expects_refusal(self, case: TariffCase) -> bool:
         """Return whether the case expects a refusal."""
         return not case.expected.expected_accept
@@ -141,6 +145,16 @@ class TariffPack(Pack):
     def starter(self) -> Starter:
         """Return a suite of two mugs with a target that classifies one of them right."""
         return read_starter(__package__)
+
+
+def _rejecting_gates(result: object) -> list[str]:
+    """Return `rejected_because` of the last iteration that has any; of a result of another form nothing."""
+    iterations = result.get("iterations") if isinstance(result, dict) else None
+    for iteration in reversed(iterations if isinstance(iterations, list) else []):
+        names = iteration.get("rejected_because") if isinstance(iteration, dict) else None
+        if isinstance(names, list) and names:
+            return [name for name in names if isinstance(name, str)]
+    return []
 
 
 def _decision(outcome: TariffOutcome, score: Score) -> Decision:
