@@ -170,7 +170,7 @@ def parse_control(raw: bytes, *, source: str, name: str | None, names_checks: bo
         raw: its bytes.
         source: the name of the file for error messages, with the line if it is one.
         name: the name of its file without the suffix, which has to be its id; None for a line.
-        names_checks: whether the suite's pack says which check decides; None if that is not known.
+        names_checks: whether the suite's pack names the check that decides; None if that is not known.
 
     Raises:
         ControlError: it is invalid; one line with file, JSON pointer, problem and what was expected.
@@ -183,7 +183,7 @@ def parse_control(raw: bytes, *, source: str, name: str | None, names_checks: bo
         raise ControlError(source, [in_line(error.problem) if name is None else error.problem]) from None
     if isinstance(data, dict) and "cassette_version" in data and "expected" not in data:
         advice = "put its exchanges under cassette of a control (for its format: packbench schema control)"
-        raise ControlError(source, [Problem("", "a recording, which says no expected end", advice)])
+        raise ControlError(source, [Problem("", "a recording, which has no expected end", advice)])
     control = _validated(data, Control, source, ControlError)
     problems = control_problems(control, control.id if name is None else name, names_checks=names_checks)
     if problems:

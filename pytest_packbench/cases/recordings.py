@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
+    from pytest_packbench.model.run import Shard
     from pytest_packbench.model.suite import Suite
 
 
@@ -120,11 +121,11 @@ class FoundControl(NamedTuple):
     problem: Problem | None = None
 
 
-def find_controls(suite: Suite) -> list[FoundControl]:
-    """Return the controls of a suite, in the order of their files, with files there that are not read as controls."""
+def find_controls(folder: Path) -> list[FoundControl]:
+    """Return the controls in a folder, in the order of their files, with files there that are not read as controls."""
     found: list[FoundControl] = []
     first: dict[str, CaseLocation] = {}
-    for location, problem in _controls_in(suite.controls_path):
+    for location, problem in _controls_in(folder):
         other = first.setdefault(location.name, location)
         if other is not location and problem is None:
             where = other.label(Path(other.path).name)
@@ -133,6 +134,13 @@ def find_controls(suite: Suite) -> list[FoundControl]:
         else:
             found.append(FoundControl(location, problem))
     return found
+
+
+def count_controls(folder: Path, shard: Shard | None = None) -> int:
+    """Return the number of controls in a folder, or of those in a shard; files that can't be read count as well."""
+    if not folder.is_dir():
+        return 0
+    return sum(shard is None or found.location.name in shard for found in find_controls(folder))
 
 
 def _controls_in(folder: Path) -> Iterator[tuple[CaseLocation, Problem | None]]:
@@ -175,7 +183,7 @@ def load_control(found: FoundControl, *, file: str, names_checks: bool | None = 
     Args:
         found: its location.
         file: the name of its file for error messages.
-        names_checks: whether the pack says which check decides (`Pack.decided_by`); None if that is not known.
+        names_checks: whether the pack names the check that decides (`Pack.decided_by`); None if that is not known.
 
     Raises:
         ControlError: it is invalid, or could not fail; one line with file, JSON pointer, problem and what was expected.

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import RunEvaluator
     from pytest_packbench.analysis.listing import Order
     from pytest_packbench.cases.files import CaseIndex
+    from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.runs.merge import Shards
+    from pytest_packbench.runs.merge import Merge, Shards
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.reports.diff import diff_markdown
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.markdown import summary_markdown
-    from pytest_packbench.reports.terminal import summary_lines
+    from pytest_packbench.reports.terminal import control_lines, summary_lines
     from pytest_packbench.runs.merge import Merge
     from pytest_packbench.runs.stored import BaselineLookup, load_run
     from pytest_packbench.runs.writer import RunWriter
@@ -89,6 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
         with writer:
             writer.stream_results(_counted(merge.results(sorted(index), absent), evaluator))
             conclusion = evaluator.conclusion(replace(merged, partial=merge.partial()))
+            conclusion = replace(conclusion, controls=_controls(merge, suite))
+            writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
             writer.write_page(SUMMARY, summary_markdown(conclusion))
             if conclusion.baseline is not None and conclusion.baseline.compared is not None:
                 writer.write_page(DIFF, diff_markdown(conclusion.baseline.compared, conclusion.baseline.met))
@@ -100,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         # the error names a temporary file, which the user did not name
         raise UsageError(f"the merged run can't be written to {writer.folder}: {error.strerror or error}") from None
-    lines = summary_lines(conclusion)
+    lines = [*summary_lines(conclusion), *control_lines(conclusion.controls)]
     sys.stdout.write("\n".join([*lines, f"reports: {writer.folder}", ""]))
     # as in the summary: a failing or missing case fails a merge as it fails a run
     return FINE if run_verdict(conclusion).status == "passed" else FAILED
@@ -122,6 +125,20 @@ def _check_rules(merged: Run, suite: Suite, pack: Pack) -> None:
             f"the runs used pack {merged.pack} {merged.pack_version}, but {pack.name} {pack.version} is installed; "
             "merge with the version of the runs"
         )
+
+
+def _controls(merge: Merge, suite: Suite) -> ControlTally | None:
+    """Return the controls of the merged runs, which are in fixture mode; None if there are none."""
+    from pytest_packbench.cases.recordings import count_controls
+    from pytest_packbench.model.verdict import FIXTURE
+
+    present = count_controls(suite.controls_path) if merge.run.mode == FIXTURE else 0
+    results = merge.controls()
+    if not present and not results:
+        return None
+    from pytest_packbench.model.control import tally_of
+
+    return tally_of(results, present)
 
 
 def _counted(results: Iterable[CaseResult], evaluator: RunEvaluator) -> Iterator[CaseResult]:

@@ -11,8 +11,9 @@ from pytest_packbench.engine.attempt import replay, score_payload
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.model.control import ControlEnd, ControlResult, compare, deviation_text
 from pytest_packbench.model.errors import CaseError, ControlError, Problem, describe_error
-from pytest_packbench.model.pack import Pack
+from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.result import format_timestamp
+from pytest_packbench.model.run import CONTROL_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,14 +24,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.control import Control, Row
     from pytest_packbench.model.suite import Suite
-
-OWNER = "controls/"
-"""What the name of a control begins with where cases have theirs: an id has no slash."""
-
-
-def names_checks(pack: Pack) -> bool:
-    """Return whether a pack says which check of its pipeline decided a result."""
-    return type(pack).decided_by is not Pack.decided_by
 
 
 class Controls:
@@ -89,7 +82,7 @@ class Controls:
             problem = Problem("/cassette", str(error), "give the result as payload instead")
             raise ControlError(source, [problem]) from None
         cassette = control.cassette.recording(loaded.case.id, loaded.input_sha256, pack.name)
-        return _end(context, replay(context, loaded, cassette, source=source, owner=OWNER + control.id))
+        return _end(context, replay(context, loaded, cassette, source=source, owner=CONTROL_OWNER + control.id))
 
     def _case_of(self, suite: Suite, control: Control, source: str) -> LoadedCase:
         index = self._cases.get(suite.name)

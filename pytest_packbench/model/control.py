@@ -5,7 +5,7 @@ Controls are in `fixtures/controls/` of a suite. They count in no rate and in no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SCORE_TOLERANCE = 0.001
 """How far a score may be from the expected one: people write three decimals."""
 Outcome = Literal["as_written", "deviates", "broken", "not_run"]
-"""How a control ended: as its file says; otherwise; it could not be replayed at all; the session ended before it."""
+"""How a control ended: as written; otherwise; it could not be replayed at all; the session ended before it."""
 _OWN_FAULTS = frozenset(
     {"case_unreadable", "gateway_off", "hook_error", "no_backend", "offline", "pack_error", "reader_error"}
     | {"scorer_error", "target_missing", "unattributed"}
@@ -47,7 +47,7 @@ class ControlCassette(StrictModel):
     """
 
     cassette_version: Version
-    exchanges: Annotated[ListOf[Exchange], Field(min_length=1)]
+    exchanges: ListOf[Exchange]
 
     def recording(self, case_id: str, input_sha256: str, pack: str) -> Cassette:
         """Return the recording to replay: a person wrote it, for the case as it is and the pack's own target."""
@@ -80,13 +80,13 @@ class ControlExpected(StrictModel):
 
     verdict: Literal["passed", "failed", "error", "vacuous"]
     score: Fraction | None = None
-    terms: Annotated[ListOf[Text], Field(min_length=1)] | None = None
+    terms: ListOf[Text] | None = None
     kind: Text | None = None
     decided_by: Text | None = None
 
     @property
     def compares_check(self) -> bool:
-        """Whether it says which check decides, or that none does."""
+        """Whether it names the check that decides, or none."""
         return "decided_by" in self.model_fields_set
 
 
@@ -127,7 +127,7 @@ class ControlEnd(NamedTuple):
         score: the score; None without a number.
         terms: the terms of the score as plain JSON.
         kind: the name of the reason for a verdict other than passed and failed.
-        decided_by: which check of the pipeline decided; empty if none did, or the pack does not say.
+        decided_by: the check of the pipeline that decided; empty if none did, or the pack does not name it.
         message: the reason in one line; empty for a score.
     """
 
@@ -180,7 +180,7 @@ class ControlResult(NamedTuple):
         outcome: whether it ended as written.
         case: the id of its case; empty where the control can't be read.
         description: what is wrong with the answer; likewise.
-        expected: how it has to end, as its file says; None where it can't be read.
+        expected: `expected` of its file; None where it can't be read.
         actual: how it ended; None where it was not replayed.
         message: in one line, what deviates or why it could not be replayed; empty if it ended as written.
         timestamp: when it ended, `YYYY-MM-DDTHH:MM:SS.mmmZ`.
@@ -216,9 +216,11 @@ class ControlTally(NamedTuple):
 
     Attributes:
         results: one for each selected control, by its id.
+        present: how many the suite has, or the shard.
     """
 
     results: tuple[ControlResult, ...]
+    present: int
 
     @property
     def as_written(self) -> int:
@@ -234,35 +236,50 @@ class ControlTally(NamedTuple):
     def text(self) -> str:
         """The line of reports: how many ended as written, and how many were not replayed."""
         total, idle = len(self.results), sum(result.outcome == "not_run" for result in self.results)
+        if not total:
+            return f"{pluralize(self.present, 'control')} not selected"
         line = f"{self.as_written} of {pluralize(total, 'control')} ended as written"
-        return f"{line}, {idle} not run" if idle else line
+        unselected = self.present - total
+        more = (f"{idle} not run" if idle else "", f"{unselected} not selected" if unselected > 0 else "")
+        return ", ".join(filter(None, (line, *more)))
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts for `report.json`, with the ids of those that did not end as written."""
         counts = dict.fromkeys(("as_written", "deviates", "broken", "not_run"), 0)
         for result in self.results:
             counts[result.outcome] += 1
-        return {"selected": len(self.results), **counts, "wrong": [result.control for result in self.wrong]}
+        return {
+            "present": self.present,
+            "selected": len(self.results),
+            **counts,
+            "wrong": [result.control for result in self.wrong],
+        }
 
 
-def tally_of(results: Iterable[ControlResult]) -> ControlTally | None:
-    """Return the controls of a run, sorted; None if it has none. Of one control the worst outcome counts."""
+def tally_of(results: Iterable[ControlResult], present: int) -> ControlTally | None:
+    """Return the controls of a run, sorted; None if there are none. Of one control the worst outcome counts.
+
+    Args:
+        results: what they came to, some perhaps twice.
+        present: how many the suite has, or the shard.
+    """
     by_id: dict[str, ControlResult] = {}
     ranks = ("not_run", "as_written", "deviates", "broken")
     for result in results:
         other = by_id.setdefault(result.control, result)
         if ranks.index(result.outcome) > ranks.index(other.outcome):
             by_id[result.control] = result
-    return ControlTally(tuple(by_id[name] for name in sorted(by_id))) if by_id else None
+    controls = tuple(by_id[name] for name in sorted(by_id))
+    return ControlTally(controls, max(present, len(controls))) if controls or present else None
 
 
 def control_problems(control: Control, name: str, *, names_checks: bool | None = None) -> list[Problem]:
-    """Return what is wrong with a control beside its form; above all, why it could not fail.
+    """Return what is wrong with a control that has the right form; above all, why it could not fail.
 
     Args:
         control: the control.
         name: the name of its file without its suffix; the id of a line.
-        names_checks: whether the suite's pack says which check decides; None if that is not known.
+        names_checks: whether the suite's pack names the check that decides; None if that is not known.
     """
     problems = []
     if control.id != name:
@@ -271,39 +288,40 @@ def control_problems(control: Control, name: str, *, names_checks: bool | None =
         got = "both payload and cassette" if control.has_payload else "neither payload nor cassette"
         advice = "expected one of them: payload (a result of a target), or cassette (answers of a model)"
         problems.append(Problem("", f"got {got}", advice))
+    if control.cassette is not None and not control.cassette.exchanges:
+        problems.append(Problem("/cassette/exchanges", "got []", "expected at least one model call with its answer"))
     return [*problems, *_unfit_expectations(control.expected, names_checks=names_checks)]
 
 
 def _unfit_expectations(expected: ControlExpected, *, names_checks: bool | None) -> Iterator[Problem]:
-    verdict, kind = expected.verdict, expected.kind
-    unscored = verdict in {"error", "vacuous"}
-    if (
-        verdict == "passed"
-        and (expected.score is None or expected.score > 1 - SCORE_TOLERANCE)
-        and not expected.decided_by
-    ):
+    right = expected.score is None or expected.score > 1 - SCORE_TOLERANCE
+    if expected.verdict == "passed" and right and not expected.decided_by:
         yield Problem(
             "/expected/verdict",
             'got "passed" without a deviation, which is the end of a right answer',
-            "expected another verdict, or beside it a score below 1 or the check that decides (decided_by)",
+            "expected another verdict, or in addition a score below 1 or the check that decides (decided_by)",
         )
-    if unscored and expected.score is not None:
-        yield Problem("/expected/score", f'the verdict "{verdict}" has no score', "remove it")
-    if verdict == "error":
-        for key in ("terms", "decided_by"):
-            if key in expected.model_fields_set:
-                yield Problem(f"/expected/{key}", 'the verdict "error" has none', "remove it")
-        if kind is None:
-            advice = "add it, such as timeout: without it any error would do"
-            yield Problem("/expected/kind", 'the key "kind" is missing', advice)
-    if kind is not None and not unscored:
-        yield Problem("/expected/kind", f'the verdict "{verdict}" has no kind', "remove it")
-    if kind is not None and (kind in _OWN_FAULTS or kind.startswith(_FAULT_OF_RECORDING)):
-        wrong = f'got "{kind}", which says that the control itself is broken'
-        yield Problem("/expected/kind", wrong, "expected a kind of a failing target, such as timeout")
-    if expected.decided_by and names_checks is False:
+    if expected.terms is not None and not expected.terms:
+        yield Problem("/expected/terms", "got []", "expected at least one name, or leave the key out")
+    if expected.decided_by and names_checks is False and expected.verdict != "error":
         advice = "remove it (see Pack.decided_by)"
-        yield Problem("/expected/decided_by", "the pack of the suite does not say which check decides", advice)
+        yield Problem("/expected/decided_by", "the pack of the suite does not name the check that decides", advice)
+    yield from _unscored_expectations(expected)
+
+
+def _unscored_expectations(expected: ControlExpected) -> Iterator[Problem]:
+    """Yield what an expectation of a verdict without a score lacks or has too much."""
+    verdict, kind = expected.verdict, expected.kind
+    without = {"error": ("score", "terms", "decided_by"), "vacuous": ("score",)}.get(verdict, ("kind",))
+    for key in without:
+        if key in expected.model_fields_set:
+            yield Problem(f"/expected/{key}", f'the verdict "{verdict}" has none', "remove it")
+    if verdict == "error" and kind is None:
+        advice = "add it, such as timeout: without it any error would do"
+        yield Problem("/expected/kind", 'the key "kind" is missing', advice)
+    if kind is not None and (kind in _OWN_FAULTS or kind.startswith(_FAULT_OF_RECORDING)):
+        wrong = f'got "{kind}", which means that the control itself is broken'
+        yield Problem("/expected/kind", wrong, "expected a kind of a failing target, such as timeout")
 
 
 def compare(expected: ControlExpected, end: ControlEnd) -> list[Row]:

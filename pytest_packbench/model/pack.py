@@ -388,6 +388,11 @@ class Pack(ABC):
         return ()
 
 
+def names_checks(pack: Pack) -> bool:
+    """Return whether a pack names the check of its pipeline that decided a result."""
+    return type(pack).decided_by is not Pack.decided_by
+
+
 def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) -> RecordFacts:
     """Return the facts of a pack with defaults for what it leaves out.
 

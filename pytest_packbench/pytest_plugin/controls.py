@@ -1,4 +1,4 @@
-"""Controls in pytest: an item for each, in fixture mode only. It passes if the control ends as its file says.
+"""Controls in pytest: an item for each, in fixture mode only. It passes if the control ends as written.
 
 What a control came to travels on the report of its item to the recorder, as JSON.
 """
@@ -36,7 +36,7 @@ KIND = "control"
 
 
 class ControlDeviation(AssertionError):  # noqa: N818 - pytest shows the name, and a deviation is a failure
-    """A control did not end as its file says."""
+    """A control did not end as written."""
 
 
 class ControlItem(pytest.Item):
@@ -91,6 +91,10 @@ class ControlItem(pytest.Item):
 
     @cached_property
     def _file(self) -> str:
+        suite = self.packbench_control
+        if suite.bundled:
+            # as in records, without this machine's folders
+            return f"bundled:{suite.record_name}/{self.path.relative_to(suite.path).as_posix()}"
         return self.parent.nodeid if self.parent is not None else str(self.path)
 
     def explanation(self) -> str:
@@ -174,7 +178,7 @@ class ControlFolder(pytest.Directory):
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
         """Yield the controls of the shard, in the order of their files."""
         by_path: dict[str, list[FoundControl]] = {}
-        for found in find_controls(self.suite):
+        for found in find_controls(self.path):
             if self.collector.in_shard(found.location.name):
                 by_path.setdefault(found.location.path, []).append(found)
         for text, of_file in by_path.items():

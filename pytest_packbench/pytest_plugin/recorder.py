@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_packbench.cases.recordings import count_controls
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.policy import PolicyChange, PolicyError
 from pytest_packbench.model.result import CaseResult, format_timestamp, models_of
-from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, PROGRAM_RUNS, Run
+from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, CONTROL_OWNER, PROGRAM_RUNS, Run
 from pytest_packbench.model.text import pluralize
+from pytest_packbench.model.verdict import FIXTURE
 from pytest_packbench.plugin import CONTROLLER, SELECTION
 from pytest_packbench.policy import PolicyProject, compare_policy, open_base, policy_of
 from pytest_packbench.pytest_plugin.case_run import run_of, uncollected_case_ref
@@ -230,10 +232,14 @@ class Recorder:
 
     def _conclude_controls(self, run: SuiteRun) -> None:
         """Count the controls of a suite; those that pytest did not report were not run."""
-        prior = run.results.writer.prior
-        if not run.selected_controls and prior is None:
+        settings = self.contexts.settings
+        present = count_controls(run.suite.controls_path, settings.shard) if settings.mode == FIXTURE else 0
+        # a part of the cases is run without its controls
+        if not present or not (run.selected_controls or len(run.selected) >= run.due_count):
             return
         from pytest_packbench.model.control import ControlResult, tally_of
+
+        prior = run.results.writer.prior
 
         results = [
             run.control_results.get(nodeid)
@@ -242,14 +248,14 @@ class Recorder:
         ]
         if prior is not None:
             results += self._carried_controls(run, {result.control for result in results})
-        run.controls = tally_of(results)
+        run.controls = tally_of(results, present)
 
     def _carried_controls(self, run: SuiteRun, selected: set[str]) -> list[ControlResult]:
         """Return the controls of earlier sessions of a resumed run that are not selected now, and still exist."""
         from pytest_packbench.cases.recordings import find_controls
         from pytest_packbench.runs.lines import read_controls
 
-        present = {found.location.name for found in find_controls(run.suite)}
+        present = {found.location.name for found in find_controls(run.suite.controls_path)}
         try:
             earlier = read_controls(run.results.writer.folder)
         except (OSError, StoredRunError) as error:
@@ -375,6 +381,8 @@ class Recorder:
         self.note_late(run.suite.name, self.contexts.take_late(run.suite))
         # of several messages the first counts, as in an attempt
         messages = dict(reversed(self._late.pop(run.suite.name, [])))
+        if run.selected_controls and any(name.startswith(CONTROL_OWNER) for name in messages):
+            self._note_late_controls(run, messages, session)
         kind = "offline" if self.contexts.settings.mode == "fixture" else "unattributed"
         for nodeid, trials in list(run.results.by_nodeid.items()):
             message = messages.get(trials[0].case_id)
@@ -389,6 +397,14 @@ class Recorder:
             )
             run.results.add_case(tuple(errors))
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+    def _note_late_controls(self, run: SuiteRun, messages: Mapping[str, str], session: pytest.Session) -> None:
+        """Turn controls into broken ones whose threads or tasks were refused when their result was known already."""
+        for nodeid, result in run.control_results.items():
+            message = messages.get(CONTROL_OWNER + result.control)
+            if message is not None:
+                run.control_results[nodeid] = result._replace(outcome="broken", message=message)
+                session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
         settings = self.contexts.settings
@@ -453,6 +469,10 @@ class Recorder:
         if len(run.selected) < run.due_count:
             selected = f"{len(run.selected)} of {run.due_count}"
             skipped.append(PolicyChange("cases not selected", "arguments of this run", "selection", "all", selected))
+        controls = run.controls
+        if controls is not None and len(controls.results) < controls.present:
+            selected = f"{len(controls.results)} of {controls.present}"
+            skipped.append(PolicyChange("controls not selected", "arguments of this run", "controls", "all", selected))
         tested = None if run.conclusion is None else run.conclusion.run
         outcome = compare_policy(self.policy_base, suite, pack, project, skipped, tested)
         return {"policy": outcome, "stored_policy": stored}

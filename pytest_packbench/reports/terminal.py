@@ -227,7 +227,7 @@ def failure_text(head: Sequence[str], score: Score, rows: Iterable[Comparison], 
 
 
 def control_text(result: ControlResult, rows: Iterable[Row], command: str) -> str:
-    """Explain a control that did not end as its file says, or can't be replayed.
+    """Explain a control that did not end as written, or can't be replayed.
 
     Args:
         result: what it came to.
@@ -235,7 +235,7 @@ def control_text(result: ControlResult, rows: Iterable[Row], command: str) -> st
         command: the line with the command that replays it again.
     """
     cells = [(row.what, row.expected, row.actual, "DEVIATES" if row.deviation else "") for row in rows]
-    head = "the control did not end as its file says: " if cells else ""
+    head = "the control did not end as written: " if cells else ""
     terms = ((result.actual or {}).get("terms") or ()) if cells else ()
     points = [(Term(**term).points, term["name"], term["detail"]) for term in terms]
     about = [f"control: {result.file}", *([f"case:    {result.case}"] if result.case else [])]
