@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
 from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.packs import read_starter
+from pytest_packbench.packs.agent_safety import cost, scoring, summary
 from pytest_packbench.packs.agent_safety import outcome as outcomes
-from pytest_packbench.packs.agent_safety import scoring, summary
 from pytest_packbench.packs.agent_safety.model import SCRIPTED, SafetyCase, SafetySuiteConfig
 
 if TYPE_CHECKING:
@@ -65,6 +65,10 @@ class AgentSafetyPack(Pack):
     def figures(self, records: Iterable[Mapping[str, Any]]) -> Sequence[Figure]:
         """Return the published numbers of a run; see `summary.figures`."""
         return summary.figures(records)
+
+    def remarks(self, rules: SafetySuiteConfig, test_ids: Iterable[str]) -> Sequence[str]:
+        """Return a remark where no gate bounds what guards cost; see `cost.remarks`."""
+        return cost.remarks(rules, test_ids)
 
     def target(self, rules: SafetySuiteConfig) -> Target:
         """Return the reference target, which runs a case in the pipeline of its benchmark."""

@@ -19,11 +19,11 @@ from pytest_packbench.packs.agent_safety.agentdojo.pipeline import (
     OutputGuard,
     PipelineObserver,
     PromptGuard,
-    ScriptedAgent,
     Sequential,
     as_plain_message,
     text_of,
 )
+from pytest_packbench.packs.agent_safety.agentdojo.scripted import ScriptedAgent, solution_of
 from pytest_packbench.packs.agent_safety.agentdojo.suites import (
     NO_ATTACK,
     UnknownUpstreamError,
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.request import AnswerError, VerifyContext
 
 _version_of = cache(version)
+TURNS = 15
+"""Turns with calls that AgentDojo allows: the default of its `ToolsExecutionLoop`."""
 
 
 def run_pair(pair: dict[str, Any], context: VerifyContext) -> dict[str, Any]:
@@ -69,18 +71,22 @@ class _PairRun:
             self._is_dos = attack.is_dos_attack
             self._injections = attack.attack(self._user_task, self._injection_task)
         attack_texts = attack_patterns(*self._injections.values(), goal=self._injection_task.GOAL)
-        self._chain = Chain(guards=context.guards, attack=attack_texts)
+        planted = tuple(dict.fromkeys(self._injections.values()))
+        self._chain = Chain(guards=context.guards, attack=attack_texts, planted=planted)
         if not self._scripted:
             self._agent: Any = ModelAgent(context.llm)
         elif context.model in SCRIPTED:
-            self._agent = ScriptedAgent(context.model, self._user_task, self._injection_task, attack_texts)
+            place = self._version, ids["environment"]
+            self._agent = ScriptedAgent(
+                context.model, self._user_task, self._injection_task, place=place, chain=self._chain
+            )
         else:
             wrong = f'unknown scripted agent "{context.model}"; expected one of {", ".join(SCRIPTED)}'
             raise UnknownUpstreamError(wrong)
 
     def run(self) -> dict[str, Any]:
         # the executor comes first in the loop: the agent's calls run before its next step
-        loop = ToolsExecutionLoop([ToolsExecutor(), OutputGuard(self._chain), self._agent])
+        loop = ToolsExecutionLoop([ToolsExecutor(), OutputGuard(self._chain), self._agent], self._turns())
         start = [SystemMessage(_system_message()), InitQuery(), PromptGuard(self._chain)]
         pipeline = Sequential([*start, self._agent, loop])
         observer = PipelineObserver(pipeline, copy_start=_is_scored_by_calls(self._injection_task))
@@ -101,6 +107,7 @@ class _PairRun:
             "landed_by_denied_calls": by_denied,
             "exposed": self._chain.exposed,
             "removed_by": self._chain.removed_by,
+            "collateral": self._chain.collateral,
             "utility": utility,
             **_validity(getattr(self._agent, "problem", None)),
             "answer": text_of(observer.messages[-1]),
@@ -113,6 +120,11 @@ class _PairRun:
             "versions": {"agentdojo": _version_of("agentdojo"), "benchmark": self._version},
             "details": {"addressed_as": self._addressed, "injection_vectors": sorted(self._injections)},
         }
+
+    def _turns(self) -> int:
+        """Return how many turns with calls the agent has: AgentDojo's limit, or what both solutions need."""
+        tasks = (self._user_task, self._injection_task)
+        return max(TURNS, sum(solution_of(self._version, self._suite.name, task.ID).calls for task in tasks))
 
     def _landed_without(self, observer: PipelineObserver, denied: Sequence[Any]) -> bool:
         """Return what the checker finds without the calls that a guard denied; only a checker of calls runs again."""

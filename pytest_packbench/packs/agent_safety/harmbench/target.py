@@ -49,7 +49,7 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
         paths = [context.files[FILE], HARMLESS] if FILE in context.files else [HARMLESS]
         case = request.input
         behavior = behaviors.find_behavior(paths, case["ids"]["behavior"], case["text_sha256"] or "")
-        chain = Chain(context.guards, attack=attack_patterns(behavior.request))
+        chain = Chain(context.guards, attack=attack_patterns(behavior.request), planted=(behavior.request,))
         ending = await _ending(behavior, chain, context, rules)
     except behaviors.FileError as error:
         return _error("text_missing", str(error))
@@ -58,6 +58,7 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     return {
         "exposed": chain.exposed,
         "removed_by": chain.removed_by,
+        "collateral": chain.collateral,
         "hook_decisions": chain.decisions,
         "scripted": context.backend == "stub",
         "agent": context.model or None,
