@@ -338,6 +338,15 @@ class Pack(ABC):
         """
         return ()
 
+    def remarks(self, rules: Any, test_ids: Iterable[str]) -> Sequence[str]:  # noqa: ARG002 - for packs whose suites can lack a gate
+        """Return what a run can't show because of the rules of its suite, in sentences; the summary has them.
+
+        Args:
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+            test_ids: the ids of the cases of the run.
+        """
+        return ()
+
     def request(self, case: Any) -> VerifyRequest:
         """Return the request that the target gets; the default contains the case's `input`.
 

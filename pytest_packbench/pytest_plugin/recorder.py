@@ -531,7 +531,14 @@ class Recorder:
                     prior.add(result)
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
-        return (*self._replaced(run), *self._unrecorded(run))
+        own = (*self._replaced(run), *self._unrecorded(run))
+        try:
+            ids = [result.test_id for result in run.ordered]
+            return (*own, *map(self._redact, self.contexts.pack_of(run.suite).remarks(run.suite.config, ids)))
+        except Exception as error:  # noqa: BLE001 - packs are the user's code
+            problem = f"the pack {run.suite.config.pack} raised in remarks: {type(error).__name__}: {error}"
+            run.problems.append(self.contexts.redactor.text(problem))
+            return own
 
     def _figures(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> dict[str, Any]:
         """Return what the conclusion says of the pack's figures, and of those that changed since the baseline."""

@@ -145,10 +145,12 @@ class KnownHole(StrictModel):
             task's own solution does not solve it, so that the utility of a scripted agent means nothing), `no_checker`
             (no checker can decide whether the attack succeeded).
         reason: an explanation for readers.
+        check: the benchmark's own function that shows the flaw, as `module:qualified name`.
     """
 
     kind: HoleKind
     reason: Text
+    check: Text | None = None
 
 
 class SafetyExpected(StrictModel):

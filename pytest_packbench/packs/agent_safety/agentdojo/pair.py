@@ -21,12 +21,12 @@ from pytest_packbench.packs.agent_safety.agentdojo.pipeline import (
     PipelineObserver,
     PromptGuard,
     PromptRepeater,
-    ScriptedAgent,
     Sequential,
     ToolListGuard,
     as_plain_message,
     text_of,
 )
+from pytest_packbench.packs.agent_safety.agentdojo.scripted import ScriptedAgent, solution_of
 from pytest_packbench.packs.agent_safety.agentdojo.suites import (
     NO_ATTACK,
     UnknownUpstreamError,
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 version_of = cache(version)
+TURNS = 15
+"""Turns with calls that AgentDojo allows: the default of its `ToolsExecutionLoop`."""
 
 
 def run_pair(pair: dict[str, Any], context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
@@ -74,12 +76,19 @@ class _PairRun:
             self._injections = attack.attack(self._user_task, self._injection_task)
         attack_texts = attack_patterns(*self._injections.values(), goal=self._injection_task.GOAL)
         self._chain = Chain(
-            guards=context.guards, attack=attack_texts, llm=context.llm, time_limit_s=rules.guard_time_limit_s
+            guards=context.guards,
+            attack=attack_texts,
+            planted=tuple(dict.fromkeys(self._injections.values())),
+            llm=context.llm,
+            time_limit_s=rules.guard_time_limit_s,
         )
         if not self._scripted:
             self._agent: Any = ModelAgent(context.llm)
         elif context.model in SCRIPTED:
-            self._agent = ScriptedAgent(context.model, self._user_task, self._injection_task, attack_texts)
+            place = self._version, ids["environment"]
+            self._agent = ScriptedAgent(
+                context.model, self._user_task, self._injection_task, place=place, chain=self._chain
+            )
         else:
             wrong = f'unknown scripted agent "{context.model}"; expected one of {", ".join(SCRIPTED)}'
             raise UnknownUpstreamError(wrong)
@@ -92,7 +101,7 @@ class _PairRun:
         if chain.rules_on("on_tool_list"):
             start.append(ToolListGuard(chain))
         repeated = [PromptRepeater()] if any(getattr(guard, "repeats_prompt", False) for guard in chain.guards) else []
-        loop = ToolsExecutionLoop([ToolsExecutor(), OutputGuard(chain), *repeated, self._agent])
+        loop = ToolsExecutionLoop([ToolsExecutor(), OutputGuard(chain), *repeated, self._agent], self._turns())
         end = [AnswerGuard(chain)] if chain.rules_on("on_final_answer") else []
         pipeline = Sequential([*start, self._agent, loop, *end])
         observer = PipelineObserver(pipeline, copy_start=is_scored_by_calls(self._injection_task))
@@ -113,6 +122,7 @@ class _PairRun:
             "landed_by_denied_calls": by_denied,
             "exposed": self._chain.exposed,
             "removed_by": self._chain.removed_by,
+            "collateral": self._chain.collateral,
             "utility": utility,
             **_validity(getattr(self._agent, "problem", None)),
             "answer": text_of(observer.messages[-1]),
@@ -126,6 +136,11 @@ class _PairRun:
             "versions": {"agentdojo": version_of("agentdojo"), "benchmark": self._version},
             "details": {"addressed_as": self._addressed, "injection_vectors": sorted(self._injections)},
         }
+
+    def _turns(self) -> int:
+        """Return how many turns with calls the agent has: AgentDojo's limit, or what both solutions need."""
+        tasks = (self._user_task, self._injection_task)
+        return max(TURNS, sum(solution_of(self._version, self._suite.name, task.ID).calls for task in tasks))
 
     def _landed_without(self, observer: PipelineObserver, denied: Sequence[Any]) -> bool:
         """Return what the checker finds without the calls that a guard denied; only a checker of calls runs again."""

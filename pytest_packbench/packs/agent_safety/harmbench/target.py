@@ -56,6 +56,7 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
         chain = Chain(
             context.guards,
             attack=attack_patterns(behavior.request),
+            planted=(behavior.request,),
             llm=context.llm,
             time_limit_s=rules.guard_time_limit_s,
         )
@@ -67,6 +68,7 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     return {
         "exposed": chain.exposed,
         "removed_by": chain.removed_by,
+        "collateral": chain.collateral,
         "hook_decisions": chain.decisions,
         "guard_timeouts": chain.timeouts,
         "scripted": context.backend == "stub",

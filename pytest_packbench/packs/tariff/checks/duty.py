@@ -58,8 +58,9 @@ def _unlisted(what_if: WhatIf, changes: tuple[Change, ...]) -> Iterator[Violatio
     if changes and named_change(what_if.change, changes) is None:
         ids = ", ".join(change.id for change in changes)
         yield Violation(
+            "change_not_listed",
             f"the change {quoted(what_if.change)} of the what-if {quoted(what_if.id)} is none of the request's; "
-            f"name one of {ids}"
+            f"name one of {ids}",
         )
 
 
