@@ -28,7 +28,14 @@ TOLERANCE_PCT = 0.005
 
 @check(
     8,
-    *("too_many_what_ifs", "what_if_id_repeated", "what_if_unlawful", "step_missing", "evidence_missing"),
+    *(
+        "too_many_what_ifs",
+        "what_if_id_repeated",
+        "what_if_unlawful",
+        "change_not_listed",
+        "step_missing",
+        "evidence_missing",
+    ),
     *("what_if_not_listed", "optimized_code_differs"),
 )
 def lawful_what_ifs(inputs: CheckInput) -> list[Violation] | None:
