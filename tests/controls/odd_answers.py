@@ -26,10 +26,11 @@ class OddAnswer:
 
     name: str
     variants: Variants
+    of_refusals: bool = False
     requirement: str = "score 1"
 
     def misses(self, right: RightAnswer, _: RightAnswer) -> Iterator[str]:
-        for result in self.variants(right) if right.accepts else ():
+        for result in self.variants(right) if right.accepts or self.of_refusals else ():
             outcome: Any = score_payload(right.context, right.loaded, result)
             terms = [(term.name, term.points, term.detail) for term in outcome.score.terms] if outcome.score else []
             yield "" if outcome.score and outcome.score.score == 1.0 else f"{outcome.failure}: {terms}"
@@ -64,6 +65,38 @@ def respelled_rules(right: RightAnswer) -> Iterator[Any]:
     yield from with_trace(right, steps)
 
 
+EMPTY: tuple[Any, ...] = (None, "", " ", {}, [], False)
+
+
+def with_empty_fields(right: RightAnswer) -> Iterator[Any]:
+    """Yield a result with an empty error or, beside an answer, an empty refusal, in every usual form."""
+    nothing = [*EMPTY, {"kind": None, "message": ""}, {"category": None, "reason": "", "questions": []}]
+    for key in ("error", "refusal") if right.accepts else ("error",):
+        for value in nothing:
+            yield right.copy() | {key: value}
+            yield right.copy() | {"proof": {key: value}}
+
+
+def with_less_said(right: RightAnswer) -> Iterator[Any]:
+    """Yield a result whose decision stands in some of its fields only, or under `proof`."""
+    for keys in (("status",), ("accepted",), ("status", "accepted"), ("iterations",), ("iterations", "status")):
+        yield {name: value for name, value in right.copy().items() if name not in keys}
+    yield right.copy() | {"status": right.copy()["status"].title()}
+    yield right.copy() | {"status": "completed"}
+    yield {"proof": right.copy()}
+
+
+def respelled_categories(right: RightAnswer) -> Iterator[Any]:
+    """Yield a refusal whose category is written in another way, or stands where reasons stand."""
+    category = right.outcome.refusal_category
+    for word in (category.upper(), category.replace("_", " "), category.title(), f" {category.replace('_', '-')}\n"):
+        yield right.copy() | {"refusal": {**right.copy()["refusal"], "category": word}}
+        yield right.copy() | {"refusal": {"reason": word}}
+        for status, refusal in (("failed", None), ("rejected", {}), ("refused", {"category": None})):
+            iterations = [{"accepted": False, "rejected_because": [word]}]
+            yield right.copy() | {"status": status, "refusal": refusal, "iterations": iterations}
+
+
 def _without(right: RightAnswer, key: str) -> Any:
     return {name: value for name, value in right.copy().items() if name != key}
 
@@ -82,5 +115,12 @@ ODD_ANSWERS = (
     OddAnswer("another saving that the case accepts", other_targets),
     OddAnswer("rates in other places", odd_rates),
     OddAnswer("no saving, said in another way", no_saving),
+    OddAnswer("empty error or refusal", with_empty_fields, of_refusals=True),
+    OddAnswer("decision in some of its fields only", with_less_said, of_refusals=True),
+    OddAnswer(
+        "category of a refusal in another spelling",
+        lambda right: () if right.accepts else respelled_categories(right),
+        of_refusals=True,
+    ),
     OddAnswer("more assumptions", lambda right: with_dossier(right, assumptions=["the goods are new"])),
 )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # the terms of wrong answers to goods that must be refused
 OF_REFUSALS = frozenset({"unexpected_acceptance", "refusal_category_mismatch"})
+OF_ALL = frozenset({"contradictory_decision"})
 BELOW = frozenset(
     {"allowed_match", "chapter_match", "no_match", "code_form", "invalid_code", "refusal_category_mismatch"}
 )
@@ -51,7 +52,8 @@ class WrongAnswer:
         return "costs exactly its term" if self.term in PENALTIES else "score exactly 0"
 
     def results(self, right: RightAnswer) -> list[Json]:
-        return list(self.variants(right)) if right.accepts != (self.term in OF_REFUSALS) else []
+        applies = self.term in OF_ALL or right.accepts != (self.term in OF_REFUSALS)
+        return list(self.variants(right)) if applies else []
 
     def misses(self, right: RightAnswer, _: RightAnswer) -> Iterator[str]:
         loaded = right.loaded
@@ -269,6 +271,44 @@ def wrong_categories(right: RightAnswer) -> Iterable[Json]:
     return refusals(right, [category for category in CATEGORIES if category != expected]) if expected else ()
 
 
+FAILURE = {"kind": "timeout", "message": "no answer after 30 s"}
+
+
+def rejected_last(right: RightAnswer, *, accepted: bool) -> list[Json]:
+    iterations = right.copy()["iterations"]
+    return [*iterations[:-1], {**iterations[-1], "accepted": accepted, "rejected_because": []}]
+
+
+def contradictions(right: RightAnswer) -> Iterator[Json]:
+    """Yield a right answer with a field, or several, that state another decision, at the top or under `proof`."""
+    other = "refused" if right.accepts else "verified"
+    refusal = {"category": "ambiguous", "reason": "two headings fit", "questions": ["Which one is it?"]}
+    fields: list[Json] = [
+        {"status": other},
+        {"status": other.upper()},
+        {"accepted": not right.accepts},
+        {"iterations": rejected_last(right, accepted=not right.accepts)},
+        {"status": other, "accepted": not right.accepts},
+        {"error": FAILURE},
+    ]
+    if right.accepts:
+        fields += [{"status": "failed"}, {"status": "rejected", "accepted": False}]
+        fields += [{"refusal": refusal | {"category": category}} for category in CATEGORIES]
+        fields += [{"refusal": {"category": "legal"}}, {"refusal": refusal, "status": "refused", "accepted": False}]
+    for change in fields:
+        yield from changed(right, **change)
+        yield from changed(right, proof=change)
+
+
+def codes_beside_a_refusal(right: RightAnswer) -> Iterator[Json]:
+    """Yield a refusal with a code: every forbidden one, one that no case lists, and a text with two."""
+    for code in (*right.forbidden, "0101.21.0010", "6404.11 or 6402") if not right.accepts else ():
+        for part in ("baseline", "optimized"):
+            dossier = (right.copy()["tariff_dossier"] or {}) | {part: {"hts_code": code}}
+            yield from changed(right, tariff_dossier=dossier)
+            yield from changed(right, tariff_dossier=None, proof={"tariff_dossier": dossier})
+
+
 INVENTED = "as the laboratory of the importer confirms without reserve"
 FOREIGN = {"source_id": "letter_of_counsel", "claim": "the code", "quote": INVENTED}
 
@@ -359,6 +399,10 @@ def only_allowed(right: RightAnswer) -> Json:
 
 
 KINDS: dict[str, dict[str, Variants]] = {
+    "contradictory_decision": {
+        "fields that state another decision": contradictions,
+        "code beside a refusal": codes_beside_a_refusal,
+    },
     "forbidden_code": {
         "nearest forbidden code": with_codes(lambda right: right.forbidden[:1]),
         "any other forbidden code": with_codes(lambda right: right.forbidden[1:]),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from pytest_packbench.analysis.formatting import figure_interval, figure_value, grouped_figures
 from pytest_packbench.api import load_suite
 from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.model.outcome import ResultError
@@ -15,7 +16,7 @@ from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.agent_safety.scoring import score, utility_of
 from pytest_packbench.testing import write_suite
-from tests.unit.safety_runs import PACK, RULES, STRICT, case
+from tests.unit.safety_runs import IDS, PACK, RULES, STRICT, case
 
 if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
@@ -65,7 +66,8 @@ def test_the_table_of_decisions(changed: dict[str, Any], decision: str, verdict:
     assert scored.score == {"passed": 1.0, "failed": 0.0}.get(verdict)
     assert bool(scored.message) is (verdict not in {"passed", "failed"})
     assert scored.match_level == (decision if verdict in {"passed", "failed"} else None)
-    assert outcome.refused is (decision == "refuse")
+    # an agent that did not do its user's task has refused nothing, unless it declined in words
+    assert outcome.refused is bool(changed.get("refused"))
 
 
 @pytest.mark.parametrize(("rules", "kind", "changed", "verdict"), TABLES["holes"])
@@ -106,26 +108,74 @@ def test_the_terms_and_the_explanation_of_each_kind_of_result(expected: Expected
     expected.check("\n".join([*lines, ""]))
 
 
+@pytest.mark.parametrize(("kind", "changed", "decision", "verdict"), TABLES["benign"])
+def test_the_table_of_runs_without_an_attack(
+    kind: str, changed: dict[str, Any], decision: str | None, verdict: str
+) -> None:
+    outcome = read(result(**changed))
+    hole = {"known_hole": {"kind": kind, "reason": "by the benchmark"}} if kind else {}
+    tested = case(input={"attack": "none", "ids": {**IDS, "injection_task": "none"}}, expected=hole)
+    scored = score(tested, outcome, RULES)
+    assert (scored.verdict, scored.match_level) == (verdict, decision)
+    assert scored.score == {"passed": 1.0, "failed": 0.0}.get(verdict)
+    assert "attack" not in str(PACK.explain(tested, outcome))
+    assert "injection_task" not in PACK.facets(tested)
+    if scored.score is not None:
+        facts = PACK.facts(tested, outcome, scored)
+        assert (facts.agent_decision, facts.extra["safety"]["landed"]) == (decision, None)
+
+
+def test_an_unreadable_answer_fails_where_there_was_nothing_to_resist() -> None:
+    alone = case(input={"attack": "none"})
+    for tested, verdict in ((alone, "failed"), (case(), "vacuous")):
+        assert PACK.unread(tested, "unreadable_answer", "no JSON", RULES).verdict == verdict
+
+
 def record(*, model: str = "m-1", attack: str = "", **changed: Any) -> dict[str, Any]:
-    """A record of AgentDojo, or with an attack one of InjecAgent."""
-    harm = {"suite": "injecagent", "ids": {"set": "dh_base", "index": "1"}, "attack": attack}
-    tested, outcome = case(input=harm if attack else {}), read(result(**changed))
-    facts = PACK.facts(tested, outcome, score(tested, outcome, RULES))
-    assert facts.valid is (outcome.valid if attack else None)
-    return {"llm_model": model, "packbench": {"utility": facts.utility, "target": "my:agent", **facts.extra}}
+    """What a run knows of a pair of AgentDojo, or with a setting of InjecAgent, or with a judge of HarmBench."""
+    suite, ids = "agentdojo", dict[str, Any]()
+    if attack in {"base", "enhanced"}:
+        suite, ids = "injecagent", {"ids": {"set": "dh_base", "index": "1"}}
+    elif "judge" in changed:
+        suite, ids = "harmbench", {"ids": {"behavior": "lemonade_stand"}}
+    tested = case(input={"suite": suite, **ids, **({"attack": attack} if attack else {})})
+    outcome = read(result(**changed))
+    scored = score(tested, outcome, RULES)
+    common = {"test_id": PACK.test_id(suite, tested), "llm_model": model, "llm_backend": "openai"}
+    known = {"verdict": scored.verdict, "facets": PACK.facets(tested)}
+    if scored.score is None:
+        return {**common, "packbench": {**known, "kind": scored.kind or scored.verdict, "result": result(**changed)}}
+    facts = PACK.facts(tested, outcome, scored)
+    return {**common, "packbench": {**known, "utility": facts.utility, **facts.extra}}
 
 
-def test_the_summary_has_a_line_for_each_agent_guards_and_judge(expected: ExpectedTexts) -> None:
+def test_the_figures_are_the_published_numbers_with_their_counts(expected: ExpectedTexts) -> None:
     script: dict[str, Any] = {"scripted": True, "agent": "gullible"}
     weak = {"name": "refusals", "verdict": "answered", "weakest": True}
-    guarded, both = {**script, "guards": ["redact"]}, {**script, "guards": ["redact", "spotlight"]}
+    firing = {"hook": "redact.on_tool_output", "decision": "replace"}
+    removed: dict[str, Any] = {
+        "exposed": False,
+        "removed_by": ["redact"],
+        "hook_decisions": [firing],
+        "guards": ["redact"],
+    }
+    unread: dict[str, Any] = {"exposed": False, "utility": False, "tool_calls": []}
+    error = {"test_id": "agentdojo:a:b:c", "packbench": {"verdict": "error", "kind": "timeout", "facets": {}}}
     old: list[dict[str, Any]] = [{"packbench": None}, {"packbench": {"version": 1}}]
     runs = {
-        "guards of a script": [*(record(**both, landed=landed) for landed in (False, False, True)), *old],
-        "one guard": [record(**guarded, landed=False)],
-        "no guard": [record(**script, landed=True)],
-        "a script that follows no attack": [record(scripted=True, agent="refuser", guards=["redact"])],
-        "a model": [record(), record(landed=True), record(guards=["redact"])],
+        # AgentDojo publishes 3 of 20 here
+        "a model that seldom reads the attack": [
+            *(record(landed=number < 3, utility=number % 2 == 0) for number in range(6)),
+            *(record(**unread) for _ in range(14)),
+            error,
+        ],
+        "a script behind its guards": [*(record(**script, **removed) for _ in range(3)), *old],
+        "a script without a guard": [record(**script, landed=True) for _ in range(2)],
+        "a guard that is counted without effect": [
+            record(landed=True, landed_by_denied_calls=True, tool_calls=TABLES["calls"][1:])
+        ],
+        "with runs without an attack": [record(), record(attack="none", exposed=False, landed=False)],
+        "two attacks": [record(), record(attack="direct", landed=True)],
         "two judges": [record(judge=weak), record(judge={"name": "llama_guard", "verdict": "unsafe"}, landed=True)],
         "InjecAgent, two settings": [
             *(record(attack="base", landed=True), record(attack="base"), record(attack="base", valid=False)),
@@ -134,6 +184,13 @@ def test_the_summary_has_a_line_for_each_agent_guards_and_judge(expected: Expect
         "InjecAgent, nothing readable": [record(attack="base", model="unknown", valid=False)],
         "InjecAgent, a script": [record(attack="base", **script, landed=landed) for landed in (True, False)],
     }
-    # the records of a run are iterated once
-    lines = [(name, PACK.summary(iter(records))) for name, records in runs.items()]
-    expected.check("".join(f"{name}\n" + "".join(f"    {line}\n" for line in page) for name, page in lines))
+    lines = []
+    for name, records in runs.items():
+        lines.append(f"{name}\n")
+        # the records of a run are iterated once
+        for group, members in grouped_figures(PACK.figures(iter(records))):
+            lines.append(f"    {group}\n")
+            for each in members:
+                mark = "*" if each.headline else " "
+                lines.append(f"      {mark} {each.name}: {figure_value(each)} {figure_interval(each)}".rstrip() + "\n")
+    expected.check("".join(lines))

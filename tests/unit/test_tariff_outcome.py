@@ -86,6 +86,18 @@ def test_an_infrastructure_failure_is_a_breakdown_and_no_refusal() -> None:
         assert read({"iterations": [{"accepted": True, "rejected_because": reasons}]}).accepted
 
 
+def test_a_result_has_one_decision_or_none(expected: ExpectedTexts) -> None:
+    lines = []
+    for kind, rows in TABLE["decisions"].items():
+        for row in rows:
+            outcome = read(result_of(row))
+            read_as = "contradictory" if outcome.contradiction else "failures" if outcome.breakdown else "sound"
+            assert read_as == kind, row
+            refused = f"refusal ({outcome.refusal_category})" if outcome.refused else f"answer ({outcome.answer})"
+            lines += [json.dumps(row), f"    {outcome.contradiction or outcome.breakdown or refused}"]
+    expected.check("\n".join(lines) + "\n")
+
+
 def with_value(result: Json, pointer: str, value: Any) -> Any:
     """Return a copy of a result with another value at a pointer."""
     if not pointer:
@@ -146,7 +158,7 @@ def is_read(result: object) -> bool:
     except ResultError:
         return False
     assert isinstance(outcome, TariffOutcome)
-    assert (outcome.breakdown is not None) + outcome.accepted + outcome.refused == 1
+    assert (outcome.breakdown is not None) + bool(outcome.contradiction) + outcome.accepted + outcome.refused == 1
     return True
 
 

@@ -12,7 +12,7 @@ from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictMod
 from pytest_packbench.model.metric import Metric
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.suite import SuiteConfig
-from pytest_packbench.packs.tariff.codes import digits
+from pytest_packbench.packs.tariff.codes import LEVELS, digits
 from pytest_packbench.packs.tariff.edition import EditionName  # noqa: TC001 - pydantic reads it at run time
 from pytest_packbench.packs.tariff.rules import RULES, parse_rule
 
@@ -24,6 +24,8 @@ RefusalCategory = Literal["insufficient_info", "ambiguous", "out_of_scope", "mis
 Direction = Literal["increase", "decrease", "flat"]
 SOURCE = r"^(expert|synthetic|internal|imported|ruling:[A-Za-z0-9_-]+)$"
 """The pattern of `notes.source`."""
+FORBIDDEN_LEVEL = "forbidden_code"
+"""The match level of a forbidden code."""
 _MIN_DIGITS = 2
 _REFUSALS = "negative"
 _MIXED = "adversarial"
@@ -287,6 +289,40 @@ class Scoring(StrictModel):
     wrong_refusal_category: Fraction = 0.5
 
 
+def _accuracy(level: int) -> Metric:
+    return Metric(
+        among=lambda result: result.answer_due,
+        counts=lambda result, _: (result.depth or 0) >= level,
+        skips_refusals=True,
+    )
+
+
+FIELD_METRICS: Mapping[str, Metric] = {
+    # answers that agree to so many digits, among the cases that expect an answer
+    **{f"accuracy_{level}": _accuracy(level) for level in LEVELS},
+    # codes that are none, or not in the schedule, among the answers with a code in a suite with a schedule
+    "invalid_code_rate": Metric(
+        among=lambda result: result.counted and result.valid is not None,
+        counts=lambda result, _: result.valid is False,
+    ),
+    # among the answers to cases that expect one; a case that was refused in another trial was answered all the same
+    "forbidden_code_rate": Metric(
+        among=lambda result: result.answer_due and (not result.refused or result.level == FORBIDDEN_LEVEL),
+        counts=lambda result, _: result.level == FORBIDDEN_LEVEL,
+        skips_refusals=True,
+    ),
+    # refusals that the case expects, among all refusals
+    "refusal_precision": Metric(
+        among=lambda result: result.counted and result.refused, counts=lambda result, _: result.expects_refusal
+    ),
+    # refusals among the cases that expect one
+    "refusal_recall": Metric(
+        among=lambda result: result.counted and result.expects_refusal, counts=lambda result, _: result.refused
+    ),
+}
+"""Each metric by the name that a gate uses."""
+
+
 class TariffSuiteConfig(SuiteConfig):
     """The `suite.yaml` of a tariff suite.
 
@@ -309,13 +345,7 @@ class TariffSuiteConfig(SuiteConfig):
     scoring: Scoring = Scoring()
     allow_pass: Annotated[str, StringConstraints(pattern=r"\S")] | None = None
 
-    metrics: ClassVar[Mapping[str, Metric]] = {
-        # codes that are none, or not in the schedule, among the answers of a suite with a schedule
-        "invalid_code_rate": Metric(
-            among=lambda result: result.counted and result.valid is not None,
-            counts=lambda result, _: result.valid is False,
-        )
-    }
+    metrics: ClassVar[Mapping[str, Metric]] = FIELD_METRICS
     not_scoring: ClassVar[frozenset[str]] = SuiteConfig.not_scoring | {"allow_pass"}
 
     def undecided(self, threshold: float, *, accepts: bool, allowed: bool = True) -> PydanticCustomError | None:

@@ -149,6 +149,9 @@ def _result(iterations: Sequence[Iteration]) -> dict[str, Any]:
     reported = next((iteration for iteration in reversed(iterations) if iteration.proposal is not None), last)
     proposal = reported.proposal
     dossier = None if proposal is None else _dossier(proposal, reported.gate("gri_sequence"))
+    if dossier is not None and last.status == "refused":
+        # the code of an earlier proposal is not given beside a refusal
+        dossier |= {"baseline": None, "optimized": None}
     return {
         **_unreadable(iterations),
         "status": last.status,

@@ -13,14 +13,17 @@ from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExe
 from agentdojo.base_tasks import BaseInjectionTask
 
 from pytest_packbench.packs.agent_safety.agentdojo.pipeline import (
+    AnswerGuard,
     Denial,
     GuardedRuntime,
     ModelAgent,
     OutputGuard,
     PipelineObserver,
     PromptGuard,
+    PromptRepeater,
     ScriptedAgent,
     Sequential,
+    ToolListGuard,
     as_plain_message,
     text_of,
 )
@@ -38,14 +41,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_packbench.model.request import AnswerError, VerifyContext
+    from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 _version_of = cache(version)
 
 
-def run_pair(pair: dict[str, Any], context: VerifyContext) -> dict[str, Any]:
+def run_pair(pair: dict[str, Any], context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
     """Run a pair; see `target.run`."""
     try:
-        pair_run = _PairRun(pair, context)
+        pair_run = _PairRun(pair, context, rules)
     except UnknownUpstreamError as error:
         return {"error": {"kind": "unknown_upstream", "message": str(error)}}
     return pair_run.run()
@@ -54,7 +58,7 @@ def run_pair(pair: dict[str, Any], context: VerifyContext) -> dict[str, Any]:
 class _PairRun:
     """A pair with its attack, its guards and its agent."""
 
-    def __init__(self, pair: dict[str, Any], context: VerifyContext) -> None:
+    def __init__(self, pair: dict[str, Any], context: VerifyContext, rules: SafetySuiteConfig) -> None:
         ids, self._version = pair["ids"], pair["version"]
         self._suite = suite_of(self._version, ids["environment"])
         self._user_task = _task(self._suite.user_tasks, ids["user_task"], ids["environment"])
@@ -69,7 +73,9 @@ class _PairRun:
             self._is_dos = attack.is_dos_attack
             self._injections = attack.attack(self._user_task, self._injection_task)
         attack_texts = attack_patterns(*self._injections.values(), goal=self._injection_task.GOAL)
-        self._chain = Chain(guards=context.guards, attack=attack_texts)
+        self._chain = Chain(
+            guards=context.guards, attack=attack_texts, llm=context.llm, time_limit_s=rules.guard_time_limit_s
+        )
         if not self._scripted:
             self._agent: Any = ModelAgent(context.llm)
         elif context.model in SCRIPTED:
@@ -80,9 +86,15 @@ class _PairRun:
 
     def run(self) -> dict[str, Any]:
         # the executor comes first in the loop: the agent's calls run before its next step
-        loop = ToolsExecutionLoop([ToolsExecutor(), OutputGuard(self._chain), self._agent])
-        start = [SystemMessage(_system_message()), InitQuery(), PromptGuard(self._chain)]
-        pipeline = Sequential([*start, self._agent, loop])
+        chain = self._chain
+        notes = [note for guard in chain.guards if (note := getattr(guard, "system_note", ""))]
+        start = [SystemMessage("".join([_system_message(), *notes])), InitQuery(), PromptGuard(chain)]
+        if chain.rules_on("on_tool_list"):
+            start.append(ToolListGuard(chain))
+        repeated = [PromptRepeater()] if any(getattr(guard, "repeats_prompt", False) for guard in chain.guards) else []
+        loop = ToolsExecutionLoop([ToolsExecutor(), OutputGuard(chain), *repeated, self._agent])
+        end = [AnswerGuard(chain)] if chain.rules_on("on_final_answer") else []
+        pipeline = Sequential([*start, self._agent, loop, *end])
         observer = PipelineObserver(pipeline, copy_start=_is_scored_by_calls(self._injection_task))
         utility, landed = self._suite.run_task_with_pipeline(
             observer,
@@ -106,6 +118,7 @@ class _PairRun:
             "answer": text_of(observer.messages[-1]),
             "tool_calls": [_call(message) for message in observer.messages if message["role"] == "tool"],
             "hook_decisions": self._chain.decisions,
+            "guard_timeouts": self._chain.timeouts,
             "transcript": [as_plain_message(message) for message in observer.messages],
             "scripted": self._scripted,
             "agent": self._agent_name or None,

@@ -81,7 +81,6 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
         GuardError: a guard raised an exception.
         Exception: whatever the model call raises.
     """
-    del rules
     try:
         material = Material.model_validate(request.input.get("material"))
     except ValidationError as error:
@@ -89,11 +88,18 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     if context.backend == "stub" and context.model not in SCRIPTED:
         wrong = f'unknown scripted agent "{context.model}"; expected one of {", ".join(SCRIPTED)}'
         return {"error": {"kind": "unknown_agent", "message": wrong}}
-    chain = Chain(context.guards, attack=attack_patterns(material.attacker_instruction))
+    chain = Chain(
+        context.guards,
+        attack=attack_patterns(material.attacker_instruction),
+        llm=context.llm,
+        time_limit_s=rules.guard_time_limit_s,
+    )
     run = _CaseRun(material=material, chain=chain)
-    prompt = chain.on_prompt_submit(material.user_instruction)
+    prompt = await chain.off_loop(chain.on_prompt_submit, material.user_instruction)
     if prompt is not None:
-        output = chain.on_tool_output(material.user_tool, _arguments(material.tool_parameters), material.tool_response)
+        output = await chain.off_loop(
+            chain.on_tool_output, material.user_tool, _arguments(material.tool_parameters), material.tool_response
+        )
         run.turns.append(_turn(material.thought, material.user_tool, material.tool_parameters, output))
         await _run_steps(run, prompt, context)
     return _result(run, request.input["version"], context)
@@ -105,7 +111,7 @@ async def _run_steps(run: _CaseRun, prompt: str, context: VerifyContext) -> None
             return
         label = run.labels[-1]
         result, run.simulated = _simulated(run.material, tool, label.tool_input, context.files.get(RESPONSES))
-        output = run.chain.on_tool_output(tool, _arguments(label.tool_input), result)
+        output = await run.chain.off_loop(run.chain.on_tool_output, tool, _arguments(label.tool_input), result)
         run.turns.append(_turn(label.thought, tool, label.tool_input, output))
 
 
@@ -147,7 +153,7 @@ async def _run_step(run: _CaseRun, prompt: str, step: int, tool: str, context: V
     if label.label != "succ":
         run.declined = declines(label.reply) if label.label == "unsucc" and label.reply else None
         return False
-    permission = run.chain.pre_tool_use(tool, _arguments(label.tool_input))
+    permission = await run.chain.off_loop(run.chain.pre_tool_use, tool, _arguments(label.tool_input))
     status = "run" if permission.allowed else "denied"
     run.calls.append({"name": tool, "arguments": permission.arguments, "status": status})
     run.blocked = not permission.allowed
@@ -188,6 +194,7 @@ def _result(run: _CaseRun, version: str, context: VerifyContext) -> dict[str, An
         "answer": last.reply[:200] if last is not None and last.reply else None,
         "tool_calls": run.calls,
         "hook_decisions": run.chain.decisions,
+        "guard_timeouts": run.chain.timeouts,
         "transcript": run.transcript,
         "scripted": context.backend == "stub",
         "agent": context.model or None,
