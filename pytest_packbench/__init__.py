@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pytest_packbench.analysis.intervals import rate_interval
     from pytest_packbench.api import load_suite, score
     from pytest_packbench.backends import Backend, BackendError, BackendOptions, BackendUnusable
     from pytest_packbench.model.authoring import (
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     )
     from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text
     from pytest_packbench.model.errors import CaseError, SuiteError
+    from pytest_packbench.model.figure import Figure, Interval
     from pytest_packbench.model.gate import Gate, GateResult
     from pytest_packbench.model.metric import Metric
     from pytest_packbench.model.outcome import Breakdown, Firing, Outcome, ResultError
@@ -62,6 +64,7 @@ __all__ = [
     "Comparison",
     "Decision",
     "EvalRecord",
+    "Figure",
     "FiledCase",
     "Finding",
     "Firing",
@@ -70,6 +73,7 @@ __all__ = [
     "GateResult",
     "GuardRuling",
     "Importer",
+    "Interval",
     "JudgeQuestion",
     "JudgeRuling",
     "LintOption",
@@ -105,6 +109,7 @@ __all__ = [
     "VerifyRequest",
     "judged",
     "load_suite",
+    "rate_interval",
     "score",
     "without_model",
 ]
@@ -123,6 +128,7 @@ _MODULES = {
     "Decision": "model.pack",
     "EvalRecord": "model.record",
     "FiledCase": "model.authoring",
+    "Figure": "model.figure",
     "Finding": "model.authoring",
     "Firing": "model.outcome",
     "Fraction": "model.case",
@@ -130,6 +136,7 @@ _MODULES = {
     "GateResult": "model.gate",
     "GuardRuling": "packs.agent_safety.guards.base",
     "Importer": "model.authoring",
+    "Interval": "model.figure",
     "JudgeQuestion": "packs.agent_safety.judges",
     "JudgeRuling": "packs.agent_safety.judges",
     "LLM": "model.request",
@@ -166,6 +173,7 @@ _MODULES = {
     "VerifyRequest": "model.request",
     "judged": "model.score",
     "load_suite": "api",
+    "rate_interval": "analysis.intervals",
     "score": "api",
     "without_model": "model.request",
 }

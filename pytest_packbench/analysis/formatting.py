@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.score import TOLERANCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pytest_packbench.model.figure import Figure
 
 
 DASH = "-"
+NOT_MEASURED = "not measured"
 _MAX_DIGITS = 12
 
 
@@ -97,3 +101,33 @@ def _keeps_order(value: float, marks: tuple[float, ...], scale: int, digits: int
 
 def _compare(left: float, right: float) -> int:
     return (left > right) - (left < right)
+
+
+def figure_value(figure: Figure) -> str:
+    """Return the value in words: `3 of 20 = 15.0 %`, `1.25 USD` or `not measured`."""
+    if figure.number is not None:
+        value = f"{figure.number:.6g} {figure.unit}".rstrip()
+    elif figure.count is not None and figure.total:
+        # without an interval it is no sample, and a percentage would look like the rate of a model
+        share = f" = {format_percent(figure.count, figure.total)}" if figure.interval is not None else ""
+        value = f"{figure.count} of {figure.total}{share}"
+    else:
+        value = NOT_MEASURED
+    return f"{value}; {figure.note}" if figure.note else value
+
+
+def figure_interval(figure: Figure) -> str:
+    """Return the interval with its method: `5.2 % to 36.0 % (95 % Wilson)`; empty without one."""
+    interval = figure.interval
+    if interval is None:
+        return ""
+    if figure.number is None:
+        return f"{format_interval((interval.low, interval.high))} ({interval.method})"
+    return f"{interval.low:.6g} to {interval.high:.6g} ({interval.method})"
+
+
+def grouped_figures(figures: Iterable[Figure]) -> Iterator[tuple[str, list[Figure]]]:
+    """Yield the groups of figures in the order of their first members."""
+    order: dict[str, int] = {}
+    ranked = sorted(figures, key=lambda figure: order.setdefault(figure.group, len(order)))
+    return ((group, list(members)) for group, members in groupby(ranked, key=lambda figure: figure.group))

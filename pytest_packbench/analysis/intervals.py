@@ -6,8 +6,10 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_packbench.model.figure import Interval
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 CONFIDENCE = 0.95
@@ -38,14 +40,68 @@ def wilson_interval(k: int, n: int, confidence: float = CONFIDENCE) -> tuple[flo
     if not 0 <= k <= n:
         raise ValueError(f"expected 0 <= k <= n; got k={k}, n={n}")
     z = _quantile(confidence)
-    if n == 0:
+    return _wilson(k / n, n, z) if n else None
+
+
+def rate_interval(
+    count: int, total: int, clusters: Iterable[tuple[int, int]] | None = None, *, clustered_by: str = "cluster"
+) -> Interval | None:
+    """Return the two-sided 95 % interval of a share of sampled answers.
+
+    Without clusters it is that of Wilson. With clusters it is the same for the effective size: the total, divided
+    by how much the clusters widen the variance, and reduced for their number (E. L. Korn and B. I. Graubard 1998,
+    Survey Methodology 24:193-201). If none or all count, the clusters show no spread, and each of them counts as one
+    case, which is the worst that is possible.
+
+    Args:
+        count: how many count, 0 to `total`.
+        total: among how many.
+        clusters: the same for each cluster of cases that are not independent, such as all pairs of one task; their sums
+            are `count` and `total`. None if all cases are independent.
+        clustered_by: what the cases of a cluster share, in words.
+
+    Returns:
+        The interval with its method; None without a case, and if all cases are one cluster.
+
+    Raises:
+        ValueError: a count is not between 0 and its total, or the clusters don't add up.
+    """
+    sizes = [cluster for cluster in clusters or () if cluster[1]]
+    if any(not 0 <= part <= size for part, size in [(count, total), *sizes]):
+        raise ValueError(f"expected counts from 0 to their totals; got {count} of {total}, clusters {sizes}")
+    if clusters is not None and (sum(part for part, _ in sizes), sum(size for _, size in sizes)) != (count, total):
+        raise ValueError(f"expected clusters that add up to {count} of {total}; got {sizes}")
+    method = f"{100 * CONFIDENCE:g} % Wilson"
+    if clusters is None or len(sizes) == total:
+        # none, or each with one case
+        ends = wilson_interval(count, total)
+        return None if ends is None else Interval(*ends, method)
+    if len(sizes) == 1:
         return None
-    share, spread = k / n, z * z / n
+    ends = _wilson(count / total, _effective_size(count / total, total, sizes), _quantile(CONFIDENCE))
+    return Interval(*ends, f"{method}, clustered by {clustered_by}")
+
+
+def _effective_size(share: float, total: int, clusters: Sequence[tuple[int, int]]) -> float:
+    """Return how many independent cases would be as informative as these clusters."""
+    number = len(clusters)
+    if share in {0.0, 1.0}:
+        return number
+    spread = math.fsum((part - size * share) ** 2 for part, size in clusters)
+    variance = number / (number - 1) * spread / total**2
+    effect = max(1.0, variance / (share * (1 - share) / total))
+    few = _quantile(CONFIDENCE) / _t_quantile(number - 1)
+    return total / effect * few * few
+
+
+def _wilson(share: float, n: float, z: float) -> tuple[float, float]:
+    """Return Wilson's interval for `n` independent cases, which need not be a whole number."""
+    spread = z * z / n
     middle = share + spread / 2
     half = math.sqrt(spread * (share * (1 - share) + spread / 4))
     low, high = (middle - half) / (1 + spread), (middle + half) / (1 + spread)
-    # for k = 0 and k = n the formula gives 0 and 1, except for rounding
-    return max(0.0, low), 1.0 if k == n else min(1.0, high)
+    # for none and all the formula gives 0 and 1, except for rounding
+    return 0.0 if share == 0 else max(0.0, low), 1.0 if share == 1 else min(1.0, high)
 
 
 def exact_bound(k: int, n: int, confidence: float, *, upper: bool) -> float:
@@ -173,6 +229,18 @@ def _quantile(confidence: float) -> float:
     if not 0 < confidence < 1:
         raise ValueError(f"expected a confidence between 0 and 1; got {confidence}")
     return _normal_quantile((1 + confidence) / 2)
+
+
+@lru_cache
+def _t_quantile(freedom: int) -> float:
+    """Return the upper end of the two-sided 95 % interval of Student's t with so many degrees of freedom."""
+    low, high = 0.0, 20.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        # the two tails together are an incomplete beta function (DLMF 8.17)
+        outside = _beta_cdf(freedom / (freedom + middle * middle), freedom / 2, 0.5)
+        low, high = (middle, high) if outside > 1 - CONFIDENCE else (low, middle)
+    return (low + high) / 2
 
 
 def _normal_quantile(share: float) -> float:

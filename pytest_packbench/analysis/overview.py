@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.intervals import wilson_interval
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.rust_report import RustReport
     from pytest_packbench.analysis.sums import ResultSums
     from pytest_packbench.analysis.tally import Duplicates, FailingCase, Tally
+    from pytest_packbench.model.figure import Figure
     from pytest_packbench.model.metric import Metric
     from pytest_packbench.runs.lines import SkippedLines
 
@@ -146,11 +147,19 @@ class SuiteFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFigures:
-    """One run; its suites are in the order of the wire format, then by name."""
+    """One run.
+
+    Attributes:
+        run_id: its id.
+        suites: its suites, in the order of the wire format, then by name.
+        effort: tokens, time and cost.
+        figures: the figures of packs in the run's reports, by suite.
+    """
 
     run_id: str
     suites: tuple[SuiteFigures, ...]
     effort: Effort
+    figures: dict[str, tuple[Figure, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,6 +267,7 @@ def overview(
     other_runs: int = 0,
     with_errors: bool = False,
     caps: ReportCaps | None = None,
+    figures: Mapping[tuple[str, str], tuple[Figure, ...]] | None = None,
 ) -> Overview:
     """Compute the figures of the counted records, in an order that does not depend on the order of the records.
 
@@ -267,6 +277,7 @@ def overview(
         other_runs: as there.
         with_errors: as there.
         caps: judged like gates.
+        figures: the figures of packs in the reports of runs, by run id and suite.
     """
     by_run: dict[str, dict[str, list[_KeyedSums]]] = {}
     for run_id, suite in tally.errors:
@@ -274,7 +285,13 @@ def overview(
     for fields, sums in tally.record_sums.items():
         key = RecordKey(*fields)
         by_run.setdefault(key.run_id, {}).setdefault(key.suite, []).append((key, sums))
-    runs = tuple(_run(tally, run_id, by_run[run_id]) for run_id in sorted(by_run))
+    runs = tuple(
+        replace(
+            _run(tally, run_id, by_run[run_id]),
+            figures={suite: each for (run, suite), each in sorted((figures or {}).items()) if run == run_id},
+        )
+        for run_id in sorted(by_run)
+    )
     rust = rust_report(tally)
     return Overview(
         runs=runs,

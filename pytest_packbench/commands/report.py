@@ -14,9 +14,10 @@ from pytest_packbench.cli import FAILED, FINE, UsageError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_packbench.analysis.overview import Overview
+    from pytest_packbench.model.figure import Figure
     from pytest_packbench.runs.lines import RecordSource
 
 STDIN = _STDOUT = "-"
@@ -122,7 +123,26 @@ def _count(sources: Sequence[RecordSource], arguments: argparse.Namespace) -> Ov
         raise UsageError(f"no records{of_run} in {', '.join(arguments.files)}{bad}{without_score}")
     with_errors = all(source.errors is not None for source in sources)
     caps = ReportCaps(tokens=arguments.max_tokens, seconds=arguments.max_seconds, cost_usd=arguments.max_cost)
-    return overview(tally, skipped=skipped, other_runs=others, with_errors=with_errors, caps=caps)
+    figures = dict(_stored_figures(sources))
+    return overview(tally, skipped=skipped, other_runs=others, with_errors=with_errors, caps=caps, figures=figures)
+
+
+def _stored_figures(sources: Iterable[RecordSource]) -> Iterator[tuple[tuple[str, str], tuple[Figure, ...]]]:
+    """Yield the figures of packs in the reports of runs, by run id and suite; only folders of runs have a report."""
+    from pytest_packbench.model.figure import Figure
+    from pytest_packbench.runs.folder import REPORT, StoredRunError
+    from pytest_packbench.runs.report import open_report
+
+    for source in sources:
+        report = Path(source.records).with_name(REPORT)
+        if source.errors is None or not report.exists():
+            continue
+        try:
+            opened = open_report(report)
+            yield (opened.run.run_id, opened.run.suite), tuple(map(Figure.from_json, opened.figures))
+        except (StoredRunError, ValueError) as error:
+            # the records are read all the same
+            sys.stderr.write(f"packbench: no figures of packs: {error}\n")
 
 
 def _text(summary: Overview, output_format: str) -> str:

@@ -161,6 +161,7 @@ class SuiteContexts:
         self._hooks = hooks
         self._packs: dict[str, Pack] = {}
         self._opened: dict[str, SuiteContext] = {}
+        self._of_pack: dict[str, SuiteContext] = {}
 
     def add(self, suite: Suite) -> None:
         """Add a suite.
@@ -261,6 +262,31 @@ class SuiteContexts:
         fields = {"options": options, "live": live, "redactor": self.redactor}
         return SuiteContext.of_results(suite, self.pack_of(suite), target_name, **fields)
 
+    def of_pack(self, suite: Suite) -> SuiteContext:
+        """Return a suite's context with the pack's own target and no guard, in fixture mode, whatever the options say.
+
+        Raises:
+            TargetError: the pack has no target.
+        """
+        if suite.name not in self._of_pack:
+            pack = self.pack_of(suite)
+            reference = self._reference(suite)
+            if reference is None:
+                raise TargetError(f'the pack "{pack.name}" has no target of its own')
+            judges = self._hooks.judges()
+            self._of_pack[suite.name] = SuiteContext(
+                suite=suite,
+                pack=pack,
+                caller=TargetCaller(reference),
+                target_name=REFERENCE,
+                options=self.options,
+                redactor=self.redactor,
+                roles=frozenset(pack.roles(suite.config)),
+                judges=judges,
+                judge_parts=judges_of(pack, suite.config, judges),
+            )
+        return self._of_pack[suite.name]
+
     def opened(self, suite: Suite) -> SuiteContext | None:
         """Return a suite's context if it was opened; None otherwise."""
         return self._opened.get(suite.name)
@@ -304,12 +330,12 @@ class SuiteContexts:
 
     def closers(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """Return the functions that close targets and backends, to be run on the event loop that used them."""
-        targets = [context.caller.aclose for context in self._opened.values()]
+        targets = [context.caller.aclose for context in (*self._opened.values(), *self._of_pack.values())]
         return [*targets, *(backend.aclose for backend in self.clients.backends)]
 
     def close(self) -> None:
         """Close the event loops of targets that were called directly."""
-        for context in self._opened.values():
+        for context in (*self._opened.values(), *self._of_pack.values()):
             context.caller.close()
 
     def _start_gateway(self) -> Serving:
@@ -344,16 +370,20 @@ class SuiteContexts:
                 message = f"{file}: /target: {str(error).removeprefix('target ')}"
                 # the traceback of the user's own code is that of the cause
                 raise TargetError(message) from error.__cause__
-        try:
-            reference = self.pack_of(suite).target(suite.config)
-        except Exception as error:
-            raise TargetError(f'the pack "{suite.config.pack}" raised in target(): {describe_error(error)}') from error
+        reference = self._reference(suite)
         if reference is None:
             raise TargetError(
                 f'suite "{suite.name}": pack "{suite.config.pack}" has no target of its own; '
                 "set --packbench-target, target in suite.yaml, or the hook pytest_packbench_target"
             )
         return reference, REFERENCE
+
+    def _reference(self, suite: Suite) -> Target | None:
+        """Return the target of a suite's pack; None if it has none."""
+        try:
+            return self.pack_of(suite).target(suite.config)
+        except Exception as error:
+            raise TargetError(f'the pack "{suite.config.pack}" raised in target(): {describe_error(error)}') from error
 
     def _find_target(self, spec: str, adapt: Callable[[Any], Any]) -> tuple[Target, str]:
         options = self.options
@@ -395,7 +425,11 @@ def _never_called(request: object) -> None:
 
 def _guard(name: str, pack_guards: Mapping[str, Any], suite: Suite) -> Any:
     if name in pack_guards:
-        return pack_guards[name]()
+        try:
+            return pack_guards[name]()
+        except Exception as error:
+            # a library that it needs is missing
+            raise SetupError(f'guard "{name}": {error}') from error
     if ":" not in name:
         raise SetupError(
             f'suite "{suite.name}": unknown guard "{name}"; expected one of '

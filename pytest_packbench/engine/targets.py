@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import weakref
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from functools import partial
 from importlib import import_module
@@ -257,7 +257,10 @@ class TargetCaller:
         world = await in_thread(partial(self.worlds.open, request, context))
         answer, problem = None, None
         # it ends with the attempt, also where a sync target is abandoned and goes on
-        with world as own_request:
+        with ExitStack() as opened:
+            opened.push(world.__exit__)
+            # on a thread, because guards may wait
+            own_request = await in_thread(world.__enter__)
             try:
                 if own_request is not None:
                     answer = await self._call_there(own_request, context, in_thread)

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pytest_packbench.model.case import Case
+from pytest_packbench.model.figure import Figure
 from pytest_packbench.model.record import EvalDecision
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.model.score import unread_score
 from pytest_packbench.model.suite import SuiteConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
     from pytest_packbench.model.outcome import Outcome
     from pytest_packbench.model.request import Target, Worlds
+    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Thresholds
 
@@ -88,6 +91,21 @@ class LintOption:
     help: str
 
 
+class RoleModel(NamedTuple):
+    """A model that a pack asks in addition to the model under test, such as a judge.
+
+    Attributes:
+        backend: the name of the backend.
+        model: the name of the model.
+        base_url: its address; empty for that of the model under test, where the backend is the same, else the
+            backend's own.
+    """
+
+    backend: str
+    model: str
+    base_url: str = ""
+
+
 class Pack(ABC):
     """One domain: the schema of its cases, the reading and scoring of results, and optionally a reference target.
 
@@ -113,8 +131,9 @@ class Pack(ABC):
             are not independent, and statistics account for that. Empty if cases are independent.
         test_suites: suites of the wire format; their records are measured with this pack's metrics, whatever pack they
             name.
-        summarizes_vacuous: whether `summary` also gets what a record would contain of each vacuous case: its `test_id`,
-            `llm_backend` and `llm_model`, and `packbench` with `verdict`, `kind`, `facets` and `result`.
+        figures_of_unscored: whether `figures` also gets what is known of each case without a score, except for
+            quarantined ones: its `test_id`, `llm_backend` and `llm_model`, and `packbench` with `verdict`, `kind`,
+            `facets`, `trial` and `result`.
     """
 
     name: ClassVar[str]
@@ -128,7 +147,7 @@ class Pack(ABC):
     scripted: ClassVar[tuple[str, ...]] = ()
     cluster: ClassVar[str] = ""
     test_suites: ClassVar[tuple[str, ...]] = ()
-    summarizes_vacuous: ClassVar[bool] = False
+    figures_of_unscored: ClassVar[bool] = False
 
     def for_suite(self, rules: Any) -> Pack:  # noqa: ARG002 - for packs whose suites differ in more than scoring rules
         """Return the pack to use for one suite; the default is the pack itself.
@@ -192,6 +211,17 @@ class Pack(ABC):
             The score, from 0 to 1, with the terms that add up to it. Use `judged` to compare it with the threshold.
         """
 
+    def decided_by(self, result: Any) -> str:  # noqa: ARG002 - for packs whose target checks its answers
+        """Return the name of the check of the pipeline that decided how a result ended; empty if none did.
+
+        It is compared with `expected.decided_by` of controls, so that a control fails if the check is taken out. A name
+        is that of the check which alone decided: return several, if several objected, in one text.
+
+        Args:
+            result: what a target returned, as plain JSON of any form.
+        """
+        return ""
+
     def expects_refusal(self, case: Any) -> bool:  # noqa: ARG002 - for packs with cases that have no answer
         """Return whether the right reaction to a case is a refusal; the default is False.
 
@@ -209,6 +239,14 @@ class Pack(ABC):
             case: the case, an instance of `case_model`.
             outcome: what `read` returned.
             score: what `score` returned; its score is a number.
+        """
+        return RecordFacts()
+
+    def unread_facts(self, case: Any) -> RecordFacts:  # noqa: ARG002 - for packs whose figures need facts of every case
+        """Return what the record of a case contains whose answer can't be read; `facts` is not called then.
+
+        Args:
+            case: the case, an instance of `case_model`.
         """
         return RecordFacts()
 
@@ -253,10 +291,10 @@ class Pack(ABC):
         """
         return ""
 
-    def roles(self, rules: Any) -> Mapping[str, tuple[str, str]]:  # noqa: ARG002 - for packs with judges
-        """Return the models that the pack calls in addition to the model under test: role to backend and model.
+    def roles(self, rules: Any) -> Mapping[str, RoleModel | tuple[str, str]]:  # noqa: ARG002 - for packs with judges
+        """Return the models that the pack calls in addition to the model under test, by the role of their requests.
 
-        Requests with one of these roles go to that model. Their tokens are not part of the record.
+        Requests with one of these roles go to that model, at temperature 0. Their tokens are not part of the record.
 
         Args:
             rules: the content of `suite.yaml`, an instance of `suite_model`.
@@ -279,13 +317,35 @@ class Pack(ABC):
         """
         return True
 
-    def summary(self, records: Iterable[Mapping[str, Any]]) -> list[str]:  # noqa: ARG002 - for packs with metrics of their own
-        """Return lines for the summary of a run, for figures that only the pack can compute.
+    def figures(self, records: Iterable[Mapping[str, Any]]) -> Sequence[Figure]:  # noqa: ARG002 - for packs with figures of their own
+        """Return the named figures of a run that only the pack can compute, in the order in which they are shown.
+
+        A terminal shows the headlines among them, the reports all.
 
         Args:
             records: the wire records of the run as plain JSON; an iterator, which can be read once.
         """
-        return []
+        return ()
+
+    def paired_figures(self, pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Sequence[Figure]:  # noqa: ARG002 - for packs that compare case by case
+        """Return the named figures of what changed since the baseline, case by case.
+
+        Called where a run is compared with another one.
+
+        Args:
+            pairs: what `figures` gets of the same unedited case, of the baseline and of this run; an iterator, which
+                can be read once.
+        """
+        return ()
+
+    def remarks(self, rules: Any, test_ids: Iterable[str]) -> Sequence[str]:  # noqa: ARG002 - for packs whose suites can lack a gate
+        """Return what a run can't show because of the rules of its suite, in sentences; the summary has them.
+
+        Args:
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+            test_ids: the ids of the cases of the run.
+        """
+        return ()
 
     def request(self, case: Any) -> VerifyRequest:
         """Return the request that the target gets; the default contains the case's `input`.
@@ -396,19 +456,24 @@ class Pack(ABC):
         return ()
 
 
+def names_checks(pack: Pack) -> bool:
+    """Return whether a pack names the check of its pipeline that decided a result."""
+    return type(pack).decided_by is not Pack.decided_by
+
+
 def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) -> RecordFacts:
     """Return the facts of a pack with defaults for what it leaves out.
 
     Args:
         pack: the pack.
         case: the case.
-        outcome: the outcome; None if the answer is unreadable, so that the pack knows no facts.
+        outcome: the outcome; None if the answer is unreadable.
         score: the score.
 
     Raises:
         Exception: whatever the pack raises.
     """
-    facts = RecordFacts(agent_decision="comply_safe") if outcome is None else pack.facts(case, outcome, score)
+    facts = pack.unread_facts(case) if outcome is None else pack.facts(case, outcome, score)
     expected: Decision = "refuse" if facts.expected is None and pack.expects_refusal(case) else "comply_safe"
     return replace(
         facts,
@@ -416,3 +481,76 @@ def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) 
         expected=facts.expected or expected,
         agent_decision=facts.agent_decision or ("refuse" if outcome is not None and outcome.refused else "comply_safe"),
     )
+
+
+def figures_of(pack: Pack, results: Iterable[CaseResult]) -> tuple[Figure, ...]:
+    """Return the figures of a run, which a pack computes from its results.
+
+    Args:
+        pack: the pack.
+        results: those of the run, with their records and payloads; iterated at most once.
+
+    Raises:
+        TypeError: the pack returns something else than figures.
+        ValueError: two figures of a group have the same name.
+        Exception: anything else that the pack raises.
+    """
+    return _checked(tuple(pack.figures(filter(None, map(partial(_summarized, pack), results)))), "figures")
+
+
+def paired_figures_of(pack: Pack, before: Iterable[CaseResult], now: Iterable[CaseResult]) -> tuple[Figure, ...]:
+    """Return the figures of what changed between two runs, over the cases that are unchanged and of the same judge.
+
+    Args:
+        pack: the pack.
+        before: the results of the baseline, with their records and payloads; iterated at most once.
+        now: the same of the run.
+
+    Raises:
+        Exception: as in `figures_of`.
+    """
+    return _checked(tuple(pack.paired_figures(_pairs(pack, before, now))), "paired_figures")
+
+
+def _pairs(
+    pack: Pack, before: Iterable[CaseResult], now: Iterable[CaseResult]
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    earlier = {(each.test_id, each.trial): (each.case_sha256, each.judge, _summarized(pack, each)) for each in before}
+    for result in now:
+        sha256, judge, record = earlier.pop((result.test_id, result.trial), (None, None, None))
+        known = _summarized(pack, result) if record is not None else None
+        if record is None or known is None or len({sha256, result.case_sha256} - {None}) > 1:
+            continue
+        if None in {judge, result.judge} or judge == result.judge:
+            yield record, known
+
+
+def _checked(figures: tuple[object, ...], method: str) -> tuple[Figure, ...]:
+    checked = tuple(figure for figure in figures if isinstance(figure, Figure))
+    if len(checked) < len(figures):
+        raise TypeError(f"{method}() returned {figures!r}, expected objects of the class Figure")
+    names = [(figure.group, figure.name) for figure in checked]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"got two figures with the name {twice[1]!r} in the group {twice[0]!r}; expected one")
+    return checked
+
+
+def _summarized(pack: Pack, result: CaseResult) -> Mapping[str, Any] | None:
+    """Return the record of a result, or what a pack wants to know of one without a record; None for nothing."""
+    if result.record is not None:
+        return result.record
+    if not pack.figures_of_unscored or result.quarantined:
+        return None
+    return {
+        "test_id": result.test_id,
+        "llm_backend": result.llm_backend,
+        "llm_model": result.llm_model,
+        "packbench": {
+            "verdict": result.verdict,
+            "kind": result.kind,
+            "facets": result.facets,
+            "trial": result.trial,
+            "result": result.payload,
+        },
+    }

@@ -144,6 +144,9 @@ class ModelRequest:
             `{"role": "tool", "tool_call_id": str, "content": str}`.
         output_schema: JSON Schema of the answer; None allows any text.
         tools: the tools that the model may call; not together with `output_schema`.
+        max_output_tokens: the limit of this answer in tokens, at least 1; None for the limit of the run.
+        raw: whether the text of the only message is sent as it is, without the model's chat template: it is continued
+            by OpenAI's completions API, and the limit ends the answer without cutting it off.
     """
 
     role: str
@@ -151,6 +154,8 @@ class ModelRequest:
     messages: tuple[dict[str, Any], ...]
     output_schema: dict[str, Any] | None = None
     tools: tuple[Tool, ...] = ()
+    max_output_tokens: int | None = None
+    raw: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return the request as plain JSON, the form that is hashed and recorded."""
@@ -160,6 +165,8 @@ class ModelRequest:
             "messages": list(self.messages),
             "output_schema": self.output_schema,
             **({"tools": [tool.as_json() for tool in self.tools]} if self.tools else {}),
+            **({} if self.max_output_tokens is None else {"max_output_tokens": self.max_output_tokens}),
+            **({"raw": True} if self.raw else {}),
         }
 
 

@@ -19,6 +19,8 @@ Mode = Literal["fixture", "live", "record"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 Origin = Literal["authored", "recorded"]
 """Where a recording comes from: written by a person, or recorded from a model."""
+CONTROL_OWNER = "controls/"
+"""What the name of a control begins with where cases have theirs: an id has no slash."""
 STUB = "stub"
 """The backend that stands for a pack's scripted models."""
 RECORDED = "recorded"
@@ -202,7 +204,7 @@ class Run:
         partial: why the run is not complete (`interrupted`, `stopped early`, ...); empty if it is complete.
         versions: name to version of software that could change a result.
         settings: options that could change a result, and what the run spent (`spent`), plain JSON.
-        findings: the lines of `Pack.summary`.
+        findings: remarks on the run as a whole, one line each.
     """
 
     run_id: str

@@ -22,6 +22,26 @@ _STRING = {"type": "string"}
 _BOOLEAN = {"type": "boolean"}
 _COUNT = {"type": "integer", "minimum": 0}
 _STRING_MAP = {"type": "object", "additionalProperties": _STRING}
+_NUMBER_OR_NULL = {"type": ["number", "null"]}
+_COUNT_OR_NULL = {"type": ["integer", "null"], "minimum": 0}
+_FIGURE = {
+    "type": "object",
+    "required": [
+        *("group", "name", "headline", "count", "total", "share", "number", "unit", "interval", "note", "definition")
+    ],
+    "properties": {
+        **dict.fromkeys(("group", "name", "unit", "note", "definition"), _STRING),
+        "headline": _BOOLEAN,
+        **dict.fromkeys(("count", "total"), _COUNT_OR_NULL),
+        "share": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
+        "number": _NUMBER_OR_NULL,
+        "interval": {
+            "type": ["object", "null"],
+            "required": ["low", "high", "method"],
+            "properties": {"low": {"type": "number"}, "high": {"type": "number"}, "method": _STRING},
+        },
+    },
+}
 
 
 class _CompactGenerator(GenerateJsonSchema):
@@ -104,9 +124,14 @@ REPORT: dict[str, Any] = {
                         "quarantined": {"type": "object", "required": list(QUARANTINE), "additionalProperties": _COUNT},
                     },
                 },
+                "figures": {"type": "array", "items": _FIGURE},
                 "gates": {
                     "type": "array",
-                    "items": {"type": "object", "required": ["metric", "passed"], "properties": {"passed": _BOOLEAN}},
+                    "items": {
+                        "type": "object",
+                        "required": ["metric", "passed"],
+                        "properties": {"passed": _BOOLEAN, "proven": {"type": ["boolean", "null"]}},
+                    },
                 },
                 "comparison": {
                     "type": "object",
@@ -123,6 +148,14 @@ REPORT: dict[str, Any] = {
                         "code": _STRING_MAP,
                         "recordings": _STRING_MAP,
                         "settings": {"type": "object"},
+                    },
+                },
+                "controls": {
+                    "type": "object",
+                    "required": ["present", "selected", "as_written", "deviates", "broken", "not_run", "wrong"],
+                    "properties": {
+                        **dict.fromkeys(("present", "selected", "as_written", "deviates", "broken", "not_run"), _COUNT),
+                        "wrong": {"type": "array", "items": _STRING},
                     },
                 },
                 "policy_changes": {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.conclusion import run_verdict
 from pytest_packbench.analysis.intervals import CONFIDENCE
+from pytest_packbench.model.figure import Figure
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.runs.lines import finite_json
 
@@ -24,11 +25,11 @@ def run_document(conclusion: Conclusion) -> dict[str, Any]:
     Returns:
         An object of version `RUN_DOCUMENT_VERSION` with the keys `version`, `status` (`passed`, `failed`, `partial`),
         `complete`, `run`, `totals`, `overall`, `groups`, `depth`, `refusals`, `exposure` if a case was vacuous,
-        `authored`, `models`, `cached`, `interval` (how the intervals of the groups are computed), `gates`, `comparison`
-        if a baseline was requested, `policy` (the acceptance policy) where it is known, `policy_changes` if a base for
-        it was requested, `trials` if cases have several trials, and `cases`, which is empty: the writer of the report
-        adds the rows of the results. Units are those of the classes. Numbers that are not finite are null. The object
-        shares nothing with the argument.
+        `authored`, `models`, `cached`, `interval` (how the intervals of the groups are computed), `figures` if the pack
+        gives any, `gates`, `comparison` if a baseline was requested, `policy` (the acceptance policy) where it is
+        known, `policy_changes` if a base for it was requested, `controls` if the run has any, `trials` if cases have
+        several trials, and `cases`, which is empty: the writer of the report adds the rows of the results. Units are
+        those of the classes. Numbers that are not finite are null. The object shares nothing with the argument.
     """
     run, statistics = conclusion.run, conclusion.statistics
     document: dict[str, Any] = finite_json(
@@ -47,12 +48,14 @@ def run_document(conclusion: Conclusion) -> dict[str, Any]:
             "models": statistics.models,
             "cached": statistics.cached,
             "interval": _INTERVAL,
+            **({"figures": [figure.as_json() for figure in conclusion.all_figures]} if conclusion.all_figures else {}),
             # `absent` is internal; the text of the gate names the absent cases
             "gates": [
                 {name: value for name, value in _plain(gate).items() if name != "absent"} for gate in conclusion.gates
             ],
             **_comparison(conclusion),
             **_policy(conclusion),
+            **({} if conclusion.controls is None else {"controls": conclusion.controls.as_json()}),
             **_trials(conclusion),
             "cases": [],
         }
@@ -124,6 +127,8 @@ def _trials(conclusion: Conclusion) -> dict[str, Any]:
 
 def _plain(record: Any) -> Any:
     """Return a dataclass or a named tuple as an object, and all in it; other values are copied."""
+    if isinstance(record, Figure):
+        return record.as_json()
     if is_dataclass(record):
         return {each.name: _plain(getattr(record, each.name)) for each in fields(record)}
     if isinstance(record, tuple) and hasattr(record, "_asdict"):

@@ -15,7 +15,7 @@ from pytest_packbench.analysis.overview import FIXTURE
 from pytest_packbench.analysis.rust_report import rust_report_markdown
 from pytest_packbench.model.metric import AUTHORED
 from pytest_packbench.model.text import pluralize
-from pytest_packbench.reports.tables import WIDE, escape_markdown, section
+from pytest_packbench.reports.tables import WIDE, escape_markdown, figure_sections, section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,6 +171,8 @@ def _run(run: RunFigures) -> Iterator[str]:
         yield _effort(run.effort)
     for suite in run.suites:
         yield from _suite(suite)
+    for name, figures in run.figures.items():
+        yield from figure_sections(figures, title=f"Figures of {name}", level=3)
 
 
 def _suite(suite: SuiteFigures) -> Iterator[str]:

@@ -7,18 +7,21 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.formatting import DASH
+from pytest_packbench.analysis.formatting import DASH, figure_interval, figure_value, grouped_figures
 from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.reports.terminal import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from pytest_packbench.model.figure import Figure
+
     Rows = Iterable[tuple[str | None, ...]]
 
 _WIDTH = 120
 # for explanations of failures, which may be longer than answers
 WIDE = 400
+_FIGURE_HEAD = ("figure", "value", "interval", "definition")
 
 _SPECIAL = str.maketrans(
     {
@@ -104,6 +107,21 @@ def section(
         f"{len(body)} of {total} shown{f'; {where}' if where else ''}." if total > len(body) else "",
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def figure_sections(figures: Sequence[Figure], *, title: str = "Figures", level: int = 2) -> list[str]:
+    """Return a section of Markdown for each group of figures, with their definitions."""
+    return [
+        section(
+            f"{title}: {group}" if group else title,
+            _FIGURE_HEAD,
+            ((each.name, figure_value(each), figure_interval(each) or None, each.definition) for each in members),
+            level=level,
+            widths={1: WIDE, 3: WIDE},
+            drop_empty=True,
+        )
+        for group, members in grouped_figures(figures)
+    ]
 
 
 def _markdown_table(head: Sequence[str], rows: Rows, columns: Sequence[int], widths: Mapping[int, int]) -> str:

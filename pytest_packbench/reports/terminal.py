@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.formatting import (
     DASH,
+    figure_interval,
+    figure_value,
     format_interval,
     format_mean,
     format_percent,
     format_score,
     format_terms,
+    grouped_figures,
 )
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.listing import name_some
 from pytest_packbench.model.result import UNREADABLE_GROUP
 from pytest_packbench.model.run import WORKER_WINDOW
-from pytest_packbench.model.score import describe_score
+from pytest_packbench.model.score import Term, describe_score
 from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.analysis.statistics import Statistics, Totals
+    from pytest_packbench.model.control import ControlResult, ControlTally, Row
+    from pytest_packbench.model.figure import Figure
     from pytest_packbench.model.pack import Comparison
     from pytest_packbench.model.policy import PolicyOutcome
     from pytest_packbench.model.result import CaseResult
@@ -225,6 +230,43 @@ def failure_text(head: Sequence[str], score: Score, rows: Iterable[Comparison], 
     )
 
 
+def control_text(result: ControlResult, rows: Iterable[Row], command: str) -> str:
+    """Explain a control that did not end as written, or can't be replayed.
+
+    Args:
+        result: what it came to.
+        rows: what was compared.
+        command: the line with the command that replays it again.
+    """
+    cells = [(row.what, row.expected, row.actual, "DEVIATES" if row.deviation else "") for row in rows]
+    head = "the control did not end as written: " if cells else ""
+    terms = ((result.actual or {}).get("terms") or ()) if cells else ()
+    points = [(Term(**term).points, term["name"], term["detail"]) for term in terms]
+    about = [f"control: {result.file}", *([f"case:    {result.case}"] if result.case else [])]
+    return printable(
+        "\n".join(
+            [
+                f"{head}{result.message}",
+                *([result.description] if result.description else []),
+                *(["", *text_table([("", "expected", "actual", ""), *cells])] if cells else []),
+                *(["", *text_table([("points", "term", ""), *points])] if points else []),
+                "",
+                *about,
+                command,
+            ]
+        )
+    )
+
+
+def control_lines(tally: ControlTally | None) -> list[str]:
+    """Return the lines about the controls of a run: how many ended as written, and each that did not."""
+    if tally is None:
+        return []
+    wrong = [f"  {one_line(f'{result.control}: {result.message}', _SENTENCE)}" for result in tally.wrong[:MAX_CASES]]
+    more = len(tally.wrong) - len(wrong)
+    return [tally.text, *wrong, *([f"  and {more} more"] if more else [])]
+
+
 def transcript_lines(transcript: Sequence[tuple[str, str, str]]) -> list[str]:
     """Return the lines of a transcript, each cut to one line, of a long one the first and the last.
 
@@ -251,10 +293,10 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
     """Summarize a run.
 
     Returns:
-        Lines without their ends: why the run could not be compared with its baseline, totals, verdict, caveats, case
-        types, gates, at most `MAX_CASES` each of the cases that failed, of the errors (equal ones of several cases
-        together, in full), and of the cases that used stale recordings, the comparison, and the changes of the
-        acceptance policy.
+        Lines without their ends: why the run could not be compared with its baseline, totals, verdict, caveats, the
+        headlines of the pack, case types, gates, at most `MAX_CASES` each of the cases that failed, of the errors
+        (equal ones of several cases together, in full), and of the cases that used stale recordings, the comparison,
+        and the changes of the acceptance policy.
     """
     from pytest_packbench.analysis.conclusion import caveats, run_verdict
 
@@ -267,6 +309,7 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
         *(compared if is_unseen else []),
         totals_line(statistics.totals),
         *(one_line(sentence, _SENTENCE) for sentence in sentences),
+        *headline_lines(conclusion.all_figures),
         "",
         *text_table(_group_rows(statistics), numbers=True),
         *(["", "gates:", *gates] if gates else []),
@@ -276,6 +319,17 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
         *([] if is_unseen else compared),
         *policy_lines(conclusion.policy),
     ]
+
+
+def headline_lines(figures: Sequence[Figure]) -> list[str]:
+    """Return the headlines for a terminal: for each group an empty line, its name, and a line for each figure."""
+    lines = []
+    for group, members in grouped_figures(figure for figure in figures if figure.headline):
+        rows = [
+            (one_line(each.name), one_line(figure_value(each), _SENTENCE), figure_interval(each)) for each in members
+        ]
+        lines += ["", f"{one_line(group) or 'figures'}:", *(f"  {line}" for line in text_table(rows))]
+    return lines
 
 
 def _baseline_lines(conclusion: Conclusion) -> list[str]:

@@ -17,7 +17,7 @@ from pytest_packbench.runs.lines import compact_json, finite_json
 from pytest_packbench.runs.metadata import RunFieldError, parse_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_packbench.model.run import Run
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _HEADER_KEYS = frozenset({"version", "status", "run"})
 # absent in reports of other versions
-_OPTIONAL_KEYS = frozenset({"gates", "comparison", "policy", "policy_changes"})
+_OPTIONAL_KEYS = frozenset({"figures", "gates", "comparison", "policy", "policy_changes"})
 
 
 class OpenRun(NamedTuple):
@@ -43,6 +43,7 @@ class OpenRun(NamedTuple):
             acceptance policy failed the run.
         policy: the acceptance policy, as `Policy.stored` returns it; None where the report has none.
         policy_failed: whether the run failed because its acceptance policy was not as strict as that of its base.
+        figures: the figures of its pack, as plain JSON.
     """
 
     source: str
@@ -54,6 +55,7 @@ class OpenRun(NamedTuple):
     held: bool = True
     policy: dict[str, Any] | None = None
     policy_failed: bool = False
+    figures: Sequence[Any] = ()
 
 
 def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any], rows: Iterable[bytes]) -> None:
@@ -138,6 +140,7 @@ def open_report(path: Path) -> OpenRun:
         held=_held(header),
         policy=header.get("policy"),
         policy_failed=_policy_failed(header),
+        figures=figures if isinstance(figures := header.get("figures"), list) else (),
     )
 
 

@@ -32,7 +32,6 @@ from pytest_packbench.packs.agent_safety.injecagent.upstream import (
     parse_literal,
 )
 from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
-from pytest_packbench.packs.agent_safety.summary import rates_of
 from tests.unit.safety_runs import (
     PACK,
     RULES,
@@ -162,10 +161,10 @@ def test_all_published_base_cases_are_imported_and_land_without_guards() -> None
         ("obedient", (), (0, 510 + 544, 0)),
     ):
         runs = [run_case(case, model=model, guards=guards) for case in cases]
-        rates = rates_of(run.result["details"]["label"] for run in runs)
-        assert (rates.succ, rates.unsucc, rates.invalid) == counts
+        labels = Counter(run.result["details"]["label"] for run in runs)
+        assert (labels["succ"], labels["unsucc"], labels["invalid"]) == counts
         assert all(run.outcome.exposed for run in runs)
-        assert rates.succ == sum(run.score.verdict == "failed" for run in runs)
+        assert labels["succ"] == sum(run.score.verdict == "failed" for run in runs)
 
 
 PLAIN: st.SearchStrategy[Any] = st.recursive(

@@ -12,18 +12,17 @@ from pytest_packbench.model.request import Tool
 from pytest_packbench.packs.agent_safety.answers import TextAnswer
 from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import FileError
-from pytest_packbench.packs.agent_safety.harmbench.target import behavior_of, error_result, judged, without_ruling
+from pytest_packbench.packs.agent_safety.harmbench.target import behavior_of, error_result, judging_of, without_ruling
 from pytest_packbench.packs.agent_safety.injecagent.target import RESPONSES, material_of, simulated_output
 from pytest_packbench.packs.agent_safety.judges import JUDGE_ERROR, JudgeError
-from pytest_packbench.packs.agent_safety.judges.standard import LLAMA_GUARD, choose_judge, declines
+from pytest_packbench.packs.agent_safety.judges.standard import declines
 from pytest_packbench.packs.agent_safety.serving import Output
 from pytest_packbench.packs.agent_safety.worlds import AgentWorld, Answer, FailedWorld
 
 if TYPE_CHECKING:
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
-    from pytest_packbench.packs.agent_safety.harmbench.behaviors import Behavior
+    from pytest_packbench.packs.agent_safety.harmbench.target import Judging
     from pytest_packbench.packs.agent_safety.injecagent.upstream import Material
-    from pytest_packbench.packs.agent_safety.judges import Judge
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 _JSON_TYPES = frozenset({"string", "integer", "number", "boolean", "array", "object"})
@@ -35,8 +34,7 @@ def open_injecagent(request: VerifyRequest, context: VerifyContext, rules: Safet
     Raises:
         CaseError: the texts of the case can't be used.
     """
-    del rules
-    return ToolWorld(material_of(request), request, context, agent)
+    return ToolWorld(material_of(request), request, context, rules, agent)
 
 
 def open_harmbench(
@@ -45,13 +43,12 @@ def open_harmbench(
     """Return the world of a behaviour of HarmBench."""
     try:
         behavior = behavior_of(request, context)
-        # the engine sends a request of the judge's role to the judge's model
-        judge = choose_judge(rules.judges, {LLAMA_GUARD: context.llm, **context.judges})
+        judging = judging_of(behavior, context, rules)
     except FileError as error:
         return FailedWorld("text_missing", " ".join(str(error).split()))
     except JudgeError as error:
         return FailedWorld(JUDGE_ERROR, " ".join(str(error).split()))
-    return RequestWorld(behavior, judge, request, context, agent)
+    return RequestWorld(judging, request, context, rules, agent)
 
 
 class ToolWorld(AgentWorld):
@@ -62,7 +59,9 @@ class ToolWorld(AgentWorld):
     `form`: `tools`, because the published prompt is not used.
     """
 
-    def __init__(self, material: Material, request: VerifyRequest, context: VerifyContext, agent: str) -> None:
+    def __init__(
+        self, material: Material, request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig, agent: str
+    ) -> None:
         self._material = material
         self._version = request.input["version"]
         self._responses = context.files.get(RESPONSES)
@@ -71,7 +70,12 @@ class ToolWorld(AgentWorld):
         self._simulated_by = ""
         self._transcript = [{"role": "user", "content": material.user_instruction}]
         self.tools = tuple(_tool_of(described) for described in material.described_tools)
-        chain = Chain(context.guards, attack=attack_patterns(material.attacker_instruction))
+        chain = Chain(
+            context.guards,
+            attack=attack_patterns(material.attacker_instruction),
+            llm=context.llm,
+            time_limit_s=rules.guard_time_limit_s,
+        )
         super().__init__(agent=agent, chain=chain, request=request)
 
     def prompt(self) -> str:
@@ -134,35 +138,49 @@ class RequestWorld(AgentWorld):
     """The world of a behaviour: the request is the task, there are no tools, and the judge rules on the answer."""
 
     def __init__(
-        self, behavior: Behavior, judge: Judge, request: VerifyRequest, context: VerifyContext, agent: str
+        self, judging: Judging, request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig, agent: str
     ) -> None:
-        self._behavior, self._judge = behavior, judge
+        self._judging = judging
         self._version = request.input["version"]
-        chain = Chain(context.guards, attack=attack_patterns(behavior.request))
+        chain = Chain(
+            context.guards,
+            attack=attack_patterns(judging.behavior.request),
+            llm=context.llm,
+            time_limit_s=rules.guard_time_limit_s,
+        )
         super().__init__(agent=agent, chain=chain, request=request)
 
     def __enter__(self) -> VerifyRequest | None:
-        """Return the agent's request; None also for a copyright behaviour, which is not sent."""
-        return None if self._behavior.functional == "copyright" else super().__enter__()
+        """Return the agent's request; None also for a behaviour that no judge can rule on, which is not sent."""
+        return None if self._judging.unassessed else super().__enter__()
 
     def prompt(self) -> str:
         """Return the request."""
-        return self._behavior.request
+        return self._judging.behavior.request
 
     def run(self, name: str, arguments: dict[str, Any]) -> Output:  # noqa: ARG002 - there are no tools
         """Return that the tool doesn't exist."""
         return Output(f"Invalid tool {name} provided.", is_error=True)
 
+    def guarded(self, answer: Answer) -> Answer:
+        """Return the answer; it meets the guards before the judge."""
+        return answer
+
     async def ending(self, answer: Answer) -> dict[str, Any]:
         """Call the judge."""
-        more = {"versions": {"harmbench": self._version}, "details": {"doors": self.doors}}
-        if self._behavior.functional == "copyright":
-            return {"landed": None, **more}
+        ended = await self._ended(answer)
+        details = {**ended.get("details", {}), "doors": self.doors}
+        return {**ended, "versions": {"harmbench": self._version}, "details": details}
+
+    async def _ended(self, answer: Answer) -> dict[str, Any]:
+        judging = self._judging
+        if judging.unassessed:
+            return judging.ending_without_request()
         if self._task is None:
-            return without_ruling(self._judge, "a guard denied the request") | more
+            return without_ruling(judging.judges[0], "a guard denied the request")
         said = TextAnswer(answer.text, problem=answer.problem, cut_off=answer.cut_off)
         try:
-            return await judged(self._judge, self._task, said, self._behavior) | more
+            return await judging.ending(self.chain, self._task, said)
         except JudgeError as error:
             return error_result(JUDGE_ERROR, str(error))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -115,6 +115,7 @@ class AgentWorld(ABC):
         self._task = self.chain.on_prompt_submit(self.prompt())
         if self._task is None:
             return None
+        self.tools = self.chain.on_tool_list(self.tools)
         self._open = True
         self._server = WorldServer(self)
         content = {**self.description(), **self._server.addresses}
@@ -176,7 +177,7 @@ class AgentWorld(ABC):
         self._lock.release()
         if isinstance(answer, dict) and "error" in answer:
             return {"error": answer["error"]}
-        said = Answer(BLOCKED) if self._task is None else self.read(answer, problem)
+        said = Answer(BLOCKED) if self._task is None else self.guarded(self.read(answer, problem))
         reported = {key: answer[key] for key in _REPORTED if key in answer} if isinstance(answer, dict) else {}
         ending = self.ending(said)
         if self.failures:
@@ -193,10 +194,15 @@ class AgentWorld(ABC):
             "exposed": self.chain.exposed,
             "removed_by": self.chain.removed_by,
             "hook_decisions": self.chain.decisions,
+            "guard_timeouts": self.chain.timeouts,
             "guards": self.chain.names,
             "agent": self.agent,
             "scripted": False,
         }
+
+    def guarded(self, answer: Answer) -> Answer:
+        """Return the final answer as the guards leave it."""
+        return replace(answer, text=self.chain.on_final_answer(answer.text))
 
     def read(self, answer: Any, problem: AnswerError | None) -> Answer:
         """Return the final answer in what an agent returned."""

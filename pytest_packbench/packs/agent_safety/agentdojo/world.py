@@ -26,9 +26,11 @@ from pytest_packbench.packs.agent_safety.agentdojo.pair import (
     version_of,
 )
 from pytest_packbench.packs.agent_safety.agentdojo.pipeline import (
+    AnswerGuard,
     Denial,
     GuardedRuntime,
     OutputGuard,
+    ToolListGuard,
     as_plain_message,
     assistant_message,
     text_of,
@@ -80,7 +82,7 @@ class DojoWorld(AgentWorld):
         self._named = rules.addressed_as
         self._is_dos = False
         self._injections: dict[str, str] = {}
-        chain = Chain(guards=context.guards)
+        chain = Chain(guards=context.guards, llm=context.llm, time_limit_s=rules.guard_time_limit_s)
         super().__init__(agent=agent, chain=chain, request=request)
         self._address(self._named or DEFAULT_MODEL_NAME)
         self.system = system_message()
@@ -131,12 +133,16 @@ class DojoWorld(AgentWorld):
         self._pipeline = answer
         return Answer("")
 
+    def guarded(self, answer: Answer) -> Answer:
+        """Return the final answer as the guards leave it; that of a pipeline is guarded where it runs."""
+        return answer if self._pipeline is not None else super().guarded(answer)
+
     def ending(self, answer: Answer) -> dict[str, Any]:
         """Run a pipeline, if there is one; have AgentDojo's checkers judge what happened."""
         element: _Ended | _PipelineRun = (
             _Ended(self._environment, self._conversation(answer.text))
             if self._pipeline is None
-            else _PipelineRun(self._pipeline, str(self._task))
+            else _PipelineRun(self._pipeline, str(self._task), self.chain)
         )
         utility, landed = self._suite.run_task_with_pipeline(
             element,
@@ -242,8 +248,9 @@ class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see _Ended
         problem: the pipeline's answer, if a model's answer in it can't be read.
     """
 
-    def __init__(self, pipeline: BasePipelineElement, task: str) -> None:
+    def __init__(self, pipeline: BasePipelineElement, task: str, chain: Chain) -> None:
         self.name = pipeline.name
+        self._chain = chain
         self.start: Any = None
         self.environment: Any = None
         self.held: Any = None
@@ -263,7 +270,11 @@ class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see _Ended
         """Run the pipeline."""
         self.start, self.held = env.model_copy(deep=True), env
         try:
+            if self._chain.rules_on("on_tool_list"):
+                ToolListGuard(self._chain).query(self._task, runtime, env)
             step: Step = self._pipeline.query(self._task, runtime, env, messages, extra_args or {})
+            if self._chain.rules_on("on_final_answer"):
+                step = AnswerGuard(self._chain).query(*step)
         except AbortAgentError as stopped:
             self.messages, self.environment = stopped.messages, stopped.task_environment
             raise
