@@ -164,6 +164,10 @@ def renamed_goods(_: RightAnswer, plain: Json) -> Iterator[Json]:
     return with_items(plain, "what_if_candidates", "kind", lambda _: ["description", "valuation"])
 
 
+def unlisted_changes(_: RightAnswer, plain: Json) -> Iterator[Json]:
+    return with_items(plain, "what_if_candidates", "change", lambda item: ["a horse", f"{item['change']} and more"])
+
+
 def always(_: RightAnswer, __: Json) -> bool:
     return True
 
@@ -209,6 +213,7 @@ FLAWS = (
     Flaw("composition", "shares of more than the whole", {"composition_table": TOO_MUCH}),
     Flaw("schedule", "a suffix that the schedule does not have", unknown_suffix),
     Flaw("schedule", "a rate of another edition", rate_of_another_edition),
+    Flaw("lawful_what_ifs", "change that is none of the request's", unlisted_changes, always),
     Flaw("refusal", "refusal without a question", {"refusal__questions": []}, with_a_question),
     Flaw("critic", "critic's objection", {"conflicts": ["The answer overlooks a note."]}, always, "critique"),
     Flaw("form", "proposal with an unknown key", UNKNOWN_KEY, always),

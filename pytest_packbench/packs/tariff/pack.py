@@ -16,6 +16,7 @@ from pytest_packbench.packs.tariff.codes import LEVELS, chapter
 from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.outcome import read
+from pytest_packbench.packs.tariff.savings import describe_expected, describe_stated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +52,7 @@ class TariffPack(Pack):
             # the original requires codes in each case, and never passes an allowed one
             *("allowed_unreachable", "code_repeated", "preferred_undue"),
             # what its types and options mean
-            *("leak_chapter", "refusal_category_missing", "type_savings"),
+            *("leak_chapter", "refusal_category_missing", "savings_missing", "type_savings"),
         }
     )
     depths = LEVELS
@@ -109,6 +110,8 @@ class TariffPack(Pack):
     def request(self, case: TariffCase) -> VerifyRequest:
         """Return the verify request of the spec."""
         plain = case.input.model_dump(mode="json")
+        if not case.input.options.changes:
+            del plain["options"]["changes"]
         return VerifyRequest(input=plain["input"], options=plain["options"], evidence=plain["evidence"])
 
     def facets(self, case: TariffCase) -> dict[str, str]:
@@ -225,6 +228,8 @@ def _duty(expected: TariffExpected, outcome: TariffOutcome) -> Iterator[Comparis
 def _levers(expected: TariffExpected, outcome: TariffOutcome) -> Iterator[Comparison]:
     if expected.no_savings_expected:
         yield _row("savings", "none", "; ".join(scoring.savings_of(outcome)) or "none")
+    if expected.savings is not None:
+        yield _row("saving", describe_expected(expected.savings), describe_stated(outcome.savings))
     requirements = _lever_requirements(expected)
     if requirements:
         compliant = {True: "all plausible", False: "not all plausible", None: "plausibility not checked"}[

@@ -268,6 +268,9 @@ def _levers(proposal: Proposal) -> Iterable[dict[str, Any]]:
     for what_if in sorted(filter(is_lawful, proposal.what_if_candidates), key=lambda item: item.id != best):
         compliance = _gate_result(undocumented(what_if))
         yield {
+            "id": what_if.id,
+            "change": what_if.change,
+            "expected_hts": what_if.expected_hts,
             "sequence": [
                 {"label": step, "category": what_if.kind, "compliance_result": compliance} for step in what_if.steps
             ],

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.packs.tariff.checks.base import Violation, check, listed, quoted
 from pytest_packbench.packs.tariff.codes import digits
+from pytest_packbench.packs.tariff.savings import named_change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_packbench.packs.tariff.checks.base import CheckInput
     from pytest_packbench.packs.tariff.dossier import Classification, Optimized, Proposal, WhatIf
+    from pytest_packbench.packs.tariff.model import Change
 
 MAX_WHAT_IFS = 5
 UNLAWFUL = frozenset({"description", "valuation"})
@@ -28,7 +30,14 @@ TOLERANCE_PCT = 0.005
 
 @check(
     8,
-    *("too_many_what_ifs", "what_if_id_repeated", "what_if_unlawful", "step_missing", "evidence_missing"),
+    *(
+        "too_many_what_ifs",
+        "what_if_id_repeated",
+        "what_if_unlawful",
+        "change_not_listed",
+        "step_missing",
+        "evidence_missing",
+    ),
     *("what_if_not_listed", "optimized_code_differs"),
 )
 def lawful_what_ifs(inputs: CheckInput) -> list[Violation] | None:
@@ -47,9 +56,21 @@ def lawful_what_ifs(inputs: CheckInput) -> list[Violation] | None:
                 )
             )
         violations += undocumented(what_if)
+        violations += _unlisted(what_if, inputs.request.options.changes)
     if optimized is not None:
         violations += _optimized_mismatch(optimized, what_ifs)
     return violations
+
+
+def _unlisted(what_if: WhatIf, changes: tuple[Change, ...]) -> Iterator[Violation]:
+    """Yield a violation if the importer lists the changes that are open, and the what-if is none of them."""
+    if changes and named_change(what_if.change, changes) is None:
+        ids = ", ".join(change.id for change in changes)
+        yield Violation(
+            "change_not_listed",
+            f"the change {quoted(what_if.change)} of the what-if {quoted(what_if.id)} is none of the request's; "
+            f"name one of {ids}",
+        )
 
 
 def is_lawful(what_if: WhatIf) -> bool:
