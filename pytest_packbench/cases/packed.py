@@ -1,6 +1,6 @@
 """The packed form of a suite: the JSON files of a folder as lines of one file.
 
-`cases/<folder>/<id>.json` become the lines of `cases/<folder>/cases.jsonl`, `fixtures/<id>.json` those of
+`cases/<case type>/<id>.json` become the lines of `cases/cases.jsonl`, `fixtures/<id>.json` those of
 `fixtures/recordings.jsonl`, and `fixtures/controls/<id>.json` those of `fixtures/controls/controls.jsonl`; other files
 stay as they are. The build of the wheel packs the bundled suites, so that an installation has few files. It runs this
 module before the package is installed: only the standard library is imported.
@@ -48,7 +48,12 @@ def packed_files(suite: Path) -> Iterator[tuple[str, bytes]]:
         if data.get(key) != path.stem:
             raise ValueError(f'{path}: /{key}: got {data.get(key)!r}; expected "{path.stem}", the name of the file')
         line = json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
-        lines.setdefault(f"{file.rpartition('/')[0]}/{name}", []).append(line.encode())
+        folder = file.rpartition("/")[0]
+        if name == CASES:
+            if folder != f"cases/{data.get('case_type')}":
+                raise ValueError(f"{path}: /case_type: got {data.get('case_type')!r}; expected the name of the folder")
+            folder = "cases"
+        lines.setdefault(f"{folder}/{name}", []).append(line.encode())
     for file, of_file in lines.items():
         yield file, b"".join(of_file)
 
@@ -67,7 +72,9 @@ def single_files(suite: Path) -> Iterator[tuple[str, bytes]]:
         for line in path.read_bytes().splitlines():
             data = json.loads(line)
             text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-            yield f"{file.rpartition('/')[0]}/{data[packed[1]]}.json", text.encode()
+            folder = file.rpartition("/")[0]
+            folder = f"{folder}/{data['case_type']}" if folder == "cases" else folder
+            yield f"{folder}/{data[packed[1]]}.json", text.encode()
 
 
 def _packed_in(file: str) -> tuple[str, str] | None:
