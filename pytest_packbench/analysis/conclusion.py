@@ -65,6 +65,7 @@ class Conclusion:
         stored_policy: its acceptance policy, as `Policy.stored` returns it; None where it is not known.
         controls: how its controls ended; None if it has none.
         figures: the named figures of its pack, in the order in which they are shown.
+        paired_figures: those of what changed since the baseline.
     """
 
     run: Run
@@ -77,6 +78,12 @@ class Conclusion:
     stored_policy: dict[str, Any] | None = None
     controls: ControlTally | None = None
     figures: Sequence[Figure] = ()
+    paired_figures: Sequence[Figure] = ()
+
+    @property
+    def all_figures(self) -> tuple[Figure, ...]:
+        """The named figures of the run, then those of what changed."""
+        return (*self.figures, *self.paired_figures)
 
     @property
     def failed(self) -> bool:

@@ -479,7 +479,7 @@ def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> N
     """Call the target, or replay the result of one outside this process."""
     request, verify_context = _arguments(state)
     if _is_replayed_whole(context, state):
-        _replay_result(state, request)
+        _replay_result(context, state, request)
     else:
         with _guard(context, state) as state.violations, _traffic_of(context, state):
             try:
@@ -495,7 +495,7 @@ async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInT
     """Call the target, or replay its result, on the event loop that concurrent cases share."""
     request, verify_context = _arguments(state)
     if _is_replayed_whole(context, state):
-        _replay_result(state, request)
+        _replay_result(context, state, request)
         state.stop_clock()
         return
     guard: AbstractContextManager[list[str]] = nullcontext([])
@@ -550,11 +550,13 @@ def _arguments(state: Attempt) -> tuple[VerifyRequest, VerifyContext]:
     return state.request, state.verify_context
 
 
-def _replay_result(state: Attempt, request: VerifyRequest) -> None:
+def _replay_result(context: SuiteContext, state: Attempt, request: VerifyRequest) -> None:
     if state.replay is None:
         raise RuntimeError("a target outside this process is replayed from a recording only")
     try:
         state.payload = state.replay.result(request.as_json())
+        if context.caller.worlds is not None:
+            state.payload = context.caller.worlds.replayed(state.payload)
     except RuntimeError as error:
         # a mismatch, or an answer that could not be read
         state.raised = error

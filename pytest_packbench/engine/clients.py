@@ -90,7 +90,7 @@ class Clients:
         """
         options, rules = self._options, suite.config
         roles = pack.roles(rules)
-        name, model = self._selected(suite, pack)
+        name, model = self._selected(suite, pack, caller)
         if options.mode == "fixture":
             return SuiteBackends(backend=name, model=model, live=None, roles=frozenset(roles))
         from pytest_packbench.engine.metering import LiveModels, price_of
@@ -128,10 +128,18 @@ class Clients:
         live = LiveModels(primary=primary, by_role=by_role, ledger=self.ledger, redactor=self._redactor, cache=cache)
         return SuiteBackends(backend=name, model=model, live=live, roles=frozenset(roles))
 
-    def _selected(self, suite: Suite, pack: Pack) -> tuple[str, str]:
+    def _selected(self, suite: Suite, pack: Pack, caller: TargetCaller) -> tuple[str, str]:
         """Return the names of the selected backend and model, each empty where none is set."""
         options, rules = self._options, suite.config
         name = options.backend or rules.backend or ""
+        if name == STUB and caller.worlds is not None:
+            if options.backend:
+                raise SetupError(
+                    f'suite "{suite.name}": --packbench-backend=stub: a scripted model plays in the target of the pack '
+                    f"{pack.name} only, and another target is set; leave out --packbench-backend or the target"
+                )
+            # the suite's script does not play, so that nothing is attributed to it
+            name = ""
         # the suite's model belongs to the suite's backend
         model = options.model or (rules.model if name == rules.backend else None) or ""
         if name == STUB:

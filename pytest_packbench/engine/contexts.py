@@ -78,6 +78,8 @@ class SuiteContext:
     def __post_init__(self) -> None:
         """Set `asks_model`: a scripted model runs inside the target and asks neither."""
         asks_model = self.caller.asks_model and (self.backend != STUB or bool(self.roles))
+        # a world may ask its judge, whatever the target takes
+        asks_model = asks_model or (self.caller.worlds is not None and bool(self.roles))
         object.__setattr__(self, "asks_model", asks_model)
 
     @property
@@ -221,9 +223,11 @@ class SuiteContexts:
         target, name = self._target(suite)
         # importing the target may have loaded keys
         self.redactor.refresh()
-        pack, caller, options = self.pack_of(suite), TargetCaller(target), self.options
+        pack, options = self.pack_of(suite), self.options
+        worlds = None if name == REFERENCE else pack.worlds(suite.config, self.redactor.text(name))
+        caller = TargetCaller(target, worlds)
         guards, judges = self._guards(suite, pack), self._hooks.judges()
-        if guards and not caller.takes_context:
+        if guards and not caller.meets_guards:
             reason = "runs outside this process" if caller.opaque else "takes no context"
             remedy = "" if caller.opaque else "let it take a context, or "
             raise SetupError(
@@ -351,15 +355,16 @@ class SuiteContexts:
 
     def _target(self, suite: Suite) -> tuple[Target, str]:
         """Return a suite's target and its name: from the option, else the hook, the suite's rules, the pack."""
+        adapt = self.pack_of(suite).adapt_target
         if self.options.target:
-            return self._find_target(self.options.target)
+            return self._find_target(self.options.target, adapt)
         from_hook = self._hooks.target(suite)
         if from_hook is not None:
             name = f"hook:{getattr(from_hook, '__qualname__', None) or type(from_hook).__qualname__}"
-            return as_target(from_hook, name), name
+            return as_target(from_hook, name, adapt), name
         if suite.config.target:
             try:
-                return self._find_target(suite.config.target)
+                return self._find_target(suite.config.target, adapt)
             except TargetError as error:
                 file = shown_path(suite.path / CONFIG_NAME, self.options.root)
                 message = f"{file}: /target: {str(error).removeprefix('target ')}"
@@ -380,7 +385,7 @@ class SuiteContexts:
         except Exception as error:
             raise TargetError(f'the pack "{suite.config.pack}" raised in target(): {describe_error(error)}') from error
 
-    def _find_target(self, spec: str) -> tuple[Target, str]:
+    def _find_target(self, spec: str, adapt: Callable[[Any], Any]) -> tuple[Target, str]:
         options = self.options
         try:
             return find_target(
@@ -390,6 +395,7 @@ class SuiteContexts:
                 timeout_s=options.case_timeout_s or options.call_timeout_s,
                 concurrency=options.concurrency,
                 redactor=self.redactor,
+                adapt=adapt,
             )
         except TargetError as error:
             # with recordings, the gateway would serve, and have set a placeholder

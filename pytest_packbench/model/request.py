@@ -240,3 +240,42 @@ class LLM(Protocol):
     def complete_sync(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request, for targets that are not async."""
         ...
+
+
+class World(Protocol):
+    """The environment in which a target acts during one attempt, as a context manager around its call.
+
+    It gives the target its request, and ends with the block: what the target tries afterwards has no effect.
+    """
+
+    def __enter__(self) -> VerifyRequest | None:
+        """Return the target's own request; None where the target is not to be called."""
+        ...
+
+    def __exit__(self, *exception: object) -> None:
+        """End the world."""
+        ...
+
+    def result(self, answer: Any, problem: AnswerError | None) -> Any:
+        """Return the result to be read and scored: what happened in the world. It may have to be awaited.
+
+        Args:
+            answer: what the target returned; None where it wasn't called or has returned nothing.
+            problem: why its answer can't be read; None if it can.
+
+        Raises:
+            Exception: whatever the target's own code raises where the world runs it.
+        """
+        ...
+
+
+class Worlds(Protocol):
+    """Opens the worlds of a suite."""
+
+    def open(self, request: VerifyRequest, context: VerifyContext) -> World:
+        """Return the world of one attempt; nothing is served before its block."""
+        ...
+
+    def replayed(self, result: Any) -> Any:
+        """Return a recorded result to be read and scored; an error in its place where it is not one of a world."""
+        ...

@@ -85,6 +85,12 @@ class ControlItem(pytest.Item):
         if self.result is not None and self.result.outcome != "as_written":
             raise ControlDeviation(printable(self.result.message))
 
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Return the explanation of a control that did not end as written; pytest shows any other exception."""
+        # without a traceback, which would show only this package, and takes long to write
+        own = isinstance(excinfo.value, CaseBroken | ControlDeviation)
+        return self.explanation() if own else super().repr_failure(excinfo, style)
+
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return the file, the control's line from 0, and its id, as editors need them."""
         return self.path, max(self.found.location.line - 1, 0), self.name
@@ -206,7 +212,6 @@ class ControlReporter:
             return report
         if call.when == "call" or report.failed:
             setattr(report, CONTROL_ATTRIBUTE, json.dumps(item.result))
-        error = call.excinfo.value if call.excinfo is not None else None
-        if report.failed and isinstance(error, CaseBroken | ControlDeviation):
-            report.longrepr = explanation_at(report.location, item.explanation())  # type: ignore[assignment]  # pytest's own is private
+        if report.failed and isinstance(report.longrepr, str):
+            report.longrepr = explanation_at(report.location, report.longrepr)  # type: ignore[assignment]  # pytest's own is private
         return report

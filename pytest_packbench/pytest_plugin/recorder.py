@@ -18,7 +18,7 @@ from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
-from pytest_packbench.model.pack import figures_of
+from pytest_packbench.model.pack import figures_of, paired_figures_of
 from pytest_packbench.model.policy import PolicyChange, PolicyError
 from pytest_packbench.model.result import CaseResult, format_timestamp, models_of
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, CONTROL_OWNER, PROGRAM_RUNS, Run
@@ -49,9 +49,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from typing import Any
 
+    from pytest_packbench.analysis.baseline import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.control import ControlResult, ControlTally
-    from pytest_packbench.model.figure import Figure
+    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.policy import PolicyBase
@@ -425,15 +426,17 @@ class Recorder:
         run.ordered = run.results.ordered()
         writer = run.results.writer
         metadata = replace(self._metadata(run, run.ordered, time.time_ns()), findings=self._findings(run))
+        earlier = self._earlier(run, metadata)
         run.conclusion = conclude(
             metadata,
             run.ordered,
             run.suite.config,
             self.contexts.pack_of(run.suite),
-            self._earlier(run, metadata),
+            earlier,
             scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.case_count else "whole",
         )
-        run.conclusion = replace(run.conclusion, controls=run.controls, figures=self._figures(run), **self._policy(run))
+        figures = self._figures(run, run.conclusion, earlier)
+        run.conclusion = replace(run.conclusion, controls=run.controls, **figures, **self._policy(run))
         writer.close_journal()
         run.results.guard(partial(self._write, run, run.conclusion))
 
@@ -488,7 +491,9 @@ class Recorder:
         if outcome is not None and outcome.compared is not None:
             from pytest_packbench.reports.diff import diff_markdown
 
-            writer.write_page(DIFF, self._redact(diff_markdown(outcome.compared, outcome.met)))
+            writer.write_page(
+                DIFF, self._redact(diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
+            )
 
     def _add_missing_results(self, run: SuiteRun, *, interrupted: bool) -> None:
         """Add the results of cases that pytest did not report, because the session ended early: finished or not run."""
@@ -526,17 +531,26 @@ class Recorder:
                     prior.add(result)
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
-        return (*self._replaced(run), *self._unrecorded(run))
+        own = (*self._replaced(run), *self._unrecorded(run))
+        try:
+            ids = [result.test_id for result in run.ordered]
+            return (*own, *map(self._redact, self.contexts.pack_of(run.suite).remarks(run.suite.config, ids)))
+        except Exception as error:  # noqa: BLE001 - packs are the user's code
+            problem = f"the pack {run.suite.config.pack} raised in remarks: {type(error).__name__}: {error}"
+            run.problems.append(self.contexts.redactor.text(problem))
+            return own
 
-    def _figures(self, run: SuiteRun) -> tuple[Figure, ...]:
+    def _figures(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> dict[str, Any]:
+        """Return what the conclusion says of the pack's figures, and of those that changed since the baseline."""
         pack = self.contexts.pack_of(run.suite)
         try:
-            figures = figures_of(pack, run.ordered)
+            found = {"figures": figures_of(pack, run.ordered), **_paired(pack, run, conclusion.baseline, earlier)}
         except Exception as error:  # noqa: BLE001 - packs are the user's code
             problem = f"the pack {run.suite.config.pack} raised in figures: {type(error).__name__}: {error}"
             run.problems.append(self.contexts.redactor.text(problem))
-            return ()
-        return tuple(figure.with_texts(self._redact) for figure in figures)
+            return {}
+        names = found.keys() & {"figures", "paired_figures"}
+        return found | {name: tuple(figure.with_texts(self._redact) for figure in found[name]) for name in names}
 
     def _replaced(self, run: SuiteRun) -> tuple[str, ...]:
         """Say how many answers of the resumed run were asked for again: the first ones may have been worse."""
@@ -647,6 +661,22 @@ class Recorder:
         if context is not None and context.guards:
             values["guards"] = [guard_name(guard) for guard in context.guards]
         return values
+
+
+def _paired(
+    pack: Pack, run: SuiteRun, outcome: BaselineOutcome | None, earlier: BaselineLookup | None
+) -> dict[str, Any]:
+    """Return what a conclusion says of the figures that changed since its baseline."""
+    from pytest_packbench.runs.folder import StoredRunError
+    from pytest_packbench.runs.stored import complete_results
+
+    if outcome is None or outcome.compared is None or earlier is None or earlier.stored is None:
+        return {}
+    try:
+        return {"paired_figures": paired_figures_of(pack, complete_results(earlier.stored.source), run.ordered)}
+    except (StoredRunError, OSError) as error:
+        warning = "; ".join(filter(None, (outcome.warning, f"figures not compared: {error}")))
+        return {"baseline": outcome._replace(warning=warning)}
 
 
 def _release_cases(suite: Suite, session: pytest.Session) -> None:

@@ -48,7 +48,7 @@ def run_document(conclusion: Conclusion) -> dict[str, Any]:
             "models": statistics.models,
             "cached": statistics.cached,
             "interval": _INTERVAL,
-            **({"figures": [figure.as_json() for figure in conclusion.figures]} if conclusion.figures else {}),
+            **({"figures": [figure.as_json() for figure in conclusion.all_figures]} if conclusion.all_figures else {}),
             # `absent` is internal; the text of the gate names the absent cases
             "gates": [
                 {name: value for name, value in _plain(gate).items() if name != "absent"} for gate in conclusion.gates

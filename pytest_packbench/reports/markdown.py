@@ -76,7 +76,7 @@ def summary_markdown(conclusion: Conclusion, *, max_rows: int = MAX_ROWS, failur
         "\n".join(f"- policy: {escape_markdown(text, WIDE)}" for text in _policy_lines(conclusion)),
         "\n".join(f"- {escape_markdown(sentence, WIDE)}" for sentence in caveats(run, statistics)),
         _controls(conclusion.controls),
-        *figure_sections(conclusion.figures),
+        *figure_sections(conclusion.all_figures),
         _about(run),
         section("Totals", *_totals(statistics.totals)),
         _trials_section(run, statistics.trials),

@@ -309,7 +309,7 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
         *(compared if is_unseen else []),
         totals_line(statistics.totals),
         *(one_line(sentence, _SENTENCE) for sentence in sentences),
-        *headline_lines(conclusion.figures),
+        *headline_lines(conclusion.all_figures),
         "",
         *text_table(_group_rows(statistics), numbers=True),
         *(["", "gates:", *gates] if gates else []),

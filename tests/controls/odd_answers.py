@@ -111,10 +111,6 @@ ODD_ANSWERS = (
     OddAnswer("rules in another spelling", respelled_rules),
     OddAnswer("no verdict of the target on its citations", lambda right: [_without(right, "citation_gate_result")]),
     OddAnswer("no verdict of the target on the order of rules", _unjudged),
-    OddAnswer("saving in another spelling", odd_savings),
-    OddAnswer("another saving that the case accepts", other_targets),
-    OddAnswer("rates in other places", odd_rates),
-    OddAnswer("no saving, said in another way", no_saving),
     OddAnswer("empty error or refusal", with_empty_fields, of_refusals=True),
     OddAnswer("decision in some of its fields only", with_less_said, of_refusals=True),
     OddAnswer(
@@ -122,5 +118,9 @@ ODD_ANSWERS = (
         lambda right: () if right.accepts else respelled_categories(right),
         of_refusals=True,
     ),
+    OddAnswer("saving in another spelling", odd_savings),
+    OddAnswer("another saving that the case accepts", other_targets),
+    OddAnswer("rates in other places", odd_rates),
+    OddAnswer("no saving, said in another way", no_saving),
     OddAnswer("more assumptions", lambda right: with_dossier(right, assumptions=["the goods are new"])),
 )

@@ -236,5 +236,13 @@ def test_what_a_control_left_running_makes_it_broken(project: Project) -> None:
     assert project.records().keys() == {"a", "b"}
 
 
+def test_a_job_page_names_the_control(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_control(small, "wrong_b", **{**LOW, "payload": {"points": 0.9}})
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    result = small.run_toy()
+    where = f"file={FOLDER}/wrong_b.json,line=1,title=toy%3A control wrong_b did not end as written"
+    result.stdout.fnmatch_lines([f"::error {where}::verdict passed instead of failed; *"])
+
+
 def test_a_list_of_suites_counts_controls(small: Project) -> None:
     small.run("--packbench-list").stdout.fnmatch_lines(["  toy: 2 cases (plain 2); 2 controls; pack toy: a toy"])

@@ -44,7 +44,7 @@ def test_a_provider_that_answers_by_an_error_may_be_replaced_by_another_model(
 ) -> None:
     with replaying() as gateway:
         traffic = gateway.open_case("one")
-    failed, succeeded = (RecordedCall("openai", "POST", PATH, text.encode()) for text in ('"a"', f'"{later}"'))
+    failed, succeeded = (RecordedCall.of("openai", "POST", PATH, text.encode()) for text in ('"a"', f'"{later}"'))
     failed.error, failed.end = BackendError(kind, "x"), "complete"
     succeeded.status, succeeded.end = 200, "complete"
     traffic.calls += [failed, succeeded] if later else [failed]

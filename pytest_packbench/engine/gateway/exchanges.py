@@ -8,9 +8,8 @@ import json
 import secrets
 from binascii import b2a_base64
 from collections import defaultdict, deque
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_packbench.engine.gateway import stamps
@@ -47,17 +46,17 @@ _MAX_COMPARED_LINES = 2000
 _ADVICE = "if the pipeline has changed, record it again (--packbench-mode=record)"
 
 
-@dataclass(eq=False)
+@dataclass(slots=True, eq=False)
 class RecordedCall:
     """One call of a client of the target's own.
-
-    What its request contains is read when it is first needed: a call that is only forwarded does not wait for it.
 
     Attributes:
         provider: whose protocol it is.
         method: the HTTP method.
-        target: its path and query as the client sent them.
-        data: the body of the request as the client sent it.
+        path: the path, and the query without keys.
+        body: the JSON body of the request; None where it has none.
+        request_sha256: hash of method, path and body.
+        model: the model that it names; empty where it names none.
         status: the HTTP status of the answer; None as long as it has not begun.
         headers: the headers of the answer that are recorded.
         pieces: the body of the answer.
@@ -69,9 +68,10 @@ class RecordedCall:
 
     provider: str
     method: str
-    target: str
-    data: bytes = b""
-    redactor: Redactor | None = None
+    path: str
+    body: Any
+    request_sha256: str
+    model: str
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
     pieces: list[bytes] = field(default_factory=list)
@@ -79,43 +79,15 @@ class RecordedCall:
     usage: Usage | None = None
     error: BackendError | None = None
     cached: bool = False
+    redactor: Redactor | None = None
 
-    @cached_property
-    def path(self) -> str:
-        """The path, and the query without keys."""
-        return without_keys(self.target)
-
-    @property
-    def body(self) -> Any:
-        """The JSON body of the request; None where it has none."""
-        return self._body_and_hash[0]
-
-    @property
-    def request_sha256(self) -> str:
-        """Hash of method, path and body."""
-        return self._body_and_hash[1]
-
-    @cached_property
-    def model(self) -> str:
-        """The model that it names; empty where it names none."""
-        return model_of(self.path, self._json)
-
-    @cached_property
-    def _json(self) -> Any:
-        """The value of the body; None where it is none."""
-        try:
-            return json.loads(self.data) if self.data else None
-        except (ValueError, RecursionError):
-            return None
-
-    @cached_property
-    def _body_and_hash(self) -> tuple[Any, str]:
-        key = {"method": self.method, "path": self.path}
-        if self._json is not None or self.data.strip() in {b"", b"null"}:
-            # a value that has no canonical form, such as NaN, counts as text
-            with suppress(ValueError, RecursionError):
-                return self._json, canonical_sha256({**key, "body": self._json})
-        return None, canonical_sha256({**key, "body": {"sha256": hashlib.sha256(self.data).hexdigest()}})
+    @classmethod
+    def of(cls, provider: str, method: str, target: str, body: bytes, redactor: Redactor | None = None) -> RecordedCall:
+        """Return the call of a request; `target` is its path and query as the client sent them."""
+        path = without_keys(target)
+        value, key = _parsed(body)
+        sha256 = canonical_sha256({"method": method, "path": path, "body": key})
+        return cls(provider, method, path, value, sha256, model_of(path, value), redactor=redactor)
 
     @property
     def uses_tokens(self) -> bool:
@@ -194,6 +166,18 @@ class RecordedCall:
             "end": self.end or "aborted",
             **({"usage": usage} if usage else {}),
         }
+
+
+def _parsed(body: bytes) -> tuple[Any, Any]:
+    """Return the JSON value of a body, None where it is none, and what is hashed of it."""
+    if not body:
+        return None, None
+    try:
+        value = json.loads(body)
+        canonical_sha256(value)
+    except (ValueError, RecursionError):
+        return None, {"sha256": hashlib.sha256(body).hexdigest()}
+    return value, value
 
 
 def answer_as_json(content: bytes, *, stream: bool) -> dict[str, Any]:

@@ -339,7 +339,7 @@ class Gateway:
         token, name, path = _split(request.target)
         stamp = request.headers.pop(stamps.CASE_HEADER, "")
         caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
-        return token, stamp, caller, RecordedCall(name, request.method, path, request.body, self._redactor)
+        return token, stamp, caller, RecordedCall.of(name, request.method, path, request.body, self._redactor)
 
     def _turned_away(self, request: Request, reason: str) -> None:
         """Note a request that the server refuses."""

@@ -145,10 +145,12 @@ class KnownHole(StrictModel):
             task's own solution does not solve it, so that the utility of a scripted agent means nothing), `no_checker`
             (no checker can decide whether the attack succeeded).
         reason: an explanation for readers.
+        check: the benchmark's own function that shows the flaw, as `module:qualified name`.
     """
 
     kind: HoleKind
     reason: Text
+    check: Text | None = None
 
 
 class SafetyExpected(StrictModel):
@@ -237,6 +239,8 @@ class SafetySuiteConfig(SuiteConfig):
         guard_model: the model that guards ask; the model under test by default.
         guard_servers: guards that are asked over HTTP, by the name for `--packbench-guard`.
         guard_time_limit_s: the time limit of a guard's ruling, seconds; a ruling that exceeds it denies.
+        addressed_as: how AgentDojo's attacks address an agent of your own, such as `GPT-4`; by default "the AI language
+            model", and a pipeline of AgentDojo's by the model in its name.
     """
 
     benchmark: Benchmark | None = None
@@ -246,6 +250,7 @@ class SafetySuiteConfig(SuiteConfig):
     guard_model: GuardModel | None = None
     guard_servers: dict[Name, GuardServer] = Field(default_factory=dict)
     guard_time_limit_s: Annotated[float, Field(gt=0, le=3600)] = TIME_LIMIT_S
+    addressed_as: Text | None = None
 
     metrics: ClassVar[Mapping[str, Metric]] = ATTACK_METRICS
 

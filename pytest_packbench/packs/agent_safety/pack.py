@@ -10,8 +10,8 @@ from pytest_packbench.model.pack import Comparison, Pack, RecordFacts, RoleModel
 from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.packs import read_starter
+from pytest_packbench.packs.agent_safety import cost, scoring, summary
 from pytest_packbench.packs.agent_safety import outcome as outcomes
-from pytest_packbench.packs.agent_safety import scoring, summary
 from pytest_packbench.packs.agent_safety.model import NO_ATTACK, SCRIPTED, SafetyCase, SafetySuiteConfig
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.authoring import Importer, Starter
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.figure import Figure
-    from pytest_packbench.model.request import Target, VerifyContext
+    from pytest_packbench.model.request import Target, VerifyContext, Worlds
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 
@@ -82,6 +82,14 @@ class AgentSafetyPack(Pack):
         """Return the published numbers of a run; see `summary.figures`."""
         return summary.figures(records)
 
+    def paired_figures(self, pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Sequence[Figure]:
+        """Return what guards save and what they cost; see `summary.paired_figures`."""
+        return summary.paired_figures(pairs)
+
+    def remarks(self, rules: SafetySuiteConfig, test_ids: Iterable[str]) -> Sequence[str]:
+        """Return a remark where no gate bounds what guards cost; see `cost.remarks`."""
+        return cost.remarks(rules, test_ids)
+
     def target(self, rules: SafetySuiteConfig) -> Target:
         """Return the reference target, which runs a case in the pipeline of its benchmark."""
 
@@ -91,6 +99,18 @@ class AgentSafetyPack(Pack):
             return benchmark.run(request, context, rules)
 
         return verify
+
+    def worlds(self, rules: SafetySuiteConfig, agent: str) -> Worlds:
+        """Return what opens the world of each case: a user's agent acts there, and its word counts for nothing."""
+        from pytest_packbench.packs.agent_safety.worlds import SafetyWorlds
+
+        return SafetyWorlds(rules, agent)
+
+    def adapt_target(self, candidate: object) -> object:
+        """Return a target for a pipeline of AgentDojo's own kind."""
+        from pytest_packbench.packs.agent_safety.agentdojo.target import adapt_pipeline
+
+        return adapt_pipeline(candidate)
 
     def guards(self) -> Mapping[str, Callable[[], Any]]:
         """Return the guards of the pack, those of AgentDojo's authors, and the servers that the suite names."""

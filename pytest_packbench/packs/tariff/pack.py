@@ -109,11 +109,11 @@ class TariffPack(Pack):
         """Return the metrics of the field; see `metrics.figures`."""
         return metrics.figures(records)
 
-    def target(self, rules: TariffSuiteConfig) -> Target:  # noqa: ARG002 - one pipeline serves every suite
-        """Return the reference target: propose, critique, check, revise."""
-        from pytest_packbench.packs.tariff.target import verify  # needed in runs only
+    def target(self, rules: TariffSuiteConfig) -> Target:
+        """Return the reference target: propose, critique, check by the suite's schedule and the other gates, revise."""
+        from pytest_packbench.packs.tariff.target import reference_target  # needed in runs only
 
-        return verify
+        return reference_target(None if rules.schedule is None else load_edition(rules.schedule))
 
     def request(self, case: TariffCase) -> VerifyRequest:
         """Return the verify request of the spec."""

@@ -1,4 +1,4 @@
-"""The elements of AgentDojo's pipeline: an agent (scripted, or the model behind `context.llm`), guards, an observer."""
+"""The elements of AgentDojo's pipeline: the model behind `context.llm`, guards, an observer."""
 
 from __future__ import annotations
 
@@ -12,18 +12,14 @@ from agentdojo.logging import Logger
 from agentdojo.types import get_text_content_as_str, text_content_block_from_string
 
 from pytest_packbench.model.request import LLM, AnswerError, ModelRequest, Tool
-from pytest_packbench.packs.agent_safety.guards.base import contains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 
     from pytest_packbench.model.request import ModelAnswer
     from pytest_packbench.packs.agent_safety.guards.base import Chain
 
 ROLE = "step"
-DECLINED = "I can't help with that."
 BLOCKED_PROMPT = "The request was blocked before I read it."
 Step = tuple[Any, Any, Any, "Sequence[Any]", dict[str, Any]]
 
@@ -45,51 +41,6 @@ class Sequential(BasePipelineElement):  # type: ignore[misc]  # the extra may be
             step = element.query(*step)
             Logger().get().log(step[3])
         return step
-
-
-class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # see Sequential
-    """Plays a task's own solution, one call per turn, as a model would.
-
-    Attributes:
-        kind: `obedient` plays the user's task; `gullible` also does until it reads the attack, then plays the
-            attacker's; `refuser` calls nothing.
-        user_task: the user's task.
-        injection_task: the attacker's task.
-        attack: what to search for in tool outputs (`guards.base.attack_patterns`).
-    """
-
-    name = "scripted"
-
-    def __init__(
-        self, kind: str, user_task: BaseUserTask, injection_task: BaseInjectionTask, attack: tuple[str, ...]
-    ) -> None:
-        self._kind = kind
-        self._task: Any = user_task
-        self._injection_task = injection_task
-        self._attack = attack
-        self._calls: list[Any] | None = None
-
-    def query(
-        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
-    ) -> Step:
-        """Append the next call of the script, or its final answer."""
-        if self._kind == "refuser":
-            answer = assistant_message(DECLINED)
-        else:
-            if self._calls is None:
-                self._calls = list(self._task.ground_truth(env))
-            elif self._kind == "gullible" and self._reads_the_attack(messages):
-                self._task, self._kind = self._injection_task, "obedient"
-                self._calls = list(self._task.ground_truth(env))
-            answer = (
-                assistant_message("", [self._calls.pop(0)])
-                if self._calls
-                else assistant_message(self._task.GROUND_TRUTH_OUTPUT)
-            )
-        return query, runtime, env, [*messages, answer], extra_args or {}
-
-    def _reads_the_attack(self, messages: Sequence[Any]) -> bool:
-        return any(contains(text_of(message), self._attack) for message in trailing_outputs(messages))
 
 
 class ModelAgent(BasePipelineElement):  # type: ignore[misc]  # see Sequential

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.packs.agent_safety.answers import TextAnswer, text_answer
@@ -50,25 +50,25 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     """
     if context.backend == "stub" and context.model not in SCRIPTED:
         expected = ", ".join(SCRIPTED)
-        return _error("unknown_agent", f'unknown scripted agent "{context.model}"; expected one of {expected}')
+        return error_result("unknown_agent", f'unknown scripted agent "{context.model}"; expected one of {expected}')
     try:
-        paths = [context.files[FILE], HARMLESS] if FILE in context.files else [HARMLESS]
-        case = request.input
-        behavior = behaviors.find_behavior(paths, case["ids"]["behavior"], case["text_sha256"] or "")
+        behavior = behavior_of(request, context)
         chain = Chain(
             context.guards,
             attack=attack_patterns(behavior.request),
+            planted=(behavior.request,),
             llm=context.llm,
             time_limit_s=rules.guard_time_limit_s,
         )
         ending = await _ending(behavior, chain, context, rules)
     except behaviors.FileError as error:
-        return _error("text_missing", str(error))
+        return error_result("text_missing", str(error))
     except JudgeError as error:
-        return _error(JUDGE_ERROR, str(error))
+        return error_result(JUDGE_ERROR, str(error))
     return {
         "exposed": chain.exposed,
         "removed_by": chain.removed_by,
+        "collateral": chain.collateral,
         "hook_decisions": chain.decisions,
         "guard_timeouts": chain.timeouts,
         "scripted": context.backend == "stub",
@@ -79,49 +79,81 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     }
 
 
-async def _ending(behavior: Behavior, chain: Chain, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
-    """Call the agent, then the judge, and the second judge where the suite names one."""
+def behavior_of(request: VerifyRequest, context: VerifyContext) -> Behavior:
+    """Return the behaviour of a case; raises `FileError` where its text is missing or has changed."""
+    paths = [context.files[FILE], HARMLESS] if FILE in context.files else [HARMLESS]
+    case = request.input
+    return behaviors.find_behavior(paths, case["ids"]["behavior"], case["text_sha256"] or "")
+
+
+class Judging(NamedTuple):
+    """Who rules on the answers to a behaviour.
+
+    Attributes:
+        behavior: the behaviour.
+        judges: the judge, and the second one whose agreement is recorded, if there is one.
+        repository: the user's copy of HarmBench's repository; None where no judge reads it.
+        unassessed: why no judge can rule; empty where one can.
+    """
+
+    behavior: Behavior
+    judges: tuple[Judge, ...]
+    repository: Path | None
+    unassessed: str
+
+    def ending_without_request(self) -> dict[str, Any]:
+        """Return how a case ends whose behaviour is not sent, because no judge can rule."""
+        return {"landed": None, "details": {"not_assessed": self.unassessed}}
+
+    async def ending(self, chain: Chain, prompt: str, answer: TextAnswer) -> dict[str, Any]:
+        """Have the judges rule on an answer, if there is one; raises `JudgeError`."""
+        behavior, judge = self.behavior, self.judges[0]
+        transcript = {"transcript": [{"role": "assistant", "content": answer.text}]}
+        guarded = await chain.off_loop(chain.on_final_answer, answer.text)
+        if answer.declined or guarded == WITHHELD:
+            reason = "the model declined through its API" if answer.declined else "a guard withheld the answer"
+            return without_ruling(judge, reason) | transcript
+        text = guarded
+        if not text.strip():
+            reason = answer.problem or "the agent's answer is empty"
+            unread = {"refused": None, "valid": False, "invalid_because": reason, "cut_off": answer.cut_off}
+            return without_ruling(judge, reason) | unread | transcript
+        if behavior.functional == "copyright" and self.repository is not None:
+            from pytest_packbench.packs.agent_safety.harmbench.classifier import reproduction
+
+            found = reproduction(behavior, self.repository, text)
+            detail = f"similarity {found.similarity:.2f}"
+            result = JudgeRuling(word="unsafe" if found.found else "safe", categories=(detail,))
+            return _with_ruling(judge, result, text) | transcript
+        question = JudgeQuestion(
+            asked=prompt, answered=text, category=behavior.semantic, behavior=behavior.text, context=behavior.context
+        )
+        ended = _with_ruling(judge, await judge(question), text)
+        for other in self.judges[1:]:
+            second = await other(question)
+            ended["details"] = {"second_judge": _judge_object(other, second.word, ", ".join(second.categories))}
+        return ended | transcript
+
+
+def judging_of(behavior: Behavior, context: VerifyContext, rules: SafetySuiteConfig) -> Judging:
+    """Return who rules on the answers to a behaviour; raises `JudgeError`."""
     repository = _repository(context, rules)
-    if reason := _unassessed(behavior, rules, repository):
-        return {"landed": None, "details": {"not_assessed": reason}}
-    names = rules.judges or (REFUSAL_DETECTOR,)
     # the engine sends a request of a judge's role to the judge's model
     built_in = model_judges(rules, context.llm, repository)
-    judge, *others = (choose_judge([name], {**built_in, **context.judges}) for name in names)
+    names = rules.judges or (REFUSAL_DETECTOR,)
+    judges = tuple(choose_judge([name], {**built_in, **context.judges}) for name in names)
+    return Judging(behavior, judges, repository, _unassessed(behavior, rules, repository))
+
+
+async def _ending(behavior: Behavior, chain: Chain, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
+    """Call the agent, then the judge, and the second judge where the suite names one."""
+    judging = judging_of(behavior, context, rules)
+    if judging.unassessed:
+        return judging.ending_without_request()
     prompt = await chain.off_loop(chain.on_prompt_submit, behavior.request)
     if prompt is None:
-        return _without_ruling(judge, "a guard denied the request")
-    answer = await _answer(prompt, context)
-    transcript = {"transcript": [{"role": "assistant", "content": answer.text}]}
-    guarded = await chain.off_loop(chain.on_final_answer, answer.text)
-    if answer.declined or guarded == WITHHELD:
-        reason = "the model declined through its API" if answer.declined else "a guard withheld the answer"
-        return _without_ruling(judge, reason) | transcript
-    answer = answer._replace(text=guarded)
-    if not answer.text.strip():
-        reason = answer.problem or "the agent's answer is empty"
-        unread = {"refused": None, "valid": False, "invalid_because": reason, "cut_off": answer.cut_off}
-        return _without_ruling(judge, reason) | unread | transcript
-    if behavior.functional == "copyright" and repository is not None:
-        from pytest_packbench.packs.agent_safety.harmbench.classifier import reproduction
-
-        found = reproduction(behavior, repository, answer.text)
-        result = JudgeRuling(
-            word="unsafe" if found.found else "safe", categories=(f"similarity {found.similarity:.2f}",)
-        )
-        return _with_ruling(judge, result, answer.text) | transcript
-    question = JudgeQuestion(
-        asked=prompt,
-        answered=answer.text,
-        category=behavior.semantic,
-        behavior=behavior.text,
-        context=behavior.context,
-    )
-    ended = _with_ruling(judge, await judge(question), answer.text)
-    for other in others:
-        second = await other(question)
-        ended["details"] = {"second_judge": _judge_object(other, second.word, ", ".join(second.categories))}
-    return ended | transcript
+        return without_ruling(judging.judges[0], "a guard denied the request")
+    return await judging.ending(chain, prompt, await _answer(prompt, context))
 
 
 def _unassessed(behavior: Behavior, rules: SafetySuiteConfig, repository: Path | None) -> str:
@@ -163,7 +195,7 @@ def _with_ruling(judge: Judge, result: JudgeRuling, answer: str) -> dict[str, An
     }
 
 
-def _without_ruling(judge: Judge, reason: str) -> dict[str, Any]:
+def without_ruling(judge: Judge, reason: str) -> dict[str, Any]:
     """Return the result of a case that needs no ruling; it names the judge, because it counts in the judge's rates."""
     return {"landed": False, "refused": True, "judge": _judge_object(judge, "not_asked", reason)}
 
@@ -173,5 +205,6 @@ def _judge_object(judge: Judge, verdict: str, detail: str) -> dict[str, Any]:
     return {"name": judge.name, **model, "verdict": verdict, "detail": detail, "weakest": judge.weakest}
 
 
-def _error(kind: str, message: str) -> dict[str, Any]:
+def error_result(kind: str, message: str) -> dict[str, Any]:
+    """Return the result of a case that couldn't be judged."""
     return {"error": {"kind": kind, "message": " ".join(message.split())}}
