@@ -667,11 +667,10 @@ def _paired(
     pack: Pack, run: SuiteRun, outcome: BaselineOutcome | None, earlier: BaselineLookup | None
 ) -> dict[str, Any]:
     """Return what a conclusion says of the figures that changed since its baseline."""
-    from pytest_packbench.runs.folder import StoredRunError
-    from pytest_packbench.runs.stored import complete_results
-
     if outcome is None or outcome.compared is None or earlier is None or earlier.stored is None:
         return {}
+    from pytest_packbench.runs.stored import complete_results
+
     try:
         return {"paired_figures": paired_figures_of(pack, complete_results(earlier.stored.source), run.ordered)}
     except (StoredRunError, OSError) as error:

@@ -176,18 +176,27 @@ def test_the_controls_are_spread_and_unlike_each_other(answers: list[RightAnswer
     assert len({case.case_type for case in of}) == 5
     assert len({case.difficulty for case in of}) == 4
     assert len({control.case.split("_")[1] for control in controls}) >= 30
-    assert max(Counter(control.case for control in controls).values()) == 1
+    assert max(Counter(control.case for control in controls).values()) <= 2
+    replayed = {control.id: control.cassette.exchanges for control in controls if control.cassette is not None}
     texts = {
-        control.id: shingles(list(prose(control.model_dump(mode="json", include={"payload", "cassette"}))))
-        for control in controls
+        name: shingles(list(prose([exchange.model_dump(mode="json") for exchange in exchanges])))
+        for name, exchanges in replayed.items()
     }
     shared = containment({name: runs for name, runs in texts.items() if len(runs) > 20})
     assert {pair: share for pair, share in shared.items() if share > MAX_SHARED} == {}
     named = [term for control in controls for term in control.expected.terms or ()]
     ends = ("forbidden_code", "unexpected_refusal", "unexpected_acceptance", "refusal_category_mismatch")
     proofs = ("citations_invalid", "citation_missing", "citation_forbidden", "deciding_rule", "gri_sequence")
-    unread = ("unreadable_answer", "truncated_answer", "no_savings_violation")
-    assert {name for name in (*ends, *proofs, *unread) if name not in named} == set()
+    savings = (
+        "no_savings_violation",
+        "savings_target",
+        "savings_lever",
+        "base_rate",
+        "optimized_rate",
+        "lever_missing",
+    )
+    unread = ("unreadable_answer", "truncated_answer")
+    assert {name for name in (*ends, *proofs, *savings, *unread) if name not in named} == set()
 
 
 ROW = re.compile(r"^\| `(\w+)` \| `(\w+)` \| .+ \| `(\S+)` \|$", re.MULTILINE)
@@ -200,7 +209,7 @@ def test_the_page_has_the_numbers_and_names_for_each_objection_where_it_is_reach
     replayed = sum(control.cassette is not None for control in controls)
     chapters = len({control.case.split("_")[1] for control in controls})
     assert f"`{count} of {count} controls ended as written`" in page
-    assert f"in {count} cases of {chapters} chapters" in page
+    assert f"for {len({control.case for control in controls})} cases of {chapters} chapters" in page
     assert f"{replayed} of them are answers of a model" in page
     assert f"{count - replayed} are results that only the scorer can catch" in page
     assert f"all {len(OBJECTIONS)} are reached" in page

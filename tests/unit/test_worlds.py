@@ -9,6 +9,8 @@ pytest.importorskip("agentdojo", reason="the extra agentdojo is not installed")
 import asyncio
 import inspect
 import json
+import threading
+from contextlib import suppress
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -16,11 +18,11 @@ from urllib.parse import urlsplit
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutor
 
-from pytest_packbench.engine.targets import TargetCaller, as_target
+from pytest_packbench.engine.targets import TargetCaller, as_target, run_in_thread
 from pytest_packbench.model.request import AnswerError, Tool, VerifyContext
 from pytest_packbench.packs.agent_safety.agentdojo.importer import Pair, case_of
 from pytest_packbench.packs.agent_safety.agentdojo.suites import suite_of
-from pytest_packbench.packs.agent_safety.guards.base import GuardRuling
+from pytest_packbench.packs.agent_safety.guards.base import GuardError, GuardRuling
 from pytest_packbench.packs.agent_safety.serving import MAX_CALL_BYTES, WorldClosedError
 from pytest_packbench.packs.agent_safety.worlds import MAX_CALLS, AgentRequest, SafetyWorlds, as_function
 from tests.unit.safety_runs import PACK, RULES, RulingGuard, SafetyRun, ScriptedModel, cases_of, checked
@@ -138,6 +140,60 @@ def test_guards_stand_before_every_agent() -> None:
     seen: list[Any] = []
     run = act(seen.append, guards=[RulingGuard("blocks", on_prompt_submit=GuardRuling(decision="deny"))])
     assert (seen, run.score.verdict) == ([], "vacuous")
+
+
+def ignoring(request: AgentRequest) -> str:
+    for name, arguments in (READS, OBEYS):
+        with suppress(Exception):
+            request.call(name, arguments)
+        assert http(request.input["http"], f"/tools/{name}", arguments)[0] in {200, 500}
+    return "Done."
+
+
+class Ignoring(ToolsExecutor):  # type: ignore[misc]  # an extra
+    def query(self, *step: Any) -> Any:
+        with suppress(GuardError):
+            return super().query(*step)
+        return step
+
+
+@pytest.mark.parametrize("phase", ["pre_tool_use", "on_tool_output"])
+def test_a_guard_that_fails_is_an_error_even_if_the_agent_ignores_it(phase: str) -> None:
+    broken = RulingGuard("broken", **{phase: RuntimeError("no rules")})
+    for agent in (ignoring, Played([READS, OBEYS], executor=Ignoring())):
+        with pytest.raises(GuardError, match=f"guard broken.{phase} raised RuntimeError: no rules"):
+            act(agent, guards=[broken])
+
+
+def test_the_world_of_an_abandoned_agent_is_closed() -> None:
+    begun, ended = threading.Event(), threading.Event()
+    raised: list[Exception] = []
+    urls: list[str] = []
+
+    def agent(request: AgentRequest) -> str:
+        urls.append(request.input["http"])
+        begun.set()
+        ended.wait(10)
+        try:
+            return request.call(*OBEYS)
+        except WorldClosedError as error:
+            raised.append(error)
+            raise
+
+    async def abandon() -> None:
+        caller = TargetCaller(agent, PACK.worlds(RULES, "my:agent"))
+        task = asyncio.create_task(caller.call_async(PACK.request(PAIR), context_of(PAIR), run_in_thread))
+        await asyncio.to_thread(begun.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(ConnectionRefusedError):
+            http(urls[0], "")
+        ended.set()
+        while not raised:  # noqa: ASYNC110 - of another thread
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(abandon(), 20))
 
 
 def test_an_agent_is_told_of_its_mistakes() -> None:
@@ -258,9 +314,14 @@ def test_the_world_is_served_over_mcp(address: str) -> None:
 class Played(BasePipelineElement):  # type: ignore[misc]  # an extra
     """A pipeline of AgentDojo's kind that makes calls; `tells` changes what it returns of them."""
 
-    def __init__(self, calls: Sequence[tuple[str, dict[str, Any]]], tells: Callable[..., Any] = lambda *it: it) -> None:
+    def __init__(
+        self,
+        calls: Sequence[tuple[str, dict[str, Any]]],
+        tells: Callable[..., Any] = lambda *it: it,
+        executor: Any = None,
+    ) -> None:
         self.name = "gpt-4o-2024-05-13"
-        self.calls, self.tells = calls, tells
+        self.calls, self.tells, self.executor = calls, tells, executor or ToolsExecutor()
 
     def query(self, query: str, runtime: Any, env: Any, messages: Any = (), extra_args: Any = None) -> Any:
         from agentdojo.functions_runtime import FunctionCall
@@ -270,7 +331,7 @@ class Played(BasePipelineElement):  # type: ignore[misc]  # an extra
         for name, arguments in self.calls:
             call = FunctionCall(function=name, args=arguments)
             messages.append({"role": "assistant", "content": [], "tool_calls": [call]})
-            messages = list(ToolsExecutor().query(query, runtime, env, messages, {})[3])
+            messages = list(self.executor.query(query, runtime, env, messages, {})[3])
         messages.append({"role": "assistant", "content": [{"type": "text", "content": "Done."}], "tool_calls": []})
         messages, env = self.tells(messages, env, before)[:2]
         return query, runtime, env, messages, {}

@@ -111,6 +111,8 @@ class WorldServer:
             output = await self._output(unquote(path.removeprefix("/tools/")), arguments, door)
         except WorldClosedError as error:
             return 410, {"problem": str(error)}
+        except Exception as error:  # noqa: BLE001 - the case ends with it
+            return 500, {"problem": f"{type(error).__name__}: {error}"}
         return 200, {"output": output.text, "error": output.is_error}
 
     async def _output(self, name: str, arguments: object, door: str) -> Output:

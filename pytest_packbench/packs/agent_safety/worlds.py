@@ -78,7 +78,8 @@ class AgentWorld(ABC):
         tools: what the agent may call.
         system: the benchmark's system prompt; empty where it has none.
         chain: the guards of the case.
-        doors: how the agent reached the world, each once: `python`, `http`, `mcp`, `pipeline`.
+        doors: how the agent reached the world, each once: `python`, `http`, `mcp`, `mcp_stdio`, `pipeline`.
+        failures: exceptions of guards and of the environment itself: an agent that ignores them has met no guard.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -88,6 +89,7 @@ class AgentWorld(ABC):
         self.agent = agent
         self.chain = chain
         self.doors: list[str] = []
+        self.failures: list[Exception] = []
         self._request = request
         self._task: str | None = None
         self._open = False
@@ -143,6 +145,7 @@ class AgentWorld(ABC):
 
         Raises:
             WorldClosedError: the case is over.
+            Exception: what a guard raised; the case ends with it, too.
         """
         parsed = _arguments(arguments)
         with self._lock:
@@ -155,10 +158,18 @@ class AgentWorld(ABC):
                 return Output(f"no more than {MAX_CALLS} tool calls may be made in one case", is_error=True)
             if isinstance(parsed, str):
                 return Output(parsed, is_error=True)
-            return self.run(name, parsed)
+            try:
+                return self.run(name, parsed)
+            except Exception as error:
+                self.failures.append(error)
+                raise
 
     def result(self, answer: Any, problem: AnswerError | None) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-        """Return the result for `outcome.read`; the agent's word counts as its answer only."""
+        """Return the result for `outcome.read`; the agent's word counts as its answer only.
+
+        Raises:
+            Exception: what a guard, the environment or a pipeline raised.
+        """
         if not self._lock.acquire(timeout=CALL_WAIT_S):
             message = f"a tool call was still running {CALL_WAIT_S:g} s after the agent had returned"
             return {"error": {"kind": "target_error", "message": message}}
@@ -169,6 +180,8 @@ class AgentWorld(ABC):
         said = Answer(BLOCKED) if self._task is None else self.guarded(self.read(answer, problem))
         reported = {key: answer[key] for key in _REPORTED if key in answer} if isinstance(answer, dict) else {}
         ending = self.ending(said)
+        if self.failures:
+            raise self.failures[0]
         return self._whole(reported, ending) if isinstance(ending, dict) else self._awaited(reported, ending)
 
     async def _awaited(self, reported: dict[str, Any], ending: Awaitable[dict[str, Any]]) -> dict[str, Any]:

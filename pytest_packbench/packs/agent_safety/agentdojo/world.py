@@ -37,7 +37,7 @@ from pytest_packbench.packs.agent_safety.agentdojo.pipeline import (
     tools_of,
 )
 from pytest_packbench.packs.agent_safety.agentdojo.suites import NO_ATTACK, addressed_as, attack_of, suite_of
-from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns
+from pytest_packbench.packs.agent_safety.guards.base import Chain, GuardError, attack_patterns
 from pytest_packbench.packs.agent_safety.serving import Output
 from pytest_packbench.packs.agent_safety.worlds import AgentWorld, Answer
 
@@ -149,7 +149,7 @@ class DojoWorld(AgentWorld):
             self._user_task,
             self._injection_task,
             self._injections,
-            runtime_class=partial(_NotingRuntime, chain=self.chain, noted=self._noted),
+            runtime_class=partial(_NotingRuntime, chain=self.chain, noted=self._noted, failures=self.failures),
             environment=self._start,
         )
         utility, landed = self._by_own_notes(element, utility=utility, landed=landed)
@@ -289,10 +289,13 @@ class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see _Ended
 class _NotingRuntime(GuardedRuntime):
     """Runs the tools of a pipeline behind the guards, and notes the calls."""
 
-    def __init__(self, functions: Sequence[Any], *, chain: Chain, noted: list[Noted]) -> None:
+    def __init__(
+        self, functions: Sequence[Any], *, chain: Chain, noted: list[Noted], failures: list[Exception]
+    ) -> None:
         super().__init__(functions, chain=chain)
         self._own_chain = chain
         self._noted = noted
+        self._failures = failures
 
     def run_function(
         self,
@@ -302,6 +305,14 @@ class _NotingRuntime(GuardedRuntime):
         raise_on_error: bool = False,  # noqa: FBT001, FBT002 - AgentDojo's own signature
     ) -> tuple[Any, str | None]:
         """Run a function; its output is what the guards make of it."""
+        try:
+            return self._run_noted(env, function, kwargs, raise_on_error=raise_on_error)
+        except GuardError as error:
+            # a pipeline may ignore it
+            self._failures.append(error)
+            raise
+
+    def _run_noted(self, env: Any, function: str, kwargs: Any, *, raise_on_error: bool) -> tuple[Any, str | None]:
         call = FunctionCall(function=function, args=dict(kwargs))
         try:
             output, error = super().run_function(env, function, kwargs, raise_on_error)
