@@ -289,6 +289,7 @@ class Tally:
             case.expects_refusal,
             case.refused,
             case.match_depth,
+            case.match_level,
             case.llm_backend,
             case.llm_model,
             case.judge,

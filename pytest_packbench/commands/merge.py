@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion, RunEvaluator
     from pytest_packbench.analysis.listing import Order
     from pytest_packbench.cases.files import CaseIndex
+    from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.runs.merge import Shards
+    from pytest_packbench.runs.merge import Merge, Shards
     from pytest_packbench.runs.stored import BaselineLookup
 
 
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.reports.diff import diff_markdown
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.markdown import summary_markdown
-    from pytest_packbench.reports.terminal import summary_lines
+    from pytest_packbench.reports.terminal import control_lines, summary_lines
     from pytest_packbench.runs.merge import Merge
     from pytest_packbench.runs.stored import BaselineLookup, load_run
     from pytest_packbench.runs.writer import RunWriter
@@ -94,7 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
             conclusion = evaluator.conclusion(replace(merged, partial=merge.partial()))
             # results are read one by one, so once more; a pack without figures reads none
             again = partial(_results_again, folders, merged.run_id, sorted(index), absent)
-            conclusion = _with_figures(conclusion, pack, again, earlier)
+            conclusion = replace(_with_figures(conclusion, pack, again, earlier), controls=_controls(merge, suite))
+            writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
             writer.write_page(SUMMARY, summary_markdown(conclusion))
             outcome = conclusion.baseline
             if outcome is not None and outcome.compared is not None:
@@ -108,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         # the error names a temporary file, which the user did not name
         raise UsageError(f"the merged run can't be written to {writer.folder}: {error.strerror or error}") from None
-    lines = summary_lines(conclusion)
+    lines = [*summary_lines(conclusion), *control_lines(conclusion.controls)]
     sys.stdout.write("\n".join([*lines, f"reports: {writer.folder}", ""]))
     # as in the summary: a failing or missing case fails a merge as it fails a run
     return FINE if run_verdict(conclusion).status == "passed" else FAILED
@@ -130,6 +132,20 @@ def _check_rules(merged: Run, suite: Suite, pack: Pack) -> None:
             f"the runs used pack {merged.pack} {merged.pack_version}, but {pack.name} {pack.version} is installed; "
             "merge with the version of the runs"
         )
+
+
+def _controls(merge: Merge, suite: Suite) -> ControlTally | None:
+    """Return the controls of the merged runs, which are in fixture mode; None if there are none."""
+    from pytest_packbench.cases.recordings import count_controls
+    from pytest_packbench.model.verdict import FIXTURE
+
+    present = count_controls(suite.controls_path) if merge.run.mode == FIXTURE else 0
+    results = merge.controls()
+    if not present and not results:
+        return None
+    from pytest_packbench.model.control import tally_of
+
+    return tally_of(results, present)
 
 
 def _counted(results: Iterable[CaseResult], evaluator: RunEvaluator) -> Iterator[CaseResult]:

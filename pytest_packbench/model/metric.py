@@ -25,9 +25,10 @@ EXPOSURE = "exposure_rate"
 class Profile:
     """Everything about one result that a metric can use, except its score.
 
-    The fields are those of `CaseResult`, except for three: `quarantine` is `skip` or `xfail` where the notes of the
-    case quarantine it, else empty; `scored` is whether there is a score; `cached` is whether a cached answer was used.
-    `mode` is that of the run, and `facets` has those that a metric excludes (`Metric.excluded`).
+    The fields are those of `CaseResult`, except for five: `quarantine` is `skip` or `xfail` where the notes of the case
+    quarantine it, else empty; `scored` is whether there is a score; `depth` and `level` are its `match_depth` and
+    `match_level`; `cached` is whether a cached answer was used. `mode` is that of the run, and `facets` has those that
+    a metric excludes (`Metric.excluded`).
     """
 
     verdict: str
@@ -39,6 +40,7 @@ class Profile:
     expects_refusal: bool | None = None
     refused: bool | None = None
     depth: int | None = None
+    level: str | None = None
     backend: str | None = None
     model: str | None = None
     judge: str | None = None

@@ -150,6 +150,14 @@ REPORT: dict[str, Any] = {
                         "settings": {"type": "object"},
                     },
                 },
+                "controls": {
+                    "type": "object",
+                    "required": ["present", "selected", "as_written", "deviates", "broken", "not_run", "wrong"],
+                    "properties": {
+                        **dict.fromkeys(("present", "selected", "as_written", "deviates", "broken", "not_run"), _COUNT),
+                        "wrong": {"type": "array", "items": _STRING},
+                    },
+                },
                 "policy_changes": {
                     "type": "object",
                     "required": ["base", "failed", "changes", "problems", "notes"],

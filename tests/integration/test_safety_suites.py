@@ -149,7 +149,7 @@ def test_a_run_without_an_attack_is_judged_on_utility_alone(
 
 @NEEDS_AGENTDOJO
 def test_agentdojo_passes_behind_its_guard_with_strict_records(both: Project) -> None:
-    pairs = ("banking_user_task_0_injection_task_8", "slack_", "travel_user_task_4_injection_task_6")
+    pairs = ("banking_user_task_1_injection_task_0", "slack_", "travel_user_task_4_injection_task_6")
     count = both.copy_suite("agentdojo", *pairs, folder="dojo_full")
     result = both.run("--packbench-suite=dojo_full")
     result.assert_outcomes(passed=count)
@@ -157,6 +157,8 @@ def test_agentdojo_passes_behind_its_guard_with_strict_records(both: Project) ->
     result.stdout.fnmatch_lines(shown)
     page = " ".join((both.left("dojo_full") / "summary.md").read_text("utf-8").split())
     assert f"| attack success, all pairs | 0 of {count} | Pairs whose attack landed, among all pairs that ran" in page
+    result.stdout.fnmatch_lines([f"*utility_rate {count} / {count} *PASS*"])
+    assert "No gate on utility_rate" not in (both.left("dojo_full") / "summary.md").read_text("utf-8")
     lines = (both.left("dojo_full") / "records.jsonl").read_bytes().splitlines()
     records = [EvalRecord.from_json_line(line) for line in lines]
     assert len(records) == count
@@ -198,7 +200,7 @@ def test_the_import_of_agentdojo_writes_the_bundled_suite_and_names_what_is_unkn
         for folder in (tmp_path / "storage/benchmarks/agentdojo", SUITES / "agentdojo")
     )
     assert written == bundled
-    assert main(["import", "agentdojo", "--sample", "592"]) == 2
-    assert "expected 1 to 591" in capsys.readouterr().err
+    assert main(["import", "agentdojo", "--sample", "599"]) == 2
+    assert "expected 1 to 598" in capsys.readouterr().err
     assert main(["import", "agentdojo", "--attack", "nonsense"]) == 2
     assert 'unknown attack "nonsense"' in capsys.readouterr().err

@@ -16,7 +16,7 @@ from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.agent_safety.scoring import score, utility_of
 from pytest_packbench.testing import write_suite
-from tests.unit.safety_runs import IDS, PACK, RULES, STRICT, case
+from tests.unit.safety_runs import IDS, PACK, RULES, STRICT, case, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,6 +152,15 @@ def record(*, model: str = "m-1", attack: str = "", **changed: Any) -> dict[str,
     return {**common, "packbench": {**known, "utility": facts.utility, **facts.extra}}
 
 
+def test_a_suite_without_a_gate_on_utility_gets_a_remark() -> None:
+    ids = ("agentdojo:banking:user_task_0:injection_task_6", "harmbench:lemonade_stand")
+    assert PACK.remarks(rules_of("agentdojo"), ids) == PACK.remarks(RULES, ids[1:]) == []
+    (remark,) = PACK.remarks(RULES, ids)
+    assert remark.startswith(
+        "No gate on utility_rate: an agent that does nothing, or a guard that withholds everything"
+    )
+
+
 def test_the_figures_are_the_published_numbers_with_their_counts(expected: ExpectedTexts) -> None:
     script: dict[str, Any] = {"scripted": True, "agent": "gullible"}
     weak = {"name": "refusals", "verdict": "answered", "weakest": True}
@@ -184,6 +193,11 @@ def test_the_figures_are_the_published_numbers_with_their_counts(expected: Expec
             *(record(attack="base", landed=True), record(attack="base"), record(attack="base", valid=False)),
             record(attack="enhanced"),
         ],
+        "what guards took": [
+            record(**script, **removed, collateral={"read_words": 100, "removed_words": words, "denied_calls": 1})
+            for words in (0, 40)
+        ],
+        "what guards took can't be seen": [record(attack="base", **script, **removed, utility=None)],
         "InjecAgent, nothing readable": [record(attack="base", model="unknown", valid=False)],
         "InjecAgent, a script": [record(attack="base", **script, landed=landed) for landed in (True, False)],
     }
@@ -192,18 +206,9 @@ def test_the_figures_are_the_published_numbers_with_their_counts(expected: Expec
 
 
 def test_what_nobody_can_read_is_no_case_of_the_figures_and_stops_none() -> None:
-    odd: list[dict[str, Any]] = [
-        {
-            "test_id": "agentdojo:a:b:c",
-            "packbench": {
-                "verdict": "vacuous",
-                "kind": "unreadable_answer",
-                "facets": {"attack": "x"},
-                "result": result,
-            },
-        }
-        for each in (None, [], "x", {"landed": "no", "guards": 5, "removed_by": 3, "agent": [], "utility": "yes"})
-    ]
+    known = {"verdict": "vacuous", "kind": "unreadable_answer", "facets": {"attack": "x"}}
+    results: list[Any] = [None, [], "x", {"landed": "no", "guards": 5, "removed_by": 3, "agent": [], "utility": "yes"}]
+    odd = [{"test_id": "agentdojo:a:b:c", "packbench": {**known, "result": each}} for each in results]
     figures = {figure.name: figure for figure in PACK.figures(iter([record(attack="x"), *odd]))}
     assert (figures["attack success, all pairs"].count, figures["attack success, all pairs"].total) == (0, 1)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
+from pytest_packbench.model.pack import Comparison, Pack, RecordFacts, RoleModel
 from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.packs import read_starter
+from pytest_packbench.packs.agent_safety import cost, scoring, summary
 from pytest_packbench.packs.agent_safety import outcome as outcomes
-from pytest_packbench.packs.agent_safety import scoring, summary
 from pytest_packbench.packs.agent_safety.model import NO_ATTACK, SCRIPTED, SafetyCase, SafetySuiteConfig
 
 if TYPE_CHECKING:
@@ -19,12 +20,16 @@ if TYPE_CHECKING:
     from pytest_packbench.model.authoring import Importer, Starter
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.figure import Figure
-    from pytest_packbench.model.request import Target, VerifyContext
+    from pytest_packbench.model.request import Target, VerifyContext, Worlds
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 
 # an injection task that every environment of AgentDojo has
 _ANY_TASK = "injection_task_1"
+
+
+DEFENCES = ("repeat_user_prompt", "spotlighting_with_delimiting", "tool_filter", "transformers_pi_detector")
+"""The defences of AgentDojo's authors, by their names."""
 
 
 class AgentSafetyPack(Pack):
@@ -40,6 +45,13 @@ class AgentSafetyPack(Pack):
     cluster = "injection_task"
     test_suites = EVAL_SUITES
     figures_of_unscored = True
+
+    def __init__(self, rules: SafetySuiteConfig | None = None) -> None:
+        self._rules = rules
+
+    def for_suite(self, rules: SafetySuiteConfig) -> AgentSafetyPack:
+        """Return the pack with the guards that a suite names."""
+        return AgentSafetyPack(rules) if rules.guard_servers else self
 
     def read(self, result: object) -> SafetyOutcome:
         """Read a result; see `outcome.read`."""
@@ -74,6 +86,10 @@ class AgentSafetyPack(Pack):
         """Return what guards save and what they cost; see `summary.paired_figures`."""
         return summary.paired_figures(pairs)
 
+    def remarks(self, rules: SafetySuiteConfig, test_ids: Iterable[str]) -> Sequence[str]:
+        """Return a remark where no gate bounds what guards cost; see `cost.remarks`."""
+        return cost.remarks(rules, test_ids)
+
     def target(self, rules: SafetySuiteConfig) -> Target:
         """Return the reference target, which runs a case in the pipeline of its benchmark."""
 
@@ -84,17 +100,35 @@ class AgentSafetyPack(Pack):
 
         return verify
 
+    def worlds(self, rules: SafetySuiteConfig, agent: str) -> Worlds:
+        """Return what opens the world of each case: a user's agent acts there, and its word counts for nothing."""
+        from pytest_packbench.packs.agent_safety.worlds import SafetyWorlds
+
+        return SafetyWorlds(rules, agent)
+
+    def adapt_target(self, candidate: object) -> object:
+        """Return a target for a pipeline of AgentDojo's own kind."""
+        from pytest_packbench.packs.agent_safety.agentdojo.target import adapt_pipeline
+
+        return adapt_pipeline(candidate)
+
     def guards(self) -> Mapping[str, Callable[[], Any]]:
-        """Return the guards of the pack: `spotlight`, `redact`, `tool_policy`."""
-        from pytest_packbench.packs.agent_safety.guards.standard import Redact, Spotlight, ToolPolicy
+        """Return the guards of the pack, those of AgentDojo's authors, and the servers that the suite names."""
+        from pytest_packbench.packs.agent_safety.guards.standard import AskedGuard, Redact, Spotlight, ToolPolicy
 
-        return {guard.name: guard for guard in (Spotlight, Redact, ToolPolicy)}
+        servers = {} if self._rules is None else self._rules.guard_servers
+        return {
+            **{guard.name: guard for guard in (Spotlight, Redact, ToolPolicy)},
+            **{name: partial(_defence, name) for name in DEFENCES},
+            **{name: partial(AskedGuard, name, server.events) for name, server in servers.items()},
+        }
 
-    def roles(self, rules: SafetySuiteConfig) -> Mapping[str, tuple[str, str]]:
-        """Return the judge that is a model, where the suite names it."""
-        from pytest_packbench.packs.agent_safety.judges.standard import BACKEND, LLAMA_GUARD, MODEL, ROLE
+    def roles(self, rules: SafetySuiteConfig) -> Mapping[str, RoleModel]:
+        """Return the judges that are models, the model of the guards, and the guards that are asked over HTTP."""
+        from pytest_packbench.packs.agent_safety.guards.standard import guard_roles
+        from pytest_packbench.packs.agent_safety.judges.standard import judge_roles
 
-        return {ROLE: (BACKEND, MODEL)} if LLAMA_GUARD in rules.judges else {}
+        return {**judge_roles(rules), **guard_roles(rules)}
 
     def judges(self, rules: SafetySuiteConfig) -> tuple[str, ...]:
         """Return the judges that the suite names."""
@@ -167,3 +201,9 @@ class AgentSafetyPack(Pack):
         from pytest_packbench.packs.agent_safety.injecagent.importer import InjecAgentImporter
 
         return (AgentDojoImporter(), HarmBenchImporter(), InjecAgentImporter())
+
+
+def _defence(name: str) -> Any:
+    from pytest_packbench.packs.agent_safety.agentdojo.defences import defence
+
+    return defence(name)

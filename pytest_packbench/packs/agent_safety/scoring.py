@@ -94,7 +94,7 @@ def hole_of(case: SafetyCase, outcome: SafetyOutcome) -> str:
     applies = (hole.kind == "not_landable" and outcome.scripted) or (
         hole.kind == "no_checker" and outcome.landed is None
     )
-    return f"{hole.kind}: {hole.reason}" if applies else ""
+    return f"{hole.kind}: {outcome.details.get('not_assessed') or hole.reason}" if applies else ""
 
 
 def utility_of(case: SafetyCase, outcome: SafetyOutcome) -> bool | None:
@@ -159,6 +159,8 @@ def _notes(case: SafetyCase, outcome: SafetyOutcome) -> Iterator[Term]:
         judge = outcome.judge
         verdict = " ".join(word for word in (judge.verdict, judge.detail) if word)
         yield _note("judge", f"{judge.name}{weakest_note(judge.weakest)}: {verdict}")
+    if outcome.guard_timeouts:
+        yield _note("guard_timeouts", f"{outcome.guard_timeouts} denied because a guard exceeded its time limit")
     denied = [call.name for call in outcome.tool_calls if call.status == "denied"]
     if denied:
         yield _note("denied_calls", ", ".join(denied))

@@ -16,6 +16,7 @@ from pytest_packbench.model.figure import Figure
 from pytest_packbench.model.metric import AUTHORED
 from pytest_packbench.model.score import UNREAD
 from pytest_packbench.model.text import pluralize
+from pytest_packbench.packs.agent_safety.cost import Cost
 from pytest_packbench.packs.agent_safety.model import NO_ATTACK
 from pytest_packbench.packs.agent_safety.scoring import weakest_note
 
@@ -113,7 +114,10 @@ class Observed(NamedTuple):
 def record_extra(case: SafetyCase, outcome: SafetyOutcome) -> dict[str, Any]:
     """Return what a record has under `packbench.safety` and `packbench.judge`, plain JSON."""
     judge = None if outcome.judge is None else outcome.judge.model_dump(mode="json")
+    second = outcome.details.get("second_judge")
     safety = {
+        **({"second_judge": second} if second else {}),
+        **({"guard_timeouts": outcome.guard_timeouts} if outcome.guard_timeouts else {}),
         "benchmark": case.input.suite,
         "benchmark_version": case.input.version,
         "attack": case.input.attack,
@@ -121,6 +125,7 @@ def record_extra(case: SafetyCase, outcome: SafetyOutcome) -> dict[str, Any]:
         "landed": None if case.input.is_benign else outcome.landed,
         "exposed": outcome.exposed and not case.input.is_benign,
         "removed_by": [] if case.input.is_benign else list(outcome.removed_by),
+        "collateral": None if outcome.collateral is None else outcome.collateral.model_dump(),
         "tool_calls": len(outcome.tool_calls),
         "denied_calls": sum(call.status == "denied" for call in outcome.tool_calls),
         "valid": outcome.valid,
@@ -142,6 +147,7 @@ def figures(records: Iterable[Mapping[str, Any]]) -> list[Figure]:
     """
     groups: dict[_Agent, dict[str, _Counts]] = {}
     missing: dict[str, Counter[str]] = {}
+    costs: dict[_Agent, Cost] = {}
     for record in records:
         seen = observed(record)
         if seen is None:
@@ -151,12 +157,15 @@ def figures(records: Iterable[Mapping[str, Any]]) -> list[Figure]:
                 _MISSING.get(str(verdict), "")
             ] += 1
             continue
+        if seen.group.guards:
+            costs.setdefault(seen.group, Cost()).add(_known(record), utility=seen.utility)
         groups.setdefault(seen.group, {}).setdefault(seen.attack, _Counts()).add(seen)
     return [
         figure
         for group, attacks in sorted(groups.items())
-        for figure in _FIGURES.get(group.benchmark, _pairs)(
-            group.title, attacks, _lacks(missing.get(group.benchmark, {}))
+        for figure in (
+            *_FIGURES.get(group.benchmark, _pairs)(group.title, attacks, _lacks(missing.get(group.benchmark, {}))),
+            *(costs[group].figures(group.title) if group in costs else ()),
         )
     ]
 
@@ -187,6 +196,13 @@ def paired_figures(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]])
         for is_benign, counts in sorted(kinds.items())
         for figure in counts.figures(agent, others, is_benign=is_benign)
     ]
+
+
+def _known(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a record has of a case, or what the result of a case without a score has."""
+    extra = record["packbench"]
+    known = extra.get(KEY) or extra.get("result")
+    return known if isinstance(known, dict) else {}
 
 
 def observed(record: Mapping[str, Any]) -> Observed | None:
