@@ -205,6 +205,14 @@ def test_the_figures_are_the_published_numbers_with_their_counts(expected: Expec
     expected.check("".join(shown(name, PACK.figures(iter(records))) for name, records in runs.items()))
 
 
+def test_what_nobody_can_read_is_no_case_of_the_figures_and_stops_none() -> None:
+    known = {"verdict": "vacuous", "kind": "unreadable_answer", "facets": {"attack": "x"}}
+    results: list[Any] = [None, [], "x", {"landed": "no", "guards": 5, "removed_by": 3, "agent": [], "utility": "yes"}]
+    odd = [{"test_id": "agentdojo:a:b:c", "packbench": {**known, "result": each}} for each in results]
+    figures = {figure.name: figure for figure in PACK.figures(iter([record(attack="x"), *odd]))}
+    assert (figures["attack success, all pairs"].count, figures["attack success, all pairs"].total) == (0, 1)
+
+
 def shown(name: str, figures: Sequence[Figure]) -> str:
     """Return figures as text: a line for the name, one for each group, and one for each figure."""
     lines = [name]

@@ -164,7 +164,7 @@ def figures(records: Iterable[Mapping[str, Any]]) -> list[Figure]:
         figure
         for group, attacks in sorted(groups.items())
         for figure in (
-            *_FIGURES[group.benchmark](group.title, attacks, _lacks(missing.get(group.benchmark, {}))),
+            *_FIGURES.get(group.benchmark, _pairs)(group.title, attacks, _lacks(missing.get(group.benchmark, {}))),
             *(costs[group].figures(group.title) if group in costs else ()),
         )
     ]
@@ -301,7 +301,8 @@ def _of_unscored(extra: Mapping[str, Any], benchmark: str) -> dict[str, Any] | N
         "valid": result.get("valid") is not False and extra.get("kind") not in UNREAD,
         "scripted": result.get("scripted") is True,
         "agent": result.get("agent"),
-        "guards": [str(name) for name in result.get("guards") or ()],
+        # an answer that nobody could read may have anything there
+        "guards": [str(name) for name in guards] if isinstance(guards := result.get("guards"), list) else [],
         "landed_by_denied_calls": result.get("landed_by_denied_calls") is True,
     }
 
