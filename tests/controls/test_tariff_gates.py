@@ -195,7 +195,7 @@ def test_the_controls_are_spread_and_unlike_each_other(answers: list[RightAnswer
         "optimized_rate",
         "lever_missing",
     )
-    unread = ("unreadable_answer", "truncated_answer")
+    unread = ("unreadable_answer", "truncated_answer", "contradictory_decision")
     assert {name for name in (*ends, *proofs, *savings, *unread) if name not in named} == set()
 
 
