@@ -195,6 +195,7 @@ def test_a_resumed_run_keeps_the_controls_of_its_earlier_session(small: Project)
     small.run_toy("-k", "a")
     run_id = small.left().name
     assert small.run_toy(f"--packbench-resume={run_id}", "-k", "b").ret == pytest.ExitCode.OK
+    small.run(f"--packbench-resume={run_id}", "storage/benchmarks/toy/cases/plain/a.json")
     assert [line["control"] for line in small.lines("controls.jsonl")] == ["wrong_a", "wrong_b"]
 
 
