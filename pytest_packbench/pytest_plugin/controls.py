@@ -99,6 +99,9 @@ class Controls:
         except TargetError as error:
             problem = Problem("/cassette", str(error), "give the result as payload instead")
             raise ControlError(source, [problem]) from None
+        except Exception as error:  # noqa: BLE001 - a pack, or a hook of the user, may raise anything
+            wrong = f"the pack's own target can't be prepared: {describe_error(error)}"
+            raise ControlError(source, [Problem("/cassette", wrong, "correct the pack or the hook")]) from None
         cassette = control.cassette.recording(loaded.case.id, loaded.input_sha256, pack.name)
         return _end(context, replay(context, loaded, cassette, source=source, owner=CONTROL_OWNER + control.id))
 
