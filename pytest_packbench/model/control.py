@@ -290,16 +290,20 @@ def control_problems(control: Control, name: str, *, names_checks: bool | None =
         problems.append(Problem("", f"got {got}", advice))
     if control.cassette is not None and not control.cassette.exchanges:
         problems.append(Problem("/cassette/exchanges", "got []", "expected at least one model call with its answer"))
-    return [*problems, *_unfit_expectations(control.expected, names_checks=names_checks)]
+    return [*problems, *_unfit_expectations(control, names_checks=names_checks)]
 
 
-def _unfit_expectations(expected: ControlExpected, *, names_checks: bool | None) -> Iterator[Problem]:
+def _unfit_expectations(control: Control, *, names_checks: bool | None) -> Iterator[Problem]:
+    expected = control.expected
     right = expected.score is None or expected.score > 1 - SCORE_TOLERANCE
-    if expected.verdict == "passed" and right and not expected.decided_by:
+    # a result itself states what decided it
+    checked = bool(expected.decided_by) and not control.has_payload
+    if expected.verdict == "passed" and right and not checked:
+        check = "" if control.has_payload else " or the check that decides (decided_by)"
         yield Problem(
             "/expected/verdict",
             'got "passed" without a deviation, which is the end of a right answer',
-            "expected another verdict, or in addition a score below 1 or the check that decides (decided_by)",
+            f"expected another verdict, or in addition a score below 1{check}",
         )
     if expected.terms is not None and not expected.terms:
         yield Problem("/expected/terms", "got []", "expected at least one name, or leave the key out")

@@ -236,12 +236,12 @@ class Recorder:
         """Count the controls of a suite; those that pytest did not report were not run."""
         settings = self.contexts.settings
         present = count_controls(run.suite.controls_path, settings.shard) if settings.mode == FIXTURE else 0
-        # a part of the cases is run without its controls
-        if not present or not (run.selected_controls or len(run.selected) >= run.due_count):
+        prior = run.results.writer.prior
+        # a part of the cases is run without the controls
+        is_whole = prior is not None or len(run.selected) >= run.due_count
+        if not present or not (run.selected_controls or is_whole):
             return
         from pytest_packbench.model.control import ControlResult, tally_of
-
-        prior = run.results.writer.prior
 
         results = [
             run.control_results.get(nodeid)

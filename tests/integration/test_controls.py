@@ -195,6 +195,7 @@ def test_a_resumed_run_keeps_the_controls_of_its_earlier_session(small: Project)
     small.run_toy("-k", "a")
     run_id = small.left().name
     assert small.run_toy(f"--packbench-resume={run_id}", "-k", "b").ret == pytest.ExitCode.OK
+    small.run(f"--packbench-resume={run_id}", "storage/benchmarks/toy/cases/plain/a.json")
     assert [line["control"] for line in small.lines("controls.jsonl")] == ["wrong_a", "wrong_b"]
 
 
@@ -205,6 +206,26 @@ def test_a_control_that_is_not_reached_is_not_run(both: Project) -> None:
     assert both.run_toy("-x").ret in {pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED}
     if not both.workers:
         assert totals(both)["not_run"] == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("", 'the pack "toy" has no target of its own; give the result as payload instead'),
+        ("Toy.target = lambda self, rules: 1 / 0", "*raised in target(): ZeroDivisionError*"),
+    ],
+)
+def test_a_pack_without_a_usable_target_breaks_the_replay_only(project: Project, code: str, message: str) -> None:
+    project.extend_conftest(f"\n{code}\n")
+    project.case("a")
+    add_control(project, "payload", **LOW)
+    exchanges = [{"role": "grade", "answer": {"points": 0.3}}]
+    add_control(project, "replayed", expected=LOW["expected"], cassette={"cassette_version": 2, "exchanges": exchanges})
+    project.run_toy().stdout.no_fnmatch_line("*INTERNALERROR*")
+    outcomes = {line["control"]: line for line in project.lines("controls.jsonl")}
+    assert outcomes["replayed"]["outcome"] == "broken"
+    assert fnmatchcase(outcomes["replayed"]["message"], f"*: /cassette: {message}")
+    assert outcomes["payload"]["outcome"] == "as_written"
 
 
 def test_what_a_control_left_running_makes_it_broken(project: Project) -> None:
