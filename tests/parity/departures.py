@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from pytest_packbench.packs.tariff.decision import BARE_FAILURE, CATEGORIES, STA
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.scoring import score
+from tests.parity import odd_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +93,21 @@ class Readings:
             if expected.get(key):
                 expected[key] = [code for code in expected[key] if chapter(code) is not None]
 
+    def limits_out_of_range(self) -> None:
+        odd_values.soften_limits(self.case["expected"])
+
+    def empty_is_missing(self) -> None:
+        odd_values.drop_empty_values(self.result)
+
+    def texts_where_lists_belong(self) -> None:
+        odd_values.make_lists(self.result)
+
+    def any_reason_is_unknown(self) -> None:
+        odd_values.name_reasons(self.result)
+
+    def numbers_without_end(self) -> None:
+        odd_values.drop_endless_rates(self.result)
+
     def empty_iteration(self) -> None:
         if field(self.result, "iterations") and not last_iteration(self.result):
             for parent in gate_parents(self.result):
@@ -105,7 +122,7 @@ class Readings:
             self.result["status"] = "rejected"
 
     def unknown_status_is_a_refusal(self) -> None:
-        if last_iteration(self.result) is None and self.result.get("status") not in {None, *STATUSES}:
+        if last_iteration(self.result) is None and self.result.get("status") not in (None, *STATUSES):
             self.result["status"] = "rejected"
 
     def truth_of_anything(self) -> None:
@@ -118,6 +135,7 @@ class Readings:
             gate = parent.get("citation_gate_result")
             if gate and isinstance(gate, dict):
                 gate["ok"] = bool(gate.get("ok"))
+        odd_values.read_flags(self.result)
 
     def empty_gate_is_no_gate(self) -> None:
         for parent in gate_parents(self.result):
@@ -140,7 +158,7 @@ class Readings:
         if mutations := dossier(self.result).get("mutations"):
             dossier(self.result)["mutations"] = [mutation for mutation in mutations if isinstance(mutation, dict)]
         for parent, key in rates(self.result):
-            if isinstance(parent.get(key), str) and not NUMBER.fullmatch(parent[key]):
+            if parent.get(key) is not None and odd_values.as_number(parent[key]) is None:
                 del parent[key]
         for part in parts(self.result):
             drop_base_rate(part)
@@ -162,8 +180,12 @@ class Readings:
 
     def amounts_from_text(self) -> None:
         _, optimized = parts(self.result)
-        if isinstance(optimized.get("estimated_savings_per_unit"), (str, bool)):
+        amount = optimized.get("estimated_savings_per_unit")
+        if amount is not None and (isinstance(amount, bool) or not isinstance(amount, (int, float))):
             del optimized["estimated_savings_per_unit"]
+
+    def keys_that_are_not_read(self) -> None:
+        odd_values.drop_the_rest(self.result)
 
     def categories_are_unknown_reasons(self) -> None:
         last = last_iteration(self.result) or {}
@@ -179,10 +201,13 @@ class Readings:
     def contradictory_decision(self) -> None:
         if any(map(is_contradictory, (self.given, self.result))):
             self._let_the_last_iteration_decide()
+            # our reader stopped at the contradiction
+            odd_values.drop_the_rest(self.result)
 
     def caught_crash_is_a_refusal(self) -> None:
         if any(map(is_caught_crash, (self.given, self.result))):
             self.result["status"] = "rejected"
+            odd_values.drop_the_rest(self.result)
 
     def _let_the_last_iteration_decide(self) -> None:
         """Have the status say what the last iteration says; without one, `refused` only that nothing was accepted."""
@@ -208,6 +233,8 @@ class Rules:
         baseline, optimized = parts(self.result)
         self.code = optimized.get("hts_code") or baseline.get("hts_code")
         self.ledger = ledger_of(self.ours)
+        self.duty = odd_values.duty_of(baseline, optimized) if self.is_compared else odd_values.Duty(None, None)
+        self._count_endless_rates()
 
     def codes_as_text(self) -> None:
         is_one = not self.code or parse_code(self.code) is not None
@@ -249,7 +276,7 @@ class Rules:
     def rate_of_either_code(self) -> None:
         expected = self.expected.get("expected_duty_total_rate_pct")
         is_affected = not self.outcome.optimized_rate_pct or not self.outcome.optimized_code
-        if self.is_compared and expected is not None and is_affected:
+        if self.is_compared and expected is not None and is_affected and self.duty.is_finite:
             rate = self.outcome.optimized_rate_pct or self.outcome.baseline_rate_pct
             is_right = rate is not None and math.isclose(rate, expected, rel_tol=0.0, abs_tol=0.0001)
             self._set("duty_total_rate", None, present=not is_right)
@@ -266,7 +293,8 @@ class Rules:
             self._set("duty_delta_direction", None, present=not is_right)
 
     def a_minimum_of_zero_steps(self) -> None:
-        if self.is_compared and self.expected.get("min_lever_steps") == 0 and self.outcome.lever_steps is None:
+        least = self.expected.get("min_lever_steps")
+        if self.is_compared and least is not None and least <= 0 and self.outcome.lever_steps is None:
             self.ledger["lever_steps"] = None
 
     def unknown_reason_is_insufficient_info(self) -> None:
@@ -274,6 +302,8 @@ class Rules:
         self._set_category("insufficient_info", applies=is_unknown)
 
     def prose_names_missing_evidence(self) -> None:
+        if MISMATCH not in self.ledger or self.expected.get("expected_refusal_category") != "missing_evidence":
+            return
         last, questions = last_iteration(self.result) or {}, dossier(self.result).get("questions_for_user")
         prose = " ".join([*(last.get("missing") or []), *(questions or []), last.get("feedback_text") or ""]).lower()
         self._set_category("missing_evidence", applies=any(phrase in prose for phrase in EVIDENCE_PHRASES))
@@ -281,6 +311,16 @@ class Rules:
     def wrong_category_is_nearly_right(self) -> None:
         if MISMATCH in self.ledger:
             self.ledger[MISMATCH] = WRONG_CATEGORY
+
+    def _count_endless_rates(self) -> None:
+        """Set the terms of duties from rates that are infinite or no number, which our outcome does not have."""
+        if self.duty.is_finite:
+            return
+        expected, total = self.expected, self.expected.get("expected_duty_total_rate_pct")
+        direction = expected.get("expected_duty_delta_direction")
+        self._set("duty_delta", PENALTY, present=self.duty.is_outside(expected.get("duty_delta_range")))
+        self._set("duty_total_rate", None, present=total is not None and self.duty.misses(total))
+        self._set("duty_delta_direction", None, present=direction not in {None, self.duty.direction})
 
     def _set(self, name: str, points: float | None, *, present: bool) -> None:
         if present:
@@ -311,7 +351,9 @@ def drop_base_rate(part: Json) -> None:
 def spelling_matters(code: str, expected: Json) -> bool:
     """Return whether a code is under an expected one of another spelling, or an expected one has no chapter."""
     return any(
-        chapter(other) is None or (other != code and digits(code).startswith(digits(other)))
+        chapter(other) is None
+        or digits(other) != ascii_digits(other)
+        or (other != code and ascii_digits(code).startswith(ascii_digits(other)))
         for key in CODES
         for other in expected.get(key) or []
     )
@@ -329,6 +371,11 @@ def text_level(code: str | None, expected: Json) -> str | None:
 
 def digits(code: str) -> str:
     return re.sub(r"\D", "", code)
+
+
+def ascii_digits(code: str) -> str:
+    """Return the digits of a code, full-width ones as ASCII."""
+    return digits(unicodedata.normalize("NFKC", code))
 
 
 def chapter(code: str) -> str | None:

@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import ValidationError
 
 from pytest_packbench.analysis.gates import check_run
 from pytest_packbench.model.gate import Gate
@@ -47,7 +48,7 @@ def record_of(name: str, row: Json, *, backend: str = "openai", trial: int = 0) 
     else:
         result = result_of(row["answer"])
         result["citations"] = [{"source_id": source, "quote": quote} for source, quote in row.get("quotes", ())]
-        if result["tariff_dossier"]:
+        if result.get("tariff_dossier"):
             trace = {"sequence_ok": row["answer"].get("in_order"), "steps": list(map(parse_step, row.get("steps", ())))}
             result["tariff_dossier"]["gri_trace"] = trace
         outcome = PACK.read(result)
@@ -194,3 +195,10 @@ def test_a_forbidden_code_in_one_trial_counts_whatever_the_others_are() -> None:
     rule = Gate.model_validate({"metric": "forbidden_code_rate", "max": 0.0})
     (result,) = check_run(run(), trials, [rule], metrics=CONFIG.metrics)
     assert result.text.startswith("forbidden_code_rate 1 / 1 = 100.0 % > max 0.0 %")
+
+
+def test_a_gate_names_a_metric_that_the_pack_has() -> None:
+    assert {f"accuracy_{digits}" for digits in (2, 4, 6, 8, 10)} <= CONFIG.metrics.keys()
+    for metric in ("accuracy_3", "pairs"):
+        with pytest.raises(ValidationError, match=r"expected one of the metrics of pack tariff: .*accuracy_10"):
+            rules(gates=[{"metric": metric, "min": 0.5}])
