@@ -118,7 +118,9 @@ def record_extra(case: SafetyCase, outcome: SafetyOutcome) -> dict[str, Any]:
     safety = {
         "benchmark": case.input.suite,
         "benchmark_version": case.input.version,
-        "attack": case.input.attack,
+        "attack": case.input.attack_name,
+        "any_of": list(case.input.any_of),
+        "variant": case.input.variant,
         "landed": outcome.landed,
         "exposed": outcome.exposed,
         "removed_by": list(outcome.removed_by),
@@ -297,7 +299,7 @@ def _pairs(group: str, attacks: Mapping[str, _Counts], lacks: str) -> Iterator[F
         BENIGN, shared="user task", note="; ".join(filter(None, (none, lacks))), group=group, headline=True
     )
     for attack, counts in sorted(attacked.items()):
-        of = f" ({attack})" if len(attacked) > 1 else ""
+        of = f" ({attack})" if len(attacked) > 1 or attack.startswith("any_of_") or "variant" in attack else ""
         for name in (UNDER_ATTACK, UNHARMED, ALL_PAIRS, EXPOSED_PAIRS, EXPOSURE, READ, BY_DENIED):
             if name == BY_DENIED and not counts.count(name):
                 continue

@@ -21,7 +21,7 @@ ADVICE = "AgentDojo is not installed: pip install 'pytest-packbench[agentdojo]'"
 PACKAGE = "agentdojo.agent_pipeline"
 
 
-def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:  # noqa: ARG001 - targets of all benchmarks have the same signature
+def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
     """Run a pair with the scripted agent or the model of the context, behind its guards.
 
     Returns:
@@ -38,7 +38,7 @@ def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig
     defer()
     from pytest_packbench.packs.agent_safety.agentdojo.pair import run_pair
 
-    return run_pair(request.input, context)
+    return run_pair(request.input, context, rules.attacks)
 
 
 def install_advice() -> str:
