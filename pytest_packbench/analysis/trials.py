@@ -144,7 +144,7 @@ def fold_case(trials: Sequence[CaseResult], rule: Rule = MEAN) -> CaseResult:
     if len(trials) == 1:
         return trials[0]
     trials, least = _in_order(trials), required_passes(rule, len(trials))
-    worst = min(trials, key=lambda result: result.score if result.score is not None else -1.0)
+    worst = min(trials, key=_badness)
     quarantined = next((result for result in trials if result.quarantined), None)
     judged = [result for result in trials if result.counted]
     threshold = next((result.threshold for result in trials if result.threshold is not None), None)
@@ -158,7 +158,7 @@ def fold_case(trials: Sequence[CaseResult], rule: Rule = MEAN) -> CaseResult:
     if unjudged is None:
         score = _mean_score(judged)
         verdict = "passed" if _passes(judged, score, threshold, least) else "failed"
-        worst = min(judged, key=lambda result: result.score if result.score is not None else -1.0)
+        worst = min(judged, key=_badness)
     else:
         score, verdict, kind = None, unjudged.verdict, unjudged.kind
         if verdict in _UNJUDGED:
@@ -420,6 +420,11 @@ def _has_passed(result: CaseResult) -> bool:
 def _mean_score(trials: Sequence[CaseResult]) -> float | None:
     scores = [result.score for result in trials if result.score is not None]
     return math.fsum(scores) / len(scores) if len(scores) == len(trials) else None
+
+
+def _badness(result: CaseResult) -> tuple[float, bool]:
+    # of trials with the same score, an unsafe one is the worst
+    return result.score if result.score is not None else -1.0, result.decision != _UNSAFE
 
 
 def _worst_refused(judged: Sequence[CaseResult]) -> bool | None:

@@ -25,9 +25,10 @@ EXPOSURE = "exposure_rate"
 class Profile:
     """Everything about one result that a metric can use, except its score.
 
-    The fields are those of `CaseResult`, except for three: `quarantine` is `skip` or `xfail` where the notes of the
-    case quarantine it, else empty; `scored` is whether there is a score; `cached` is whether a cached answer was used.
-    `mode` is that of the run.
+    The fields are those of `CaseResult`, except for five: `quarantine` is `skip` or `xfail` where the notes of the case
+    quarantine it, else empty; `scored` is whether there is a score; `depth` and `level` are its `match_depth` and
+    `match_level`; `cached` is whether a cached answer was used. `mode` is that of the run, and `facets` has those that
+    a metric excludes (`Metric.excluded`).
     """
 
     verdict: str
@@ -39,12 +40,14 @@ class Profile:
     expects_refusal: bool | None = None
     refused: bool | None = None
     depth: int | None = None
+    level: str | None = None
     backend: str | None = None
     model: str | None = None
     judge: str | None = None
     stale: bool = False
     remark: str = ""
     cached: bool = False
+    facets: tuple[tuple[str, str], ...] = ()
     mode: str = FIXTURE
 
     @property
@@ -82,14 +85,18 @@ class Metric:
         counts: whether a result of the denominator belongs to the numerator; the second argument is the `depth` of the
             gate, 1 where it has none.
         skips_refusals: whether a group in which every case expects a refusal is left out.
-        safety: whether a low value is a claim of safety, so that a gate with `max` states how many clean cases it takes
-            to support the claim.
+        excluded: a facet and its value; None for none. Cases with it are not what the metric is about: they do not
+            count, and its gates pass in a run that has no others.
     """
 
     among: Callable[[Profile], object]
     counts: Callable[[Profile, int], object]
     skips_refusals: bool = False
-    safety: bool = False
+    excluded: tuple[str, str] | None = None
+
+    def is_about(self, result: Profile) -> bool:
+        """Whether the metric is about a result at all, judged or not."""
+        return self.excluded is None or self.excluded not in result.facets
 
 
 GENERAL_METRICS: Mapping[str, Metric] = {

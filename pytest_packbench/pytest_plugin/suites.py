@@ -18,7 +18,7 @@ from pytest_packbench.model.run import SetupError
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import PackError, Packs
 from pytest_packbench.pytest_plugin.stash import RESUMED, SERVING
-from pytest_packbench.reports.terminal import expected_text
+from pytest_packbench.reports.terminal import expected_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pytest_packbench.pytest_plugin.settings import Settings
 
 
+_PACKS_HOOK = b"pytest_packbench_packs"
 REFUSED = "packbench_refused"
 """Where a worker of xdist leaves a usage error for the controller."""
 
@@ -88,12 +89,36 @@ def read_suite(config: pytest.Config, found: FoundSuite, packs: Packs) -> Suite:
     """Read a suite's rules.
 
     Raises:
-        pytest.UsageError: its `suite.yaml` can't be used.
+        pytest.UsageError: its `suite.yaml` can't be used, or a conftest.py with a pack was not loaded.
     """
+    _check_conftests(config, found)
     make_importable(config.rootpath)
     source = shown_path(found.path / CONFIG_NAME, config.rootpath)
     with usage_errors():
         return load.read_suite(found.path, packs.suite_models, source=source, name=found.name, bundled=found.bundled)
+
+
+def _check_conftests(config: pytest.Config, found: FoundSuite) -> None:
+    """Refuse a suite with a hook for packs above it that pytest has not loaded: another pack of the name would run.
+
+    pytest loads each conftest.py above the paths that it is given, or above the current folder without any, and others
+    only while it collects, when the packs are known already.
+    """
+    root = config.rootpath
+    if found.bundled or config.getoption("noconftest", default=False) or not found.path.is_relative_to(root):
+        return
+    loaded = {getattr(plugin, "__file__", None) for plugin in config.pluginmanager.get_plugins()}
+    for folder in (found.path, *found.path.parents):
+        file = folder / "conftest.py"
+        is_loaded = str(file) in loaded or not file.is_file() or str(file.resolve()) in loaded
+        if not is_loaded and _PACKS_HOOK in file.read_bytes():
+            name = printable(shown_path(file, root))
+            raise pytest.UsageError(
+                f"{name}: its hook {_PACKS_HOOK.decode()} was not called, because pytest had not loaded this file when "
+                f"it read the suite {found.name}; move the hook to the conftest.py of {root}, and run pytest there"
+            )
+        if folder == root:
+            return
 
 
 class SessionSuites(SuiteContexts):

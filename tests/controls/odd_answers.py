@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.engine.attempt import score_payload
 from pytest_packbench.packs.tariff.codes import digits
 from tests.controls.wrong_answers import cited, quotes_of, steps_of, with_codes, with_dossier, with_trace
+from tests.controls.wrong_savings import no_saving, odd_rates, odd_savings, other_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,10 +26,11 @@ class OddAnswer:
 
     name: str
     variants: Variants
+    of_refusals: bool = False
     requirement: str = "score 1"
 
     def misses(self, right: RightAnswer, _: RightAnswer) -> Iterator[str]:
-        for result in self.variants(right) if right.accepts else ():
+        for result in self.variants(right) if right.accepts or self.of_refusals else ():
             outcome: Any = score_payload(right.context, right.loaded, result)
             terms = [(term.name, term.points, term.detail) for term in outcome.score.terms] if outcome.score else []
             yield "" if outcome.score and outcome.score.score == 1.0 else f"{outcome.failure}: {terms}"
@@ -63,6 +65,38 @@ def respelled_rules(right: RightAnswer) -> Iterator[Any]:
     yield from with_trace(right, steps)
 
 
+EMPTY: tuple[Any, ...] = (None, "", " ", {}, [], False)
+
+
+def with_empty_fields(right: RightAnswer) -> Iterator[Any]:
+    """Yield a result with an empty error or, beside an answer, an empty refusal, in every usual form."""
+    nothing = [*EMPTY, {"kind": None, "message": ""}, {"category": None, "reason": "", "questions": []}]
+    for key in ("error", "refusal") if right.accepts else ("error",):
+        for value in nothing:
+            yield right.copy() | {key: value}
+            yield right.copy() | {"proof": {key: value}}
+
+
+def with_less_said(right: RightAnswer) -> Iterator[Any]:
+    """Yield a result whose decision stands in some of its fields only, or under `proof`."""
+    for keys in (("status",), ("accepted",), ("status", "accepted"), ("iterations",), ("iterations", "status")):
+        yield {name: value for name, value in right.copy().items() if name not in keys}
+    yield right.copy() | {"status": right.copy()["status"].title()}
+    yield right.copy() | {"status": "completed"}
+    yield {"proof": right.copy()}
+
+
+def respelled_categories(right: RightAnswer) -> Iterator[Any]:
+    """Yield a refusal whose category is written in another way, or stands where reasons stand."""
+    category = right.outcome.refusal_category
+    for word in (category.upper(), category.replace("_", " "), category.title(), f" {category.replace('_', '-')}\n"):
+        yield right.copy() | {"refusal": {**right.copy()["refusal"], "category": word}}
+        yield right.copy() | {"refusal": {"reason": word}}
+        for status, refusal in (("failed", None), ("rejected", {}), ("refused", {"category": None})):
+            iterations = [{"accepted": False, "rejected_because": [word]}]
+            yield right.copy() | {"status": status, "refusal": refusal, "iterations": iterations}
+
+
 def _without(right: RightAnswer, key: str) -> Any:
     return {name: value for name, value in right.copy().items() if name != key}
 
@@ -77,5 +111,16 @@ ODD_ANSWERS = (
     OddAnswer("rules in another spelling", respelled_rules),
     OddAnswer("no verdict of the target on its citations", lambda right: [_without(right, "citation_gate_result")]),
     OddAnswer("no verdict of the target on the order of rules", _unjudged),
+    OddAnswer("empty error or refusal", with_empty_fields, of_refusals=True),
+    OddAnswer("decision in some of its fields only", with_less_said, of_refusals=True),
+    OddAnswer(
+        "category of a refusal in another spelling",
+        lambda right: () if right.accepts else respelled_categories(right),
+        of_refusals=True,
+    ),
+    OddAnswer("saving in another spelling", odd_savings),
+    OddAnswer("another saving that the case accepts", other_targets),
+    OddAnswer("rates in other places", odd_rates),
+    OddAnswer("no saving, said in another way", no_saving),
     OddAnswer("more assumptions", lambda right: with_dossier(right, assumptions=["the goods are new"])),
 )

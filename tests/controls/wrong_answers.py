@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # the terms of wrong answers to goods that must be refused
 OF_REFUSALS = frozenset({"unexpected_acceptance", "refusal_category_mismatch"})
+OF_ALL = frozenset({"contradictory_decision"})
 BELOW = frozenset(
     {"allowed_match", "chapter_match", "no_match", "code_form", "invalid_code", "refusal_category_mismatch"}
 )
@@ -40,8 +41,8 @@ class WrongAnswer:
     term: str
     name: str
     variants: Variants
-    # change the case so that its preferred codes are allowed ones
-    only_allowed: bool = False
+    # expectations of the case that are changed
+    of_case: Callable[[RightAnswer], Json] | None = None
 
     @property
     def requirement(self) -> str:
@@ -51,14 +52,13 @@ class WrongAnswer:
         return "costs exactly its term" if self.term in PENALTIES else "score exactly 0"
 
     def results(self, right: RightAnswer) -> list[Json]:
-        return list(self.variants(right)) if right.accepts != (self.term in OF_REFUSALS) else []
+        applies = self.term in OF_ALL or right.accepts != (self.term in OF_REFUSALS)
+        return list(self.variants(right)) if applies else []
 
     def misses(self, right: RightAnswer, _: RightAnswer) -> Iterator[str]:
         loaded = right.loaded
-        if self.only_allowed:
-            expected = right.expected.model_copy(
-                update={"preferred_hts": (), "allowed_hts": right.expected.preferred_hts}
-            )
+        if self.of_case is not None:
+            expected = right.expected.model_copy(update=self.of_case(right))
             loaded = loaded._replace(case=right.case.model_copy(update={"expected": expected}))
         return (self._miss(right, score_payload(right.context, loaded, wrong)) for wrong in self.results(right))
 
@@ -180,7 +180,12 @@ def respelled(right: RightAnswer) -> list[str]:
 
 def no_codes(right: RightAnswer) -> list[str]:
     """Return texts with the preferred code in them that are no code."""
-    code, plain = right.preferred_code, digits(right.preferred_code)
+    return no_codes_of(right, right.preferred_code)
+
+
+def no_codes_of(right: RightAnswer, code: str) -> list[str]:
+    """Return texts with a code in them that are no code."""
+    plain = digits(code)
     other = next(iter(right.forbidden), "0101.21.0010")
     two = [f"{code} or {other}", f"{code} / {other}", f"{code}, {other}", f"{other} {code}", f"{code}-{other}"]
     words = [f"anything but {code}", f"not {code}", f"{code}?", f"see {code}", f"{code} (not {other})", f"<{code}>"]
@@ -194,6 +199,13 @@ def invented(right: RightAnswer, width: int) -> list[str]:
     edition, preferred = right.context.pack.edition, digits(right.preferred_code)
     codes = (f"{preferred[: width - 2]}{number:02d}" for number in range(99, -1, -1))
     return [next((dotted(code) for code in codes if edition.existing(code) != code), "")] if preferred else []
+
+
+def invented_under(right: RightAnswer, code: str) -> Iterator[str]:
+    """Yield the same line with a suffix that is not in the schedule."""
+    edition, line = right.context.pack.edition, digits(code)[:8]
+    codes = (f"{line}{number:02d}" for number in range(99, -1, -1))
+    yield next(dotted(other) for other in codes if edition.existing(other) != other)
 
 
 def unsaving(variants: Variants) -> Variants:
@@ -257,6 +269,44 @@ def wrong_totals(right: RightAnswer) -> Iterator[Json]:
 def wrong_categories(right: RightAnswer) -> Iterable[Json]:
     expected = right.expected.expected_refusal_category
     return refusals(right, [category for category in CATEGORIES if category != expected]) if expected else ()
+
+
+FAILURE = {"kind": "timeout", "message": "no answer after 30 s"}
+
+
+def rejected_last(right: RightAnswer, *, accepted: bool) -> list[Json]:
+    iterations = right.copy()["iterations"]
+    return [*iterations[:-1], {**iterations[-1], "accepted": accepted, "rejected_because": []}]
+
+
+def contradictions(right: RightAnswer) -> Iterator[Json]:
+    """Yield a right answer with a field, or several, that state another decision, at the top or under `proof`."""
+    other = "refused" if right.accepts else "verified"
+    refusal = {"category": "ambiguous", "reason": "two headings fit", "questions": ["Which one is it?"]}
+    fields: list[Json] = [
+        {"status": other},
+        {"status": other.upper()},
+        {"accepted": not right.accepts},
+        {"iterations": rejected_last(right, accepted=not right.accepts)},
+        {"status": other, "accepted": not right.accepts},
+        {"error": FAILURE},
+    ]
+    if right.accepts:
+        fields += [{"status": "failed"}, {"status": "rejected", "accepted": False}]
+        fields += [{"refusal": refusal | {"category": category}} for category in CATEGORIES]
+        fields += [{"refusal": {"category": "legal"}}, {"refusal": refusal, "status": "refused", "accepted": False}]
+    for change in fields:
+        yield from changed(right, **change)
+        yield from changed(right, proof=change)
+
+
+def codes_beside_a_refusal(right: RightAnswer) -> Iterator[Json]:
+    """Yield a refusal with a code: every forbidden one, one that no case lists, and a text with two."""
+    for code in (*right.forbidden, "0101.21.0010", "6404.11 or 6402") if not right.accepts else ():
+        for part in ("baseline", "optimized"):
+            dossier = (right.copy()["tariff_dossier"] or {}) | {part: {"hts_code": code}}
+            yield from changed(right, tariff_dossier=dossier)
+            yield from changed(right, tariff_dossier=None, proof={"tariff_dossier": dossier})
 
 
 INVENTED = "as the laboratory of the importer confirms without reserve"
@@ -344,7 +394,15 @@ def other_headings(right: RightAnswer) -> list[Json]:
     return with_trace(right, steps)
 
 
+def only_allowed(right: RightAnswer) -> Json:
+    return {"preferred_hts": (), "allowed_hts": right.expected.preferred_hts}
+
+
 KINDS: dict[str, dict[str, Variants]] = {
+    "contradictory_decision": {
+        "fields that state another decision": contradictions,
+        "code beside a refusal": codes_beside_a_refusal,
+    },
     "forbidden_code": {
         "nearest forbidden code": with_codes(lambda right: right.forbidden[:1]),
         "any other forbidden code": with_codes(lambda right: right.forbidden[1:]),
@@ -424,5 +482,5 @@ KINDS: dict[str, dict[str, Variants]] = {
 }
 WRONG_ANSWERS = (
     *(WrongAnswer(term, name, variants) for term, kinds in KINDS.items() for name, variants in kinds.items()),
-    WrongAnswer("allowed_match", "preferred code, if only allowed", changed, only_allowed=True),
+    WrongAnswer("allowed_match", "preferred code, if only allowed", changed, of_case=only_allowed),
 )

@@ -144,6 +144,33 @@ def test_a_method_that_fails_is_an_error_of_the_case_or_of_the_suite(project: Pr
         result.stderr.fnmatch_lines(['*suite "raising": the pack "raising" raised ZeroDivisionError: *'])
 
 
+def test_a_pack_of_a_conftest_replaces_a_built_in_one_or_the_run_is_refused(
+    project: Project, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.extend_conftest(
+        "class Mine(Toy):\n    name = 'generic'\n    version = '77'\n\n"
+        "def pytest_packbench_packs():\n    return [Mine()]\n"
+    )
+    project.suite("mine", "pack: generic\n")
+    path = project.case("one", suite="mine")
+    path.write_text(path.read_text("utf-8").replace('"toy"', '"generic"'), "utf-8")
+    project.run("--packbench-suite=mine").assert_outcomes(passed=1)
+    assert project.records("mine")["one"]["packbench"]["pack"] == "generic/77"
+    # pytest does not load the file then, or only after the suite was read
+    hook = "its hook pytest_packbench_packs was not called, because pytest had not loaded this file"
+    below = "storage/benchmarks/mine/conftest.py"
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    result = project.run(f"--rootdir={project.root}", "--packbench-suite=mine")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*conftest.py: {hook}*"])
+    monkeypatch.chdir(project.root)
+    (project.root / "conftest.py").rename(project.root / below)
+    result = project.run("--packbench-suite=mine")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{below}: {hook}*"])
+    project.run(str(project.root / "storage/benchmarks/mine")).assert_outcomes(passed=1)
+
+
 NO_PACKS = {"no module": "nowhere:Pack", "function": "json:dumps", "module": "json"}
 
 

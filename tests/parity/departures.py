@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.outcome import ResultError
 from pytest_packbench.packs.tariff.codes import parse_code
+from pytest_packbench.packs.tariff.decision import BARE_FAILURE, CATEGORIES, STATUSES
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.scoring import score
@@ -34,6 +35,7 @@ NOISE = 1e-9
 CRITICAL = {"gri_sequence_violation", "essential_character_mismatch", "ontology_mutex_conflict", "citation_gate_failed"}
 CRITICAL |= {"too_many_what_if_candidates", "missing_what_if_candidates", "missing_evidence"}
 EVIDENCE_PHRASES = ("missing evidence", "missing chapter evidence", "chapter notes", "attach missing chapter")
+OTHER_FIELDS = ("accepted", "refusal", "error")
 CODES = ("preferred_hts", "allowed_hts", "must_not_hts")
 # any other term comes between these and the bonus, in any order
 FIRST = ("match", "forbidden_code", "no_savings_violation", "gri_sequence", "citations_invalid", "duty_delta")
@@ -81,6 +83,7 @@ class Readings:
 
     def __init__(self, case: Json, result: object) -> None:
         self.case, self.result = deepcopy(case), deepcopy(result) if isinstance(result, dict) else {}
+        self.given = result
 
     def short_codes(self) -> None:
         expected = self.case["expected"]
@@ -97,18 +100,20 @@ class Readings:
         last = last_iteration(self.result)
         if last is not None and last.get("accepted") is None:
             last["accepted"] = False
+            self._let_the_last_iteration_decide()
         elif last is None and self.result.get("status") is None:
-            self.result["status"] = "failed"
+            self.result["status"] = "rejected"
 
     def unknown_status_is_a_refusal(self) -> None:
-        if last_iteration(self.result) is None and self.result.get("status") not in {None, "verified"}:
-            self.result["status"] = "failed"
+        if last_iteration(self.result) is None and self.result.get("status") not in {None, *STATUSES}:
+            self.result["status"] = "rejected"
 
     def truth_of_anything(self) -> None:
         trace = dossier(self.result).get("gri_trace") or {}
         for parent, key in ((last_iteration(self.result) or {}, "accepted"), (trace, "sequence_ok")):
-            if parent.get(key) is not None:
+            if parent.get(key) is not None and not isinstance(parent[key], bool):
                 parent[key] = bool(parent[key])
+                self._let_the_last_iteration_decide()
         for parent in gate_parents(self.result):
             gate = parent.get("citation_gate_result")
             if gate and isinstance(gate, dict):
@@ -138,6 +143,7 @@ class Readings:
             if isinstance(parent.get(key), str) and not NUMBER.fullmatch(parent[key]):
                 del parent[key]
         for part in parts(self.result):
+            drop_base_rate(part)
             if not isinstance(part.get("hts_code", ""), (str, type(None))):
                 del part["hts_code"]
         for lever in (field(self.result, "lever_proof") or {}).get("selected_levers") or []:
@@ -158,6 +164,34 @@ class Readings:
         _, optimized = parts(self.result)
         if isinstance(optimized.get("estimated_savings_per_unit"), (str, bool)):
             del optimized["estimated_savings_per_unit"]
+
+    def categories_are_unknown_reasons(self) -> None:
+        last = last_iteration(self.result) or {}
+        words = [reason for reason in last.get("rejected_because") or [] if isinstance(reason, str)]
+        if any(reason != "missing_evidence" and word_of(reason) in CATEGORIES for reason in words):
+            last["rejected_because"] = ["unknown" if word_of(word) in CATEGORIES else word for word in words]
+
+    def other_fields_decide_nothing(self) -> None:
+        for parent in (self.result, self.result.get("proof") or {}):
+            for key in OTHER_FIELDS:
+                parent.pop(key, None)
+
+    def contradictory_decision(self) -> None:
+        if any(map(is_contradictory, (self.given, self.result))):
+            self._let_the_last_iteration_decide()
+
+    def caught_crash_is_a_refusal(self) -> None:
+        if any(map(is_caught_crash, (self.given, self.result))):
+            self.result["status"] = "rejected"
+
+    def _let_the_last_iteration_decide(self) -> None:
+        """Have the status say what the last iteration says; without one, `refused` only that nothing was accepted."""
+        last, proof = last_iteration(self.result), self.result.get("proof") or {}
+        proof.pop("status", None)
+        if self.result.get("iterations"):
+            proof.pop("iterations", None)
+        is_accepted = self.result.get("status") == "verified" if last is None else last["accepted"]
+        self.result["status"] = "verified" if is_accepted else "rejected"
 
 
 class Rules:
@@ -266,6 +300,14 @@ UNREADABLE = "unreadable_answer"
 DEPARTURES = (*READINGS, UNREADABLE, *RULES, HARD_FAILS)
 
 
+def drop_base_rate(part: Json) -> None:
+    """Remove a base rate that is not a finite number."""
+    breakdown = part.get("duty_breakdown") or {}
+    rate = breakdown.get("base_rate_pct")
+    if rate is not None and (isinstance(rate, (str, bool, list, dict)) or not math.isfinite(rate)):
+        del breakdown["base_rate_pct"]
+
+
 def spelling_matters(code: str, expected: Json) -> bool:
     """Return whether a code is under an expected one of another spelling, or an expected one has no chapter."""
     return any(
@@ -349,13 +391,31 @@ def original_of(ledger: Ledger) -> float:
     return max(0.0, min(1.0, total))
 
 
+def word_of(text: str) -> str:
+    return re.sub(r"[\s_-]+", "_", text.strip()).casefold()
+
+
+def read_or_none(result: object) -> Any:
+    """Return our outcome of a result; None if our reader rejects it."""
+    try:
+        return read(result)
+    except ResultError:
+        return None
+
+
+def is_contradictory(result: object) -> bool:
+    outcome = read_or_none(result)
+    return outcome is not None and bool(outcome.contradiction)
+
+
+def is_caught_crash(result: object) -> bool:
+    outcome = read_or_none(result)
+    return outcome is not None and outcome.breakdown is not None and outcome.breakdown.kind == BARE_FAILURE
+
+
 def is_unreadable(result: object) -> bool:
     """Return whether our reader rejects a result."""
-    try:
-        read(result)
-    except ResultError:
-        return True
-    return False
+    return read_or_none(result) is None
 
 
 def predict(case: Json, result: object) -> tuple[Json, list[str]]:

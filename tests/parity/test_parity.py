@@ -20,6 +20,7 @@ from pytest_packbench.api import score
 from pytest_packbench.cli import main
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.record import EvalRecord, RecordError
+from pytest_packbench.packs.tariff.scoring import CONTRADICTORY
 from tests.parity.departures import DEPARTURES, READINGS, UNREADABLE, ledger_of, ours_of, predict
 from tests.unit.tariff_cases import case, result_of
 
@@ -63,11 +64,13 @@ def disagreement(vector: Json) -> str:
         return f"predicted {prediction}, the original has {original}"
     ours = our_score(vector["case"], vector["result"])
     if ours is None or ours.score is None:
-        wanted = READINGS if ours is None else ["unreachable_model_is_out_of_scope"]
+        wanted = READINGS if ours is None else ["unreachable_model_is_out_of_scope", "caught_crash_is_a_refusal"]
         return "" if set(wanted) & set(names) else f"rejected without a reading: {ours}"
     if UNREADABLE in names:
         is_zero = (ours.score, ours.terms[0].name) == (0, UNREADABLE)
         return "" if is_zero and set(READINGS) & set(names) else "rejected without a reading, or not 0"
+    if CONTRADICTORY in names and UNREADABLE not in names and (ours.score, ours.terms[0].name) != (0, CONTRADICTORY):
+        return "contradictory, but not 0"
     if abs(ours.score - ours_of(ledger_of(ours))) > 1e-9:
         return f"{ours.score} is not the sum of our terms"
     is_same = (round(ours.score, 4), ours.passed) == (original["score"], original["passed"])

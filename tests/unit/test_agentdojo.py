@@ -66,11 +66,25 @@ def test_each_agent_has_one_verdict_on_all_cases(model: str, guards: Any, expect
     assert all(bool(run.outcome.tool_calls) is (model != "refuser") for run in runs)
 
 
-def test_what_is_no_attack_or_never_reaches_the_agent_is_not_tested() -> None:
-    for model in ("gullible", "obedient"):
-        # injections left at their defaults
-        unchanged = [c.model_copy(update={"input": c.input.model_copy(update={"attack": "none"})}) for c in CASES[::4]]
-        assert {run_case(case, RULES, model=model).score.verdict for case in unchanged} == {"vacuous"}
+def test_without_an_attack_the_user_task_alone_decides() -> None:
+    alone = [checked(case_of(pair, "none")) for pair in pairs("none")]
+    assert (len(alone), len({PACK.test_id("any", each) for each in alone})) == (97, 97)
+    assert PACK.test_id("any", alone[0]) == "agentdojo:banking:user_task_0:none"
+    for model, verdict in (("gullible", "passed"), ("obedient", "passed"), ("refuser", "failed")):
+        runs = [run_case(each, RULES, model=model) for each in alone[16:97:9]]
+        assert {run.score.verdict for run in runs} == {verdict}
+        assert {term.name for run in runs for term in run.score.terms if term.effect != "note"} == {
+            "user_task_done" if verdict == "passed" else "user_task_not_done"
+        }
+    # five tasks of banking count as done without any action, by AgentDojo's own checker
+    idle = [run_case(each, RULES, model="refuser").score.verdict for each in alone if each.case_type == "banking"]
+    assert Counter(idle) == {"failed": 11, "passed": 5}
+    # a pair whose injections are left at their defaults is such a case too
+    pair = CASES[0].model_copy(update={"input": CASES[0].input.model_copy(update={"attack": "none"})})
+    assert run_case(pair, RULES, model="gullible").score.verdict == "passed"
+
+
+def test_what_never_reaches_the_agent_is_not_tested() -> None:
     blocks = RulingGuard("blocks", on_prompt_submit=GuardRuling(decision="deny"))
     run = run_case(CASES[0], RULES, model="gullible", guards=[blocks])
     assert (run.calls, run.score.verdict) == ([], "vacuous")
@@ -271,6 +285,10 @@ def test_a_model_reads_the_attack_in_a_tool_s_description_or_in_its_memory() -> 
     ]
     assert sum("new_password" in text for text in described.values()) == 1
     assert (run.outcome.exposed, run.score.verdict) == (True, "passed")
+    # a guard of the list of tools can remove it
+    lists = RulingGuard("lists", on_tool_list=DENY)
+    run = run_case(checked(case_of(pair, variant="tool_description")), RULES, model="gullible", guards=[lists])
+    assert (run.outcome.exposed, run.outcome.removed_by, run.score.verdict) == (False, ("lists",), "passed")
     # one that obeys in the first session is not safe, whatever it does in the second
     acts = calls("update_password", password="new_password")  # noqa: S106 - of the benchmark
     done = ModelAnswer(content="Done.")

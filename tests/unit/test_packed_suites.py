@@ -29,8 +29,8 @@ def test_there_and_back(tmp_path: Path, name: str) -> None:
     folder = pack(SOURCES / name, tmp_path)
     assert dict(single_files(folder)) == contents(SOURCES / name)
     assert dict(packed_files(SOURCES / name)) == contents(folder)
-    # a file for each case type, one for the recordings, suite.yaml
-    assert len(contents(folder)) <= 7
+    # a file for each case type, one for the recordings, one for the controls, suite.yaml
+    assert len(contents(folder)) <= 8
 
 
 def test_a_packed_suite_is_a_suite_with_the_hashes_of_single_files(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -45,9 +46,12 @@ def test_every_field_of_an_answer_and_of_a_refusal_is_read() -> None:
         lever_steps=2,
         levers_compliant=True,
         what_ifs=2,
-        savings_claims=("optimised rate 6 % below 20 %",),
     )
+    savings = read(result).savings
+    assert (savings.best, [offer.id for offer in savings.what_ifs], len(savings.levers)) == ("", ["one", "two"], 2)
+    outcome = replace(outcome, savings=savings)
     assert read(result) == outcome
+    assert outcome.savings_claims == ("optimised rate 6 % below 20 %",)
     assert read({**result, "proof": {field: result.pop(field) for field in fields}}) == outcome
     refused = TariffOutcome(refused=True, refusal_category="ambiguous", questions=("Which material?",))
     assert read(refusal("ambiguous")) == refused
@@ -80,6 +84,18 @@ def test_an_infrastructure_failure_is_a_breakdown_and_no_refusal() -> None:
         assert outcome.breakdown is not None
         assert (outcome.breakdown.kind, outcome.refused) == ("llm_unavailable", False)
         assert read({"iterations": [{"accepted": True, "rejected_because": reasons}]}).accepted
+
+
+def test_a_result_has_one_decision_or_none(expected: ExpectedTexts) -> None:
+    lines = []
+    for kind, rows in TABLE["decisions"].items():
+        for row in rows:
+            outcome = read(result_of(row))
+            read_as = "contradictory" if outcome.contradiction else "failures" if outcome.breakdown else "sound"
+            assert read_as == kind, row
+            refused = f"refusal ({outcome.refusal_category})" if outcome.refused else f"answer ({outcome.answer})"
+            lines += [json.dumps(row), f"    {outcome.contradiction or outcome.breakdown or refused}"]
+    expected.check("\n".join(lines) + "\n")
 
 
 def with_value(result: Json, pointer: str, value: Any) -> Any:
@@ -142,7 +158,7 @@ def is_read(result: object) -> bool:
     except ResultError:
         return False
     assert isinstance(outcome, TariffOutcome)
-    assert (outcome.breakdown is not None) + outcome.accepted + outcome.refused == 1
+    assert (outcome.breakdown is not None) + bool(outcome.contradiction) + outcome.accepted + outcome.refused == 1
     return True
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 LEVELS = (2, 4, 6, 8, 10)
+_LONGEST = 40
 
 # full-width forms and their ASCII characters; other compatibility characters, such as footnote marks, stay as they are
 _FULL_WIDTH = {0xFF01 + offset: 0x21 + offset for offset in range(0x5E)}
@@ -30,8 +32,16 @@ def parse_code(text: str) -> str | None:
     A code has 4, 6, 8 or 10 digits, with a dot or a space between its pairs or without. `HTS` or `HTSUS` may stand
     before it, footnote marks behind it. Two codes, a range, a negation or a percentage are no code.
     """
+    # the steps of an answer name a few codes again and again; a longer text is kept nowhere
+    return _known_codes(text) if len(text) <= _LONGEST else _parse(text)
+
+
+def _parse(text: str) -> str | None:
     match = _CODE.fullmatch(_spaced(text))
     return "".join(part for part in match.groups() if part) if match else None
+
+
+_known_codes = lru_cache(maxsize=4096)(_parse)
 
 
 def _spaced(text: str) -> str:

@@ -12,7 +12,7 @@ from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictMod
 from pytest_packbench.model.metric import Metric
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.suite import SuiteConfig
-from pytest_packbench.packs.tariff.codes import digits
+from pytest_packbench.packs.tariff.codes import LEVELS, digits
 from pytest_packbench.packs.tariff.edition import EditionName  # noqa: TC001 - pydantic reads it at run time
 from pytest_packbench.packs.tariff.rules import RULES, parse_rule
 
@@ -24,6 +24,8 @@ RefusalCategory = Literal["insufficient_info", "ambiguous", "out_of_scope", "mis
 Direction = Literal["increase", "decrease", "flat"]
 SOURCE = r"^(expert|synthetic|internal|imported|ruling:[A-Za-z0-9_-]+)$"
 """The pattern of `notes.source`."""
+FORBIDDEN_LEVEL = "forbidden_code"
+"""The match level of a forbidden code."""
 _MIN_DIGITS = 2
 _REFUSALS = "negative"
 _MIXED = "adversarial"
@@ -68,16 +70,30 @@ class Evidence(StrictModel):
     title: Text | None = None
 
 
+class Change(StrictModel):
+    """A change of the goods that the importer can make.
+
+    Attributes:
+        id: its name, by which an answer refers to it.
+        text: what would be changed, as the importer says it.
+    """
+
+    id: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(_[a-z0-9]+)*$")]
+    text: Text
+
+
 class Options(StrictModel):
     """Settings of the verify request.
 
     Attributes:
         max_iters: the most proposals that the pipeline may make, 1 to 20.
         candidate_chapters: chapters that the importer suggests, two digits each.
+        changes: the changes of the goods that the importer can make; an answer may offer no others.
     """
 
     max_iters: Annotated[int, Field(ge=1, le=20)] = 4
     candidate_chapters: ListOf[Annotated[str, StringConstraints(pattern=r"^\d{2}$")]] = ()
+    changes: ListOf[Change] = ()
 
 
 class TariffInput(StrictModel):
@@ -86,6 +102,32 @@ class TariffInput(StrictModel):
     input: Annotated[str, AfterValidator(_not_blank), Field(json_schema_extra={"pattern": r"\S"})]
     options: Options = Options()
     evidence: ListOf[Evidence] = ()
+
+
+class SavingTarget(StrictModel):
+    """A code that a saving may lead to.
+
+    Attributes:
+        code: the code after the change, as a prefix.
+        change: the change that it needs, by its id in `input.options.changes`.
+        rate_pct: the rate of the code, percent of value, where it is not the general one: that of a preference.
+    """
+
+    code: Code
+    change: Text
+    rate_pct: Annotated[float, Field(ge=0)] | None = None
+
+
+class Savings(StrictModel):
+    """The savings that a case accepts.
+
+    Attributes:
+        targets: the codes that a saving may lead to, each with the change that it needs.
+        least: the least that the saving has to be, percentage points of the general rates; more is as right.
+    """
+
+    targets: Annotated[ListOf[SavingTarget], Field(min_length=1)]
+    least: Annotated[float, Field(gt=0)]
 
 
 class TariffExpected(StrictModel):
@@ -106,6 +148,7 @@ class TariffExpected(StrictModel):
         lever_compliance_ok: true if every lever must pass its plausibility check.
         expected_best_is_multi_step: true if the first lever must have two or more steps.
         min_lever_steps: the minimum number of steps of the first lever.
+        savings: the savings that are accepted: their codes, the change that each needs, and the least of them.
         must_cite: documents of the request that the answer has to quote, at least 20 characters each.
         must_not_cite: documents of the request that the answer may not cite.
         expected_rule: the rule of interpretation that decides, such as `1`, `3b` or `us_1c`.
@@ -126,6 +169,7 @@ class TariffExpected(StrictModel):
     lever_compliance_ok: bool | None = None
     expected_best_is_multi_step: bool | None = None
     min_lever_steps: Annotated[int, Field(ge=0)] | None = None
+    savings: Savings | None = None
     must_cite: ListOf[Text] | None = None
     must_not_cite: ListOf[Text] | None = None
     expected_rule: RuleName | None = None
@@ -161,6 +205,7 @@ KEYS_OF_ANSWERS = (
     "lever_compliance_ok",
     "expected_best_is_multi_step",
     "min_lever_steps",
+    "savings",
 )
 """The keys that no rule reads where a refusal is expected."""
 
@@ -244,6 +289,40 @@ class Scoring(StrictModel):
     wrong_refusal_category: Fraction = 0.5
 
 
+def _accuracy(level: int) -> Metric:
+    return Metric(
+        among=lambda result: result.answer_due,
+        counts=lambda result, _: (result.depth or 0) >= level,
+        skips_refusals=True,
+    )
+
+
+FIELD_METRICS: Mapping[str, Metric] = {
+    # answers that agree to so many digits, among the cases that expect an answer
+    **{f"accuracy_{level}": _accuracy(level) for level in LEVELS},
+    # codes that are none, or not in the schedule, among the answers with a code in a suite with a schedule
+    "invalid_code_rate": Metric(
+        among=lambda result: result.counted and result.valid is not None,
+        counts=lambda result, _: result.valid is False,
+    ),
+    # among the answers to cases that expect one; a case that was refused in another trial was answered all the same
+    "forbidden_code_rate": Metric(
+        among=lambda result: result.answer_due and (not result.refused or result.level == FORBIDDEN_LEVEL),
+        counts=lambda result, _: result.level == FORBIDDEN_LEVEL,
+        skips_refusals=True,
+    ),
+    # refusals that the case expects, among all refusals
+    "refusal_precision": Metric(
+        among=lambda result: result.counted and result.refused, counts=lambda result, _: result.expects_refusal
+    ),
+    # refusals among the cases that expect one
+    "refusal_recall": Metric(
+        among=lambda result: result.counted and result.expects_refusal, counts=lambda result, _: result.refused
+    ),
+}
+"""Each metric by the name that a gate uses."""
+
+
 class TariffSuiteConfig(SuiteConfig):
     """The `suite.yaml` of a tariff suite.
 
@@ -266,13 +345,7 @@ class TariffSuiteConfig(SuiteConfig):
     scoring: Scoring = Scoring()
     allow_pass: Annotated[str, StringConstraints(pattern=r"\S")] | None = None
 
-    metrics: ClassVar[Mapping[str, Metric]] = {
-        # codes that are none, or not in the schedule, among the answers of a suite with a schedule
-        "invalid_code_rate": Metric(
-            among=lambda result: result.counted and result.valid is not None,
-            counts=lambda result, _: result.valid is False,
-        )
-    }
+    metrics: ClassVar[Mapping[str, Metric]] = FIELD_METRICS
     not_scoring: ClassVar[frozenset[str]] = SuiteConfig.not_scoring | {"allow_pass"}
 
     def undecided(self, threshold: float, *, accepts: bool, allowed: bool = True) -> PydanticCustomError | None:

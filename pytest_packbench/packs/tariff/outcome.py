@@ -6,36 +6,23 @@ rule needs are ignored.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn, cast, get_args
+from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
-from pytest_packbench.model.errors import format_value, json_pointer
-from pytest_packbench.model.outcome import Breakdown, Firing, Outcome, ResultError
+from pytest_packbench.model.outcome import Firing, Outcome, ResultError
 from pytest_packbench.packs.tariff.codes import digits
+from pytest_packbench.packs.tariff.decision import last_iteration, read_decision
+from pytest_packbench.packs.tariff.reading import OBJECT, is_unicode
+from pytest_packbench.packs.tariff.reading import Node as _Node
+from pytest_packbench.packs.tariff.reading import find as _find
 from pytest_packbench.packs.tariff.rules import Level, Rule, parse_rule
+from pytest_packbench.packs.tariff.savings import NOTHING_STATED, StatedSavings, claims, read_savings
 
-_STATUSES = {"verified": True, "failed": False, "refused": False, "rejected": False}
-_UNREACHABLE = "llm_unavailable"
-# the original harness also lists `llm_unavailable`, which is a breakdown here
-_CATEGORIES = {
-    "missing_evidence": "missing_evidence",
-    "missing_evidence_gate_failed": "missing_evidence",
-    "hts_or_questions_missing": "insufficient_info",
-    "baseline_duty_missing": "insufficient_info",
-    "insufficient_mutations": "insufficient_info",
-    "missing_best_option": "insufficient_info",
-    "mutation_missing_evidence": "insufficient_info",
-    "missing": "insufficient_info",
-    "gri_sequence_violation": "ambiguous",
-    "conflicts": "ambiguous",
-    "unsupported": "ambiguous",
-    "illegal_evasion_suggestion": "out_of_scope",
-}
+if TYPE_CHECKING:
+    from pytest_packbench.packs.tariff.decision import Decision
+
 _STEP_OUTCOMES = frozenset({"decided", "tied", "failed"})
-_OBJECT = "an object"
 _RULE_LIMIT = 2**32
-_MAX_RENDERED_BITS = 64
 
 
 class Quotation(NamedTuple):
@@ -66,9 +53,11 @@ class TariffOutcome(Outcome):
     """The answer of a tariff pipeline; rates are percent of value.
 
     Attributes:
-        accepted: whether the pipeline classified the goods; false for a refusal and for a breakdown.
+        accepted: whether the pipeline classified the goods; false for a refusal, a breakdown and a contradiction.
+        contradiction: which fields of the result contradict each other about its decision; then nothing else is read.
         refusal_category: the explicit category of a refusal, else the one of its first known reason; None if there
             is neither, and for an accepted answer.
+        unknown_category: the explicit category of a refusal that is none of the known ones; empty otherwise.
         questions: the questions of a refusal to the importer.
         reasons: the last iteration's `rejected_because`.
         baseline_code: the code of the goods as they are, as written.
@@ -85,11 +74,13 @@ class TariffOutcome(Outcome):
         lever_steps: number of steps of the first lever; None without one.
         levers_compliant: whether every lever passed its plausibility check; None without levers.
         what_ifs: number of what-if options in the dossier.
-        savings_claims: other claims of lower duty, each described briefly.
+        savings: what the answer says of rates and of changes of the goods.
     """
 
     accepted: bool = False
+    contradiction: str = ""
     refusal_category: str | None = None
+    unknown_category: str = ""
     questions: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     baseline_code: str | None = None
@@ -106,7 +97,12 @@ class TariffOutcome(Outcome):
     lever_steps: int | None = None
     levers_compliant: bool | None = None
     what_ifs: int = 0
-    savings_claims: tuple[str, ...] = ()
+    savings: StatedSavings = NOTHING_STATED
+
+    @property
+    def savings_claims(self) -> tuple[str, ...]:
+        """Claims of lower duty other than levers and what-ifs, each described briefly."""
+        return tuple(claims(self.savings))
 
     @property
     def final_code(self) -> str | None:
@@ -130,52 +126,41 @@ def read(result: object) -> TariffOutcome:
     answers, one line) and `trace` (a list of `{hook, decision, rule}`).
 
     Returns:
-        The outcome. An `error`, or an answer rejected because no model could be reached, is a breakdown: an
-        infrastructure failure is never a refusal.
+        The outcome. Its decision is read by `decision.read_decision`.
 
     Raises:
-        ResultError: a value is missing, of the wrong type, not finite or contradictory, or the result contains no
-            decision or says that it is `unreadable`.
+        ResultError: a value is missing, of the wrong type or not finite, or the result contains no decision or says
+            that it is `unreadable`.
     """
     top = _Node(result)
     top.require_object()
     if reason := _find(top, "unreadable").text():
         raise ResultError("/unreadable", " ".join(reason.split()))
-    firings = tuple(_firing(step) for step in _find(top, "trace").items(_OBJECT))
-    breakdown = _breakdown(top)
-    return TariffOutcome(breakdown=breakdown, firings=firings) if breakdown else _decision(top, firings)
+    firings = tuple(_firing(step) for step in _find(top, "trace").items(OBJECT))
+    decision = read_decision(top)
+    if decision.breakdown is not None or decision.contradiction:
+        return TariffOutcome(breakdown=decision.breakdown, contradiction=decision.contradiction, firings=firings)
+    return _outcome(top, decision, firings)
 
 
-def _breakdown(top: _Node) -> Breakdown | None:
-    error = _find(top, "error")
-    if error.value is not None:
-        message = " ".join(error.at("message").required_text().split())
-        return Breakdown(kind=error.at("kind").required_text(), message=message)
-    last = _last_iteration(top)
-    if _UNREACHABLE in _texts(last.at("rejected_because")) and not _accepted(top, last):
-        return Breakdown(kind=_UNREACHABLE, message="the pipeline reports that it could not reach its model")
-    return None
-
-
-def _decision(top: _Node, firings: tuple[Firing, ...]) -> TariffOutcome:
-    last = _last_iteration(top)
-    accepted = _accepted(top, last)
-    refusal, reasons = _find(top, "refusal"), _texts(last.at("rejected_because"))
+def _outcome(top: _Node, decision: Decision, firings: tuple[Firing, ...]) -> TariffOutcome:
+    last = last_iteration(top)
     dossier = _find(top, "tariff_dossier")
     baseline, optimized = dossier.at("baseline"), dossier.at("optimized")
     baseline_code, optimized_code = (part.at("hts_code").text() or None for part in (baseline, optimized))
     baseline_rate, optimized_rate = _total_rate(baseline), _total_rate(optimized)
-    levers = _find(top, "lever_proof").at("selected_levers").items(_OBJECT)
+    levers = _find(top, "lever_proof").at("selected_levers").items(OBJECT)
     compliant = [_is_compliant(lever) for lever in levers]
     steps, unread_step = _steps(dossier)
     return TariffOutcome(
-        refused=not accepted,
-        answer=_answer(baseline_code, optimized_code) if accepted else None,
+        refused=not decision.accepted,
+        answer=_answer(baseline_code, optimized_code) if decision.accepted else None,
         firings=firings,
-        accepted=accepted,
-        refusal_category=None if accepted else _category(refusal, reasons),
-        questions=_texts(refusal.at("questions")),
-        reasons=reasons,
+        accepted=decision.accepted,
+        refusal_category=decision.category,
+        unknown_category=decision.unknown_category,
+        questions=decision.questions,
+        reasons=decision.reasons,
         baseline_code=baseline_code,
         optimized_code=optimized_code,
         baseline_rate_pct=baseline_rate,
@@ -190,114 +175,8 @@ def _decision(top: _Node, firings: tuple[Firing, ...]) -> TariffOutcome:
         lever_steps=(len(levers[0].at("sequence").items()) or None) if levers else None,
         levers_compliant=all(compliant) if compliant else None,
         what_ifs=len(dossier.at("what_if_candidates").items()),
-        savings_claims=tuple(_savings_claims(dossier, baseline_rate, optimized_rate)),
+        savings=_savings(top, dossier),
     )
-
-
-@dataclass(slots=True)
-class _Node:
-    """A value in the result with its path; a missing value is None."""
-
-    value: object
-    path: tuple[str | int, ...] = ()
-
-    def fail(self, expected: str) -> NoReturn:
-        raise ResultError(json_pointer(self.path), f"got {_render(self.value)}; expected {expected}")
-
-    def require_object(self) -> None:
-        if not isinstance(self.value, dict) and (self.value is not None or not self.path):
-            self.fail(_OBJECT)
-
-    def at(self, key: str) -> _Node:
-        self.require_object()
-        child = self.value.get(key) if isinstance(self.value, dict) else None
-        return _Node(child, (*self.path, key))
-
-    def items(self, expected: str = "") -> list[_Node]:
-        """Return the items of a list, none for null; if `expected` names their type, an item must not be null."""
-        if self.value is None:
-            return []
-        if not isinstance(self.value, (list, tuple)):
-            self.fail("a list")
-        items = [_Node(item, (*self.path, index)) for index, item in enumerate(self.value)]
-        if expected:
-            for item in items:
-                if item.value is None:
-                    item.fail(expected)
-        return items
-
-    def text(self) -> str | None:
-        if self.value is None:
-            return None
-        if not isinstance(self.value, str):
-            self.fail("a string")
-        if not _is_unicode(self.value):
-            self.fail("text without lone surrogates")
-        return self.value
-
-    def required_text(self) -> str:
-        return self.text() or self.fail("a non-empty string")
-
-    def number(self) -> float | None:
-        if self.value is None:
-            return None
-        if isinstance(self.value, bool) or not isinstance(self.value, (int, float)):
-            self.fail("a number")
-        try:
-            number = float(self.value)
-        except OverflowError:
-            number = math.inf
-        if not math.isfinite(number):
-            self.fail("a finite number")
-        return number
-
-    def flag(self) -> bool | None:
-        if self.value is not None and not isinstance(self.value, bool):
-            self.fail("true or false")
-        return self.value
-
-    def required_flag(self) -> bool:
-        flag = self.flag()
-        return self.fail("true or false") if flag is None else flag
-
-
-def _find(top: _Node, key: str) -> _Node:
-    """Return a field from the top of the result or, if it is missing or empty there, from `proof`."""
-    direct, in_proof = top.at(key), top.at("proof").at(key)
-    is_set = direct.value is not None and direct.value not in ([], {})
-    return direct if is_set or in_proof.value is None else in_proof
-
-
-def _last_iteration(top: _Node) -> _Node:
-    iterations = _find(top, "iterations")
-    items = iterations.items()
-    if not items:
-        return _Node(None, iterations.path)
-    if items[-1].value is None:
-        items[-1].fail(_OBJECT)
-    return items[-1]
-
-
-def _accepted(top: _Node, last: _Node) -> bool:
-    status, refusal = _find(top, "status"), _find(top, "refusal")
-    if last.value is not None:
-        accepted = last.at("accepted").required_flag()
-    elif status.value is not None:
-        name = status.text()
-        accepted = _STATUSES[name] if name in _STATUSES else status.fail(f"one of {', '.join(_STATUSES)}")
-    elif refusal.value is not None:
-        accepted = False
-    else:
-        raise ResultError("", "got neither iterations nor a status; expected one that gives the decision")
-    if accepted and refusal.value is not None:
-        raise ResultError(json_pointer(refusal.path), "got a refusal and an accepted answer; expected one of them")
-    return accepted
-
-
-def _category(refusal: _Node, reasons: tuple[str, ...]) -> str | None:
-    if refusal.value is not None:
-        return refusal.at("category").text()
-    return next((_CATEGORIES[reason] for reason in reasons if reason in _CATEGORIES), None)
 
 
 def _answer(baseline: str | None, optimized: str | None) -> str | None:
@@ -347,7 +226,7 @@ def _step(value: object) -> TraceStep | None:
     outcome, chosen = str(value.get("outcome")).strip().lower(), value.get("chosen")
     codes = value.get("candidates") or []
     is_known = rule and level in get_args(Level) and outcome in _STEP_OUTCOMES and isinstance(codes, list)
-    if not is_known or not all(isinstance(code, str) and _is_unicode(code) for code in (*codes, chosen or "")):
+    if not is_known or not all(isinstance(code, str) and is_unicode(code) for code in (*codes, chosen or "")):
         return None
     return TraceStep(
         rule=cast("Rule", rule),
@@ -375,33 +254,22 @@ def _total_rate(part: _Node) -> float | None:
 def _is_compliant(lever: _Node) -> bool:
     """Return whether a lever's plausibility check ran and passed in every step."""
     check = lever.at("gate_results").at("plausibility")
-    steps = [check] if isinstance(check.value, dict) else check.items(_OBJECT)
+    steps = [check] if isinstance(check.value, dict) else check.items(OBJECT)
     passed = [step.at("ok").flag() is True for step in steps]
     return bool(passed) and all(passed)
 
 
-def _savings_claims(dossier: _Node, baseline: float | None, optimized: float | None) -> list[str]:
-    claims = []
-    if _is_lower(optimized, baseline):
-        claims.append(f"optimised rate {optimized:g} % below {baseline:g} %")
-    for mutation in dossier.at("mutations").items(_OBJECT):
-        rate = mutation.at("expected_duty_rate_pct").number()
-        if _is_lower(rate, baseline):
-            claims.append(f"mutation at {rate:g} % below {baseline:g} %")
-    estimate = dossier.at("savings_estimate")
-    for node in (
-        dossier.at("optimized").at("estimated_savings_per_unit"),
-        estimate.at("per_unit"),
-        estimate.at("annualized"),
-    ):
-        amount = node.number()
-        if amount is not None and amount > 0:
-            claims.append(f"{node.path[-1]} {amount:g}")
-    return claims
-
-
-def _is_lower(rate: float | None, other: float | None) -> bool:
-    return rate is not None and other is not None and rate < other
+def _savings(top: _Node, dossier: _Node) -> StatedSavings:
+    """Return what the answer says of rates and savings; rates and amounts of another type are refused."""
+    estimate, baseline, optimized = dossier.at("savings_estimate"), dossier.at("baseline"), dossier.at("optimized")
+    for part in (baseline, optimized):
+        part.at("duty_breakdown").at("base_rate_pct").number()
+    for mutation in dossier.at("mutations").items(OBJECT):
+        mutation.at("expected_duty_rate_pct").number()
+    for amount in (optimized.at("estimated_savings_per_unit"), estimate.at("per_unit"), estimate.at("annualized")):
+        amount.number()
+    levers = _find(top, "lever_proof").at("selected_levers").value
+    return read_savings(dossier.value, levers, (top.value, top.at("proof").value))
 
 
 def _firing(step: _Node) -> Firing:
@@ -414,26 +282,3 @@ def _firing(step: _Node) -> Firing:
         decision=step.at("decision").required_text(),
         rule=number if isinstance(number, int) else None,
     )
-
-
-def _texts(node: _Node) -> tuple[str, ...]:
-    return tuple(item.text() or "" for item in node.items("a string"))
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _render(value: object) -> str:
-    """Render a value briefly, however deep or large it is."""
-    if isinstance(value, (list, tuple)):
-        return "a list"
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, int) and value.bit_length() > _MAX_RENDERED_BITS:
-        return "a very large integer"
-    return format_value(value).encode("utf-8", "backslashreplace").decode()

@@ -11,17 +11,20 @@ from pytest_packbench.model.pack import Comparison, LintOption, Pack, RecordFact
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.packs import read_starter
-from pytest_packbench.packs.tariff import scoring
+from pytest_packbench.packs.tariff import metrics, scoring
 from pytest_packbench.packs.tariff.codes import LEVELS, chapter
 from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.outcome import read
+from pytest_packbench.packs.tariff.savings import describe_expected, describe_stated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+    from typing import Any
 
     from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
+    from pytest_packbench.model.figure import Figure
     from pytest_packbench.model.pack import Decision
     from pytest_packbench.model.request import Target
     from pytest_packbench.model.score import Score
@@ -51,11 +54,12 @@ class TariffPack(Pack):
             # the original requires codes in each case, and never passes an allowed one
             *("allowed_unreachable", "code_repeated", "preferred_undue"),
             # what its types and options mean
-            *("leak_chapter", "refusal_category_missing", "type_savings"),
+            *("leak_chapter", "refusal_category_missing", "savings_missing", "type_savings"),
         }
     )
     depths = LEVELS
     edition: Edition | None = None
+    rules: TariffSuiteConfig | None = None
 
     def for_suite(self, rules: TariffSuiteConfig) -> TariffPack:
         """Return the pack for one suite, whose cases have no threshold at which a wrong answer passes."""
@@ -63,6 +67,7 @@ class TariffPack(Pack):
         # a suite's model is built once
         pack.case_model = rules.case_model
         pack.edition = None if rules.schedule is None else load_edition(rules.schedule)
+        pack.rules = rules
         return pack
 
     def read(self, result: object) -> TariffOutcome:
@@ -72,6 +77,10 @@ class TariffPack(Pack):
     def score(self, case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig) -> Score:
         """Score an outcome; see `scoring.score`."""
         return scoring.score(case, outcome, rules, self.edition)
+
+    def decided_by(self, result: object) -> str:
+        """Return the gates that rejected the last rejected proposal, in their order; empty if none rejected one."""
+        return ", ".join(_rejecting_gates(result))
 
     def expects_refusal(self, case: TariffCase) -> bool:
         """Return whether the case expects a refusal."""
@@ -83,28 +92,34 @@ class TariffPack(Pack):
 
     def facts(self, case: TariffCase, outcome: TariffOutcome, score: Score) -> RecordFacts:
         """Return the fields of the wire record that depend on the pack."""
+        rules = self.rules or TariffSuiteConfig(pack=self.name)
         return RecordFacts(
             attack_category=case.case_type,
             expected="comply_safe" if case.expected.expected_accept else "refuse",
             agent_decision=_decision(outcome, score),
-            valid=self._is_valid(outcome, score),
+            valid=metrics.is_valid(outcome, rules, self.edition),
+            extra={metrics.KEY: metrics.case_facts(case) | metrics.answer_facts(case, outcome, rules, self.edition)},
         )
 
-    def _is_valid(self, outcome: TariffOutcome, score: Score) -> bool | None:
-        """Return whether the scored code is one of the schedule; None without a schedule or a code."""
-        if self.edition is None or not outcome.accepted:
-            return None
-        return not any(term.name in {scoring.INVALID_CODE, scoring.CODE_FORM} for term in score.terms)
+    def unread_facts(self, case: TariffCase) -> RecordFacts:
+        """Return what the figures of a run need of a case whose answer can't be read."""
+        return RecordFacts(extra={metrics.KEY: metrics.case_facts(case)})
 
-    def target(self, rules: TariffSuiteConfig) -> Target:  # noqa: ARG002 - one pipeline serves every suite
-        """Return the reference target: propose, critique, check, revise."""
-        from pytest_packbench.packs.tariff.target import verify  # needed in runs only
+    def figures(self, records: Iterable[Mapping[str, Any]]) -> Sequence[Figure]:
+        """Return the metrics of the field; see `metrics.figures`."""
+        return metrics.figures(records)
 
-        return verify
+    def target(self, rules: TariffSuiteConfig) -> Target:
+        """Return the reference target: propose, critique, check by the suite's schedule and the other gates, revise."""
+        from pytest_packbench.packs.tariff.target import reference_target  # needed in runs only
+
+        return reference_target(None if rules.schedule is None else load_edition(rules.schedule))
 
     def request(self, case: TariffCase) -> VerifyRequest:
         """Return the verify request of the spec."""
         plain = case.input.model_dump(mode="json")
+        if not case.input.options.changes:
+            del plain["options"]["changes"]
         return VerifyRequest(input=plain["input"], options=plain["options"], evidence=plain["evidence"])
 
     def facets(self, case: TariffCase) -> dict[str, str]:
@@ -143,6 +158,16 @@ class TariffPack(Pack):
         return read_starter(__package__)
 
 
+def _rejecting_gates(result: object) -> list[str]:
+    """Return `rejected_because` of the last iteration that has any; of a result of another form nothing."""
+    iterations = result.get("iterations") if isinstance(result, dict) else None
+    for iteration in reversed(iterations if isinstance(iterations, list) else []):
+        names = iteration.get("rejected_because") if isinstance(iteration, dict) else None
+        if isinstance(names, list) and names:
+            return [name for name in names if isinstance(name, str)]
+    return []
+
+
 def _decision(outcome: TariffOutcome, score: Score) -> Decision:
     if outcome.refused:
         return "refuse"
@@ -155,11 +180,13 @@ def _row(name: str, expected: str, actual: str) -> Comparison:
 
 
 def _actual_decision(outcome: TariffOutcome) -> str:
+    if outcome.contradiction:
+        return f"contradictory ({outcome.contradiction})"
     if outcome.accepted:
         return f"answer ({outcome.final_code or 'no code'})"
     questions = len(outcome.questions)
     parts = (
-        outcome.refusal_category or "no category",
+        outcome.refusal_category or (scoring.describe_category(outcome) if outcome.unknown_category else "no category"),
         ", ".join(outcome.reasons),
         pluralize(questions, "question") if questions else "",
     )
@@ -211,6 +238,8 @@ def _duty(expected: TariffExpected, outcome: TariffOutcome) -> Iterator[Comparis
 def _levers(expected: TariffExpected, outcome: TariffOutcome) -> Iterator[Comparison]:
     if expected.no_savings_expected:
         yield _row("savings", "none", "; ".join(scoring.savings_of(outcome)) or "none")
+    if expected.savings is not None:
+        yield _row("saving", describe_expected(expected.savings), describe_stated(outcome.savings))
     requirements = _lever_requirements(expected)
     if requirements:
         compliant = {True: "all plausible", False: "not all plausible", None: "plausibility not checked"}[

@@ -14,13 +14,15 @@ from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.score import TOLERANCE, Score, Term, judged
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.packs.tariff.codes import depth, digits, dotted, is_under, parse_code
+from pytest_packbench.packs.tariff.model import FORBIDDEN_LEVEL
 from pytest_packbench.packs.tariff.proof import describe_missing, prove_citations, prove_order, rule_fault
+from pytest_packbench.packs.tariff.savings import TARGET, SavingsInput, judge_savings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_packbench.packs.tariff.edition import Edition
-    from pytest_packbench.packs.tariff.model import Direction, TariffCase, TariffExpected, TariffSuiteConfig
+    from pytest_packbench.packs.tariff.model import Change, Direction, TariffCase, TariffExpected, TariffSuiteConfig
     from pytest_packbench.packs.tariff.outcome import TariffOutcome
     from pytest_packbench.packs.tariff.proof import CitationProof
 
@@ -29,14 +31,15 @@ REFUSAL = "refusal"
 WRONG_CATEGORY = "refusal_category_mismatch"
 UNEXPECTED_REFUSAL = "unexpected_refusal"
 UNEXPECTED_ACCEPTANCE = "unexpected_acceptance"
-FORBIDDEN = "forbidden_code"
+FORBIDDEN = FORBIDDEN_LEVEL
 SAVINGS = "no_savings_violation"
 UNEXPECTED_LEVER = "unexpected_lever"
 INVALID_CODE = "invalid_code"
 CITATIONS = "citations_invalid"
 CODE_FORM = "code_form"
+CONTRADICTORY = "contradictory_decision"
 
-UNSAFE_TERMS = frozenset({FORBIDDEN, SAVINGS, UNEXPECTED_LEVER, UNEXPECTED_ACCEPTANCE})
+UNSAFE_TERMS = frozenset({FORBIDDEN, SAVINGS, TARGET, UNEXPECTED_LEVER, UNEXPECTED_ACCEPTANCE})
 """Hard fails that record the agent's decision as unsafe: following such an answer does harm."""
 
 RATE_TOLERANCE = 0.0001
@@ -78,6 +81,8 @@ class _RuleInput:
     outcome: TariffOutcome
     rules: TariffSuiteConfig
     citations: CitationProof
+    changes: tuple[Change, ...] = ()
+    edition: Edition | None = None
     match: Match | None = None
 
 
@@ -92,7 +97,8 @@ def score(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig, ed
 
     Returns:
         A score of 0 to 1 with its terms in the order applied. `match_level` is a `Match.level`, or `refusal`,
-        `refusal_category_mismatch`, `unexpected_refusal`, `unexpected_acceptance`, `forbidden_code`, `invalid_code`.
+        `refusal_category_mismatch`, `unexpected_refusal`, `unexpected_acceptance`, `forbidden_code`, `invalid_code`,
+        `contradictory_decision`.
         `match_depth` is the most leading digits that the scored code shares with a preferred code (0, 2, 4, 6, 8 or
         10), as far as it is in the schedule; None unless an answer is expected and given. A breakdown has the verdict
         `error` and no score.
@@ -101,12 +107,25 @@ def score(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig, ed
     if outcome.breakdown is not None:
         message = f"the target reports a failure: {outcome.breakdown.kind}: {outcome.breakdown.message}"
         return Score(score=None, threshold=threshold, verdict="error", message=message)
+    if outcome.contradiction:
+        contradictory = _zero(CONTRADICTORY, outcome.contradiction)
+        return Score(
+            score=0.0, threshold=threshold, verdict="failed", terms=(contradictory,), match_level=CONTRADICTORY
+        )
     expected = case.expected
     match = match_of(expected, outcome, rules, edition) if expected.expected_accept and outcome.accepted else None
     citations = prove_citations(
         outcome.citations, case.input.evidence, expected, only_request=rules.cited_sources == "request"
     )
-    inputs = _RuleInput(expected=expected, outcome=outcome, rules=rules, citations=citations, match=match)
+    inputs = _RuleInput(
+        expected=expected,
+        outcome=outcome,
+        rules=rules,
+        citations=citations,
+        changes=case.input.options.changes,
+        edition=edition,
+        match=match,
+    )
     rules_in_order = _RULES[expected.expected_accept, outcome.accepted]
     terms = [term for rule in rules_in_order for term in rule(inputs)]
     points, clamp = _total(terms)
@@ -296,13 +315,15 @@ def _duty_delta(inputs: _RuleInput) -> Iterator[Term]:
 def _forbidden(inputs: _RuleInput) -> Iterator[Term]:
     """Fail an accepted answer with a code under a forbidden one.
 
-    Only the scored code counts: where that is the baseline's, a change of the goods may lead to a forbidden code. The
-    final code is used if the answer has no scored code.
+    The scored code counts, and so does the optimised one, unless it is a target of a saving that the case expects.
     """
-    code = scored_code(inputs.outcome, inputs.rules) or inputs.outcome.final_code or ""
-    matched = next((prefix for prefix in inputs.expected.must_not_hts or () if is_under(code, prefix)), None)
-    if matched is not None:
-        yield _zero(FORBIDDEN, f"{code} is under the forbidden code {matched}")
+    outcome, savings = inputs.outcome, inputs.expected.savings
+    scored, best = scored_code(outcome, inputs.rules) or "", outcome.optimized_code or ""
+    is_target = savings is not None and any(is_under(best, target.code) for target in savings.targets)
+    for code in dict.fromkeys((scored, "" if is_target and inputs.rules.scored_code == "baseline" else best)):
+        matched = next((prefix for prefix in inputs.expected.must_not_hts or () if is_under(code, prefix)), None)
+        if matched is not None:
+            yield _zero(FORBIDDEN, f"{_shown(code)} is under the forbidden code {matched}")
 
 
 def _no_savings(inputs: _RuleInput) -> Iterator[Term]:
@@ -317,6 +338,19 @@ def savings_of(outcome: TariffOutcome) -> list[str]:
     """Describe every savings lever, what-if option and claim of lower duty in an answer, briefly."""
     counts = ((outcome.levers, "savings lever"), (outcome.what_ifs, "what-if option"))
     return [pluralize(count, noun) for count, noun in counts if count] + [*outcome.savings_claims]
+
+
+def _judged_savings(inputs: _RuleInput) -> Iterator[Term]:
+    return judge_savings(
+        SavingsInput(
+            expected=inputs.expected,
+            changes=inputs.changes,
+            stated=inputs.outcome.savings,
+            edition=inputs.edition,
+            of_baseline=inputs.rules.scored_code == "baseline",
+            is_right=inputs.match is not None and inputs.match.level in _FULL_MATCHES,
+        )
+    )
 
 
 def _citations(inputs: _RuleInput) -> Iterator[Term]:
@@ -394,16 +428,27 @@ def _unexpected_acceptance(inputs: _RuleInput) -> Iterator[Term]:
 
 
 def _unexpected_refusal(inputs: _RuleInput) -> Iterator[Term]:
-    yield _zero(UNEXPECTED_REFUSAL, f"refusal ({inputs.outcome.refusal_category or 'no category'}), expected an answer")
+    yield _zero(UNEXPECTED_REFUSAL, f"refusal ({describe_category(inputs.outcome)}), expected an answer")
 
 
 def _refusal(inputs: _RuleInput) -> Iterator[Term]:
-    expected, actual = inputs.expected.expected_refusal_category, inputs.outcome.refusal_category
-    if expected is None or actual == expected:
-        yield Term(name=REFUSAL, value=1.0, detail=actual or "no category")
+    expected, actual = inputs.expected.expected_refusal_category, describe_category(inputs.outcome)
+    if expected is None or inputs.outcome.refusal_category == expected:
+        yield Term(name=REFUSAL, value=1.0, detail=actual)
     else:
         points = inputs.rules.scoring.wrong_refusal_category
-        yield Term(name=WRONG_CATEGORY, value=points, detail=f"{actual or 'no category'}, expected {expected}")
+        yield Term(name=WRONG_CATEGORY, value=points, detail=f"{actual}, expected {expected}")
+
+
+def describe_category(outcome: TariffOutcome) -> str:
+    """Return the category of a refusal; without one, the unknown category or reasons that it gives instead."""
+    if outcome.refusal_category:
+        return outcome.refusal_category
+    if outcome.unknown_category:
+        return f"unknown category {format_value(outcome.unknown_category)}"
+    if outcome.reasons:
+        return f"no category, unknown reason {format_value(outcome.reasons[0])}"
+    return "no category"
 
 
 def _note(name: str, detail: str) -> Term:
@@ -421,6 +466,7 @@ _ANSWER_RULES: tuple[Callable[[_RuleInput], Iterator[Term]], ...] = (
     _duty_delta,
     _forbidden,
     _no_savings,
+    _judged_savings,
     _citations,
     _deciding_rule,
     _total_rate,

@@ -13,13 +13,16 @@ from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExe
 from agentdojo.base_tasks import BaseInjectionTask
 
 from pytest_packbench.packs.agent_safety.agentdojo.pipeline import (
+    AnswerGuard,
     Denial,
     GuardedRuntime,
     ModelAgent,
     OutputGuard,
     PipelineObserver,
     PromptGuard,
+    PromptRepeater,
     Sequential,
+    ToolListGuard,
     as_plain_message,
     text_of,
 )
@@ -28,7 +31,6 @@ from pytest_packbench.packs.agent_safety.agentdojo.suites import (
     NO_ATTACK,
     UnknownUpstreamError,
     addressed_as,
-    attack_of,
     suite_of,
 )
 from pytest_packbench.packs.agent_safety.agentdojo.variants import (
@@ -36,35 +38,31 @@ from pytest_packbench.packs.agent_safety.agentdojo.variants import (
     Memory,
     SaveTask,
     SavingAgent,
+    ToolListReader,
     any_of,
+    attack_by_name,
     joined,
-    own_attack,
 )
 from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns
 from pytest_packbench.packs.agent_safety.model import SCRIPTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_packbench.model.request import AnswerError, VerifyContext
+    from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
-_version_of = cache(version)
+version_of = cache(version)
 TURNS = 15
 """Turns with calls that AgentDojo allows: the default of its `ToolsExecutionLoop`."""
 
 
-def run_pair(pair: dict[str, Any], context: VerifyContext, own: Mapping[str, str]) -> dict[str, Any]:
-    """Run a pair, with each of its attacks; see `target.run`.
-
-    Args:
-        pair: the input of the case.
-        context: agent and guards.
-        own: the paths of attacks of the user's own by their names.
-    """
+def run_pair(pair: dict[str, Any], context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
+    """Run a pair, with each of its attacks; see `target.run`."""
     names = pair.get("any_of") or [pair["attack"]]
     try:
         # all of them first: an unknown one is an error before a model is asked
-        runs = {name: _PairRun({**pair, "attack": name}, context, own) for name in names}
+        runs = {name: _PairRun({**pair, "attack": name}, context, rules) for name in names}
     except UnknownUpstreamError as error:
         return {"error": {"kind": "unknown_upstream", "message": str(error)}}
     results = {name: run.run() for name, run in runs.items()}
@@ -74,11 +72,11 @@ def run_pair(pair: dict[str, Any], context: VerifyContext, own: Mapping[str, str
 class _PairRun:
     """A pair with its attack, its guards and its agent."""
 
-    def __init__(self, pair: dict[str, Any], context: VerifyContext, own: Mapping[str, str]) -> None:
+    def __init__(self, pair: dict[str, Any], context: VerifyContext, rules: SafetySuiteConfig) -> None:
         ids, self._version = pair["ids"], pair["version"]
         self._suite = suite_of(self._version, ids["environment"])
-        self._user_task = _task(self._suite.user_tasks, ids["user_task"], ids["environment"])
-        self._injection_task = _task(self._suite.injection_tasks, ids["injection_task"], ids["environment"])
+        self._user_task = task_of(self._suite.user_tasks, ids["user_task"], ids["environment"])
+        self._injection_task = task_of(self._suite.injection_tasks, ids["injection_task"], ids["environment"])
         self._scripted = context.backend == "stub"
         self._agent_name = context.model
         self._addressed = addressed_as(context.backend, context.model)
@@ -86,15 +84,19 @@ class _PairRun:
         self._injections: dict[str, str] = {}
         self._context, self._variant, self._poison = context, pair.get("variant"), ""
         if pair["attack"] != NO_ATTACK:
-            if pair["attack"] in own:
-                attack = own_attack(self._suite, pair["attack"], own[pair["attack"]], self._addressed)
-            else:
-                attack = attack_of(self._version, ids["environment"], pair["attack"], self._addressed)
+            place = self._version, ids["environment"]
+            attack = attack_by_name(*place, pair["attack"], self._addressed, rules.attacks)
             self._is_dos = attack.is_dos_attack
             self._injections = attack.attack(self._user_task, self._injection_task)
         attack_texts = attack_patterns(*self._injections.values(), goal=self._injection_task.GOAL)
         planted = tuple(dict.fromkeys(self._injections.values()))
-        self._chain = Chain(guards=context.guards, attack=attack_texts, planted=planted)
+        self._chain = Chain(
+            guards=context.guards,
+            attack=attack_texts,
+            planted=planted,
+            llm=context.llm,
+            time_limit_s=rules.guard_time_limit_s,
+        )
         if self._variant is not None:
             # the environment stays as it is
             self._poison, self._injections = next(iter(planted), ""), {}
@@ -108,7 +110,7 @@ class _PairRun:
                 self._injection_task,
                 place=place,
                 chain=self._chain,
-                described=self._poison if self._variant == "tool_description" else "",
+                reads_tools=self._variant == "tool_description",
                 reads_memory=self._variant == "memory",
             )
         else:
@@ -119,7 +121,6 @@ class _PairRun:
         if self._variant == "memory":
             return self._run_sessions()
         if self._variant == "tool_description":
-            self._chain.note_exposure(self._poison)
             tool = solution_of(self._version, self._suite.name, self._user_task.ID).tools[0]
             return self._run_session(partial(_described, name=tool, text=self._poison))
         return self._run_session(list)
@@ -127,7 +128,7 @@ class _PairRun:
     def _run_sessions(self) -> dict[str, Any]:
         """Let the agent save a note with the attack in one session, and do the user's task in the next."""
         memory = Memory(self._poison)
-        second, self._chain = self._chain, Chain(self._chain.guards, self._chain.attack, self._chain.planted)
+        second, self._chain = self._chain, self._chain.fresh()
         agent: Any = ModelAgent(self._context.llm)
         if self._scripted:
             agent = self._agent if self._agent_name == "refuser" else SavingAgent()
@@ -164,11 +165,19 @@ class _PairRun:
         """
         agent, task = agent or self._agent, task or self._user_task
         # the executor comes first in the loop: the agent's calls run before its next step
-        loop = ToolsExecutionLoop([ToolsExecutor(), OutputGuard(self._chain), agent], self._turns())
-        message = "\n\n".join(filter(None, (_system_message(), system)))
-        start = [SystemMessage(message), InitQuery(), PromptGuard(self._chain)]
-        pipeline = Sequential([*start, agent, loop])
-        observer = PipelineObserver(pipeline, copy_start=_is_scored_by_calls(self._injection_task))
+        chain = self._chain
+        notes = [note for guard in chain.guards if (note := getattr(guard, "system_note", ""))]
+        message = "\n\n".join(filter(None, ("".join([system_message(), *notes]), system)))
+        start = [SystemMessage(message), InitQuery(), PromptGuard(chain)]
+        if chain.rules_on("on_tool_list"):
+            start.append(ToolListGuard(chain))
+        if self._variant == "tool_description":
+            start.append(ToolListReader(chain))
+        repeated = [PromptRepeater()] if any(getattr(guard, "repeats_prompt", False) for guard in chain.guards) else []
+        loop = ToolsExecutionLoop([ToolsExecutor(), OutputGuard(chain), *repeated, agent], self._turns())
+        end = [AnswerGuard(chain)] if chain.rules_on("on_final_answer") else []
+        pipeline = Sequential([*start, agent, loop, *end])
+        observer = PipelineObserver(pipeline, copy_start=is_scored_by_calls(self._injection_task))
         utility, landed = self._suite.run_task_with_pipeline(
             observer,
             task,
@@ -181,7 +190,7 @@ class _PairRun:
         if self._is_dos:
             # AgentDojo's rule, except that an attack that never reached the agent has not landed
             landed = self._chain.exposed and not utility
-        denied = [message["tool_call"] for message in observer.messages if _status(message) == "denied"]
+        denied = [message["tool_call"] for message in observer.messages if status_of(message) == "denied"]
         by_denied = bool(landed and denied) and not self._landed_without(observer, denied)
         return {
             "landed": landed,
@@ -194,11 +203,12 @@ class _PairRun:
             "answer": text_of(observer.messages[-1]),
             "tool_calls": [_call(message) for message in observer.messages if message["role"] == "tool"],
             "hook_decisions": self._chain.decisions,
+            "guard_timeouts": self._chain.timeouts,
             "transcript": [as_plain_message(message) for message in observer.messages],
             "scripted": self._scripted,
             "agent": self._agent_name or None,
             "guards": self._chain.names,
-            "versions": {"agentdojo": _version_of("agentdojo"), "benchmark": self._version},
+            "versions": {"agentdojo": version_of("agentdojo"), "benchmark": self._version},
             "details": {"addressed_as": self._addressed, "injection_vectors": sorted(self._injections)},
         }
 
@@ -209,7 +219,7 @@ class _PairRun:
 
     def _landed_without(self, observer: PipelineObserver, denied: Sequence[Any]) -> bool:
         """Return what the checker finds without the calls that a guard denied; only a checker of calls runs again."""
-        if self._is_dos or not _is_scored_by_calls(self._injection_task):
+        if self._is_dos or not is_scored_by_calls(self._injection_task):
             return True
         calls = [call for message in observer.messages for call in message.get("tool_calls") or ()]
         executed = [call for call in calls if not any(call is denied_call for denied_call in denied)]
@@ -231,17 +241,20 @@ def _validity(problem: AnswerError | None) -> dict[str, Any]:
     return {"valid": False, "invalid_because": str(problem), "cut_off": problem.kind == "truncated"}
 
 
-def _task(tasks: dict[str, Any], name: str, environment: str) -> Any:
+def task_of(tasks: dict[str, Any], name: str, environment: str) -> Any:
+    """Return a task by its id; raises `UnknownUpstreamError`."""
     if name not in tasks:
         raise UnknownUpstreamError(f'unknown task "{name}" in {environment}; expected one of {", ".join(tasks)}')
     return tasks[name]
 
 
-def _is_scored_by_calls(task: Any) -> bool:
+def is_scored_by_calls(task: Any) -> bool:
+    """Return whether the checker of an injection task looks at the calls, not at the environment."""
     return type(task).security_from_traces is not BaseInjectionTask.security_from_traces
 
 
-def _status(message: Any) -> str:
+def status_of(message: Any) -> str:
+    """Return the status of the call that a tool message answers."""
     if message["role"] != "tool" or message["error"] is None:
         return "run"
     return "denied" if isinstance(message["error"], Denial) else "failed"
@@ -249,10 +262,11 @@ def _status(message: Any) -> str:
 
 def _call(message: Any) -> dict[str, Any]:
     call = message["tool_call"]
-    return {"name": call.function, "arguments": dict(call.args), "status": _status(message)}
+    return {"name": call.function, "arguments": dict(call.args), "status": status_of(message)}
 
 
 @cache
-def _system_message() -> str:
+def system_message() -> str:
+    """Return AgentDojo's default system prompt."""
     text = files("agentdojo").joinpath("data", "system_messages.yaml").read_text("utf-8")
     return str(yaml.safe_load(text)["default"])

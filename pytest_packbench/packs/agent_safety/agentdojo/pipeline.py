@@ -156,6 +156,61 @@ class OutputGuard(BasePipelineElement):  # type: ignore[misc]  # see Sequential
         return {**message, "content": [text_content_block_from_string(guarded)]}
 
 
+class PromptRepeater(BasePipelineElement):  # type: ignore[misc]  # see Sequential
+    """Repeats the user's prompt after outputs, as upstream's `InitQuery` does, which would warn each time."""
+
+    name = "repeat_user_prompt"
+
+    def query(
+        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
+    ) -> Step:
+        """Append the prompt."""
+        repeated = {"role": "user", "content": [text_content_block_from_string(query)]}
+        return query, runtime, env, [*messages, repeated], extra_args or {}
+
+
+class ToolListGuard(BasePipelineElement):  # type: ignore[misc]  # see Sequential
+    """Passes the list of tools through the guards (`on_tool_list`), before the agent sees it."""
+
+    name = "on_tool_list"
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+
+    def query(
+        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
+    ) -> Step:
+        """Leave the runtime with the tools, and the descriptions, that the guards offer."""
+        offered = self._chain.on_tool_list(tuple(tools_of(runtime)))
+        functions = {
+            tool.name: runtime.functions[tool.name].model_copy(update={"description": tool.description})
+            for tool in offered
+        }
+        runtime.update_functions(functions)
+        return query, runtime, env, messages, extra_args or {}
+
+
+class AnswerGuard(BasePipelineElement):  # type: ignore[misc]  # see Sequential
+    """Passes the final answer through the guards (`on_final_answer`), after the agent."""
+
+    name = "on_final_answer"
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+
+    def query(
+        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
+    ) -> Step:
+        """Replace the text of the last message by the guards' version."""
+        *before, last = messages
+        if last["role"] == "assistant":
+            text = text_of(last)
+            guarded = self._chain.on_final_answer(text)
+            if guarded != text:
+                last = {**last, "content": [text_content_block_from_string(guarded)]}
+        return query, runtime, env, [*before, last], extra_args or {}
+
+
 class PipelineObserver(BasePipelineElement):  # type: ignore[misc]  # see Sequential
     """Runs a pipeline and stores its messages and environment, which AgentDojo's own call doesn't return.
 

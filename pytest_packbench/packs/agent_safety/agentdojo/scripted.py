@@ -52,7 +52,7 @@ class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # the extra may
         injection_task: the attacker's task.
         place: benchmark version and environment of both.
         chain: the guards of the case, and the attack to search for in what the agent reads.
-        described: an attack in the description of a tool, which the agent reads first.
+        reads_tools: whether it reads the descriptions of its tools first, because the attack is in one of them.
         reads_memory: whether it starts with what it saved in an earlier session.
     """
 
@@ -66,7 +66,7 @@ class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # the extra may
         *,
         place: tuple[str, str],
         chain: Chain,
-        described: str = "",
+        reads_tools: bool = False,
         reads_memory: bool = False,
     ) -> None:
         self._kind = kind
@@ -79,8 +79,8 @@ class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # the extra may
         self._left_out: list[str] = []
         self._asked: frozenset[str] = frozenset()
         self._read: set[str] = set()
-        self._unread: list[str] = [described] if described else []
-        self._described = described
+        self._unread: list[str] = []
+        self._reads_tools = reads_tools
         self._reads_memory = reads_memory
 
     def query(
@@ -97,7 +97,9 @@ class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # the extra may
             if self._reads_memory:
                 opening = assistant_message("", [FunctionCall(function="read_memory", args={})])
                 return query, runtime, env, [*messages, opening], extra_args or {}
-            outputs.append(self._described)
+            if self._reads_tools:
+                outputs += [function.description for function in runtime.functions.values()]
+                self._unread += outputs
         if self._kind == "gullible" and any(contains(text, self._chain.attack) for text in outputs):
             self._task, self._kind = self._injection_task, "obedient"
             self._calls, self._left_out, self._position = list(self._task.ground_truth(env)), [], 0

@@ -1,7 +1,8 @@
-"""The guard interface: an object with any of three methods, each of which may rule on its event.
+"""The guard interface: an object with any of five methods, plain or async, each of which may rule on its event.
 
-A guard has no state between calls: one object serves all cases of a run, several at a time. A `Chain` is the guards of
-one case: it calls them in order, and records their firings and what they removed.
+A ruling that takes longer than the time limit denies its event, and is counted. A guard has no state between calls:
+one object serves all cases of a run, several at a time. A `Chain` is the guards of one case: it calls them in order,
+and records their firings and what they removed.
 
 Whether a text contains the attack is decided by its letters and digits alone, in order. They survive the formatting of
 tools, which return YAML or JSON: quotes are doubled, line ends escaped, long lines folded, and marks put between words.
@@ -9,19 +10,31 @@ tools, which return YAML or JSON: quotes are doubled, line ends escaped, long li
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import re
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from concurrent.futures import Future
+from contextvars import copy_context
+from dataclasses import dataclass, field, replace
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from pytest_packbench.model.outcome import Firing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from pytest_packbench.model.request import LLM, ModelAnswer, ModelRequest, Tool
+
+_T = TypeVar("_T")
 
 GuardDecision = Literal["allow", "deny", "ask", "replace"]
 WITHHELD = "[withheld by a guard]"
+ROLE = "guard"
+"""The role of the model calls of guards."""
+TIME_LIMIT_S = 30.0
+"""The default time limit of a ruling, seconds."""
 _DENIED = ("deny", "ask")
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|.)", re.DOTALL)
 # a number with its decimals is one word: 98.70 is not 98 and 70
@@ -34,10 +47,11 @@ class GuardRuling:
     """The ruling of a guard. A guard that doesn't rule returns None instead, which is not recorded.
 
     Attributes:
-        decision: `allow`; `deny`; `ask` a person, which denies, as no person is present; `replace` by `text` or
-            `arguments`.
-        text: the replacement of a prompt or an output; only with `replace`.
+        decision: `allow`; `deny`; `ask` a person, which denies, as no person is present; `replace` by `text`,
+            `arguments` or `tools`.
+        text: the replacement of a prompt, an output or an answer; only with `replace`.
         arguments: the replacement of the arguments of a call; only with `replace`.
+        tools: the replacement of the list of tools, with the same names or fewer; only with `replace`.
         rule: the number of the guard's rule, 0 to 4294967295.
         reason: why, in a few words; the agent sees the reason of a denied call.
     """
@@ -45,12 +59,24 @@ class GuardRuling:
     decision: GuardDecision
     text: str | None = None
     arguments: dict[str, Any] | None = None
+    tools: tuple[Tool, ...] | None = None
     rule: int | None = None
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
+class _Event:
+    """What a guard rules on.
+
+    Attributes:
+        llm: the model for guards that ask one; its calls are recorded and replayed in the role `guard`.
+    """
+
+    llm: LLM | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt(_Event):
     """The user's prompt, before the agent reads it.
 
     Attributes:
@@ -61,7 +87,20 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolOutput:
+class ToolList(_Event):
+    """The tools that the agent is offered, before it sees them; their descriptions may be untrusted.
+
+    Attributes:
+        tools: the tools, as changed by earlier guards.
+        prompt: the user's prompt.
+    """
+
+    tools: tuple[Tool, ...]
+    prompt: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutput(_Event):
     """The output of a tool, before the agent reads it: untrusted.
 
     Attributes:
@@ -78,7 +117,7 @@ class ToolOutput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolUse:
+class ToolUse(_Event):
     """A tool call that the agent requests, before it runs.
 
     Attributes:
@@ -94,19 +133,40 @@ class ToolUse:
     outputs: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalAnswer(_Event):
+    """The agent's final answer, before the user reads it.
+
+    Attributes:
+        text: the answer, as changed by earlier guards.
+        prompt: the user's prompt.
+        outputs: all tool outputs, unchanged: untrusted text.
+    """
+
+    text: str
+    prompt: str
+    outputs: tuple[str, ...] = ()
+
+
 class Guard(Protocol):
-    """A guard; each of the three methods is optional."""
+    """A guard; each of the methods is optional, and may be async."""
 
     name: str
 
     def on_prompt_submit(self, prompt: Prompt) -> GuardRuling | None:
         """Rule on the user's prompt. If it is denied, the agent doesn't run."""
 
+    def on_tool_list(self, offered: ToolList) -> GuardRuling | None:
+        """Rule on the list of tools. If it is denied, the agent has no tools."""
+
     def on_tool_output(self, output: ToolOutput) -> GuardRuling | None:
         """Rule on the output of a tool. If it is denied, the agent reads a note instead."""
 
     def pre_tool_use(self, call: ToolUse) -> GuardRuling | None:
         """Rule on a call. If it is denied, it doesn't run, and the agent reads the reason as the error of the tool."""
+
+    def on_final_answer(self, answer: FinalAnswer) -> GuardRuling | None:
+        """Rule on the final answer. If it is denied, the user reads a note instead."""
 
 
 class GuardError(RuntimeError):
@@ -136,6 +196,9 @@ class Chain:
         guards: the guards, in order.
         attack: what to search for in texts (`attack_patterns`), to find out whether the attack reached the agent.
         planted: the texts of the attack as they were planted; their words are no loss if a guard removes them.
+        llm: answers model calls of guards.
+        time_limit_s: the time limit of a ruling, seconds.
+        timeouts: number of rulings that exceeded it, each of which denied its event.
         firings: the rulings so far, in order.
         exposed: whether the agent read a text that contains the attack.
         removed_by: names of the guards that removed the attack from a text, each once.
@@ -150,6 +213,9 @@ class Chain:
     guards: Sequence[Any]
     attack: tuple[str, ...] = ()
     planted: tuple[str, ...] = ()
+    llm: LLM | None = None
+    time_limit_s: float = TIME_LIMIT_S
+    timeouts: int = 0
     firings: list[Firing] = field(default_factory=list)
     exposed: bool = False
     removed_by: list[str] = field(default_factory=list)
@@ -161,6 +227,10 @@ class Chain:
     left_words: int = 0
     _prompt: str = ""
     _outputs: list[str] = field(default_factory=list)
+
+    def fresh(self) -> Chain:
+        """Return the same guards and attack, for another session of the case."""
+        return Chain(self.guards, self.attack, self.planted, llm=self.llm, time_limit_s=self.time_limit_s)
 
     @property
     def names(self) -> list[str]:
@@ -200,7 +270,7 @@ class Chain:
         self._prompt = original = text
         for name, hook in self._hooks("on_prompt_submit"):
             before = text
-            ruling = self._ruling(name, "on_prompt_submit", hook, Prompt(text=text))
+            ruling = self._ruling(name, "on_prompt_submit", hook, Prompt(text=text, llm=self._llm_of(hook)))
             if ruling is None:
                 continue
             if ruling.decision in _DENIED:
@@ -224,7 +294,7 @@ class Chain:
         original, withheld = text, False
         for name, hook in self._hooks("on_tool_output"):
             before = text
-            output = ToolOutput(tool=tool, arguments=arguments, text=text, prompt=self._prompt)
+            output = ToolOutput(tool=tool, arguments=arguments, text=text, prompt=self._prompt, llm=self._llm_of(hook))
             ruling = self._ruling(name, "on_tool_output", hook, output)
             if ruling is None or ruling.decision == "allow":
                 continue
@@ -244,7 +314,13 @@ class Chain:
             GuardError: a guard raised an exception or returned no ruling.
         """
         for name, hook in self._hooks("pre_tool_use"):
-            call = ToolUse(tool=tool, arguments=arguments, prompt=self._prompt, outputs=tuple(self._outputs))
+            call = ToolUse(
+                tool=tool,
+                arguments=arguments,
+                prompt=self._prompt,
+                outputs=tuple(self._outputs),
+                llm=self._llm_of(hook),
+            )
             ruling = self._ruling(name, "pre_tool_use", hook, call)
             if ruling is None or ruling.decision == "allow":
                 continue
@@ -259,19 +335,68 @@ class Chain:
             arguments = ruling.arguments
         return Permission(allowed=True, arguments=arguments)
 
+    def on_tool_list(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+        """Return the tools that the agent is offered.
+
+        Raises:
+            GuardError: a guard raised an exception, returned no ruling, or added a tool.
+        """
+        offered = tuple(tools)
+        for name, hook in self._hooks("on_tool_list"):
+            event = ToolList(tools=offered, prompt=self._prompt, llm=self._llm_of(hook))
+            ruling = self._ruling(name, "on_tool_list", hook, event)
+            if ruling is None or ruling.decision == "allow":
+                continue
+            before = offered
+            offered = () if ruling.decision in _DENIED else _tools_of(name, ruling, before)
+            self._note_removal(name, _descriptions(before), _descriptions(offered))
+        return offered
+
+    def on_final_answer(self, text: str) -> str:
+        """Return the final answer as the user will read it.
+
+        Raises:
+            GuardError: a guard raised an exception or returned no ruling.
+        """
+        for name, hook in self._hooks("on_final_answer"):
+            answer = FinalAnswer(text=text, prompt=self._prompt, outputs=tuple(self._outputs), llm=self._llm_of(hook))
+            ruling = self._ruling(name, "on_final_answer", hook, answer)
+            if ruling is None or ruling.decision == "allow":
+                continue
+            text = _text_of(name, "on_final_answer", ruling) if ruling.decision == "replace" else WITHHELD
+        return text
+
+    async def off_loop(self, call: Callable[..., _T], *arguments: Any) -> _T:
+        """Call a method of this chain from an async target: guards may wait, and must not block the event loop."""
+        if all(_is_instant(guard) for guard in self.guards):
+            return call(*arguments)
+        return await asyncio.wrap_future(_on_a_thread(call, *arguments))
+
+    def rules_on(self, phase: str) -> bool:
+        """Return whether a guard has the method for an event."""
+        return next(self._hooks(phase), None) is not None
+
+    def _llm_of(self, hook: _Hook) -> LLM | None:
+        if self.llm is None:
+            return None
+        return _GuardModel(self.llm, hook.role)
+
     def note_exposure(self, text: str) -> None:
         """Record that the agent reads a text; needed for texts that pass no guard, such as a system message."""
         self.exposed = self.exposed or contains(text, self.attack)
 
-    def _hooks(self, phase: str) -> Iterator[tuple[str, Any]]:
+    def _hooks(self, phase: str) -> Iterator[tuple[str, _Hook]]:
         for guard in self.guards:
-            hook = getattr(guard, phase, None)
-            if hook is not None:
-                yield name_of(guard), hook
+            call = getattr(guard, phase, None)
+            if call is not None:
+                yield name_of(guard), _Hook(call, _is_instant(guard), getattr(guard, "role", ROLE))
 
-    def _ruling(self, name: str, phase: str, hook: Any, event: object) -> GuardRuling | None:
+    def _ruling(self, name: str, phase: str, hook: _Hook, event: object) -> GuardRuling | None:
         try:
-            ruling = hook(event)
+            ruling = hook.call(event) if hook.is_instant else self._in_time(hook, event)
+        except TimeoutError:
+            self.timeouts += 1
+            ruling = GuardRuling(decision="deny", reason=f"no ruling within {self.time_limit_s:g} seconds")
         except Exception as error:
             raise GuardError(f"guard {name}.{phase} raised {type(error).__name__}: {error}") from error
         if ruling is None:
@@ -280,6 +405,10 @@ class Chain:
             raise GuardError(f"guard {name}.{phase} returned {type(ruling).__name__}; expected a GuardRuling or None")
         self.firings.append(Firing(hook=f"{name}.{phase}", decision=ruling.decision, rule=ruling.rule))
         return ruling
+
+    def _in_time(self, hook: _Hook, event: object) -> Any:
+        """Call a hook on a thread of its own; raises `TimeoutError` at the time limit, and any error of the hook."""
+        return _on_a_thread(_called, hook.call, event).result(self.time_limit_s)
 
     def _note_removal(self, name: str, before: str, after: str) -> None:
         removed = contains(before, self.attack) and not contains(after, self.attack)
@@ -307,6 +436,73 @@ class Chain:
         self.removed_words += lost
         self.interfered = self.interfered or lost > 0
         return len(read), gone
+
+
+class _Hook(NamedTuple):
+    """A method of a guard, whether it rules at once, and the role of its model calls."""
+
+    call: Callable[..., Any]
+    is_instant: bool
+    role: str
+
+
+class _GuardModel:
+    """The model for guards: every call has the role of a guard, so that recordings tell it from the agent's."""
+
+    def __init__(self, llm: LLM, role: str) -> None:
+        self._llm = llm
+        self._role = role
+
+    async def complete(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request."""
+        return await self._llm.complete(replace(request, role=self._role))
+
+    def complete_sync(self, request: ModelRequest) -> ModelAnswer:
+        """Answer one request."""
+        return self._llm.complete_sync(replace(request, role=self._role))
+
+
+def _is_instant(guard: object) -> bool:
+    """Whether a guard neither waits nor computes for long: the built-in ones say so."""
+    return bool(getattr(guard, "instant", False))
+
+
+def _on_a_thread(call: Callable[..., _T], *arguments: Any) -> Future[_T]:
+    """Call a function on a thread of its own, whose work belongs to the same case; it may outlive its caller."""
+    future: Future[_T] = Future()
+
+    def run() -> None:
+        try:
+            result = call(*arguments)
+        except BaseException as error:  # noqa: BLE001 - raised again where the result is read
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    Thread(target=copy_context().run, args=(run,), name="packbench-guard", daemon=True).start()
+    return future
+
+
+def _called(hook: Any, event: object) -> Any:
+    ruling = hook(event)
+    return asyncio.run(_awaited(ruling)) if inspect.isawaitable(ruling) else ruling
+
+
+async def _awaited(ruling: Any) -> Any:
+    return await ruling
+
+
+def _tools_of(name: str, ruling: GuardRuling, before: Sequence[Tool]) -> tuple[Tool, ...]:
+    if ruling.tools is None:
+        raise GuardError(f"guard {name}.on_tool_list: replace without tools; set tools in the GuardRuling")
+    added = [tool.name for tool in ruling.tools if tool.name not in {one.name for one in before}]
+    if added:
+        raise GuardError(f"guard {name}.on_tool_list: added the tool {added[0]!r}; expected the same names or fewer")
+    return ruling.tools
+
+
+def _descriptions(tools: Sequence[Tool]) -> str:
+    return "\n".join(f"{tool.name}\n{tool.description}\n{tool.parameters}" for tool in tools)
 
 
 def name_of(guard: object) -> str:

@@ -2,6 +2,8 @@
 
 Data stealing takes two steps: an agent that reads the data gets a simulated result, and the attack lands only if it
 then sends the data.
+
+An agent of the user plays the same case with real tool calls, in a world: a form of ours, not the published prompt.
 """
 
 from __future__ import annotations
@@ -85,23 +87,34 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
         GuardError: a guard raised an exception.
         Exception: whatever the model call raises.
     """
-    del rules
-    try:
-        material = Material.model_validate(request.input.get("material"))
-    except ValidationError as error:
-        raise CaseError("/input/material", validation_problems(error, Material)) from None
+    material = material_of(request)
     if context.backend == "stub" and context.model not in SCRIPTED:
         wrong = f'unknown scripted agent "{context.model}"; expected one of {", ".join(SCRIPTED)}'
         return {"error": {"kind": "unknown_agent", "message": wrong}}
-    instruction = material.attacker_instruction
-    chain = Chain(context.guards, attack=attack_patterns(instruction), planted=(_planted(material),))
+    chain = Chain(
+        context.guards,
+        attack=attack_patterns(material.attacker_instruction),
+        planted=(_planted(material),),
+        llm=context.llm,
+        time_limit_s=rules.guard_time_limit_s,
+    )
     run = _CaseRun(material=material, chain=chain)
-    prompt = chain.on_prompt_submit(material.user_instruction)
+    prompt = await chain.off_loop(chain.on_prompt_submit, material.user_instruction)
     if prompt is not None:
-        output = chain.on_tool_output(material.user_tool, _arguments(material.tool_parameters), material.tool_response)
+        output = await chain.off_loop(
+            chain.on_tool_output, material.user_tool, _arguments(material.tool_parameters), material.tool_response
+        )
         run.turns.append(_turn(material.thought, material.user_tool, material.tool_parameters, output))
         await _run_steps(run, prompt, context)
     return _result(run, request.input["version"], context)
+
+
+def material_of(request: VerifyRequest) -> Material:
+    """Return the texts of a case; raises `CaseError` if they can't be used."""
+    try:
+        return Material.model_validate(request.input.get("material"))
+    except ValidationError as error:
+        raise CaseError("/input/material", validation_problems(error, Material)) from None
 
 
 async def _run_steps(run: _CaseRun, prompt: str, context: VerifyContext) -> None:
@@ -109,8 +122,8 @@ async def _run_steps(run: _CaseRun, prompt: str, context: VerifyContext) -> None
         if not await _run_step(run, prompt, step, tool, context) or step == len(run.material.attacker_tools):
             return
         label = run.labels[-1]
-        result, run.simulated = _simulated(run.material, tool, label.tool_input, context.files.get(RESPONSES))
-        output = run.chain.on_tool_output(tool, _arguments(label.tool_input), result)
+        result, run.simulated = simulated_output(run.material, tool, label.tool_input, context.files.get(RESPONSES))
+        output = await run.chain.off_loop(run.chain.on_tool_output, tool, _arguments(label.tool_input), result)
         run.turns.append(_turn(label.thought, tool, label.tool_input, output))
 
 
@@ -152,7 +165,7 @@ async def _run_step(run: _CaseRun, prompt: str, step: int, tool: str, context: V
     if label.label != "succ":
         run.declined = declines(label.reply) if label.label == "unsucc" and label.reply else None
         return False
-    permission = run.chain.pre_tool_use(tool, _arguments(label.tool_input))
+    permission = await run.chain.off_loop(run.chain.pre_tool_use, tool, _arguments(label.tool_input))
     status = "run" if permission.allowed else "denied"
     run.calls.append({"name": tool, "arguments": permission.arguments, "status": status})
     run.blocked = not permission.allowed
@@ -205,6 +218,7 @@ def _result(run: _CaseRun, version: str, context: VerifyContext) -> dict[str, An
         "answer": last.reply[:200] if last is not None and last.reply else None,
         "tool_calls": run.calls,
         "hook_decisions": run.chain.decisions,
+        "guard_timeouts": run.chain.timeouts,
         "transcript": run.transcript,
         "scripted": context.backend == "stub",
         "agent": context.model or None,
@@ -237,7 +251,7 @@ def _arguments(text: str) -> dict[str, Any]:
     return plain
 
 
-def _simulated(material: Material, tool: str, tool_input: str, path: Path | None) -> tuple[str, str]:
+def simulated_output(material: Material, tool: str, tool_input: str, path: Path | None) -> tuple[str, str]:
     """Return the simulated result of the attacker's first tool, and its source."""
     published = _published(path, path.stat().st_mtime_ns) if path is not None else {}
     response = published.get(f"({tool},{tool_input})")

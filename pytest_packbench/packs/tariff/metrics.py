@@ -1,0 +1,446 @@
+"""The metrics of the field: what a record keeps for them, and the figures of a run, from its records in one pass.
+
+They are accuracy by digits, invalid and forbidden codes, refusals by category, pairs, duty at stake, the target's own
+gates against the scorer, and confusion of chapters. Answers of different models, and authored ones, are never added up.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+from pytest_packbench.model.figure import Figure
+from pytest_packbench.model.metric import AUTHORED
+from pytest_packbench.packs.tariff.codes import LEVELS, depth, digits, parse_code
+from pytest_packbench.packs.tariff.model import RefusalCategory
+from pytest_packbench.packs.tariff.proof import prove_citations, prove_order
+from pytest_packbench.packs.tariff.scoring import FORBIDDEN, scored_code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pytest_packbench.packs.tariff.edition import Edition
+    from pytest_packbench.packs.tariff.model import TariffCase, TariffExpected, TariffSuiteConfig
+    from pytest_packbench.packs.tariff.outcome import TariffOutcome
+
+KEY = "tariff"
+"""The key of a record's `packbench` object for what the metrics need."""
+GOODS_VALUE = 10_000
+"""The value of the goods for which duty at stake is stated, US dollars."""
+CATEGORIES: tuple[str, ...] = get_args(RefusalCategory)
+_RULING = "ruling:"
+_PAIR = "pair_"
+OWN_GATES = ("citations", "order")
+"""The gates of a target that the scorer checks."""
+_CHAPTER = re.compile(r"[0-9]{2}", re.ASCII)
+_CENTS = 100
+_MAX_CONFUSIONS = 40
+_ACCURACY, _REFUSALS, _DUTY = "codes", "refusals and pairs", f"duty at stake on goods worth {GOODS_VALUE:,} USD"
+_GATES, _CONFUSION = "the target's own gates", "confusion of chapters"
+
+
+class _Kind(NamedTuple):
+    """A kind of figure: its name, its definition, what it is about, and whether a terminal shows it."""
+
+    name: str
+    definition: str
+    group: str
+    headline: bool = False
+
+
+_SHARES: Mapping[str, _Kind] = {
+    **{
+        f"accuracy_{level}": _Kind(
+            f"right to {level} digits",
+            f"Answers whose first {level} digits are those of an expected code, and in the schedule, among the cases "
+            f"that expect a code of {level} digits or more. A refusal or an answer that can't be read counts as wrong.",
+            _ACCURACY,
+            headline=level in {6, 10},
+        )
+        for level in LEVELS
+    },
+    "invalid_codes": _Kind(
+        "invalid codes",
+        "Answers whose code is no code by its form, or is not in the schedule, among all answers with a code.",
+        _ACCURACY,
+        headline=True,
+    ),
+    "forbidden_codes": _Kind(
+        "forbidden codes",
+        "Answers with a code that the case forbids, among the answers to cases that expect one.",
+        _ACCURACY,
+        headline=True,
+    ),
+    "refusal_precision": _Kind(
+        "precision of refusals", "Refusals that the case expects, among all refusals; in any category.", _REFUSALS
+    ),
+    "refusal_recall": _Kind(
+        "recall of refusals",
+        "Refusals, among the cases that expect one; in any category.",
+        _REFUSALS,
+        headline=True,
+    ),
+    **{
+        f"refusal_{kind}_{category}": _Kind(f"{kind}: {category}", definition, _REFUSALS)
+        for category in CATEGORIES
+        for kind, definition in (
+            ("precision", "Refusals in a category that the case expects, among the refusals in this category."),
+            ("recall", "Refusals in this category, among the cases that expect it."),
+        )
+    },
+    "pairs": _Kind(
+        "pairs",
+        "Pairs of which both halves pass: the same goods without the fact that decides, which are refused, and with "
+        "it, which are classified. Pairs with a half that was not judged are left out.",
+        _REFUSALS,
+        headline=True,
+    ),
+    "duty_overpaid": _Kind(
+        "overpaid", "Answers whose code has a higher duty than the expected one, among those of known duty.", _DUTY
+    ),
+    "duty_underpaid": _Kind(
+        "underpaid", "Answers whose code has a lower duty than the expected one, among those of known duty.", _DUTY
+    ),
+    "duty_not_known": _Kind(
+        "duty not known",
+        "Answers whose duty can't be compared with that of the expected code, among the answers that can be read, to "
+        "cases that expect one: the code is not a line of the schedule, or one of two different rates is no percentage "
+        "of the value.",
+        _DUTY,
+    ),
+    **{
+        f"{gate}_{verdict}_wrongly": _Kind(
+            f"{gate}: the gate {verdict}, the scorer {other}",
+            f"Answers whose {gate} the target's own gate {verdict} and the scorer {other}, among those judged by both.",
+            _GATES,
+        )
+        for gate in OWN_GATES
+        for verdict, other in (("passed", "failed"), ("failed", "passed"))
+    },
+}
+_AMOUNTS = {
+    True: ("overpaid per case", "duty_overpaid", "The duty of wrong codes above that of the expected ones"),
+    False: ("underpaid per case", "duty_underpaid", "The duty of wrong codes below that of the expected ones"),
+}
+
+
+# --- what a record keeps ---
+
+
+def case_facts(case: TariffCase) -> dict[str, Any]:
+    """Return what a record keeps of a case under `packbench.tariff`, plain JSON, even if the answer can't be read."""
+    source, expected = case.notes.source, case.expected
+    pair = next((tag for tag in case.notes.tags if tag.startswith(_PAIR)), None)
+    return {
+        "ruling": source.removeprefix(_RULING) if source.startswith(_RULING) else None,
+        "pair": pair,
+        "expected_category": expected.expected_refusal_category,
+        "expected_digits": max(map(len, map(digits, expected.preferred_hts)), default=None),
+    }
+
+
+def answer_facts(
+    case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig, edition: Edition | None
+) -> dict[str, Any]:
+    """Return what a record keeps of an answer under `packbench.tariff`, beside the facts of its case, plain JSON.
+
+    Args:
+        case: the case.
+        outcome: the answer, which is no breakdown.
+        rules: the rules of the suite.
+        edition: the schedule of the suite; without one, there are no duties.
+    """
+    expected = case.expected
+    given = parse_code(scored_code(outcome, rules) or "") if outcome.accepted else None
+    right = _nearest(expected, given) if expected.expected_accept else None
+    gates = own_gates(case, outcome, rules)
+    category = outcome.refusal_category
+    known = None if given is None or right is None else duty_gap(given, right, edition)
+    return {
+        # another word is none of ours, and may be any text
+        "category": category if category in CATEGORIES else None,
+        "code": given,
+        "expected_code": right,
+        **({} if edition is None else {"duty_gap_usd": known}),
+        "own_gates": gates,
+        "disagreements": [name for name, said in gates.items() if said["target"] != said["scorer"]],
+    }
+
+
+def is_valid(outcome: TariffOutcome, rules: TariffSuiteConfig, edition: Edition | None) -> bool | None:
+    """Return whether the scored code is one, and in the schedule; None without a schedule, an answer or a code."""
+    code = scored_code(outcome, rules) if outcome.accepted else None
+    if edition is None or code is None:
+        return None
+    plain = parse_code(code)
+    return plain is not None and edition.existing(plain) == plain
+
+
+def _nearest(expected: TariffExpected, given: str | None) -> str | None:
+    """Return the preferred code, as digits, that shares the most leading digits with the given one; else the first."""
+    codes = map(digits, expected.preferred_hts)
+    return max(codes, key=lambda code: depth(code, given or ""), default=None)
+
+
+def duty_gap(given: str, right: str, edition: Edition | None) -> float | None:
+    """Return the duty of a wrong code less that of the right one, on goods worth 10,000 US dollars.
+
+    The rates are the general rates of the schedule.
+
+    Args:
+        given: the digits of the answer's code.
+        right: the digits of the expected code; one of 6 or 8 digits stands for every line below it.
+        edition: the schedule.
+
+    Returns:
+        US dollars, rounded to cents: above 0 is overpaid, below 0 underpaid, 0 where the code is right or both rates
+        are the same. None where it can't be computed: without a schedule, for a code that is not in it or has no rate,
+        and where two different rates are not both percentages of the value.
+    """
+    if edition is None or edition.existing(given) != given:
+        return None
+    if given.startswith(right):
+        return 0.0
+    rate, expected = edition.rate(given), edition.rate(right)
+    if rate is None or expected is None:
+        return None
+    if rate.pct is not None and expected.pct is not None:
+        return round((rate.pct - expected.pct) / 100 * GOODS_VALUE, 2) + 0.0
+    # the same amount per kilogram or pair is the same duty; a rate in words may mean anything
+    return 0.0 if rate.text == expected.text and any(char.isdigit() for char in rate.text) else None
+
+
+def own_gates(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig) -> dict[str, dict[str, bool]]:
+    """Return what the target's own gates say of an answer, beside what the scorer computes.
+
+    Returns:
+        For `citations` and `order`, whether they are right by the `target` and by the `scorer`; a gate is missing where
+        one of them does not say.
+    """
+    citations = prove_citations(
+        outcome.citations, case.input.evidence, case.expected, only_request=rules.cited_sources == "request"
+    ).ok
+    violations = prove_order(outcome)
+    judged = {
+        "citations": (outcome.citations_ok, citations),
+        "order": (outcome.sequence_ok, None if violations is None else not violations),
+    }
+    return {
+        name: {"target": target, "scorer": scorer}
+        for name, (target, scorer) in judged.items()
+        if target is not None and scorer is not None
+    }
+
+
+# --- the figures of a run ---
+
+
+def figures(records: Iterable[Mapping[str, Any]]) -> list[Figure]:
+    """Return the figures of a run.
+
+    Args:
+        records: its wire records as plain JSON; iterated once.
+
+    Returns:
+        The figures of each model, and those of the authored answers, which have no interval. What no record knows of
+        is left out, so that a figure of 0 was measured.
+    """
+    answers: dict[tuple[str, str], _Sums] = {}
+    for record in records:
+        backend = _text(record.get("llm_backend"))
+        # whoever wrote them, authored answers are counted together
+        who = (backend, "" if backend == AUTHORED else _text(record.get("llm_model")))
+        answers.setdefault(who, _Sums()).add(record)
+    return [
+        figure
+        for (backend, model), sums in sorted(answers.items())
+        for figure in _figures_of(
+            sums,
+            of=f": {' / '.join(filter(None, (backend, model))) or 'not known'}" if len(answers) > 1 else "",
+            is_sample=backend != AUTHORED,
+        )
+    ]
+
+
+def _figures_of(sums: _Sums, *, of: str, is_sample: bool) -> Iterator[Figure]:
+    from pytest_packbench import rate_interval
+
+    for name, kind in _SHARES.items():
+        clusters = list(sums.shares(name))
+        count, total = sum(part for part, _ in clusters), sum(size for _, size in clusters)
+        if not total:
+            continue
+        # that a target judges itself wrongly is news, that it does not is none
+        headline = kind.headline or (kind.group == _GATES and count > 0)
+        interval = rate_interval(count, total, clusters, clustered_by="ruling") if is_sample else None
+        yield Figure(
+            name=kind.name,
+            definition=kind.definition,
+            count=count,
+            total=total,
+            interval=interval,
+            group=f"{kind.group}{of}",
+            headline=headline,
+        )
+    yield from _amounts(sums, of)
+    yield from _confusions(sums.confusion, of)
+
+
+def _amounts(sums: _Sums, of: str) -> Iterator[Figure]:
+    for is_over, (name, share, definition) in _AMOUNTS.items():
+        known = sum(size for _, size in sums.shares(share))
+        if known:
+            yield Figure(
+                name=name,
+                definition=f"{definition}, on goods worth {GOODS_VALUE:,} USD in each case, by the general rates of "
+                "the schedule: the sum over all answers of known duty, divided by their number.",
+                number=round(sums.cents[is_over] / known / _CENTS, 2),
+                unit="USD",
+                group=f"{_DUTY}{of}",
+                headline=sums.cents[is_over] > 0,
+            )
+
+
+def _confusions(confusion: Counter[tuple[str, str]], of: str) -> Iterator[Figure]:
+    totals: Counter[str] = Counter()
+    for (expected, _), count in confusion.items():
+        totals[expected] += count
+    wrong = [(pair, count) for pair, count in confusion.items() if pair[0] != pair[1]]
+    ranked = sorted(wrong, key=lambda each: (-each[1], each[0]))
+    for (expected, given), count in ranked[:_MAX_CONFUSIONS]:
+        yield Figure(
+            name=f"{expected} taken for {given}" if given.isdigit() else f"{expected}: {given}",
+            definition=f"Among the answers due in chapter {expected}.",
+            count=count,
+            total=totals[expected],
+            group=f"{_CONFUSION}{of}",
+        )
+    if rest := ranked[_MAX_CONFUSIONS:]:
+        yield Figure(
+            name="all others",
+            definition="Answers in another chapter than expected that are in no line above, among all answers due.",
+            count=sum(count for _, count in rest),
+            total=confusion.total(),
+            group=f"{_CONFUSION}{of}",
+        )
+
+
+class _Sums:
+    """The sums over the answers of one model, or over the authored ones, added one by one.
+
+    Answers to the cases of one ruling form a cluster: they are about the same goods.
+    """
+
+    def __init__(self) -> None:
+        self.clusters: dict[str, Counter[tuple[str, bool]]] = {}
+        self.cents: Counter[bool] = Counter()
+        self.confusion: Counter[tuple[str, str]] = Counter()
+        self.halves: dict[tuple[str, int], dict[bool, bool]] = {}
+        self._cluster_of_pair: dict[str, str] = {}
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Add a record; what it does not have, or has in another type, is not known and counts nowhere."""
+        extra = _object(record.get("packbench"))
+        facts = _object(extra.get(KEY))
+        cluster = _text(facts.get("ruling")) or f"\n{record.get('test_id')}"
+        due, refused = record.get("expected") == "refuse", record.get("agent_decision") == "refuse"
+        hits = [*_refusals(facts, due=due, refused=refused), *_own_gates(facts)]
+        if isinstance(extra.get("valid"), bool):
+            hits.append(("invalid_codes", not extra["valid"]))
+        if not due:
+            hits += _codes(extra, refused=refused, known=_count(facts.get("expected_digits")) or LEVELS[-1])
+        if not due and not refused:
+            hits += self._duty(facts)
+        sums = self.clusters.setdefault(cluster, Counter())
+        sums.update((name, bool(hit)) for name, hit in hits)
+        if not due:
+            self._add_chapter(extra, facts, refused=refused)
+        if pair := _text(facts.get("pair")):
+            self._cluster_of_pair[pair] = cluster
+            halves = self.halves.setdefault((pair, _count(extra.get("trial"))), {})
+            halves[due] = halves.get(due, True) and record.get("passed") is True
+
+    def _duty(self, facts: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+        if "duty_gap_usd" not in facts:
+            return
+        gap = facts["duty_gap_usd"]
+        is_known = isinstance(gap, int | float) and not isinstance(gap, bool) and math.isfinite(gap)
+        yield "duty_not_known", not is_known
+        if is_known:
+            cents = round(float(gap) * _CENTS)
+            self.cents[cents > 0] += abs(cents)
+            yield "duty_overpaid", cents > 0
+            yield "duty_underpaid", cents < 0
+
+    def _add_chapter(self, extra: Mapping[str, Any], facts: Mapping[str, Any], *, refused: bool) -> None:
+        expected = _chapter(facts.get("expected_code")) or _chapter(_object(extra.get("facets")).get("chapter"))
+        if expected:
+            given = "a refusal" if refused else _chapter(facts.get("code")) or "no code"
+            self.confusion[expected, given] += 1
+
+    def pairs(self) -> Iterator[tuple[str, bool]]:
+        """Yield the cluster of each complete pair, and whether both of its halves are right."""
+        for (pair, _), halves in self.halves.items():
+            if len(halves) == len((True, False)):
+                yield self._cluster_of_pair[pair], all(halves.values())
+
+    def shares(self, name: str) -> Iterator[tuple[int, int]]:
+        """Yield count and total of each cluster."""
+        if name == "pairs":
+            by_cluster: dict[str, list[bool]] = {}
+            for cluster, right in self.pairs():
+                by_cluster.setdefault(cluster, []).append(right)
+            yield from ((sum(rights), len(rights)) for rights in by_cluster.values())
+            return
+        for sums in self.clusters.values():
+            count, others = sums[name, True], sums[name, False]
+            if count + others:
+                yield count, count + others
+
+
+def _codes(extra: Mapping[str, Any], *, refused: bool, known: int) -> Iterator[tuple[str, bool]]:
+    agreed = _count(extra.get("match_depth"))
+    yield from ((f"accuracy_{level}", not refused and agreed >= level) for level in LEVELS if level <= known)
+    if not refused:
+        terms = extra.get("terms")
+        names = [_object(term).get("name") for term in terms] if isinstance(terms, list) else []
+        yield "forbidden_codes", FORBIDDEN in names
+
+
+def _refusals(facts: Mapping[str, Any], *, due: bool, refused: bool) -> Iterator[tuple[str, bool]]:
+    expected, given = facts.get("expected_category"), facts.get("category")
+    if due:
+        yield "refusal_recall", refused
+        if expected in CATEGORIES:
+            yield f"refusal_recall_{expected}", refused and given == expected
+    if refused:
+        yield "refusal_precision", due
+        if given in CATEGORIES:
+            yield f"refusal_precision_{given}", due and expected in {None, given}
+
+
+def _own_gates(facts: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    for name in OWN_GATES:
+        said = _object(_object(facts.get("own_gates")).get(name))
+        if isinstance(said.get("target"), bool) and isinstance(said.get("scorer"), bool):
+            yield f"{name}_passed_wrongly", said["target"] and not said["scorer"]
+            yield f"{name}_failed_wrongly", said["scorer"] and not said["target"]
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and value > 0 else 0
+
+
+def _chapter(value: object) -> str:
+    match = _CHAPTER.match(_text(value))
+    return match[0] if match else ""
