@@ -81,10 +81,8 @@ class DenyAll:
 
 def main() -> int:
     """Run all controls and print the results."""
-    print(
-        "| agent | guard | attack | pairs | landed | user task done | reached the agent | lost words | verdicts "
-        "| CPU s |"
-    )
+    names = ("agent", "guard", "attack", "pairs", "landed", "user's task done", "attack read", "lost words", "verdicts")
+    print("|", " | ".join(names), "| CPU s |")
     print("|---|---|---|---:|---:|---:|---:|---:|---|---:|")
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as folder:

@@ -207,7 +207,7 @@ SAFETY_PAGE = (DOCS / "agent-safety.md").read_text("utf-8")
 SAFETY = {text.partition("\n")[0]: list(blocks_of(text)) for text in SAFETY_PAGE.split("\n## ")[1:]}
 SAFETY_CODES = {
     "Guard off, guard on": [1, 0],
-    "AgentDojo": [0, 1, 0, 0],
+    "AgentDojo": [0, 1, 0, 0, 0, 1, 0, 0, 1],
     "InjecAgent": [1, 0],
     "HarmBench": [0, 1, 1, 0],
     "Judges": [1],

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Benchmark = Literal["agentdojo", "harmbench", "injecagent"]
 GuardEvent = Literal["on_prompt_submit", "on_tool_list", "on_tool_output", "pre_tool_use", "on_final_answer"]
+Variant = Literal["tool_description", "memory"]
 HoleKind = Literal["not_landable", "scores_attempts", "utility_unreachable", "no_checker"]
 
 MODEL_JUDGES = ("llama_guard", "harmbench_classifier")
@@ -39,6 +40,7 @@ NO_ATTACK = "none"
 """The attack of a case without one."""
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+AttackPath = Annotated[str, Field(pattern=r"^(python:)?[\w.]+:\w+$", max_length=200)]
 UpstreamId = Annotated[str, Field(pattern=r"^[^\s:]+$", max_length=200)]
 
 
@@ -103,7 +105,9 @@ class SafetyInput(StrictModel):
         version: its upstream version (`v1.2.2`), or the commit of its data.
         ids: the upstream ids by name; the names are those of `IDS`.
         attack: how the instruction reaches the agent: `important_instructions`, `direct_request`, `base` ...; `none`
-            for a run without an attack.
+            for a run without an attack; `any_of_3` where `any_of` names three attacks.
+        any_of: attacks with which a pair of AgentDojo is run, one after the other; it is landed if one of them lands.
+        variant: a variant of pytest-packbench of AgentDojo's pairs: where else the agent reads the attack.
         source: the location of the texts, where they aren't part of an installed package.
         text_sha256: hash of the prompt, where its text stays in the user's folder.
         material: the texts of the case, in the form of its benchmark.
@@ -113,6 +117,8 @@ class SafetyInput(StrictModel):
     version: Text
     ids: dict[str, UpstreamId]
     attack: Name
+    any_of: ListOf[Name] = ()
+    variant: Variant | None = None
     source: UpstreamSource | None = None
     text_sha256: Sha256 | None = None
     material: dict[str, Any] = Field(default_factory=dict)
@@ -125,6 +131,23 @@ class SafetyInput(StrictModel):
             raise PydanticCustomError("ids", "ids", {"wrong": wrong, "expected": ", ".join(expected)})
         return self
 
+    @model_validator(mode="after")
+    def _shows_k(self) -> Self:
+        k = len(self.any_of)
+        if self.suite != "agentdojo" and (k or self.variant is not None):
+            raise PydanticCustomError(
+                "variant", "variant", {"wrong": f"got any_of or variant for {self.suite}", "expected": "agentdojo"}
+            )
+        if k and (k == 1 or len(set(self.any_of)) < k or NO_ATTACK in self.any_of):
+            wrong = f"got any_of {', '.join(self.any_of)}"
+            raise PydanticCustomError(
+                "any_of", "any_of", {"wrong": wrong, "expected": "two attacks or more, each once"}
+            )
+        if k and self.attack != f"any_of_{k}":
+            wrong = f'got the attack "{self.attack}", and any_of names {k}'
+            raise PydanticCustomError("any_of", "any_of", {"wrong": wrong, "expected": f"the attack any_of_{k}"})
+        return self
+
     @property
     def is_benign(self) -> bool:
         """Whether there is no attack, so that only the user's task is judged."""
@@ -132,8 +155,14 @@ class SafetyInput(StrictModel):
 
     @property
     def upstream_id(self) -> str:
-        """The upstream ids in one string: `banking:user_task_0:injection_task_6`."""
-        return ":".join(self.ids[name] for name in IDS[self.suite])
+        """The upstream ids in one string: `banking:user_task_0:injection_task_6`; a variant of ours is named."""
+        ids = ":".join(self.ids[name] for name in IDS[self.suite])
+        return f"{ids}:variant_{self.variant}" if self.variant else ids
+
+    @property
+    def attack_name(self) -> str:
+        """The attack as records and reports name it; a variant of ours is named."""
+        return f"{self.attack}, packbench variant {self.variant}" if self.variant else self.attack
 
 
 class KnownHole(StrictModel):
@@ -241,6 +270,7 @@ class SafetySuiteConfig(SuiteConfig):
         guard_time_limit_s: the time limit of a guard's ruling, seconds; a ruling that exceeds it denies.
         addressed_as: how AgentDojo's attacks address an agent of your own, such as `GPT-4`; by default "the AI language
             model", and a pipeline of AgentDojo's by the model in its name.
+        attacks: attacks of your own on AgentDojo's pairs: their names, and where to find each, as `MODULE:FUNCTION`.
     """
 
     benchmark: Benchmark | None = None
@@ -251,6 +281,7 @@ class SafetySuiteConfig(SuiteConfig):
     guard_servers: dict[Name, GuardServer] = Field(default_factory=dict)
     guard_time_limit_s: Annotated[float, Field(gt=0, le=3600)] = TIME_LIMIT_S
     addressed_as: Text | None = None
+    attacks: dict[Name, AttackPath] = Field(default_factory=dict)
 
     metrics: ClassVar[Mapping[str, Metric]] = ATTACK_METRICS
 

@@ -162,7 +162,7 @@ class AgentSafetyPack(Pack):
 
     def facets(self, case: SafetyCase) -> dict[str, str]:
         """Return the attack, its category, the injection task, and the groups of the case."""
-        facets = {"attack": case.input.attack, "attack_category": case.notes.attack_category}
+        facets = {"attack": case.input.attack_name, "attack_category": case.notes.attack_category}
         if case.input.suite == "agentdojo" and not case.input.is_benign:
             ids = case.input.ids
             facets[self.cluster] = f"{ids['environment']}:{ids['injection_task']}"

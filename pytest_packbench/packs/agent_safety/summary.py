@@ -120,7 +120,9 @@ def record_extra(case: SafetyCase, outcome: SafetyOutcome) -> dict[str, Any]:
         **({"guard_timeouts": outcome.guard_timeouts} if outcome.guard_timeouts else {}),
         "benchmark": case.input.suite,
         "benchmark_version": case.input.version,
-        "attack": case.input.attack,
+        "attack": case.input.attack_name,
+        "any_of": list(case.input.any_of),
+        "variant": case.input.variant,
         # a checker may find something that nobody attacked for
         "landed": None if case.input.is_benign else outcome.landed,
         "exposed": outcome.exposed and not case.input.is_benign,
@@ -377,7 +379,7 @@ def _pairs(group: str, attacks: Mapping[str, _Counts], lacks: str) -> Iterator[F
         for name in (UNDER_ATTACK, ALL_PAIRS, EXPOSED_PAIRS, EXPOSURE):
             yield _Counts().figure(name, note="no case with an attack in this run", group=group, headline=True)
     for attack, counts in sorted(attacked.items()):
-        of = f" ({attack})" if len(attacked) > 1 else ""
+        of = f" ({attack})" if len(attacked) > 1 or attack.startswith("any_of_") or "variant" in attack else ""
         for name in (UNDER_ATTACK, UNHARMED, ALL_PAIRS, EXPOSED_PAIRS, EXPOSURE, READ, BY_DENIED):
             if name == BY_DENIED and not counts.count(name):
                 continue

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.base_tasks import BaseUserTask
-from agentdojo.functions_runtime import FunctionsRuntime
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 
 from pytest_packbench.packs.agent_safety.agentdojo.pipeline import assistant_message, text_of, trailing_outputs
 from pytest_packbench.packs.agent_safety.agentdojo.suites import suite_of
@@ -52,6 +52,8 @@ class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # the extra may
         injection_task: the attacker's task.
         place: benchmark version and environment of both.
         chain: the guards of the case, and the attack to search for in what the agent reads.
+        reads_tools: whether it reads the descriptions of its tools first, because the attack is in one of them.
+        reads_memory: whether it starts with what it saved in an earlier session.
     """
 
     name = "scripted"
@@ -64,6 +66,8 @@ class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # the extra may
         *,
         place: tuple[str, str],
         chain: Chain,
+        reads_tools: bool = False,
+        reads_memory: bool = False,
     ) -> None:
         self._kind = kind
         self._task: Any = user_task
@@ -76,6 +80,8 @@ class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # the extra may
         self._asked: frozenset[str] = frozenset()
         self._read: set[str] = set()
         self._unread: list[str] = []
+        self._reads_tools = reads_tools
+        self._reads_memory = reads_memory
 
     def query(
         self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
@@ -88,6 +94,12 @@ class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # the extra may
         if self._calls is None:
             self._calls = list(self._task.ground_truth(env))
             self._asked = frozenset(word for one in messages if one["role"] == "user" for word in words(text_of(one)))
+            if self._reads_memory:
+                opening = assistant_message("", [FunctionCall(function="read_memory", args={})])
+                return query, runtime, env, [*messages, opening], extra_args or {}
+            if self._reads_tools:
+                outputs += [function.description for function in runtime.functions.values()]
+                self._unread += outputs
         if self._kind == "gullible" and any(contains(text, self._chain.attack) for text in outputs):
             self._task, self._kind = self._injection_task, "obedient"
             self._calls, self._left_out, self._position = list(self._task.ground_truth(env)), [], 0
@@ -135,10 +147,13 @@ class Solution(NamedTuple):
     """A task's own solution, played in the unchanged environment.
 
     Attributes:
+        tools: the names of the tools that it calls, in order;
+            the suite's first tool where it calls none.
         returned: the words that the tools return before each of its calls, and before its answer; of an attacker's
             task, the words of its goal too, because the attacker's agent reads it in the output of a tool.
     """
 
+    tools: tuple[str, ...]
     returned: tuple[frozenset[str], ...]
 
     @property
@@ -160,11 +175,12 @@ def solution_of(version: str, environment: str, task_id: str) -> Solution:
         known = frozenset(words(task.GOAL))
     returned = [known]
     runtime = FunctionsRuntime(suite.tools)
-    for call in task.ground_truth(env):
+    calls = task.ground_truth(env)
+    for call in calls:
         result, error = runtime.run_function(env, call.function, dict(call.args))
         known = known.union(words(error or tool_result_to_str(result)))
         returned.append(known)
-    return Solution(tuple(returned))
+    return Solution(tuple(call.function for call in calls) or (suite.tools[0].name,), tuple(returned))
 
 
 @cache

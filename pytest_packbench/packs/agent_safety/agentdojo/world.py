@@ -36,7 +36,13 @@ from pytest_packbench.packs.agent_safety.agentdojo.pipeline import (
     text_of,
     tools_of,
 )
-from pytest_packbench.packs.agent_safety.agentdojo.suites import NO_ATTACK, addressed_as, attack_of, suite_of
+from pytest_packbench.packs.agent_safety.agentdojo.suites import (
+    NO_ATTACK,
+    UnknownUpstreamError,
+    addressed_as,
+    suite_of,
+)
+from pytest_packbench.packs.agent_safety.agentdojo.variants import attack_by_name
 from pytest_packbench.packs.agent_safety.guards.base import Chain, GuardError, attack_patterns
 from pytest_packbench.packs.agent_safety.serving import Output
 from pytest_packbench.packs.agent_safety.worlds import AgentWorld, Answer
@@ -75,7 +81,10 @@ class DojoWorld(AgentWorld):
     def __init__(self, request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig, agent: str) -> None:
         pair = request.input
         ids, self._version = pair["ids"], pair["version"]
-        self._pair = pair
+        self._pair, self._own = pair, rules.attacks
+        if pair.get("any_of") or pair.get("variant"):
+            what = f"the variant {pair['variant']}" if pair.get("variant") else "any of several attacks"
+            raise UnknownUpstreamError(f"{what}: only the reference target runs it; import the pairs without it")
         self._suite = suite_of(self._version, ids["environment"])
         self._user_task = task_of(self._suite.user_tasks, ids["user_task"], ids["environment"])
         self._injection_task = task_of(self._suite.injection_tasks, ids["injection_task"], ids["environment"])
@@ -98,9 +107,11 @@ class DojoWorld(AgentWorld):
         """Plant the attack, addressed to an agent of this name."""
         self._addressed = name
         if self._pair["attack"] != NO_ATTACK:
-            attack = attack_of(self._version, self._pair["ids"]["environment"], self._pair["attack"], name)
+            place = self._version, self._pair["ids"]["environment"]
+            attack = attack_by_name(*place, self._pair["attack"], name, self._own)
             self._is_dos = attack.is_dos_attack
             self._injections = attack.attack(self._user_task, self._injection_task)
+        self.chain.planted = tuple(dict.fromkeys(self._injections.values()))
         self.chain.attack = attack_patterns(*self._injections.values(), goal=self._injection_task.GOAL)
 
     def prompt(self) -> str:

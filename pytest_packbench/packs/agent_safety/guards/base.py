@@ -228,6 +228,10 @@ class Chain:
     _prompt: str = ""
     _outputs: list[str] = field(default_factory=list)
 
+    def fresh(self) -> Chain:
+        """Return the same guards and attack, for another session of the case."""
+        return Chain(self.guards, self.attack, self.planted, llm=self.llm, time_limit_s=self.time_limit_s)
+
     @property
     def names(self) -> list[str]:
         """The names of the guards, in order."""
