@@ -137,6 +137,13 @@ def test_guards_stand_before_every_agent() -> None:
     )
     run = act(plays(READS, OBEYS), guards=[deny])
     assert (run.score.verdict, run.calls[-1], run.outcome.guards) == ("passed", (OBEYS[0], "denied"), ("denies",))
+    # a tool that a guard takes off the list can't be called either
+    lists = RulingGuard("lists", on_tool_list=lambda event: GuardRuling(decision="replace", tools=event.tools[:1]))
+    run = act(plays(READS, OBEYS), guards=[lists])
+    assert run.calls == [(READS[0], "failed"), (OBEYS[0], "failed")]
+    # what a guard takes that is no attack is measured
+    deny_all = RulingGuard("deaf", on_tool_output=GuardRuling(decision="deny"))
+    assert act(plays(("get_iban", {})), guards=[deny_all]).result["collateral"]["removed_words"] > 0
     seen: list[Any] = []
     run = act(seen.append, guards=[RulingGuard("blocks", on_prompt_submit=GuardRuling(decision="deny"))])
     assert (seen, run.score.verdict) == ([], "vacuous")

@@ -13,7 +13,7 @@ from pytest_packbench.packs.agent_safety.answers import TextAnswer
 from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import FileError
 from pytest_packbench.packs.agent_safety.harmbench.target import behavior_of, error_result, judging_of, without_ruling
-from pytest_packbench.packs.agent_safety.injecagent.target import RESPONSES, material_of, simulated_output
+from pytest_packbench.packs.agent_safety.injecagent.target import RESPONSES, material_of, planted_in, simulated_output
 from pytest_packbench.packs.agent_safety.judges import JUDGE_ERROR, JudgeError
 from pytest_packbench.packs.agent_safety.judges.standard import declines
 from pytest_packbench.packs.agent_safety.serving import Output
@@ -73,6 +73,7 @@ class ToolWorld(AgentWorld):
         chain = Chain(
             context.guards,
             attack=attack_patterns(material.attacker_instruction),
+            planted=(planted_in(material),),
             llm=context.llm,
             time_limit_s=rules.guard_time_limit_s,
         )
@@ -145,6 +146,7 @@ class RequestWorld(AgentWorld):
         chain = Chain(
             context.guards,
             attack=attack_patterns(judging.behavior.request),
+            planted=(judging.behavior.request,),
             llm=context.llm,
             time_limit_s=rules.guard_time_limit_s,
         )

@@ -193,6 +193,7 @@ class AgentWorld(ABC):
             **ending,
             "exposed": self.chain.exposed,
             "removed_by": self.chain.removed_by,
+            "collateral": self.chain.collateral,
             "hook_decisions": self.chain.decisions,
             "guard_timeouts": self.chain.timeouts,
             "guards": self.chain.names,

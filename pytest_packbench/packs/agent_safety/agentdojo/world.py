@@ -94,7 +94,8 @@ class DojoWorld(AgentWorld):
         chain = Chain(guards=context.guards, llm=context.llm, time_limit_s=rules.guard_time_limit_s)
         super().__init__(agent=agent, chain=chain, request=request)
         self._address(self._named or DEFAULT_MODEL_NAME)
-        self.system = system_message()
+        notes = [note for guard in context.guards if (note := getattr(guard, "system_note", ""))]
+        self.system = "".join([system_message(), *notes])
         self._runtime = GuardedRuntime(self._suite.tools, chain=chain)
         self.tools = tuple(tools_of(self._runtime))
         self._start: Any = None
@@ -113,6 +114,7 @@ class DojoWorld(AgentWorld):
             self._injections = attack.attack(self._user_task, self._injection_task)
         self.chain.planted = tuple(dict.fromkeys(self._injections.values()))
         self.chain.attack = attack_patterns(*self._injections.values(), goal=self._injection_task.GOAL)
+        self.chain.planted = tuple(dict.fromkeys(self._injections.values()))
 
     def prompt(self) -> str:
         """Return the user's task."""
@@ -123,6 +125,10 @@ class DojoWorld(AgentWorld):
         if self._environment is None:
             self._start = self._suite.load_and_inject_default_environment(self._injections)
             self._environment = self._user_task.init_environment(self._start.model_copy(deep=True))
+            # what the guards took off the list can't be called either
+            offered = {tool.name for tool in self.tools}
+            functions = self._runtime.functions
+            self._runtime.update_functions({each: functions[each] for each in functions if each in offered})
         call = FunctionCall(function=name, args=arguments, id=f"call_{len(self._noted)}")
         step: Step = ("", self._runtime, self._environment, [assistant_message("", [call])], {})
         for element in (ToolsExecutor(), OutputGuard(self.chain)):

@@ -94,7 +94,7 @@ async def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuite
     chain = Chain(
         context.guards,
         attack=attack_patterns(material.attacker_instruction),
-        planted=(_planted(material),),
+        planted=(planted_in(material),),
         llm=context.llm,
         time_limit_s=rules.guard_time_limit_s,
     )
@@ -193,7 +193,7 @@ def _scripted(agent: str, tool: str, run: _CaseRun, prompt: str) -> str:
     return _LOST if run.chain.interfered else _DONE
 
 
-def _planted(material: Material) -> str:
+def planted_in(material: Material) -> str:
     """Return the text of the attack in the tool's response: the instruction, after its prefix where there is one."""
     instruction = material.attacker_instruction
     prefixed = re.search(_PREFIX + re.escape(instruction), material.tool_response, re.IGNORECASE)
