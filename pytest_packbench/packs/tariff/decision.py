@@ -61,7 +61,6 @@ _OPPOSITES: tuple[tuple[Kind, Kind], ...] = (
     ("answer", "refusal"),
     ("answer", "no answer"),
     ("answer", "failure"),
-    ("refusal", "failure"),
     ("refusal", "code"),
 )
 # the fields of an iteration that say why it was not accepted
@@ -107,7 +106,8 @@ def read_decision(top: Node) -> Decision:
     """Read the decision of a result.
 
     An `error`, a model that could not be reached, or the bare statement that nothing was accepted, without a reason or
-    a refusal, is a breakdown: an infrastructure failure is never a refusal. An empty `error` or `refusal` is none.
+    a refusal, is a breakdown: an infrastructure failure is never a refusal, even if the result also refuses. An empty
+    `error` or `refusal` is none.
 
     Raises:
         ResultError: a field has another type, or none states a decision.
@@ -199,8 +199,15 @@ def _refusal_statements(top: Node) -> Iterator[Statement]:
 
 def _code_statements(top: Node) -> Iterator[Statement]:
     for dossier in both(top, "tariff_dossier"):
-        for part in ("baseline", "optimized"):
-            node = dossier.at(part).at("hts_code")
+        articles = dossier.at("articles").items(OBJECT)
+        parts = (
+            dossier.at("baseline"),
+            dossier.at("optimized"),
+            *articles,
+            *(item.at("baseline") for item in articles),
+        )
+        for part in parts:
+            node = part.at("hts_code")
             if digits(node.text() or ""):
                 yield Statement("code", f"{node.pointer} {format_value(node.value)}")
 

@@ -72,7 +72,32 @@ def composition(inputs: CheckInput) -> list[Violation] | None:
 def completeness(inputs: CheckInput) -> Iterator[Violation]:
     """Check that the answer has the fields that its decision needs, and none of the other decision's."""
     proposal = inputs.proposal
-    return _incomplete_classification(proposal) if proposal.decision == "classify" else _incomplete_refusal(proposal)
+    if proposal.decision != "classify":
+        yield from _incomplete_refusal(proposal)
+    elif inputs.request.options.articles == "each":
+        yield from _incomplete_articles(inputs)
+    else:
+        yield from _incomplete_classification(proposal)
+        if proposal.articles:
+            yield Violation("the request asks for one code; remove articles, or refuse where one code can't be right")
+
+
+def _incomplete_articles(inputs: CheckInput) -> Iterator[Violation]:
+    proposal = inputs.proposal
+    if not proposal.articles:
+        yield Violation("the request asks for a code for each article; list them in articles")
+    for article in proposal.articles:
+        for violation in _incomplete_classification(inputs.of_article(article).proposal):
+            yield Violation(f"article {quoted(article.article)}: {violation.text}")
+    surplus = [
+        name
+        for name in ("baseline", "optimized", "what_if_candidates", "candidate_headings")
+        if getattr(proposal, name)
+    ]
+    if proposal.gri_trace.steps:
+        surplus.append("gri_trace")
+    if surplus:
+        yield Violation(f"the answer has {', '.join(surplus)} outside of its articles; put them into the articles")
 
 
 def _incomplete_classification(proposal: Proposal) -> Iterator[Violation]:
@@ -93,6 +118,7 @@ def _incomplete_refusal(proposal: Proposal) -> Iterator[Violation]:
         name
         for name, value in (
             ("baseline", proposal.baseline),
+            ("articles", proposal.articles),
             ("optimized", proposal.optimized),
             ("what_if_candidates", proposal.what_if_candidates),
         )
