@@ -65,6 +65,14 @@ def test_the_terms_and_explanations_of_each_answer(expected: ExpectedTexts) -> N
     expected.check("\n".join(lines) + "\n")
 
 
+def test_what_is_shown_of_very_many_articles_is_short() -> None:
+    codes = [f"{number:04d}.10" for number in range(2000)]
+    ours = score(articles_case(), result_of({"codes": codes}), pack="tariff")
+    assert (ours.score, len(ours.terms)) == (0.0, 26)
+    assert sum(len(term.detail) for term in ours.terms) < 5000
+    assert len(TariffPack().read(result_of({"codes": codes})).answer or "") < 1000
+
+
 def problem_of(**changes: Any) -> str:
     """Why the case with changes is refused; empty if it is read."""
     plain = articles_case(**changes)

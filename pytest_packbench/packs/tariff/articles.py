@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MATCH = "article_match"
 MISSING = "article_missing"
 EXTRA = "article_extra"
+_MAX_SHOWN = 20
 # decides between matches of equal points
 _DEPTH_WEIGHT = 1e-6
 
@@ -141,9 +142,11 @@ def article_terms(articles: MatchedArticles) -> Iterator[Term]:
         else:
             detail = f"{expected.name}: {match.detail} ({match.level}), one of {articles.divisor}"
             yield Term(name=MATCH, value=match.points / articles.divisor, detail=detail)
-    for answer, _ in articles.extra:
+    for answer, _ in articles.extra[:_MAX_SHOWN]:
         code = "no code" if answer.code is None else format_value(answer.code)
         yield Term(name=EXTRA, detail=f"{_label(answer)}{code} matches no article")
+    if len(articles.extra) > _MAX_SHOWN:
+        yield Term(name=EXTRA, detail=f"{len(articles.extra) - _MAX_SHOWN} more match no article")
 
 
 def forbidden_articles(articles: MatchedArticles, expected: TariffExpected) -> Iterator[str]:
@@ -184,7 +187,9 @@ def describe_articles(expected: Sequence[ExpectedArticle]) -> str:
 
 def describe_answers(answers: Sequence[ArticleAnswer]) -> str:
     """Describe the articles of an answer with their codes in one line."""
-    return "; ".join(f"{_label(answer)}{answer.code or 'no code'}" for answer in answers) or "none"
+    shown = [f"{_label(answer)}{answer.code or 'no code'}" for answer in answers[:_MAX_SHOWN]]
+    more = [f"and {len(answers) - _MAX_SHOWN} more"] if len(answers) > _MAX_SHOWN else []
+    return "; ".join([*shown, *more]) or "none"
 
 
 def same_code(left: str | None, right: str | None) -> bool:

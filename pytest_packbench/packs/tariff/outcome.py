@@ -75,7 +75,7 @@ class TariffOutcome(Outcome):
             is neither, and for an accepted answer.
         unknown_category: the explicit category of a refusal that is none of the known ones; empty otherwise.
         questions: the questions of a refusal to the importer.
-        reasons: the last iteration's `rejected_because`.
+        reasons: `rejected_because` of the last iteration, else of the whole result.
         baseline_code: the code of the goods as they are, as written.
         optimized_code: the code after the best change of the goods, as written.
         articles: the articles of an answer about several, as it lists them.

@@ -55,6 +55,7 @@ _PREFIX_LENGTHS = (6, 8)
 _FULL_MATCHES = frozenset({"preferred", "allowed"})
 _CHAPTER = 2
 _MULTI_STEP = 2
+_MAX_SHOWN = 5
 _DECIMALS = 9
 
 
@@ -360,13 +361,13 @@ def _articles(inputs: _RuleInput) -> Iterator[Term]:
         matches = (*(pair.match for pair in inputs.articles.pairs), *(match for _, match in inputs.articles.extra))
         problems = [problem for match in matches if match and (problem := getattr(match, pick))]
         if problems:
-            yield _note(name, "; ".join(dict.fromkeys(problems)))
+            yield _note(name, "; ".join(list(dict.fromkeys(problems))[:_MAX_SHOWN]))
 
 
 def _forbidden_articles(inputs: _RuleInput) -> Iterator[Term]:
     found = [] if inputs.articles is None else list(forbidden_articles(inputs.articles, inputs.expected))
     if found:
-        yield _zero(FORBIDDEN, "; ".join(found))
+        yield _zero(FORBIDDEN, "; ".join(found[:_MAX_SHOWN]))
 
 
 def _no_savings(inputs: _RuleInput) -> Iterator[Term]:
