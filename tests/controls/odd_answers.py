@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.attempt import score_payload
 from pytest_packbench.packs.tariff.codes import digits
-from tests.controls.wrong_answers import cited, quotes_of, steps_of, with_codes, with_dossier, with_trace
+from tests.controls.wrong_answers import (
+    articles_of,
+    cited,
+    quotes_of,
+    steps_of,
+    with_articles,
+    with_codes,
+    with_dossier,
+    with_trace,
+)
 from tests.controls.wrong_savings import no_saving, odd_rates, odd_savings, other_targets
 
 if TYPE_CHECKING:
@@ -27,10 +36,12 @@ class OddAnswer:
     name: str
     variants: Variants
     of_refusals: bool = False
+    of_articles: bool = False
     requirement: str = "score 1"
 
     def misses(self, right: RightAnswer, _: RightAnswer) -> Iterator[str]:
-        for result in self.variants(right) if right.accepts or self.of_refusals else ():
+        applies = (right.accepts or self.of_refusals) and (self.of_articles or not right.expected.articles)
+        for result in self.variants(right) if applies else ():
             outcome: Any = score_payload(right.context, right.loaded, result)
             terms = [(term.name, term.points, term.detail) for term in outcome.score.terms] if outcome.score else []
             yield "" if outcome.score and outcome.score.score == 1.0 else f"{outcome.failure}: {terms}"
@@ -69,12 +80,11 @@ EMPTY: tuple[Any, ...] = (None, "", " ", {}, [], False)
 
 
 def with_empty_fields(right: RightAnswer) -> Iterator[Any]:
-    """Yield a result with an empty error or, beside an answer, an empty refusal, in every usual form."""
+    """Yield a result with an empty error or, beside an answer, an empty refusal, in every usual form, some under `proof`."""
     nothing = [*EMPTY, {"kind": None, "message": ""}, {"category": None, "reason": "", "questions": []}]
     for key in ("error", "refusal") if right.accepts else ("error",):
-        for value in nothing:
-            yield right.copy() | {key: value}
-            yield right.copy() | {"proof": {key: value}}
+        for index, value in enumerate(nothing):
+            yield right.copy() | ({"proof": {key: value}} if index % 2 else {key: value})
 
 
 def with_less_said(right: RightAnswer) -> Iterator[Any]:
@@ -97,6 +107,20 @@ def respelled_categories(right: RightAnswer) -> Iterator[Any]:
             yield right.copy() | {"status": status, "refusal": refusal, "iterations": iterations}
 
 
+def respelled_articles(right: RightAnswer) -> Iterator[Any]:
+    """Yield an answer about several articles in another order, under other names, with codes in another form."""
+    articles = articles_of(right)
+    for order in (articles[::-1], [*articles[1:], *articles[:1]], sorted(articles, key=lambda item: item["article"])):
+        yield from with_articles(right, order) if articles else ()
+    short = [{"name": "goods", "hts_code": f"HTS {digits(item['baseline']['hts_code'])} *"} for item in articles]
+    unnamed = [{key: value for key, value in item.items() if key != "article"} for item in articles]
+    doubled = [{**item, "hts_code": digits(item["baseline"]["hts_code"])} for item in articles]
+    for form in (short, unnamed, doubled) if articles else ():
+        yield from with_articles(right, form)
+    if articles:
+        yield from with_dossier(right, baseline=articles[-1]["baseline"])
+
+
 def _without(right: RightAnswer, key: str) -> Any:
     return {name: value for name, value in right.copy().items() if name != key}
 
@@ -111,8 +135,8 @@ ODD_ANSWERS = (
     OddAnswer("rules in another spelling", respelled_rules),
     OddAnswer("no verdict of the target on its citations", lambda right: [_without(right, "citation_gate_result")]),
     OddAnswer("no verdict of the target on the order of rules", _unjudged),
-    OddAnswer("empty error or refusal", with_empty_fields, of_refusals=True),
-    OddAnswer("decision in some of its fields only", with_less_said, of_refusals=True),
+    OddAnswer("empty error or refusal", with_empty_fields, of_refusals=True, of_articles=True),
+    OddAnswer("decision in some of its fields only", with_less_said, of_refusals=True, of_articles=True),
     OddAnswer(
         "category of a refusal in another spelling",
         lambda right: () if right.accepts else respelled_categories(right),
@@ -122,5 +146,6 @@ ODD_ANSWERS = (
     OddAnswer("another saving that the case accepts", other_targets),
     OddAnswer("rates in other places", odd_rates),
     OddAnswer("no saving, said in another way", no_saving),
+    OddAnswer("several articles in another order or form", respelled_articles, of_articles=True),
     OddAnswer("more assumptions", lambda right: with_dossier(right, assumptions=["the goods are new"])),
 )

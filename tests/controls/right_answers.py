@@ -55,13 +55,16 @@ class RightAnswer:
 
     @property
     def preferred_code(self) -> str:
-        """The first preferred code; empty if a refusal is expected."""
-        return next(iter(self.expected.preferred_hts), "")
+        """The first preferred code, of several articles that of the first; empty if a refusal is expected."""
+        return next(iter(self.expected.all_preferred), "")
 
     @property
     def forbidden(self) -> list[str]:
         """The forbidden codes with ten digits, the one most similar to the preferred code first."""
-        nearest = sorted(self.expected.must_not_hts or (), key=lambda code: -depth(code, self.preferred_code))
+        own = (code for article in self.expected.articles or () for code in article.must_not_hts or ())
+        nearest = sorted(
+            (*(self.expected.must_not_hts or ()), *own), key=lambda code: -depth(code, self.preferred_code)
+        )
         return [with_ten_digits(code) for code in nearest]
 
     def copy(self) -> Json:

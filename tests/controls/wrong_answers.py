@@ -24,8 +24,13 @@ if TYPE_CHECKING:
 # the terms of wrong answers to goods that must be refused
 OF_REFUSALS = frozenset({"unexpected_acceptance", "refusal_category_mismatch"})
 OF_ALL = frozenset({"contradictory_decision"})
+# the terms of wrong answers to cases of one article and of several
+OF_ANY_NUMBER = frozenset({"contradictory_decision", "unexpected_refusal"})
 BELOW = frozenset(
-    {"allowed_match", "chapter_match", "no_match", "code_form", "invalid_code", "refusal_category_mismatch"}
+    {
+        *("allowed_match", "chapter_match", "no_match", "code_form", "invalid_code", "refusal_category_mismatch"),
+        *("article_match", "article_missing", "article_extra"),
+    }
 )
 PENALTIES = frozenset({"gri_sequence", "duty_delta"})
 CATEGORIES = ("insufficient_info", "ambiguous", "out_of_scope", "missing_evidence", None)
@@ -43,6 +48,8 @@ class WrongAnswer:
     variants: Variants
     # expectations of the case that are changed
     of_case: Callable[[RightAnswer], Json] | None = None
+    # of cases with several articles
+    of_articles: bool = False
 
     @property
     def requirement(self) -> str:
@@ -53,7 +60,8 @@ class WrongAnswer:
 
     def results(self, right: RightAnswer) -> list[Json]:
         applies = self.term in OF_ALL or right.accepts != (self.term in OF_REFUSALS)
-        return list(self.variants(right)) if applies else []
+        of_its_number = self.term in OF_ANY_NUMBER or bool(right.expected.articles) == self.of_articles
+        return list(self.variants(right)) if applies and of_its_number else []
 
     def misses(self, right: RightAnswer, _: RightAnswer) -> Iterator[str]:
         loaded = right.loaded
@@ -139,7 +147,8 @@ def refusals(right: RightAnswer, categories: Iterable[str | None]) -> Iterator[J
         result["refusal"] = {"category": category, "reason": "no", "questions": ["What is it made of?"]}
         result["iterations"][-1] |= {"accepted": False, "rejected_because": reasons}
         if result["tariff_dossier"]:
-            result["tariff_dossier"] |= {"baseline": None, "optimized": None, "what_if_candidates": []}
+            nothing: Json = {"baseline": None, "optimized": None, "what_if_candidates": [], "articles": []}
+            result["tariff_dossier"] |= nothing
         yield result
 
 
@@ -289,10 +298,9 @@ def contradictions(right: RightAnswer) -> Iterator[Json]:
         {"accepted": not right.accepts},
         {"iterations": rejected_last(right, accepted=not right.accepts)},
         {"status": other, "accepted": not right.accepts},
-        {"error": FAILURE},
     ]
     if right.accepts:
-        fields += [{"status": "failed"}, {"status": "rejected", "accepted": False}]
+        fields += [{"status": "failed"}, {"status": "rejected", "accepted": False}, {"error": FAILURE}]
         fields += [{"refusal": refusal | {"category": category}} for category in CATEGORIES]
         fields += [{"refusal": {"category": "legal"}}, {"refusal": refusal, "status": "refused", "accepted": False}]
     for change in fields:
@@ -480,7 +488,122 @@ KINDS: dict[str, dict[str, Variants]] = {
         "broken GRI order, whatever the target says": lambda right: with_trace(right, steps_of(right)[::-1]),
     },
 }
+
+
+def articles_of(right: RightAnswer) -> list[Json]:
+    articles: list[Json] = right.copy()["tariff_dossier"].get("articles") or []
+    return articles
+
+
+def with_articles(right: RightAnswer, articles: list[Json], **changes: Any) -> list[Json]:
+    return with_dossier(right, articles=articles, **changes)
+
+
+def coded(article: Json, code: str | None) -> Json:
+    return {**article, "baseline": {**article["baseline"], "hts_code": code}, "gri_trace": None}
+
+
+def recoded(codes: Callable[[RightAnswer, str], Iterable[str | None]]) -> Variants:
+    """Change the code of each article in turn into each of some codes."""
+
+    def variants(right: RightAnswer) -> Iterator[Json]:
+        articles = articles_of(right)
+        for index, article in enumerate(articles):
+            for code in codes(right, article["baseline"]["hts_code"]):
+                yield from with_articles(right, [*articles[:index], coded(article, code), *articles[index + 1 :]])
+
+    return variants
+
+
+def neighbours(right: RightAnswer, code: str) -> Iterator[str]:
+    """Yield codes of the schedule that share 2, 4 or 6 digits with a code, and that the case neither wants nor forbids."""
+    expected, plain = right.expected, digits(code)
+    named = [*expected.all_preferred, *right.forbidden, *(expected.must_not_hts or ())]
+    edition = right.context.pack.edition
+    for width in (2, 4, 6):
+        siblings = (f"{plain[:width]}{number:02d}" for number in range(1, 100))
+        known = (sibling for sibling in siblings if edition.existing(sibling) == sibling)
+        yield from [dotted(sibling) for sibling in known if not _touches(sibling, named)][:1]
+
+
+def _touches(code: str, others: Iterable[str]) -> bool:
+    return any(is_under(code, other) or is_under(other, code) for other in others)
+
+
+def own_forbidden(right: RightAnswer) -> Iterator[Json]:
+    """Yield the answer with the forbidden codes of each article given for it and beside all, those of the case for each."""
+    articles, expected = articles_of(right), right.expected
+    pairs = [
+        (article, codes.must_not_hts or ()) for article, codes in zip(articles, expected.articles or (), strict=True)
+    ]
+    for index, (article, own) in enumerate(pairs):
+        others = [*articles[:index], *articles[index + 1 :]]
+        for code in map(with_ten_digits, (*own, *(expected.must_not_hts or ()))):
+            yield from with_articles(right, [coded(article, code), *others])
+            yield from with_articles(right, [*articles, {"hts_code": code}])
+            yield from with_dossier(right, baseline={"hts_code": code})
+
+
+def left_out(right: RightAnswer) -> Iterator[Json]:
+    """Yield the answer without each article, with each alone, as a list or as the code of the whole."""
+    articles = articles_of(right)
+    for index, article in enumerate(articles):
+        yield from with_articles(right, [*articles[:index], *articles[index + 1 :]])
+        yield from with_articles(right, [article])
+        yield from with_articles(right, [], baseline=article["baseline"])
+
+
+def one_for_all(right: RightAnswer) -> Iterator[Json]:
+    """Yield the answer with the code of each article for all of them, unless another article forbids it."""
+    articles = articles_of(right)
+    forbidden = [code for expected in right.expected.articles or () for code in expected.must_not_hts or ()]
+    for article in articles:
+        is_forbidden = _is_under(article["baseline"]["hts_code"], forbidden)
+        yield from (
+            with_articles(right, [coded(other, article["baseline"]["hts_code"]) for other in articles])
+            if not is_forbidden
+            else ()
+        )
+
+
+def one_more(right: RightAnswer) -> Iterator[Json]:
+    articles = articles_of(right)
+    for extra in (*({"hts_code": code} for code in ("0101.21.0010", None)), *articles) if articles else ():
+        yield from with_articles(right, [extra, *articles])
+    if articles:
+        yield from with_dossier(right, baseline={"hts_code": "0101.21.0010"})
+        yield from with_dossier(right, optimized={"hts_code": "0101.21.0010"})
+
+
+def disordered(right: RightAnswer) -> Iterator[Json]:
+    articles = articles_of(right)
+    for index, article in enumerate(articles):
+        trace = {"steps": article["gri_trace"]["steps"][::-1]}
+        yield from with_articles(right, [*articles[:index], {**article, "gri_trace": trace}, *articles[index + 1 :]])
+
+
+KINDS_OF_ARTICLES: dict[str, dict[str, Variants]] = {
+    "article_match": {"one article right to 2, 4 or 6 digits": recoded(neighbours)},
+    "article_missing": {
+        "article left out": left_out,
+        "one code for all articles": one_for_all,
+        "another chapter for one article": recoded(lambda *_: ["0101.21.0010"]),
+        "no code for one article": recoded(lambda *_: [None]),
+    },
+    "article_extra": {"one article too many": one_more},
+    "forbidden_code": {"forbidden code of one article": own_forbidden},
+    "code_form": {
+        "no code, but a text with it": recoded(lambda _, code: [f"{code} or 6402", f"not {code}", code[:-1]])
+    },
+    "invalid_code": {"invented subheading of one article": recoded(lambda _, code: [f"{code[:4]}.99.9999"])},
+    "gri_sequence": {"broken order of one article": disordered},
+}
 WRONG_ANSWERS = (
+    *(
+        WrongAnswer(term, name, variants, of_articles=True)
+        for term, kinds in KINDS_OF_ARTICLES.items()
+        for name, variants in kinds.items()
+    ),
     *(WrongAnswer(term, name, variants) for term, kinds in KINDS.items() for name, variants in kinds.items()),
     WrongAnswer("allowed_match", "preferred code, if only allowed", changed, of_case=only_allowed),
 )

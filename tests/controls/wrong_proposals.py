@@ -47,15 +47,23 @@ class Flaw:
         """Run the target with each flaw in the last answer to the role."""
         of_role = [(at, exchange) for at, exchange in enumerate(right.cassette.exchanges) if self._is_to_role(exchange)]
         index, exchange = of_role[-1]
-        if self.when(right, exchange.answer):
-            change = self.variants
-            variants = (
-                changed(exchange.answer, **change) if isinstance(change, dict) else change(right, exchange.answer)
-            )
-            for flawed in variants:
-                exchanges = list(right.cassette.exchanges)
-                exchanges[index] = exchange.model_copy(update={"answer": flawed})
-                yield self._miss(right, exchanges)
+        for flawed in self._flawed(right, exchange.answer):
+            exchanges = list(right.cassette.exchanges)
+            exchanges[index] = exchange.model_copy(update={"answer": flawed})
+            yield self._miss(right, exchanges)
+
+    def _flawed(self, right: RightAnswer, plain: Json) -> Iterator[Json]:
+        """Yield the flawed answers for a right one; of several articles, each has the flaw once."""
+        articles = plain.get("articles") or [{}]
+        for number, article in enumerate(articles):
+            alone = {**plain, **article}
+            if self.when(right, alone):
+                change = self.variants
+                for flawed in changed(alone, **change) if isinstance(change, dict) else change(right, alone):
+                    own = {key: flawed[key] for key in article}
+                    rest = {key: value for key, value in flawed.items() if key not in article}
+                    several = [*articles[:number], own, *articles[number + 1 :]]
+                    yield {**rest, "articles": several} if article else flawed
 
     def _is_to_role(self, exchange: Any) -> bool:
         return (exchange.role in _PROPOSAL_ROLES) == (self.role == "proposal")

@@ -162,7 +162,7 @@ def test_commands_resume_and_marks_take_the_name(own: pytest.Pytester, capsys: p
             packbench_check({"iterations": [], "status": "refused"})
         """
     )
-    line = "packbench: suite bundled/tariff, pack tariff, fixture mode, run by 30 marked tests"
+    line = "packbench: suite bundled/tariff, pack tariff, fixture mode, run by 28 marked tests"
     own.runpytest().stdout.fnmatch_lines([line])
     assert results(own, "bundled/tariff").report["packbench"]["run"]["bundled"]
 

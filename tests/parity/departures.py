@@ -37,7 +37,7 @@ NOISE = 1e-9
 CRITICAL = {"gri_sequence_violation", "essential_character_mismatch", "ontology_mutex_conflict", "citation_gate_failed"}
 CRITICAL |= {"too_many_what_if_candidates", "missing_what_if_candidates", "missing_evidence"}
 EVIDENCE_PHRASES = ("missing evidence", "missing chapter evidence", "chapter notes", "attach missing chapter")
-OTHER_FIELDS = ("accepted", "refusal", "error")
+OTHER_FIELDS = ("accepted", "refusal", "error", "rejected_because")
 CODES = ("preferred_hts", "allowed_hts", "must_not_hts")
 # any other term comes between these and the bonus, in any order
 FIRST = ("match", "forbidden_code", "no_savings_violation", "gri_sequence", "citations_invalid", "duty_delta")

@@ -189,7 +189,7 @@ def test_the_example_has_the_terms_of_the_page() -> None:
     forbidden = score_of(EXAMPLE, answer("7010.90.5055"))
     assert (forbidden.score, forbidden.verdict, forbidden.terms[-1].name) == (0.0, "failed", "forbidden_code")
     # every term of the page is one of the scorer's; a match term is made of the match's level
-    source = SCORER.read_text("utf-8")
+    source = "".join(SCORER.with_name(name).read_text("utf-8") for name in ("scoring.py", "articles.py"))
     named = re.findall(r"`([a-z_]+)`", PAGE.partition("Hard fails:")[0].partition("| step |")[2])
     terms = [name for name in named if name != "suite"]
     assert [name for name in terms if f'"{name.removesuffix("_match")}' not in source] == [] != terms

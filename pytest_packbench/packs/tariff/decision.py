@@ -61,7 +61,6 @@ _OPPOSITES: tuple[tuple[Kind, Kind], ...] = (
     ("answer", "refusal"),
     ("answer", "no answer"),
     ("answer", "failure"),
-    ("refusal", "failure"),
     ("refusal", "code"),
 )
 # the fields of an iteration that say why it was not accepted
@@ -90,7 +89,7 @@ class Decision(NamedTuple):
         contradiction: which fields contradict each other, in one line; empty if none do.
         category: the category of a refusal: the explicit one, else that of its first known reason.
         unknown_category: the explicit category of a refusal that is none of `CATEGORIES`; empty otherwise.
-        reasons: the last iteration's `rejected_because`.
+        reasons: `rejected_because` of the last iteration, else of the whole result.
         questions: the questions of a refusal to the importer.
     """
 
@@ -107,7 +106,8 @@ def read_decision(top: Node) -> Decision:
     """Read the decision of a result.
 
     An `error`, a model that could not be reached, or the bare statement that nothing was accepted, without a reason or
-    a refusal, is a breakdown: an infrastructure failure is never a refusal. An empty `error` or `refusal` is none.
+    a refusal, is a breakdown: an infrastructure failure is never a refusal, even if the result also refuses. An empty
+    `error` or `refusal` is none.
 
     Raises:
         ResultError: a field has another type, or none states a decision.
@@ -121,7 +121,7 @@ def read_decision(top: Node) -> Decision:
         return Decision(breakdown=failure)
     accepted = _is_accepted(top)
     last = last_iteration(top)
-    reasons = last.at("rejected_because").texts()
+    reasons = _reasons(top)
     refusal = _explicit_refusal(top)
     questions = refusal.at("questions").texts()
     if accepted:
@@ -135,6 +135,11 @@ def read_decision(top: Node) -> Decision:
 def last_iteration(top: Node) -> Node:
     """Return the last iteration; its value is None if there are none."""
     return _last(find(top, "iterations"))
+
+
+def _reasons(top: Node) -> tuple[str, ...]:
+    """Return why nothing was accepted: the reasons of the last iteration, else those of the whole result."""
+    return last_iteration(top).at("rejected_because").texts() or find(top, "rejected_because").texts()
 
 
 def _last(iterations: Node) -> Node:
@@ -151,8 +156,7 @@ def _reported_failure(top: Node) -> Breakdown | None:
     if error is not None:
         message = " ".join(error.at("message").required_text().split())
         return Breakdown(kind=error.at("kind").required_text(), message=message)
-    last = last_iteration(top)
-    if UNREACHABLE in last.at("rejected_because").texts() and not _is_accepted(top):
+    if UNREACHABLE in _reasons(top) and not _is_accepted(top):
         return Breakdown(kind=UNREACHABLE, message="the pipeline reports that it could not reach its model")
     return None
 
@@ -199,8 +203,15 @@ def _refusal_statements(top: Node) -> Iterator[Statement]:
 
 def _code_statements(top: Node) -> Iterator[Statement]:
     for dossier in both(top, "tariff_dossier"):
-        for part in ("baseline", "optimized"):
-            node = dossier.at(part).at("hts_code")
+        articles = dossier.at("articles").items(OBJECT)
+        parts = (
+            dossier.at("baseline"),
+            dossier.at("optimized"),
+            *articles,
+            *(item.at("baseline") for item in articles),
+        )
+        for part in parts:
+            node = part.at("hts_code")
             if digits(node.text() or ""):
                 yield Statement("code", f"{node.pointer} {format_value(node.value)}")
 
@@ -249,7 +260,9 @@ def _is_bare(top: Node, last: Node, refusal: Node) -> bool:
         return False
     questions = find(top, "tariff_dossier").at("questions_for_user")
     gates = [parent.at(gate).at("ok").value is False for parent in (top, top.at("proof"), last) for gate in _GATES]
-    return questions.is_empty and not any(gates) and all(last.at(name).is_empty for name in _REASONS)
+    return (
+        questions.is_empty and not _reasons(top) and not any(gates) and all(last.at(name).is_empty for name in _REASONS)
+    )
 
 
 def _describe_bare(top: Node) -> str:

@@ -100,6 +100,26 @@ class Classification(StrictModel):
     confidence: Fraction
 
 
+class ArticleAnswer(StrictModel):
+    """One of several articles that each need a code of their own.
+
+    Attributes:
+        article: what it is, in a few words.
+        candidate_headings: headings considered for it, four digits each.
+        gri_trace: the interpretation rules in the order used for it.
+        composition_table: its parts or materials.
+        essential_character: needed where rule 3(b) decides.
+        baseline: its code and duty.
+    """
+
+    article: Text
+    candidate_headings: ListOf[Text] = ()
+    gri_trace: GriTrace = GriTrace()
+    composition_table: ListOf[Component] | None = None
+    essential_character: EssentialCharacter | None = None
+    baseline: Classification
+
+
 class WhatIf(StrictModel):
     """A change by which the goods would bear another duty.
 
@@ -172,7 +192,8 @@ class Proposal(StrictModel):
         gri_trace: the interpretation rules in the order used.
         composition_table: parts of composite goods.
         essential_character: needed where rule 3(b) decides.
-        baseline: the goods as they are; null in a refusal.
+        baseline: the goods as they are; null in a refusal, and where each article has its own.
+        articles: one entry for each article, where the request asks for a code for each; empty otherwise.
         optimized: the best what-if; null without one.
         what_if_candidates: lawful changes, at most five.
         citations: quotes from the evidence.
@@ -188,6 +209,7 @@ class Proposal(StrictModel):
     composition_table: ListOf[Component] | None = None
     essential_character: EssentialCharacter | None = None
     baseline: Classification | None = None
+    articles: ListOf[ArticleAnswer] = ()
     optimized: Optimized | None = None
     what_if_candidates: ListOf[WhatIf] = ()
     citations: ListOf[Citation] = ()

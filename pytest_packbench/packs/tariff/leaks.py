@@ -78,7 +78,7 @@ def leaks(case: TariffCase, file: str) -> Iterator[Finding]:
     finding = partial(Finding, file=file)
     texts = list(_texts(case))
     mentions = [mention for text in texts for mention in _mentions(text)]
-    preferred = [digits(code) for code in case.expected.preferred_hts]
+    preferred = [digits(code) for code in case.expected.all_preferred]
     planted = PLANTED_CODE in case.notes.tags
     for mention in mentions:
         message = f'the text contains "{mention.excerpt}"; remove it'
@@ -125,7 +125,8 @@ def _mentions(text: _RequestText) -> Iterator[_Mention]:
 
 
 def _is_forbidden(code: str, case: TariffCase) -> bool:
-    forbidden = case.expected.must_not_hts or ()
+    lists = (case.expected.must_not_hts, *(article.must_not_hts for article in case.expected.articles or ()))
+    forbidden = [code for codes in lists for code in codes or ()]
     return any(is_under(code, prefix) or is_under(prefix, code) for prefix in forbidden)
 
 
@@ -148,7 +149,7 @@ def _other_leaks(text: _RequestText, case: TariffCase, file: str, mentions: list
 
 
 def _contains_preferred(sequence: str, case: TariffCase) -> bool:
-    codes = [digits(code) for code in case.expected.preferred_hts]
+    codes = [digits(code) for code in case.expected.all_preferred]
     return any(
         sequence == code[:_SUBHEADING_DIGITS] or (len(code) >= _LINE_DIGITS and code[:_LINE_DIGITS] in sequence)
         for code in codes
@@ -156,7 +157,7 @@ def _contains_preferred(sequence: str, case: TariffCase) -> bool:
 
 
 def _candidate_chapters(case: TariffCase, file: str) -> Iterator[Finding]:
-    preferred = {chapter(code) for code in case.expected.preferred_hts}
+    preferred = {chapter(code) for code in case.expected.all_preferred}
     for index, candidate in enumerate(case.input.options.candidate_chapters):
         if candidate in preferred:
             pointer = f"/input/options/candidate_chapters/{index}"

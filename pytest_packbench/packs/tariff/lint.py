@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.tariff.dossier import Classification, Proposal
     from pytest_packbench.packs.tariff.edition import Edition
     from pytest_packbench.packs.tariff.model import (
+        ExpectedArticle,
         SavingTarget,
         TariffCase,
         TariffExpected,
@@ -49,6 +50,7 @@ TAGS = frozenset(
         "us_rule_1",
         "composite_good",
         "set",
+        "several_articles",
         "parts",
         "textile_blend",
         "footwear",
@@ -115,10 +117,22 @@ class LintedCase:
         return self.case.notes
 
     def codes(self, *names: str) -> Iterator[tuple[str, str]]:
-        """Yield the codes of the named lists (default: all) with their pointers."""
+        """Yield the codes of the named lists (default: all) with their pointers, those of several articles too."""
+        for pointer, _ in self.scopes():
+            yield from self.codes_of(pointer, *names)
+
+    def scopes(self) -> Iterator[tuple[str, TariffExpected | ExpectedArticle]]:
+        """Yield the expectations and each of several articles with their pointers."""
+        yield "/expected", self.expected
+        for index, article in enumerate(self.expected.articles or ()):
+            yield f"/expected/articles/{index}", article
+
+    def codes_of(self, scope: str, *names: str) -> Iterator[tuple[str, str]]:
+        """Yield the codes of the named lists (default: all) of one scope with their pointers."""
+        lists = dict(self.scopes())[scope]
         for name in names or _CODE_LISTS:
-            for index, code in enumerate(getattr(self.expected, name) or ()):
-                yield f"/expected/{name}/{index}", code
+            for index, code in enumerate(getattr(lists, name) or ()):
+                yield f"{scope}/{name}/{index}", code
 
     def finding(self, pointer: str, rule: str, message: str, severity: Severity = "error") -> Finding:
         """Return a finding in the case's file."""
@@ -182,13 +196,13 @@ def _threshold_location(linted: LintedCase) -> tuple[str, str]:
 
 def _preferred(linted: LintedCase) -> Iterator[Finding]:
     expected = linted.expected
-    if expected.expected_accept and not expected.preferred_hts:
+    if expected.expected_accept and not expected.preferred_hts and not expected.articles:
         yield linted.finding("/expected/preferred_hts", "preferred_missing", "the case expects an answer; add its code")
     if not expected.expected_accept and expected.preferred_hts:
         yield linted.finding(
             "/expected/preferred_hts", "preferred_undue", "the case expects a refusal; remove the codes"
         )
-    if expected.expected_accept and not expected.must_not_hts:
+    if expected.expected_accept and not any(linted.codes("must_not_hts")):
         message = "add at least one similar code that a careless answer would give, with the reason why it is wrong"
         yield linted.finding("/expected/must_not_hts", "forbidden_missing", message)
 
@@ -203,14 +217,27 @@ def _code_form(linted: LintedCase) -> Iterator[Finding]:
             yield linted.finding(pointer, "code_form", f"got {code}; expected the format ####.##.####")
         elif chapter(code) in _CHAPTERS_WITHOUT_GOODS:
             yield linted.finding(pointer, "code_impossible", f"got {code}; chapter {chapter(code)} classifies no goods")
-        elif "preferred" in pointer and count != _FULL_DIGITS:
+        # the suffix of one of several articles may hang on facts that decide nothing else
+        elif pointer.startswith("/expected/preferred") and count != _FULL_DIGITS:
             yield linted.finding(pointer, "preferred_length", f"got {count} digits in {code}; expected {_FULL_DIGITS}")
 
 
 def _code_conflicts(linted: LintedCase) -> Iterator[Finding]:
-    accepted = list(linted.codes("preferred_hts", "allowed_hts"))
-    forbidden = list(linted.codes("must_not_hts"))
-    for pointer, code in forbidden:
+    for scope, _ in linted.scopes():
+        accepted = list(linted.codes_of(scope, "preferred_hts", "allowed_hts"))
+        everywhere = [] if scope == "/expected" else list(linted.codes_of("/expected", "must_not_hts"))
+        forbidden = list(linted.codes_of(scope, "must_not_hts"))
+        yield from _conflicts(linted, accepted, forbidden, everywhere)
+
+
+def _conflicts(
+    linted: LintedCase,
+    accepted: list[tuple[str, str]],
+    forbidden: list[tuple[str, str]],
+    everywhere: list[tuple[str, str]],
+) -> Iterator[Finding]:
+    """Check the codes of one scope; `everywhere` are those that the case forbids for each article."""
+    for pointer, code in (*forbidden, *everywhere):
         for _, other in accepted:
             if digits(code) == digits(other):
                 message = f"{code} is both accepted and forbidden; remove one of them"
@@ -393,7 +420,7 @@ def _chapter_tag(linted: LintedCase) -> Iterator[Finding]:
         message = f"got {len(tagged)} tags chapter_NN; expected exactly 1"
         yield linted.finding("/notes/tags", "chapter_tag", message)
         return
-    preferred = {chapter(code) for code in linted.expected.preferred_hts}
+    preferred = {chapter(code) for _, code in linted.codes("preferred_hts")}
     if preferred and not preferred & set(tagged):
         message = f"got chapter_{tagged[0]}; the preferred code is in chapter {', '.join(sorted(preferred))}"
         yield linted.finding("/notes/tags", "chapter_tag", message)
@@ -543,6 +570,8 @@ def _additional_duty(final: _FinalProposal | None) -> float:
 def _proposed_codes(proposal: Proposal) -> Iterator[tuple[str, str]]:
     if proposal.baseline is not None:
         yield "/baseline/hts_code", proposal.baseline.hts_code
+    for index, article in enumerate(proposal.articles):
+        yield f"/articles/{index}/baseline/hts_code", article.baseline.hts_code
     if proposal.optimized is not None:
         yield "/optimized/hts_code", proposal.optimized.hts_code
     for index, what_if in enumerate(proposal.what_if_candidates):
@@ -552,7 +581,10 @@ def _proposed_codes(proposal: Proposal) -> Iterator[tuple[str, str]]:
 def _proposed_rates(final: _FinalProposal, schedule: Schedule) -> Iterator[Finding]:
     baseline, optimized = final.proposal.baseline, final.proposal.optimized
     if baseline is not None and (rate := schedule.rate(baseline.hts_code)) is not None:
-        yield from _baseline_rate(final, baseline, rate)
+        yield from _baseline_rate(final, "", baseline, rate)
+    for index, article in enumerate(final.proposal.articles):
+        if (rate := schedule.rate(article.baseline.hts_code)) is not None:
+            yield from _baseline_rate(final, f"/articles/{index}", article.baseline, rate)
     # an additional duty of the baseline may or may not apply to the changed goods
     if optimized is None or _additional_duty(final) or (rate := schedule.rate(optimized.hts_code)) is None:
         return
@@ -564,14 +596,14 @@ def _proposed_rates(final: _FinalProposal, schedule: Schedule) -> Iterator[Findi
         yield final.finding("/optimized/duty_rate_pct", "cassette_duty", message)
 
 
-def _baseline_rate(final: _FinalProposal, baseline: Classification, rate: DutyRate) -> Iterator[Finding]:
+def _baseline_rate(final: _FinalProposal, scope: str, baseline: Classification, rate: DutyRate) -> Iterator[Finding]:
     if rate.basis is not None and baseline.duty_basis != rate.basis:
         message = f"got {baseline.duty_basis}; the schedule has {rate.text}, which is {rate.basis}"
-        yield final.finding("/baseline/duty_basis", "cassette_duty", message)
+        yield final.finding(f"{scope}/baseline/duty_basis", "cassette_duty", message)
     base = baseline.duty_breakdown.base_rate_pct
     if not _agree(base, rate.pct):
         message = f"got {_percent(base)}; the schedule has {rate.text}"
-        yield final.finding("/baseline/duty_breakdown/base_rate_pct", "cassette_duty", message)
+        yield final.finding(f"{scope}/baseline/duty_breakdown/base_rate_pct", "cassette_duty", message)
 
 
 def _agree(left: float | None, right: float | None) -> bool:

@@ -15,7 +15,7 @@ from pytest_packbench.model.figure import Figure
 from pytest_packbench.model.metric import AUTHORED
 from pytest_packbench.packs.tariff.codes import LEVELS, depth, digits, parse_code
 from pytest_packbench.packs.tariff.model import RefusalCategory
-from pytest_packbench.packs.tariff.proof import prove_citations, prove_order
+from pytest_packbench.packs.tariff.proof import prove_citations, prove_orders
 from pytest_packbench.packs.tariff.scoring import FORBIDDEN, scored_code
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def own_gates(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig
     citations = prove_citations(
         outcome.citations, case.input.evidence, case.expected, only_request=rules.cited_sources == "request"
     ).ok
-    violations = prove_order(outcome)
+    violations = prove_orders(outcome, by_article=bool(case.expected.articles))
     judged = {
         "citations": (outcome.citations_ok, citations),
         "order": (outcome.sequence_ok, None if violations is None else not violations),

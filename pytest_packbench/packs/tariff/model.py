@@ -12,6 +12,7 @@ from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictMod
 from pytest_packbench.model.metric import Metric
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.suite import SuiteConfig
+from pytest_packbench.packs.tariff.articles import best_wrong_score
 from pytest_packbench.packs.tariff.codes import LEVELS, digits
 from pytest_packbench.packs.tariff.edition import EditionName  # noqa: TC001 - pydantic reads it at run time
 from pytest_packbench.packs.tariff.rules import RULES, parse_rule
@@ -30,6 +31,7 @@ _MIN_DIGITS = 2
 _REFUSALS = "negative"
 _MIXED = "adversarial"
 _RANGE_LENGTH = 2
+_SEVERAL = 2
 
 
 def _code(value: str) -> str:
@@ -89,11 +91,14 @@ class Options(StrictModel):
         max_iters: the most proposals that the pipeline may make, 1 to 20.
         candidate_chapters: chapters that the importer suggests, two digits each.
         changes: the changes of the goods that the importer can make; an answer may offer no others.
+        articles: `each` where the goods are several articles and each needs a code of its own; else one code is asked
+            for. The request of a case with `expected.articles` has it without being told.
     """
 
     max_iters: Annotated[int, Field(ge=1, le=20)] = 4
     candidate_chapters: ListOf[Annotated[str, StringConstraints(pattern=r"^\d{2}$")]] = ()
     changes: ListOf[Change] = ()
+    articles: Literal["each"] | None = None
 
 
 class TariffInput(StrictModel):
@@ -130,6 +135,29 @@ class Savings(StrictModel):
     least: Annotated[float, Field(gt=0)]
 
 
+class ExpectedArticle(StrictModel):
+    """One of several articles, with its codes.
+
+    Attributes:
+        name: what it is, for reports; an answer may call it otherwise.
+        preferred_hts: codes that score full credit; a code of 6 or 8 digits matches as a prefix.
+        allowed_hts: codes that score partial credit.
+        must_not_hts: codes that are forbidden for this article, as prefixes; an answer with one scores 0.
+    """
+
+    name: Text
+    preferred_hts: Annotated[ListOf[Code], Field(json_schema_extra={"minItems": 1})]
+    allowed_hts: ListOf[Code] | None = ()
+    must_not_hts: ListOf[Code] | None = ()
+
+    @field_validator("preferred_hts")
+    @classmethod
+    def _check_preferred(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise PydanticCustomError("codes", "no code", {"wrong": "got no code", "expected": "at least one code"})
+        return value
+
+
 class TariffExpected(StrictModel):
     """The expectations of a case.
 
@@ -137,6 +165,8 @@ class TariffExpected(StrictModel):
         preferred_hts: codes that score full credit; a code of 6 or 8 digits matches as a prefix.
         allowed_hts: codes that score partial credit.
         must_not_hts: forbidden codes, as prefixes; an answer under one scores 0.
+        articles: two or more articles, each with its codes, instead of `preferred_hts` and `allowed_hts`; the request
+            then has the option `articles`.
         expected_accept: true if an answer is expected, false if a refusal is.
         expected_refusal_category: the category of an expected refusal; null accepts any.
         no_savings_expected: whether any savings lever, what-if option or claim of lower duty fails the case.
@@ -158,6 +188,7 @@ class TariffExpected(StrictModel):
     preferred_hts: ListOf[Code]
     allowed_hts: ListOf[Code] | None = ()
     must_not_hts: ListOf[Code] | None = ()
+    articles: Annotated[ListOf[ExpectedArticle], Field(json_schema_extra={"minItems": 2})] | None = None
     expected_accept: bool
     expected_refusal_category: RefusalCategory | None = None
     no_savings_expected: bool = False
@@ -175,6 +206,11 @@ class TariffExpected(StrictModel):
     expected_rule: RuleName | None = None
     threshold: Threshold | None = None
 
+    @property
+    def all_preferred(self) -> tuple[str, ...]:
+        """The preferred codes, those of several articles in their order."""
+        return (*self.preferred_hts, *(code for article in self.articles or () for code in article.preferred_hts))
+
     @field_validator("expected_refusal_category", mode="before")
     @classmethod
     def _reject_null_as_text(cls, value: Any) -> Any:
@@ -182,6 +218,15 @@ class TariffExpected(StrictModel):
             raise PydanticCustomError(
                 "null_word", "null", {"wrong": 'got the word "null"', "expected": "null without quotes"}
             )
+        return value
+
+    @field_validator("articles")
+    @classmethod
+    def _check_articles(cls, value: tuple[ExpectedArticle, ...] | None) -> tuple[ExpectedArticle, ...] | None:
+        if value is not None and len(value) < _SEVERAL:
+            wrong = f"got {len(value)} article{'' if value else 's'}"
+            advice = "two or more; the codes of one article belong in preferred_hts"
+            raise PydanticCustomError("articles", "too few", {"wrong": wrong, "expected": advice})
         return value
 
     @field_validator("duty_delta_range")
@@ -194,7 +239,23 @@ class TariffExpected(StrictModel):
         return value
 
 
+KEYS_OF_ONE_ARTICLE = (
+    "preferred_hts",
+    "allowed_hts",
+    "duty_delta_range",
+    "expected_duty_total_rate_pct",
+    "expected_duty_delta_direction",
+    "lever_found_expected",
+    "lever_count_min",
+    "lever_compliance_ok",
+    "expected_best_is_multi_step",
+    "min_lever_steps",
+    "savings",
+    "expected_rule",
+)
+"""The keys that no rule reads where several articles are expected."""
 KEYS_OF_ANSWERS = (
+    "articles",
     "allowed_hts",
     "no_savings_expected",
     "duty_delta_range",
@@ -216,6 +277,10 @@ def _unread(expected: TariffExpected) -> Iterator[InitErrorDetails]:
         if expected.expected_refusal_category is not None:
             wrong = "the case expects an answer, so no rule reads the category of a refusal"
             yield _unread_at("expected_refusal_category", wrong, "null, or expected_accept: false")
+        for key in KEYS_OF_ONE_ARTICLE if expected.articles else ():
+            if getattr(expected, key, None) not in {None, ()}:
+                wrong = "the case expects several articles, so no rule reads this key"
+                yield _unread_at(key, wrong, "no such key, an empty list, or no articles")
         return
     for key in KEYS_OF_ANSWERS:
         value = getattr(expected, key)
@@ -375,6 +440,37 @@ class TariffSuiteConfig(SuiteConfig):
                 return PydanticCustomError("undecided", "undecided", {"wrong": passing, "expected": advice})
         return None
 
+    def article_problem(self, case: TariffCase) -> tuple[tuple[str, ...], PydanticCustomError] | None:
+        """Return the place and the error of a case of several articles that can't fail, or that asks for one code.
+
+        Args:
+            case: a case of the suite.
+        """
+        expected = case.expected
+        if case.input.options.articles is not None and not expected.articles:
+            wrong = "the request asks for a code for each article, and expected.articles is not set"
+            advice = "expected.articles, or no such option"
+            problem = PydanticCustomError("articles", "articles", {"wrong": wrong, "expected": advice})
+            return ("input", "options", "articles"), problem
+        if not expected.articles:
+            return None
+        general = self.thresholds.by_type.get(case.case_type, self.thresholds.accept)
+        threshold = general if expected.threshold is None else expected.threshold
+        count, scoring = len(expected.articles), self.scoring
+        waived = scoring.ladder.values() if self.allow_pass is None else ()
+        answers = [(best_wrong_score(count, max((scoring.chapter, *waived))), f"one wrong article of {count}")]
+        if self.allow_pass is None and any(article.allowed_hts for article in expected.articles):
+            points = (count - 1 + scoring.allowed) / count + scoring.bonus
+            answers.append((min(1.0, points), f"an allowed code for one article of {count}"))
+        for points, answer in answers:
+            if points >= threshold - TOLERANCE:
+                wrong = f"{answer} passes: up to {points:.3f} points, threshold {threshold:g}"
+                problem = PydanticCustomError(
+                    "undecided", "undecided", {"wrong": wrong, "expected": f"a threshold above {points:.3f}"}
+                )
+                return ("expected", "threshold"), problem
+        return None
+
     @model_validator(mode="after")
     def _check_thresholds(self) -> Self:
         for threshold, accepts in self._kinds():
@@ -419,6 +515,13 @@ class TariffSuiteConfig(SuiteConfig):
                 unread = list(_unread(self.expected))
                 if unread:
                     raise ValidationError.from_exception_data("tariff", unread)
+                return self
+
+            @model_validator(mode="after")
+            def _check_articles(self) -> Self:
+                problem = rules.article_problem(self)
+                if problem is not None:
+                    raise _invalid_at(*problem)
                 return self
 
             @model_validator(mode="after")

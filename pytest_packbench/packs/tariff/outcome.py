@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
 from pytest_packbench.model.outcome import Firing, Outcome, ResultError
+from pytest_packbench.packs.tariff.articles import describe_answers, same_code
 from pytest_packbench.packs.tariff.codes import digits
 from pytest_packbench.packs.tariff.decision import last_iteration, read_decision
 from pytest_packbench.packs.tariff.reading import OBJECT, is_unicode
@@ -48,6 +49,22 @@ class TraceStep(NamedTuple):
     as_set: bool
 
 
+class ArticleAnswer(NamedTuple):
+    """One of several articles in an answer.
+
+    Attributes:
+        name: what the answer calls it; empty if it does not say.
+        code: its code, as written; None without one.
+        steps: the steps of the interpretation rules; empty if there are none or they can't be read.
+        unread_step: why the steps can't be read; empty if they can.
+    """
+
+    name: str
+    code: str | None
+    steps: tuple[TraceStep, ...] = ()
+    unread_step: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TariffOutcome(Outcome):
     """The answer of a tariff pipeline; rates are percent of value.
@@ -59,9 +76,10 @@ class TariffOutcome(Outcome):
             is neither, and for an accepted answer.
         unknown_category: the explicit category of a refusal that is none of the known ones; empty otherwise.
         questions: the questions of a refusal to the importer.
-        reasons: the last iteration's `rejected_because`.
+        reasons: `rejected_because` of the last iteration, else of the whole result.
         baseline_code: the code of the goods as they are, as written.
         optimized_code: the code after the best change of the goods, as written.
+        articles: the articles of an answer about several, as it lists them.
         baseline_rate_pct: the total duty rate of the baseline; None if it isn't ad valorem or is missing.
         optimized_rate_pct: the same after the best change.
         sequence_ok: whether the target says that the rules were used in order; None if it does not say.
@@ -85,6 +103,7 @@ class TariffOutcome(Outcome):
     reasons: tuple[str, ...] = ()
     baseline_code: str | None = None
     optimized_code: str | None = None
+    articles: tuple[ArticleAnswer, ...] = ()
     baseline_rate_pct: float | None = None
     optimized_rate_pct: float | None = None
     sequence_ok: bool | None = None
@@ -103,6 +122,15 @@ class TariffOutcome(Outcome):
     def savings_claims(self) -> tuple[str, ...]:
         """Claims of lower duty other than levers and what-ifs, each described briefly."""
         return tuple(claims(self.savings))
+
+    @property
+    def all_articles(self) -> tuple[ArticleAnswer, ...]:
+        """The articles of the answer; a code of its baseline or optimised part that none of them has is one more."""
+        articles = list(self.articles)
+        for code, steps, unread in ((self.baseline_code, self.steps, self.unread_step), (self.optimized_code, (), "")):
+            if code is not None and not any(same_code(code, article.code) for article in articles):
+                articles.append(ArticleAnswer("", code, steps, unread))
+        return tuple(articles)
 
     @property
     def final_code(self) -> str | None:
@@ -152,9 +180,13 @@ def _outcome(top: _Node, decision: Decision, firings: tuple[Firing, ...]) -> Tar
     levers = _find(top, "lever_proof").at("selected_levers").items(OBJECT)
     compliant = [_is_compliant(lever) for lever in levers]
     steps, unread_step = _steps(dossier)
+    articles = tuple(_article(item) for item in dossier.at("articles").items(OBJECT))
+    if len(articles) == 1 and baseline_code is None:
+        # a list of one article is an answer about one
+        baseline_code, steps, unread_step = articles[0].code, articles[0].steps or steps, articles[0].unread_step
     return TariffOutcome(
         refused=not decision.accepted,
-        answer=_answer(baseline_code, optimized_code) if decision.accepted else None,
+        answer=_answer(baseline_code, optimized_code, articles) if decision.accepted else None,
         firings=firings,
         accepted=decision.accepted,
         refusal_category=decision.category,
@@ -163,6 +195,7 @@ def _outcome(top: _Node, decision: Decision, firings: tuple[Firing, ...]) -> Tar
         reasons=decision.reasons,
         baseline_code=baseline_code,
         optimized_code=optimized_code,
+        articles=articles,
         baseline_rate_pct=baseline_rate,
         optimized_rate_pct=optimized_rate,
         sequence_ok=_sequence_ok(last, dossier),
@@ -179,7 +212,19 @@ def _outcome(top: _Node, decision: Decision, firings: tuple[Firing, ...]) -> Tar
     )
 
 
-def _answer(baseline: str | None, optimized: str | None) -> str | None:
+def _article(item: _Node) -> ArticleAnswer:
+    """Return an article of the answer: its code stands in `hts_code`, or in that of its `baseline`."""
+    names = (item.at(key).value for key in ("article", "name"))
+    name = next((text for text in names if isinstance(text, str) and is_unicode(text)), "")
+    stated, nested = (part.at("hts_code").text() or None for part in (item, item.at("baseline")))
+    if stated and nested and not same_code(stated, nested):
+        item.at("hts_code").fail("the code of its baseline, or none")
+    return ArticleAnswer(" ".join(name.split()), stated or nested, *_steps(item))
+
+
+def _answer(baseline: str | None, optimized: str | None, articles: tuple[ArticleAnswer, ...]) -> str | None:
+    if len(articles) > 1:
+        return describe_answers(articles)
     # the suite decides which of the two is scored, so tables show both
     if baseline is None or optimized is None or digits(baseline) == digits(optimized):
         return optimized or baseline

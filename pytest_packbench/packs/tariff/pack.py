@@ -12,6 +12,7 @@ from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.tariff import metrics, scoring
+from pytest_packbench.packs.tariff.articles import describe_answers, describe_articles
 from pytest_packbench.packs.tariff.codes import LEVELS, chapter
 from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
@@ -120,11 +121,15 @@ class TariffPack(Pack):
         plain = case.input.model_dump(mode="json")
         if not case.input.options.changes:
             del plain["options"]["changes"]
+        if case.expected.articles:
+            plain["options"]["articles"] = "each"
+        else:
+            del plain["options"]["articles"]
         return VerifyRequest(input=plain["input"], options=plain["options"], evidence=plain["evidence"])
 
     def facets(self, case: TariffCase) -> dict[str, str]:
         """Return `chapter`: from the first preferred code or the first tag `chapter_NN`; empty without either."""
-        preferred = (chapter(code) for code in case.expected.preferred_hts)
+        preferred = map(chapter, case.expected.all_preferred)
         tagged = (match[1] for tag in case.notes.tags if (match := _CHAPTER_TAG.fullmatch(tag)))
         first = next(chain(preferred, tagged), None)
         return {"chapter": first} if first else {}
@@ -134,7 +139,10 @@ class TariffPack(Pack):
         expected = case.expected
         refusal = f"refusal ({expected.expected_refusal_category or 'any category'})"
         rows = [_row("decision", "answer" if expected.expected_accept else refusal, _actual_decision(outcome))]
-        if expected.expected_accept and outcome.accepted:
+        if expected.articles and outcome.accepted:
+            rows += [_row("articles", describe_articles(expected.articles), describe_answers(outcome.all_articles))]
+            rows += _process(outcome)
+        elif expected.expected_accept and outcome.accepted:
             rows += [*_codes(expected, outcome), *_process(outcome), *_duty(expected, outcome)]
             rows += _levers(expected, outcome)
         return rows
@@ -183,7 +191,8 @@ def _actual_decision(outcome: TariffOutcome) -> str:
     if outcome.contradiction:
         return f"contradictory ({outcome.contradiction})"
     if outcome.accepted:
-        return f"answer ({outcome.final_code or 'no code'})"
+        code = outcome.answer if len(outcome.articles) > 1 else outcome.final_code
+        return f"answer ({code or 'no code'})"
     questions = len(outcome.questions)
     parts = (
         outcome.refusal_category or (scoring.describe_category(outcome) if outcome.unknown_category else "no category"),

@@ -47,6 +47,9 @@ different headings are never a set (section XI note 14).
 - composition_table where parts or materials matter, and essential_character with its factors where rule 3b decides.
 - baseline: the goods as they are, with the full ten-digit code and the general rate of duty. Base rate and additional \
 duties make the total; for a specific or compound rate all three percentages are null.
+- articles: only where the request asks for a code for each of several articles: one entry for each, with its own \
+headings, trace, duty and, where they matter, composition and essential character. Give none of these outside of the \
+entries then, and no what-ifs.
 - what_if_candidates: only where the importer asks how to pay less. At most five real changes to the goods or to how \
 they are made, each with steps and with evidence that would prove it. Other words or another value for the same goods \
 is no such change. Where the importer lists the changes that are open, offer no others, and name each by its id in \
@@ -138,6 +141,8 @@ def _material(goods: TariffInput) -> str:
     if goods.options.changes:
         listed = "\n".join(f"{change.id}: {change.text}" for change in goods.options.changes)
         parts += ["The changes that are open to the importer, each by its id:", _fenced("changes", listed)]
+    if goods.options.articles == "each":
+        parts.append("These goods are several articles. Give each of them a code of its own, in articles.")
     if goods.evidence:
         parts.append("The evidence:")
     for item in goods.evidence:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_packbench.packs.tariff.model import Evidence, TariffExpected
-    from pytest_packbench.packs.tariff.outcome import Quotation, TariffOutcome
+    from pytest_packbench.packs.tariff.outcome import Quotation, TariffOutcome, TraceStep
 
 
 class CitationProof(NamedTuple):
@@ -85,11 +85,28 @@ def describe_missing(source: str) -> str:
     return f"no quote of at least {MIN_QUOTE} characters from {_shown(source)}"
 
 
-def prove_order(outcome: TariffOutcome) -> list[str] | None:
-    """Return the violations of the order of rules, one line each; None if there are no steps that can be read."""
-    if not outcome.steps:
-        return None
-    return [str(violation) for violation in order_violations(outcome.steps, outcome.baseline_code)]
+def prove_order(steps: Sequence[TraceStep], code: str | None) -> list[str] | None:
+    """Return the violations of the order of rules, one line each; None if there are no steps that can be read.
+
+    Args:
+        steps: the steps of the trace.
+        code: the code that they lead to.
+    """
+    return [str(violation) for violation in order_violations(steps, code)] if steps else None
+
+
+def prove_orders(outcome: TariffOutcome, *, by_article: bool) -> list[str] | None:
+    """Return the violations of the order of rules of an answer, as `prove_order` does.
+
+    Args:
+        outcome: the answer.
+        by_article: whether the case expects several articles, each with steps of its own.
+    """
+    if not by_article:
+        return prove_order(outcome.steps, outcome.baseline_code)
+    proofs = [prove_order(article.steps, article.code) for article in outcome.all_articles]
+    known = [proof for proof in proofs if proof is not None]
+    return [violation for proof in known for violation in proof] if known else None
 
 
 def rule_fault(expected: str, outcome: TariffOutcome, right_code: str | None) -> str:

@@ -13,16 +13,25 @@ from typing import TYPE_CHECKING
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.score import TOLERANCE, Score, Term, judged
 from pytest_packbench.model.text import pluralize
+from pytest_packbench.packs.tariff.articles import article_terms, forbidden_articles, match_articles
 from pytest_packbench.packs.tariff.codes import depth, digits, dotted, is_under, parse_code
 from pytest_packbench.packs.tariff.model import FORBIDDEN_LEVEL
-from pytest_packbench.packs.tariff.proof import describe_missing, prove_citations, prove_order, rule_fault
+from pytest_packbench.packs.tariff.proof import describe_missing, prove_citations, prove_orders, rule_fault
 from pytest_packbench.packs.tariff.savings import TARGET, SavingsInput, judge_savings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pytest_packbench.packs.tariff.articles import MatchedArticles
     from pytest_packbench.packs.tariff.edition import Edition
-    from pytest_packbench.packs.tariff.model import Change, Direction, TariffCase, TariffExpected, TariffSuiteConfig
+    from pytest_packbench.packs.tariff.model import (
+        Change,
+        Direction,
+        ExpectedArticle,
+        TariffCase,
+        TariffExpected,
+        TariffSuiteConfig,
+    )
     from pytest_packbench.packs.tariff.outcome import TariffOutcome
     from pytest_packbench.packs.tariff.proof import CitationProof
 
@@ -49,6 +58,7 @@ _PREFIX_LENGTHS = (6, 8)
 _FULL_MATCHES = frozenset({"preferred", "allowed"})
 _CHAPTER = 2
 _MULTI_STEP = 2
+_MAX_SHOWN = 5
 _DECIMALS = 9
 
 
@@ -57,7 +67,7 @@ class Match:
     """How the scored code matches the expected codes.
 
     Attributes:
-        level: `preferred`, `allowed`, `ladder_8`, `ladder_6`, `ladder_4`, `chapter` or `none`.
+        level: `preferred`, `allowed`, `ladder_8`, `ladder_6`, `ladder_4`, `chapter`, `articles` or `none`.
         points: its credit, 0 to 1; 0 for `none`.
         detail: the code and what it matches.
         depth: the most leading digits that the code shares with a preferred code, as far as it is in the schedule.
@@ -84,6 +94,7 @@ class _RuleInput:
     changes: tuple[Change, ...] = ()
     edition: Edition | None = None
     match: Match | None = None
+    articles: MatchedArticles | None = None
 
 
 def score(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig, edition: Edition | None = None) -> Score:
@@ -113,7 +124,16 @@ def score(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig, ed
             score=0.0, threshold=threshold, verdict="failed", terms=(contradictory,), match_level=CONTRADICTORY
         )
     expected = case.expected
-    match = match_of(expected, outcome, rules, edition) if expected.expected_accept and outcome.accepted else None
+    match, articles = None, None
+    if expected.expected_accept and outcome.accepted and expected.articles:
+        articles = match_articles(
+            expected.articles,
+            outcome.all_articles,
+            lambda article, answer: match_code(article, answer.code, rules, edition),
+        )
+        match = Match(level=articles.level, detail="", depth=articles.depth)
+    elif expected.expected_accept and outcome.accepted:
+        match = match_of(expected, outcome, rules, edition)
     citations = prove_citations(
         outcome.citations, case.input.evidence, expected, only_request=rules.cited_sources == "request"
     )
@@ -125,8 +145,9 @@ def score(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig, ed
         changes=case.input.options.changes,
         edition=edition,
         match=match,
+        articles=articles,
     )
-    rules_in_order = _RULES[expected.expected_accept, outcome.accepted]
+    rules_in_order = _RULES[expected.expected_accept, outcome.accepted] if articles is None else _ARTICLE_RULES
     terms = [term for rule in rules_in_order for term in rule(inputs)]
     points, clamp = _total(terms)
     level = terms[0].name if match is None else match.level
@@ -157,7 +178,7 @@ def scored_code(outcome: TariffOutcome, rules: TariffSuiteConfig) -> str | None:
     return outcome.baseline_code if rules.scored_code == "baseline" else outcome.final_code
 
 
-def depth_of(expected: TariffExpected, code: str | None) -> int:
+def depth_of(expected: TariffExpected | ExpectedArticle, code: str | None) -> int:
     """Return the most leading digits that one code shares with a preferred code: 0, 2, 4, 6, 8 or 10."""
     plain = parse_code(code or "") or ""
     return max((depth(plain, preferred) for preferred in expected.preferred_hts), default=0)
@@ -171,12 +192,21 @@ def describe_depth(agreed: int) -> str:
 def match_of(
     expected: TariffExpected, outcome: TariffOutcome, rules: TariffSuiteConfig, edition: Edition | None = None
 ) -> Match:
-    """Match the scored code against the expected ones (spec; credits as in the original harness).
+    """Match the scored code against the expected ones; see `match_code`."""
+    return match_code(expected, scored_code(outcome, rules), rules, edition)
+
+
+def match_code(
+    expected: TariffExpected | ExpectedArticle,
+    code: str | None,
+    rules: TariffSuiteConfig,
+    edition: Edition | None = None,
+) -> Match:
+    """Match a code against the expected ones (spec; credits as in the original harness).
 
     Codes are compared by digits; an expected code of 6 or 8 digits matches every line below it. A code that is not in
     the schedule is compared as far as it is, and never is a preferred or an allowed one.
     """
-    code = scored_code(outcome, rules)
     if code is None:
         return Match(level=NO_MATCH, detail="the answer contains no code")
     plain = parse_code(code)
@@ -252,6 +282,8 @@ def _process_bonus(inputs: _RuleInput) -> Iterator[Term]:
     failed = [gate for gate, ok in ran.items() if not ok]
     if inputs.match is None or inputs.match.level == NO_MATCH:
         yield _note("process_bonus", "no bonus: no match")
+    elif inputs.articles is not None and inputs.match.level not in _FULL_MATCHES:
+        yield _note("process_bonus", "no bonus: not every article matches")
     elif not ran:
         yield _note("process_bonus", "no bonus: no critical gate ran")
     elif failed:
@@ -269,7 +301,10 @@ def _citations_ok(inputs: _RuleInput) -> bool | None:
 
 
 def _gri_sequence(inputs: _RuleInput) -> Iterator[Term]:
-    violations, stated = prove_order(inputs.outcome), inputs.outcome.sequence_ok
+    violations, stated = (
+        prove_orders(inputs.outcome, by_article=inputs.articles is not None),
+        inputs.outcome.sequence_ok,
+    )
     said = "" if stated is None else f"the target reports {'in order' if stated else 'out of order'}"
     if violations:
         more = f", and {len(violations) - 1} more" if len(violations) > 1 else ""
@@ -324,6 +359,23 @@ def _forbidden(inputs: _RuleInput) -> Iterator[Term]:
         matched = next((prefix for prefix in inputs.expected.must_not_hts or () if is_under(code, prefix)), None)
         if matched is not None:
             yield _zero(FORBIDDEN, f"{_shown(code)} is under the forbidden code {matched}")
+
+
+def _articles(inputs: _RuleInput) -> Iterator[Term]:
+    if inputs.articles is None:
+        return
+    yield from article_terms(inputs.articles)
+    for name, pick in ((CODE_FORM, "malformed"), (INVALID_CODE, "invalid")):
+        matches = (*(pair.match for pair in inputs.articles.pairs), *(match for _, match in inputs.articles.extra))
+        problems = [problem for match in matches if match and (problem := getattr(match, pick))]
+        if problems:
+            yield _note(name, "; ".join(list(dict.fromkeys(problems))[:_MAX_SHOWN]))
+
+
+def _forbidden_articles(inputs: _RuleInput) -> Iterator[Term]:
+    found = [] if inputs.articles is None else list(forbidden_articles(inputs.articles, inputs.expected))
+    if found:
+        yield _zero(FORBIDDEN, "; ".join(found[:_MAX_SHOWN]))
 
 
 def _no_savings(inputs: _RuleInput) -> Iterator[Term]:
@@ -473,6 +525,7 @@ _ANSWER_RULES: tuple[Callable[[_RuleInput], Iterator[Term]], ...] = (
     _direction,
     _levers,
 )
+_ARTICLE_RULES = (_articles, _process_bonus, _gri_sequence, _forbidden_articles, _no_savings, _citations)
 # by whether an answer is expected, and whether one was given
 _RULES = {
     (True, True): _ANSWER_RULES,

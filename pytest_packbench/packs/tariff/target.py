@@ -182,6 +182,7 @@ def _result(iterations: Sequence[Iteration]) -> dict[str, Any]:
     if dossier is not None and last.status == "refused":
         # the code of an earlier proposal is not given beside a refusal
         dossier |= {"baseline": None, "optimized": None}
+        dossier.pop("articles", None)
     return {
         **_unreadable(iterations),
         "status": last.status,
@@ -247,9 +248,10 @@ def _evidence_gates(iteration: Iteration) -> dict[str, Any]:
 
 def _dossier(proposal: Proposal, sequence: CheckResult | None) -> dict[str, Any]:
     plain = proposal.model_dump(mode="json")
+    headings = (*proposal.candidate_headings, *(head for item in proposal.articles for head in item.candidate_headings))
     return {
         "product_summary": plain["product_summary"],
-        "candidate_chapters": list(dict.fromkeys(map(chapter, proposal.candidate_headings))),
+        "candidate_chapters": list(dict.fromkeys(map(chapter, headings))),
         "assumptions": plain["assumptions"],
         "gri_trace": {
             "sequence_ok": None if sequence is None else sequence.decision == "pass",
@@ -262,6 +264,8 @@ def _dossier(proposal: Proposal, sequence: CheckResult | None) -> dict[str, Any]
         "what_if_candidates": plain["what_if_candidates"],
         "citations": plain["citations"],
         "questions_for_user": list(proposal.refusal.questions) if proposal.refusal else [],
+        # absent from an answer about one article
+        **({"articles": plain["articles"]} if proposal.articles else {}),
     }
 
 

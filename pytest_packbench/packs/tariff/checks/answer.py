@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_packbench.packs.tariff.checks.base import WIDTHS, Violation, check, check_result, listed, quoted
@@ -100,12 +101,43 @@ def composition(inputs: CheckInput) -> list[Violation] | None:
 @check(
     1,
     *("baseline_missing", "trace_missing", "headings_missing", "refusal_beside_classification"),
-    *("refusal_missing", "classification_beside_refusal"),
+    *("refusal_missing", "classification_beside_refusal", "articles_undue", "articles_missing", "outside_of_articles"),
 )
 def completeness(inputs: CheckInput) -> Iterator[Violation]:
     """Check that the answer has the fields that its decision needs, and none of the other decision's."""
     proposal = inputs.proposal
-    return _incomplete_classification(proposal) if proposal.decision == "classify" else _incomplete_refusal(proposal)
+    if proposal.decision != "classify":
+        yield from _incomplete_refusal(proposal)
+    elif inputs.request.options.articles == "each":
+        yield from _incomplete_articles(inputs)
+    else:
+        yield from _incomplete_classification(proposal)
+        if proposal.articles:
+            yield Violation(
+                "articles_undue",
+                "the request asks for one code; remove articles, or refuse where one code can't be right",
+            )
+
+
+def _incomplete_articles(inputs: CheckInput) -> Iterator[Violation]:
+    proposal = inputs.proposal
+    if not proposal.articles:
+        yield Violation("articles_missing", "the request asks for a code for each article; list them in articles")
+    for article in proposal.articles:
+        for violation in _incomplete_classification(inputs.of_article(article).proposal):
+            yield replace(violation, text=f"article {quoted(article.article)}: {violation.text}")
+    surplus = [
+        name
+        for name in ("baseline", "optimized", "what_if_candidates", "candidate_headings")
+        if getattr(proposal, name)
+    ]
+    if proposal.gri_trace.steps:
+        surplus.append("gri_trace")
+    if surplus:
+        yield Violation(
+            "outside_of_articles",
+            f"the answer has {', '.join(surplus)} outside of its articles; put them into the articles",
+        )
 
 
 def _incomplete_classification(proposal: Proposal) -> Iterator[Violation]:
@@ -138,6 +170,7 @@ def _incomplete_refusal(proposal: Proposal) -> Iterator[Violation]:
         name
         for name, value in (
             ("baseline", proposal.baseline),
+            ("articles", proposal.articles),
             ("optimized", proposal.optimized),
             ("what_if_candidates", proposal.what_if_candidates),
         )

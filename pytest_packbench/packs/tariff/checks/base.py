@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_packbench.model.errors import format_value
@@ -10,7 +10,7 @@ from pytest_packbench.model.errors import format_value
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pytest_packbench.packs.tariff.dossier import Critique, Proposal
+    from pytest_packbench.packs.tariff.dossier import ArticleAnswer, Critique, Proposal
     from pytest_packbench.packs.tariff.edition import Edition
     from pytest_packbench.packs.tariff.model import TariffInput
     from pytest_packbench.packs.tariff.rules import Level
@@ -37,6 +37,11 @@ class CheckInput:
     critique: Critique | None
     problems: tuple[str, ...] = ()
     edition: Edition | None = None
+
+    def of_article(self, article: ArticleAnswer) -> CheckInput:
+        """Return the input for one of several articles: a proposal of its code alone."""
+        alone = {name: getattr(article, name) for name in type(article).model_fields if name != "article"}
+        return replace(self, proposal=self.proposal.model_copy(update={"articles": (), **alone}))
 
 
 @dataclass(frozen=True, slots=True)
