@@ -352,7 +352,7 @@ def spelling_matters(code: str, expected: Json) -> bool:
     """Return whether a code is under an expected one of another spelling, or an expected one has no chapter."""
     return any(
         chapter(other) is None
-        or digits(other) != ascii_digits(other)
+        or any(digits(each) != ascii_digits(each) for each in (code, other))
         or (other != code and ascii_digits(code).startswith(ascii_digits(other)))
         for key in CODES
         for other in expected.get(key) or []
