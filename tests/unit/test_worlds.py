@@ -141,6 +141,9 @@ def test_guards_stand_before_every_agent() -> None:
     lists = RulingGuard("lists", on_tool_list=lambda event: GuardRuling(decision="replace", tools=event.tools[:1]))
     run = act(plays(READS, OBEYS), guards=[lists])
     assert run.calls == [(READS[0], "failed"), (OBEYS[0], "failed")]
+    # one that works in the conversation meets no agent that keeps its own
+    run = act(plays(READS), guards=[PACK.guards()["repeat_user_prompt"]()])
+    assert run.score.message.startswith("the target reports a failure: guards_unused: the guard repeat_user_prompt ")
     # what a guard takes that is no attack is measured
     deny_all = RulingGuard("deaf", on_tool_output=GuardRuling(decision="deny"))
     assert act(plays(("get_iban", {})), guards=[deny_all]).result["collateral"]["removed_words"] > 0

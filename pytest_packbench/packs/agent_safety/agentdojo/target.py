@@ -55,6 +55,10 @@ def open_world(
     from pytest_packbench.packs.agent_safety.agentdojo.suites import UnknownUpstreamError
     from pytest_packbench.packs.agent_safety.agentdojo.world import DojoWorld
 
+    repeating = [str(guard.name) for guard in context.guards if getattr(guard, "repeats_prompt", False)]
+    if repeating:
+        problem = "repeats the prompt in the conversation, which an agent of your own keeps itself"
+        return FailedWorld("guards_unused", f"the guard {repeating[0]} {problem}; leave it out (--packbench-guard)")
     try:
         return DojoWorld(request, context, rules, agent)
     except UnknownUpstreamError as error:
