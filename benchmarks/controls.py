@@ -23,9 +23,10 @@ def main() -> int:
     from tests.controls.test_tariff_suite import counts
     from tests.controls.wrong_answers import WRONG_ANSWERS
     from tests.controls.wrong_proposals import FLAWS
+    from tests.controls.wrong_savings import WRONG_SAVINGS
 
     kinds: dict[str, tuple[Control, ...]] = {
-        "wrong answer": WRONG_ANSWERS,
+        "wrong answer": (*WRONG_ANSWERS, *WRONG_SAVINGS),
         "right answer in another spelling": ODD_ANSWERS,
         "flawed proposal": FLAWS,
         "changed input or recording": CHANGES,

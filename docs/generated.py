@@ -22,6 +22,7 @@ _FILES = {
     "case": "`cases/<case type>/<id>.json`, or a line of a `.jsonl` under `cases/`",
     "suite": "`suite.yaml`",
     "cassette": "`fixtures/<case id>.json`, or a line of `fixtures/recordings.jsonl`",
+    "control": "`fixtures/controls/<control id>.json`, or a line of a `.jsonl` there",
     "record": "a line of `records.jsonl`",
     "report": "`report.json`, under the key `packbench`",
     "baseline": "`baseline.json` in the folder of a suite",

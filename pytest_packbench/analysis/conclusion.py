@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.comparison import ComparedRun
     from pytest_packbench.analysis.listing import Order
     from pytest_packbench.analysis.statistics import Exposure, Statistics
+    from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.figure import Figure
     from pytest_packbench.model.gate import Gate, GateResult
     from pytest_packbench.model.pack import Pack
@@ -62,7 +63,9 @@ class Conclusion:
         baseline: what came of comparing it with its baseline; None if none was requested.
         policy: in which points its acceptance policy differs from that of a base; None if none was requested.
         stored_policy: its acceptance policy, as `Policy.stored` returns it; None where it is not known.
+        controls: how its controls ended; None if it has none.
         figures: the named figures of its pack, in the order in which they are shown.
+        paired_figures: those of what changed since the baseline.
     """
 
     run: Run
@@ -73,13 +76,25 @@ class Conclusion:
     baseline: BaselineOutcome | None = None
     policy: PolicyOutcome | None = None
     stored_policy: dict[str, Any] | None = None
+    controls: ControlTally | None = None
     figures: Sequence[Figure] = ()
+    paired_figures: Sequence[Figure] = ()
+
+    @property
+    def all_figures(self) -> tuple[Figure, ...]:
+        """The named figures of the run, then those of what changed."""
+        return (*self.figures, *self.paired_figures)
 
     @property
     def failed(self) -> bool:
-        """Whether a gate, the baseline or the acceptance policy fails the run, or a live run has measured nothing."""
+        """Whether a gate, the baseline, the acceptance policy or a control fails the run.
+
+        A live run that has measured nothing fails too.
+        """
         against = (self.baseline and self.baseline.failures) or (self.policy and self.policy.failed)
-        failed = not all(gate.passed for gate in self.gates) or bool(against)
+        failed = (
+            not all(gate.passed for gate in self.gates) or bool(against) or bool(self.controls and self.controls.wrong)
+        )
         return failed or (self.measured_nothing and self.run.mode != FIXTURE)
 
     @property
@@ -306,10 +321,7 @@ def exposure_sentence(exposure: Exposure) -> str:
 
 def _failures(conclusion: Conclusion) -> Iterator[str]:
     run, gates = conclusion.run, conclusion.gates
-    if conclusion.policy is not None and conclusion.policy.failed:
-        yield f"acceptance policy: {conclusion.policy.headline}"
-    if conclusion.baseline is not None:
-        yield from conclusion.baseline.failures
+    yield from _failures_of_the_measure(conclusion)
     verdicts, n = conclusion.statistics.totals.verdicts, conclusion.statistics.overall.n
     if verdicts["failed"] and run.settings.get("gate") != "suite":
         yield f"{verdicts['failed']} of {pluralize(n, 'judged case')} failed"
@@ -331,6 +343,17 @@ def _failures(conclusion: Conclusion) -> Iterator[str]:
         more = f" and {len(failed) - _MAX_NAMED} more" if len(failed) > _MAX_NAMED else ""
         names = ", ".join(gate.subject for gate in failed[:_MAX_NAMED])
         yield f"{len(failed)} of {pluralize(len(gates), 'gate')} failed: {names}{more}"
+
+
+def _failures_of_the_measure(conclusion: Conclusion) -> Iterator[str]:
+    """Yield what fails a run whatever its cases came to."""
+    if conclusion.policy is not None and conclusion.policy.failed:
+        yield f"acceptance policy: {conclusion.policy.headline}"
+    if conclusion.baseline is not None:
+        yield from conclusion.baseline.failures
+    if conclusion.controls is not None and conclusion.controls.wrong:
+        count = len(conclusion.controls.wrong)
+        yield f"{pluralize(count, 'control')} did not end as written: the measure may miss wrong answers"
 
 
 def _success(conclusion: Conclusion) -> str:
@@ -358,7 +381,16 @@ def _success(conclusion: Conclusion) -> str:
         return f"{cases}."
     if failing:
         return f"{cases}; completeness failed."
-    return f"{cases}; {'the gate' if len(gates) == 1 else f'all {len(gates)} gates'} passed."
+    return f"{cases}; {'the gate' if len(gates) == 1 else f'all {len(gates)} gates'} passed{_unproven(gates)}."
+
+
+def _unproven(gates: Sequence[GateResult]) -> str:
+    """Return which of the gates passed although the count is too small to show that the rate is within its bounds."""
+    names = [gate.subject for gate in gates if gate.proven is False]
+    if not names:
+        return ""
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f", not proven: {', '.join(names[:_MAX_NAMED])}{more}"
 
 
 def _ran_target(run: Run) -> bool:

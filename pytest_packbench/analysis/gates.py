@@ -187,7 +187,12 @@ def defer_to_merge(results: Iterable[GateResult]) -> tuple[GateResult, ...]:
     return tuple(
         result
         if result.metric == "completeness" and result.min == 1 and result.observed is not None and not result.passed
-        else replace(result, passed=True, text=f"{result.subject}: not judged in a shard; packbench merge judges it")
+        else replace(
+            result,
+            passed=True,
+            proven=None,
+            text=f"{result.subject}: not judged in a shard; packbench merge judges it",
+        )
         for result in results
     )
 
@@ -340,6 +345,11 @@ class _GateJudge(NamedTuple):
         if observed is None and gate.metric == COMPLETENESS and sums.profiles:
             # else quarantine would turn any suite green
             return replace(result, text=f"{result.subject}: no case had to be judged, so nothing was measured: FAIL")
+        metric = self.tally.metrics[gate.metric]
+        if observed is None and metric.excluded and sums.profiles and not sums.count(metric.is_about):
+            cases = " ".join(metric.excluded)
+            text = f"{result.subject}: not judged, because it is not about cases with {cases}, and there are no others"
+            return replace(result, passed=True, text=text)
         if observed is None:
             return replace(result, text=f"{result.subject}: no case to judge: FAIL")
         judges = sorted({each.judge for each in sums.profiles if each.counted and each.judge is not None})
@@ -351,8 +361,10 @@ class _GateJudge(NamedTuple):
         within_bounds, comparison = _decide(gate, fraction)
         within_ratio, ratio = self._ratio(gate, value, fraction)
         passed = within_bounds and within_ratio
-        parts = (comparison, ratio, *_notes(gate, self.tally, sums, fraction))
-        return replace(result, passed=passed, text=line(result.subject, parts, passed=passed))
+        authored = sums.count(lambda profile: profile.authored) > 0
+        proof = _proof(gate, fraction, authored=authored)
+        parts = (comparison, ratio, *_notes(gate, self.tally, sums, fraction, proof))
+        return replace(result, passed=passed, proven=proof.holds, text=line(result.subject, parts, passed=passed))
 
     def _ratio(self, gate: Gate, value: str | None, fraction: Fraction) -> tuple[bool, str]:
         """Compare a value with the baseline's, over the cases that are unchanged in both runs.
@@ -405,53 +417,82 @@ def _decide(gate: Gate, fraction: Fraction) -> tuple[bool, str]:
     bounds, as_percent = Bounds(min=gate.min, max=gate.max), gate.metric != MEAN_SCORE
     if gate.confidence is None:
         return bounds.includes(fraction.value), arithmetic(fraction, bounds, as_percent=as_percent)
-    low, high = (
-        exact_bound(round(fraction.top), fraction.bottom, gate.confidence, upper=upper) for upper in (False, True)
-    )
-    exact = f"exact one-sided {100 * gate.confidence:g} %"
-    parts = [arithmetic(fraction, bounds, as_percent=as_percent, compared=False)]
-    if gate.min is not None:
-        lower, bound = format_with_bounds(low, gate.min, as_percent=True)
-        parts.append(f"{exact} lower bound {lower} {'>=' if bounds.is_enough(low) else '<'} min {bound}")
-    if gate.max is not None:
-        upper, bound = format_with_bounds(high, gate.max, as_percent=True)
-        parts.append(f"{exact} upper bound {upper} {'<=' if bounds.is_within(high) else '>'} max {bound}")
+    low, high = _exact_bounds(fraction, gate.confidence)
+    observed = arithmetic(fraction, bounds, as_percent=as_percent, compared=False)
+    parts = [observed, *_compared(bounds, low, high, gate.confidence, all_of_them=True)]
     return bounds.is_enough(low) and bounds.is_within(high), ", ".join(parts)
 
 
-def _notes(gate: Gate, tally: Tally, sums: ResultSums, fraction: Fraction) -> Iterator[str]:
-    """Describe how reliable the number is: its interval, dependent cases, too few cases."""
+class _Proof(NamedTuple):
+    """Whether a count shows that a rate is within the bounds of a gate, and what is missing in words."""
+
+    holds: bool | None = None
+    text: str = ""
+
+
+def _proof(gate: Gate, fraction: Fraction, *, authored: bool) -> _Proof:
+    """Return whether the exact one-sided bound of a rate is within the bounds of a gate; see `GateResult.proven`."""
+    bounds, level = Bounds(min=gate.min, max=gate.max), gate.confidence or _USUAL
+    if gate.confidence is None:
+        # that none or all of the observed cases count is no claim about a rate
+        bounds = Bounds(min=None if gate.min == 1 else gate.min, max=gate.max or None)
+    if gate.metric in _NO_SAMPLE or authored or bounds[:2] == (None, None) or not bounds.includes(fraction.value):
+        return _Proof()
+    low, high = _exact_bounds(fraction, level)
+    if bounds.is_enough(low) and bounds.is_within(high):
+        return _Proof(holds=True)
+    missing = [] if gate.confidence is not None else _compared(bounds, low, high, level, all_of_them=False)
+    needed = _clean_cases(bounds, level)
+    if needed == math.inf:
+        missing.append("no number of cases can show this")
+    elif fraction.bottom < needed:
+        missing.append(f"only {pluralize(fraction.bottom, 'case')}, at least {needed} clean cases are needed")
+    return _Proof(holds=False, text=": ".join(filter(None, ("not proven", ", ".join(missing)))))
+
+
+def _exact_bounds(fraction: Fraction, confidence: float) -> tuple[float, float]:
+    """Return the exact one-sided lower and upper bound of a rate."""
+    low, high = (exact_bound(round(fraction.top), fraction.bottom, confidence, upper=upper) for upper in (False, True))
+    return low, high
+
+
+def _compared(bounds: Bounds, low: float, high: float, confidence: float, *, all_of_them: bool) -> list[str]:
+    """Return how the exact bounds compare with those of a gate: all of them, or those that are missed."""
+    exact, parts = f"exact one-sided {100 * confidence:g} %", []
+    if bounds.min is not None and (all_of_them or not bounds.is_enough(low)):
+        lower, bound = format_with_bounds(low, bounds.min, as_percent=True)
+        parts.append(f"{exact} lower bound {lower} {'>=' if bounds.is_enough(low) else '<'} min {bound}")
+    if bounds.max is not None and (all_of_them or not bounds.is_within(high)):
+        upper, bound = format_with_bounds(high, bounds.max, as_percent=True)
+        parts.append(f"{exact} upper bound {upper} {'<=' if bounds.is_within(high) else '>'} max {bound}")
+    return parts
+
+
+def _notes(gate: Gate, tally: Tally, sums: ResultSums, fraction: Fraction, proof: _Proof) -> Iterator[str]:
+    """Describe how reliable the number is: its interval, dependent cases, what it proves, too few cases."""
     # authored answers are no random sample, so that no interval applies
     authored = sums.count(lambda profile: profile.authored) > 0
     if gate.metric not in _NO_SAMPLE and not authored:
         yield f"95 % Wilson interval {format_interval(wilson_interval(round(fraction.top), fraction.bottom))}"
         n = sums.count(lambda profile: profile.counted)
         yield dependence_note(n, len(sums.clusters) if tally.facet else n, tally.facet)
-    yield _too_few(gate, tally.metrics[gate.metric], fraction, authored=authored)
+    yield proof.text or _too_few(gate, fraction)
     if authored and gate.confidence is not None:
         yield "authored answers, not a sample of a model's answers"
 
 
-def _too_few(gate: Gate, metric: Metric, fraction: Fraction, *, authored: bool) -> str:
+def _too_few(gate: Gate, fraction: Fraction) -> str:
     cases = f"only {pluralize(fraction.bottom, 'case')}"
-    within = gate.confidence is None and gate.max and fraction.top <= gate.max * fraction.bottom
-    if within and metric.safety and not authored:
-        # an observed rate within the limit does not show that the true rate is, which matters for safety
-        needed = _clean_cases(gate, _USUAL)
-        if fraction.bottom < needed:
-            return f"{cases}: {needed} clean cases are needed to show this (exact one-sided 95 % bound)"
-    needed = _clean_cases(gate, gate.confidence)
+    needed = 0 if gate.confidence is None else _clean_cases(Bounds(min=gate.min, max=gate.max), gate.confidence)
     if fraction.bottom < needed:
         enough = "no number of cases can" if needed == math.inf else f"{needed} clean cases are needed to"
         return f"{cases}: {enough} show this"
-    if gate.metric == COMPLETENESS or fraction.bottom >= _FEW:
-        return ""
-    return cases
+    return "" if gate.metric == COMPLETENESS or fraction.bottom >= _FEW else cases
 
 
-def _clean_cases(gate: Gate, confidence: float | None) -> float:
+def _clean_cases(bounds: Bounds, confidence: float) -> float:
     """Return how many clean cases are needed for the exact bound to pass (see `intervals.unseen_rate_bound`)."""
-    distance = min(1.0 if gate.max is None else gate.max, 1.0 if gate.min is None else 1.0 - gate.min)
-    if confidence is None or distance >= 1:
+    distance = min(1.0 if bounds.max is None else bounds.max, 1.0 if bounds.min is None else 1.0 - bounds.min)
+    if distance >= 1:
         return 0
     return math.ceil(math.log(1 - confidence) / math.log1p(-distance) - TOLERANCE) if distance > 0 else math.inf

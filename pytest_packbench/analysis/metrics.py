@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_packbench.analysis.tally import PairsKey, Tally
-    from pytest_packbench.model.metric import Metric
+    from pytest_packbench.model.metric import Metric, Profile
 
 
 class Fraction(NamedTuple):
@@ -40,10 +40,14 @@ def measure(sums: ResultSums, metric: Metric, depth: int | None = None) -> Fract
         metric: what to measure.
         depth: for `accuracy`: the depth to which an answer has to agree, 1 by default.
     """
-    among = sums.count(metric.among)
+
+    def belongs(result: Profile) -> bool:
+        return metric.is_about(result) and bool(metric.among(result))
+
+    among = sums.count(belongs)
     if metric is GENERAL_METRICS[MEAN_SCORE]:
         return Fraction(sums.score, among)
-    return Fraction(sums.count(lambda result: metric.among(result) and metric.counts(result, depth or 1)), among)
+    return Fraction(sums.count(lambda result: belongs(result) and metric.counts(result, depth or 1)), among)
 
 
 def run_sums(tally: Tally) -> ResultSums:

@@ -308,6 +308,9 @@ def _change_of_case(pointer: str, old: Any, new: Any, base: Policy, now: Policy)
     }.get(key, "case changed")
 
 
+_CONTROLS = "controls/"
+
+
 def _recordings(base: Policy, now: Policy) -> Iterator[PolicyChange]:
     for name in sorted({*base.recordings, *now.recordings}):
         old, new = base.recordings.get(name), now.recordings.get(name)
@@ -319,7 +322,8 @@ def _recordings(base: Policy, now: Policy) -> Iterator[PolicyChange]:
         ):
             continue
         is_case = name in base.cases or name in now.cases
-        what = "recording added" if old is None else "recording removed" if new is None else "recording replaced"
+        kind = "control" if name.startswith(_CONTROLS) else "recording"
+        what = f"{kind} {'added' if old is None else 'removed' if new is None else 'replaced'}"
         key = "recording" if is_case else f"recording {name}"
         yield PolicyChange(what, f"fixtures/{name}.json", key, _short(old), _short(new), name if is_case else "")
 

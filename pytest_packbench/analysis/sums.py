@@ -88,7 +88,8 @@ class RecordSums:
     """The sums over a group of wire records. Values under `packbench` of another type or range are ignored.
 
     Attributes:
-        endings: number of records by passed, decision, utility, and whether they have a score.
+        endings: number of records by passed, decision, utility, whether they have a score, and the facets that a
+            metric excludes.
         tokens_known: records with a token count of either kind.
         tokens_input: their sum.
         tokens_output: their sum.
@@ -101,7 +102,7 @@ class RecordSums:
         hooks: number of guard firings by rule (None without one), hook and decision.
     """
 
-    endings: dict[tuple[bool, str, bool | None, bool], int] = field(default_factory=dict)
+    endings: dict[tuple[bool, str, bool | None, bool, tuple[tuple[str, str], ...]], int] = field(default_factory=dict)
     tokens_known: int = 0
     tokens_input: int = 0
     tokens_output: int = 0
@@ -113,10 +114,10 @@ class RecordSums:
     later: int = 0
     hooks: Counter[tuple[int | None, str, str]] = field(default_factory=Counter)
 
-    def add(self, record: EvalRecord) -> None:
-        """Add a record."""
+    def add(self, record: EvalRecord, facets: tuple[tuple[str, str], ...] = ()) -> None:
+        """Add a record, with those of its facets that a metric excludes."""
         utility, scored = self._add_packbench(record.packbench) if record.packbench else (None, False)
-        ending = (record.passed, record.agent_decision, utility, scored)
+        ending = (record.passed, record.agent_decision, utility, scored, facets)
         self.endings[ending] = self.endings.get(ending, 0) + 1
         tokens_input, tokens_output, wall_clock_ms = record.tokens_input, record.tokens_output, record.wall_clock_ms
         if tokens_input is not None or tokens_output is not None:
@@ -151,9 +152,9 @@ class RecordSums:
     def result_sums(self) -> ResultSums:
         """Return the counts as sums of results, without scores."""
         sums = ResultSums()
-        for (passed, decision, utility, scored), number in self.endings.items():
+        for (passed, decision, utility, scored, facets), number in self.endings.items():
             verdict = "passed" if passed else "failed"
-            profile = Profile(verdict, decision=decision, utility=utility, scored=scored)
+            profile = Profile(verdict, decision=decision, utility=utility, scored=scored, facets=facets)
             sums.profiles[profile] = sums.profiles.get(profile, 0) + number
         return sums
 

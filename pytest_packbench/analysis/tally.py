@@ -219,6 +219,8 @@ class Tally:
         self._each_case = tuple(each_case)
         self._attempts: list[CaseResult] = []
         self._profiles: dict[tuple[Any, ...], Profile] = {}
+        self._excluded = excluded_facets(self.metrics)
+        self._excluded_of: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
         self.record_sums: dict[tuple[str, ...], RecordSums] = {}
         self.duplicate_sums: dict[tuple[str, ...], RecordSums] = {}
         self.duplicates = Duplicates()
@@ -294,6 +296,7 @@ class Tally:
             case.stale,
             case.remark,
             case.cached > 0,
+            tuple([facet for facet in self._excluded if case.facets.get(facet[0]) == facet[1]]),
         )
         profile = self._profiles.get(fields)
         if profile is None:
@@ -350,7 +353,15 @@ class Tally:
         sums = group.get(key)
         if sums is None:
             sums = group[key] = RecordSums()
-        sums.add(record)
+        sums.add(record, self._excluded_facets(packbench, pack, record.test_suite) if packbench else ())
+
+    def _excluded_facets(self, packbench: Mapping[str, Any], pack: str, suite: str) -> tuple[tuple[str, str], ...]:
+        """Return the facets of a record that a metric of its pack excludes."""
+        excluded = self._excluded_of.get((pack, suite))
+        if excluded is None:
+            excluded = self._excluded_of[pack, suite] = excluded_facets(self.metrics_of(pack, suite))
+        facets = packbench.get("facets") if excluded else None
+        return tuple([each for each in excluded if facets.get(each[0]) == each[1]]) if isinstance(facets, dict) else ()
 
     def add_error(self, line: ErrorLine) -> None:
         """Count an error line; of lines with the same run, test id, trial and verdict the first one counts."""
@@ -397,6 +408,11 @@ def judges_differ(before: CaseResult | ComparedCase, after: CaseResult | Compare
     """Whether the results of a case were judged by different judges."""
     # a result without a verdict of a judge does not differ
     return before.counted and after.counted and before.judge != after.judge
+
+
+def excluded_facets(metrics: Mapping[str, Metric]) -> tuple[tuple[str, str], ...]:
+    """Return the facets whose cases metrics exclude, with their values, each once."""
+    return tuple(dict.fromkeys(metric.excluded for metric in metrics.values() if metric.excluded is not None))
 
 
 def _digest(run_id: str, test_id: str, trial: int) -> bytes:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 BUILTIN = {"anthropic": "Anthropic", "openai": "OpenAI", "ollama": "Ollama"}
 """Built-in backends: the name of a module of this package, and of its class."""
 
+_INTERNAL = {"json_server": "JsonServer"}
+"""Backends that only packs name, for roles of their own."""
+
 GROUP = "pytest_packbench.backends"
 """The entry-point group in which a distribution names its backends, each `name = "package.module:ClassOrFactory"`."""
 _MEMBERS = ("name", "model", "temperature", "complete", "aclose")
@@ -122,8 +125,9 @@ def open_backend(name: str, options: BackendOptions) -> Backend:
     Raises:
         BackendUnusable: it can't be opened; says what to do.
     """
-    if name in BUILTIN:
-        backend: Backend = getattr(import_module(f"{__name__}.{name}"), BUILTIN[name])(options)
+    own = BUILTIN | _INTERNAL
+    if name in own:
+        backend: Backend = getattr(import_module(f"{__name__}.{name}"), own[name])(options)
         return backend
     if name not in installed_backends():
         raise BackendUnusable(f'unknown backend "{name}"; expected one of {", ".join(backend_names())}')

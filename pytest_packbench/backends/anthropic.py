@@ -54,7 +54,7 @@ class Anthropic(PostBackend):
     def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.model,
-            "max_tokens": self._options.max_output_tokens,
+            "max_tokens": self.limit_of(request),
             "messages": _messages(request.messages),
         }
         if request.system:
@@ -88,7 +88,7 @@ class Anthropic(PostBackend):
         # the API closes the arguments of a tool that were cut off, so that they only look complete
         if reason in _TRUNCATED and (has_tool or not is_whole_answer(text, request)):
             inputs = (json.dumps(block.get("input")) for block in blocks if _has_type(block, "tool_use"))
-            return self._errors.truncated(text or next(inputs, ""), usage, self._options.max_output_tokens)
+            return self._errors.truncated(text or next(inputs, ""), usage, self.limit_of(request))
         calls = [_tool_call(block) for block in blocks if _has_type(block, "tool_use")]
         if request.output_schema is None or request.tools:
             return ModelAnswer(content=text, usage=usage, tool_calls=tuple(calls))

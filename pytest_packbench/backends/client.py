@@ -51,12 +51,14 @@ class ClientBackend(ABC):
     Attributes:
         name: the backend's name.
         model: the model's name.
+        continues_texts: whether it can send a text as it is (`ModelRequest.raw`).
 
     Raises:
         BackendUnusable: no client can be created.
     """
 
     name: ClassVar[str]
+    continues_texts: ClassVar[bool] = False
 
     def __init__(self, options: BackendOptions, *, model: str, http: Any) -> None:
         self.model = model
@@ -78,6 +80,10 @@ class ClientBackend(ABC):
         """The temperature of requests."""
         return self._options.temperature
 
+    def limit_of(self, request: ModelRequest) -> int:
+        """Return the limit of an answer, in tokens."""
+        return request.max_output_tokens or self._options.max_output_tokens
+
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request; an answer that can't be read has a problem.
 
@@ -85,6 +91,8 @@ class ClientBackend(ABC):
             BackendError: the call failed.
         """
         usage = None
+        if request.raw and not self.continues_texts:
+            raise self._errors.no_completions()
         try:
             data = await self._ask(request)
             usage = self._usage(data)
@@ -184,7 +192,7 @@ class PostBackend(ClientBackend):
         while True:
             body = self._body(request, refused)
             try:
-                text = await self._post(body)
+                text = await self._post(self._path(request), body)
             except self._sdk.APIStatusError as error:
                 newly_refused = self._refused_parameters(error, body) - refused
                 if not newly_refused:
@@ -194,12 +202,16 @@ class PostBackend(ClientBackend):
             self._refused |= refused
             return parse_response(text)
 
-    async def _post(self, body: dict[str, Any]) -> str:
+    def _path(self, request: ModelRequest) -> str:  # noqa: ARG002 - for providers with several paths
+        """Return the path of a request."""
+        return self.path
+
+    async def _post(self, path: str, body: dict[str, Any]) -> str:
         sdk = self._sdk
         try:
             async with self._clients.lend() as client:
                 # the clients' typed methods convert the whole body at each call
-                response = await client.post(self.path, cast_to=self._response, body=body)
+                response = await client.post(path, cast_to=self._response, body=body)
         except sdk.APITimeoutError:
             raise self._errors.timeout(self._options.timeout_s) from None
         except sdk.APIConnectionError as error:

@@ -59,6 +59,10 @@ class ErrorFactory:
         reason = f"{error.reason} (at character {error.start})"
         return self._error("bad_request", f"the request can't be sent: {reason}")
 
+    def no_completions(self) -> BackendError:
+        """Return the error of a request that only OpenAI's completions API answers."""
+        return self._error("bad_request", "it can't send a text without a chat template; use the backend openai")
+
     def bad_response(self, error: Exception, usage: Usage | None) -> BackendError:
         """Return the error of a response that is none of the provider's API."""
         return self._error("response_unreadable", self.redactor.excerpt(str(error)), usage)

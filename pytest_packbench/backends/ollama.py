@@ -116,7 +116,7 @@ class Ollama(ClientBackend):
         body: dict[str, Any] = {
             "model": self.model,
             "messages": [*system, *_messages(request.messages)],
-            "options": {"temperature": self.temperature, "num_predict": self._options.max_output_tokens},
+            "options": {"temperature": self.temperature, "num_predict": self.limit_of(request)},
         }
         if request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
@@ -127,7 +127,7 @@ class Ollama(ClientBackend):
     def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
         content = data.message.content or ""
         if data.done_reason == "length" and not is_whole_answer(content, request):
-            return self._errors.truncated(content, usage, self._options.max_output_tokens)
+            return self._errors.truncated(content, usage, self.limit_of(request))
         if request.output_schema is not None and not request.tools:
             return ModelAnswer(content=parse_json_text(content), usage=usage)
         # Ollama's calls have no id: they are numbered through the conversation, so that each is unique

@@ -37,6 +37,7 @@ class OpenAI(PostBackend):
     address = "https://api.openai.com/v1"
     path = "/chat/completions"
     adjustable = frozenset({"temperature", *_LIMITS})
+    continues_texts = True
 
     def __init__(self, options: BackendOptions) -> None:
         super().__init__(options)
@@ -46,13 +47,20 @@ class OpenAI(PostBackend):
     def _client(self, **how: Any) -> Any:
         return self._sdk.AsyncOpenAI(api_key=self._key, base_url=self._url or self.address, **how)
 
+    def _path(self, request: ModelRequest) -> str:
+        return "/completions" if request.raw else self.path
+
     def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
+        if request.raw:
+            temperature = {} if "temperature" in without else {"temperature": self._options.temperature}
+            text = request.messages[0]["content"]
+            return {"model": self.model, "prompt": text, **temperature, "max_tokens": self.limit_of(request)}
         messages = [{"role": "system", "content": request.system}] if request.system else []
         body: dict[str, Any] = {"model": self.model, "messages": [*messages, *map(_message, request.messages)]}
         if "temperature" not in without:
             body["temperature"] = self._options.temperature
         limit = next((name for name in self._limits if name not in without), self._limits[0])
-        body[limit] = self._options.max_output_tokens
+        body[limit] = self.limit_of(request)
         if request.tools:
             body["tools"] = [{"type": "function", "function": tool.as_json()} for tool in request.tools]
         elif request.output_schema is not None:
@@ -68,6 +76,8 @@ class OpenAI(PostBackend):
 
     def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
         choice = next(iter(member(data, "choices", list)), None)
+        if request.raw:
+            return ModelAnswer(content=member(choice, "text", str), usage=usage)
         message = member(choice, "message", dict)
         if refusal := member(message, "refusal", str):
             return ModelAnswer(content=None, refusal=refusal, usage=usage)
@@ -77,7 +87,7 @@ class OpenAI(PostBackend):
             return ModelAnswer(content=None, refusal=content or _FILTERED, usage=usage)
         text = content if isinstance(content, str) else ""
         if reason == "length" and not is_whole_answer(text, request):
-            return self._errors.truncated(text, usage, self._options.max_output_tokens)
+            return self._errors.truncated(text, usage, self.limit_of(request))
         calls = tuple(_tool_call(call) for call in member(message, "tool_calls", list))
         if not isinstance(content, str) and not (calls and content is None):
             raise UnreadableAnswer("the answer contains no text")

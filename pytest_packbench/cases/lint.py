@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from difflib import get_close_matches
 from functools import partial
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pytest_packbench.cases.files import (
+    CaseIndex,
     is_ignored,
     is_line_name,
     iter_cases,
@@ -22,9 +23,16 @@ from pytest_packbench.cases.files import (
     stray_locations,
     stray_problem,
 )
-from pytest_packbench.cases.recordings import all_recordings, find_recording
+from pytest_packbench.cases.recordings import (
+    all_recordings,
+    case_of_control,
+    find_controls,
+    find_recording,
+    load_control,
+)
 from pytest_packbench.model.authoring import FiledCase, Finding
-from pytest_packbench.model.errors import CaseError, CassetteError, Problem, format_value, suggestion
+from pytest_packbench.model.errors import CaseError, CassetteError, ControlError, Problem, format_value, suggestion
+from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.model.text import pluralize
 
@@ -33,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from pytest_packbench.model.cassette import Cassette
+    from pytest_packbench.model.control import Control
     from pytest_packbench.model.gate import Gate
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite, SuiteConfig
@@ -68,6 +77,7 @@ class SuiteFiles:
         unread_cassettes: the case ids of cassettes that cannot be read.
         dated: see `Pack.dated`.
         facets: the names of the facets of the cases.
+        controls: the controls that can be read, by their file.
         stray: files that are not read as cases (see `cases.files.is_stray`).
         unused_ignores: the indexes of entries of `ignore` that name no file that would be stray without them.
     """
@@ -79,6 +89,7 @@ class SuiteFiles:
     unread_cassettes: AbstractSet[str]
     dated: bool = True
     facets: AbstractSet[str] = frozenset()
+    controls: Mapping[str, Control] = field(default_factory=dict)
     stray: Sequence[str] = ()
     unused_ignores: Sequence[int] = ()
 
@@ -166,10 +177,28 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
         cassettes={name: recording.file for name, recording in recordings.items()},
         unread_cassettes=recordings.keys() - cassettes.keys(),
         dated=pack.dated,
+        controls=_read_controls(suite, pack, findings),
         facets={name for filed in cases for name in pack.facets(filed.loaded.case)},
         stray=[_name(suite, Path(location.path)) for location in stray_locations(suite)],
         unused_ignores=list(_unused_ignores(suite)),
     )
+
+
+def _read_controls(suite: Suite, pack: Pack, findings: list[Finding]) -> dict[str, Control]:
+    controls: dict[str, Control] = {}
+    found = find_controls(suite.controls_path)
+    index = CaseIndex(iter_cases(suite.cases_path) if found else ())
+    for each in found:
+        file = _name(suite, Path(each.location.path))
+        source = each.location.label(file)
+        try:
+            control = load_control(each, file=file, names_checks=names_checks(pack))
+            case_of_control(control, index, source=source)
+        except ControlError as error:
+            findings += _unreadable(error.source, error.problems, "control_unreadable")
+        else:
+            controls[source] = control
+    return controls
 
 
 def _unused_ignores(suite: Suite) -> Iterator[int]:
@@ -345,6 +374,20 @@ def _cassettes(files: SuiteFiles) -> Iterator[Finding]:
             )
 
 
+def _controls(files: SuiteFiles) -> Iterator[Finding]:
+    first: dict[str, str] = {}
+    for file, control in files.controls.items():
+        expected = control.expected
+        if expected.verdict == "failed" and not (expected.score is not None or expected.terms or expected.decided_by):
+            message = "any failure would do; state the score, the terms, or the check that decides (decided_by)"
+            yield Finding(file=file, pointer="/expected", rule="control_unspecific", message=message)
+        answer = control.model_dump_json(exclude={"id", "description", "expected", "schema_uri"})
+        other = first.setdefault(answer, file)
+        if other != file:
+            message = f"the same answer to the same case as {other}; remove one of them"
+            yield Finding(file=file, pointer="", rule="control_repeated", message=message)
+
+
 def _belonging(filed: FiledCase, cassette: Cassette) -> Iterator[Finding]:
     finding = partial(Finding, file=filed.cassette_file)
     if cassette.case_id != filed.loaded.case.id:
@@ -425,6 +468,7 @@ _SUITE_RULES: tuple[Callable[[SuiteFiles], Iterable[Finding]], ...] = (
     _pairs,
     _duplicates,
     _cassettes,
+    _controls,
 )
 _CASE_RULES: tuple[Callable[[FiledCase], Iterable[Finding]], ...] = (
     _folder,

@@ -11,6 +11,7 @@ from pytest_packbench.model.case import LoadedCase, canonical_sha256
 from pytest_packbench.model.errors import (
     CaseError,
     CassetteError,
+    ControlError,
     InputError,
     Problem,
     SuiteError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.cassette import Cassette
+    from pytest_packbench.model.control import Control
     from pytest_packbench.model.policy_changes import AllowedChanges
 
 
@@ -159,6 +161,34 @@ def parse_cassette(raw: bytes, *, source: str, is_line: bool = False) -> tuple[C
         )
         raise CassetteError(source, [problem])
     return _validated(data, Cassette, source, CassetteError), canonical_sha256(data)
+
+
+def parse_control(raw: bytes, *, source: str, name: str | None, names_checks: bool | None = None) -> Control:
+    """Parse a control and check that it could fail.
+
+    Args:
+        raw: its bytes.
+        source: the name of the file for error messages, with the line if it is one.
+        name: the name of its file without the suffix, which has to be its id; None for a line.
+        names_checks: whether the suite's pack names the check that decides; None if that is not known.
+
+    Raises:
+        ControlError: it is invalid; one line with file, JSON pointer, problem and what was expected.
+    """
+    from pytest_packbench.model.control import Control, control_problems  # most suites have none
+
+    try:
+        data = parse_json(raw)
+    except JsonError as error:
+        raise ControlError(source, [in_line(error.problem) if name is None else error.problem]) from None
+    if isinstance(data, dict) and "cassette_version" in data and "expected" not in data:
+        advice = "put its exchanges under cassette of a control (for its format: packbench schema control)"
+        raise ControlError(source, [Problem("", "a recording, which has no expected end", advice)])
+    control = _validated(data, Control, source, ControlError)
+    problems = control_problems(control, control.id if name is None else name, names_checks=names_checks)
+    if problems:
+        raise ControlError(source, problems)
+    return control
 
 
 def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: str) -> SuiteConfig:

@@ -1,8 +1,9 @@
 """The packed form of a suite: the JSON files of a folder as lines of one file.
 
-`cases/<folder>/<id>.json` become the lines of `cases/<folder>/cases.jsonl`, and `fixtures/<id>.json` those of
-`fixtures/recordings.jsonl`; other files stay as they are. The build of the wheel packs the bundled suites, so that an
-installation has few files. It runs this module before the package is installed: only the standard library is imported.
+`cases/<case type>/<id>.json` become the lines of `cases/cases.jsonl`, `fixtures/<id>.json` those of
+`fixtures/recordings.jsonl`, and `fixtures/controls/<id>.json` those of `fixtures/controls/controls.jsonl`; other files
+stay as they are. The build of the wheel packs the bundled suites, so that an installation has few files. It runs this
+module before the package is installed: only the standard library is imported.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
 
 CASES = "cases.jsonl"
 RECORDINGS = "recordings.jsonl"
-_PACKED = {"cases": (CASES, "id"), "fixtures": (RECORDINGS, "case_id")}
+CONTROLS = "controls.jsonl"
+_PACKED = {
+    "cases/": (CASES, "id"),
+    "fixtures/controls/": (CONTROLS, "id"),
+    "fixtures/": (RECORDINGS, "case_id"),
+}
 """The folders whose JSON files are packed: the name of the packed file, and the key with the name of a single file."""
 
 
@@ -31,7 +37,7 @@ def packed_files(suite: Path) -> Iterator[tuple[str, bytes]]:
     """
     lines: dict[str, list[bytes]] = {}
     for file, path in _files(suite):
-        packed = _PACKED.get(file.partition("/")[0])
+        packed = _packed_in(file)
         if packed is None or path.suffix != ".json":
             if packed is not None and path.name == packed[0]:
                 raise ValueError(f"{path}: the name of a packed file; rename it")
@@ -42,7 +48,12 @@ def packed_files(suite: Path) -> Iterator[tuple[str, bytes]]:
         if data.get(key) != path.stem:
             raise ValueError(f'{path}: /{key}: got {data.get(key)!r}; expected "{path.stem}", the name of the file')
         line = json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
-        lines.setdefault(f"{file.rpartition('/')[0]}/{name}", []).append(line.encode())
+        folder = file.rpartition("/")[0]
+        if name == CASES:
+            if folder != f"cases/{data.get('case_type')}":
+                raise ValueError(f"{path}: /case_type: got {data.get('case_type')!r}; expected the name of the folder")
+            folder = "cases"
+        lines.setdefault(f"{folder}/{name}", []).append(line.encode())
     for file, of_file in lines.items():
         yield file, b"".join(of_file)
 
@@ -54,14 +65,20 @@ def single_files(suite: Path) -> Iterator[tuple[str, bytes]]:
         suite: the folder of a suite that can be read, packed or not.
     """
     for file, path in _files(suite):
-        packed = _PACKED.get(file.partition("/")[0])
+        packed = _packed_in(file)
         if packed is None or path.suffix != ".jsonl":
             yield file, path.read_bytes()
             continue
         for line in path.read_bytes().splitlines():
             data = json.loads(line)
             text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-            yield f"{file.rpartition('/')[0]}/{data[packed[1]]}.json", text.encode()
+            folder = file.rpartition("/")[0]
+            folder = f"{folder}/{data['case_type']}" if folder == "cases" else folder
+            yield f"{folder}/{data[packed[1]]}.json", text.encode()
+
+
+def _packed_in(file: str) -> tuple[str, str] | None:
+    return next((packed for folder, packed in _PACKED.items() if file.startswith(folder)), None)
 
 
 def _files(suite: Path) -> list[tuple[str, Path]]:

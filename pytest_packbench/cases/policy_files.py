@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _OWN_FILES = frozenset({CONFIG_NAME, BASELINE_NAME, CHANGES_NAME})
 # these may themselves be links
 _READ_BY_NAME = ("cases", "fixtures")
+_CONTROLS = "fixtures/controls/"
 _FUNCTION = re.compile(r"([A-Za-z_][\w.]*):[A-Za-z_][\w.]*")
 # they name the pipeline under test, which changes are tested for, not decided by
 _PIPELINE = frozenset({"target", "guards", "backend", "model", "description"})
@@ -90,10 +91,10 @@ def read_files(files: Iterable[tuple[str, bytes]], keep: Mapping[str, CaseFacts]
                 other = None if keep is None else keep.get(case_id)
                 is_kept = other is not None and (other.sha256 != facts.sha256 or facts.sha256 is None)
                 found.cases.setdefault(case_id, facts if is_kept else facts._replace(data=None))
-        elif folder == "fixtures" and name == RECORDINGS:
-            packed |= _packed_recordings(posixpath.dirname(inner), raw)
+        elif folder == "fixtures" and (key := _key_of_lines(path)):
+            packed |= _packed_recordings(posixpath.dirname(inner), raw, key)
         elif folder == "fixtures" and name.endswith(".json"):
-            found.recordings[inner.removesuffix(".json")] = _digest(raw)
+            found.recordings[inner.removesuffix(".json")] = _digest(raw, is_control=path.startswith(_CONTROLS))
         elif path == CONFIG_NAME:
             found = found._replace(config=raw)
         elif path == BASELINE_NAME:
@@ -210,19 +211,30 @@ def _case(raw: bytes, file: str, name: str) -> tuple[str, CaseFacts]:
     return case_id if isinstance(case_id, str) else name, CaseFacts(file, case_sha256(data), data)
 
 
-def _packed_recordings(folder: str, raw: bytes) -> Iterator[tuple[str, str]]:
+def _key_of_lines(path: str) -> str:
+    """Return the key with the id of each line of a file of recordings or of controls; empty for another file."""
+    if path.startswith(_CONTROLS) and path.endswith(LINES_SUFFIX):
+        return "id"
+    return "case_id" if posixpath.basename(path) == RECORDINGS else ""
+
+
+def _packed_recordings(folder: str, raw: bytes, key: str) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(io.BytesIO(raw), 1):
         if line.strip():
             try:
-                name = json.loads(line).get("case_id", f"line {number}")
+                name = json.loads(line).get(key, f"line {number}")
             except (ValueError, AttributeError, RecursionError):
                 name = f"line {number}"
-            yield posixpath.join(folder, str(name)), _digest(line)
+            yield posixpath.join(folder, str(name)), _digest(line, is_control=key == "id")
 
 
-def _digest(raw: bytes) -> str:
+def _digest(raw: bytes, *, is_control: bool = False) -> str:
+    """Return the hash of a recording, or of a control without its words for people."""
     try:
-        return canonical_sha256(parse_json(raw))
+        data = parse_json(raw)
+        if is_control and isinstance(data, dict):
+            data = {key: value for key, value in data.items() if key not in {"description", "$schema"}}
+        return canonical_sha256(data)
     except JsonError:
         return hashlib.sha256(raw).hexdigest()
 

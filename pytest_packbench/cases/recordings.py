@@ -1,7 +1,9 @@
-"""Finding and reading recordings: `fixtures/<case id>.json`, or a line of `fixtures/recordings.jsonl`.
+"""Finding and reading recordings: `fixtures/<case id>.json`, or a line of `fixtures/recordings.jsonl`; and controls.
 
 Every folder of recordings may have such a file with one recording per line. A file of its own takes precedence over a
 line, so that a case can be recorded again without changing the file of many.
+
+Controls are `fixtures/controls/<control id>.json`, or lines of a `.jsonl` file there; an id occurs once.
 """
 
 from __future__ import annotations
@@ -13,16 +15,29 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.cases.files import CaseLocation, case_lines, line_name, read_case_bytes, read_id
-from pytest_packbench.cases.load import parse_cassette
+from pytest_packbench.cases.files import (
+    CASE_SUFFIX,
+    LINES_SUFFIX,
+    CaseLocation,
+    case_lines,
+    file_stem,
+    is_unread,
+    line_name,
+    read_case_bytes,
+    read_id,
+)
+from pytest_packbench.cases.load import parse_cassette, parse_control
 from pytest_packbench.cases.packed import RECORDINGS
-from pytest_packbench.model.errors import CassetteError, duplicate_id
+from pytest_packbench.model.errors import CassetteError, ControlError, Problem, duplicate_id, suggestion
 from pytest_packbench.model.suite import PENDING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.model.cassette import Cassette
+    from pytest_packbench.model.control import Control
+    from pytest_packbench.model.run import Shard
     from pytest_packbench.model.suite import Suite
 
 
@@ -88,10 +103,120 @@ def all_recordings(suite: Suite) -> dict[str, Recording]:
         for name, line in _lines(packed).items():
             found[(under / name).as_posix()] = Recording(line, suite.path)
     for path in folder.rglob("*.json"):
-        if path.is_file() and path.parent.name != PENDING:
+        if path.is_file() and path.parent.name != PENDING and not path.is_relative_to(suite.controls_path):
             name = path.relative_to(folder).with_suffix("").as_posix()
             found[name] = Recording(CaseLocation(str(path), name), suite.path)
     return dict(sorted(found.items()))
+
+
+class FoundControl(NamedTuple):
+    """Where a control is.
+
+    Attributes:
+        location: its file and line; the name is that of the file without its suffix, or the id of the line.
+        problem: why it can't be read, known from its name or place alone; None if nothing is.
+    """
+
+    location: CaseLocation
+    problem: Problem | None = None
+
+
+def find_controls(folder: Path) -> list[FoundControl]:
+    """Return the controls in a folder, in the order of their files, with files there that are not read as controls."""
+    found: list[FoundControl] = []
+    first: dict[str, CaseLocation] = {}
+    for location, problem in _controls_in(folder):
+        other = first.setdefault(location.name, location)
+        if other is not location and problem is None:
+            where = other.label(Path(other.path).name)
+            name = f"{location.name}.{Path(location.path).name}-{location.line}"
+            found.append(FoundControl(location._replace(name=name), duplicate_id(location.name, where)))
+        else:
+            found.append(FoundControl(location, problem))
+    return found
+
+
+def count_controls(folder: Path, shard: Shard | None = None) -> int:
+    """Return the number of controls in a folder, or of those in a shard; files that can't be read count as well."""
+    if not folder.is_dir():
+        return 0
+    return sum(shard is None or found.location.name in shard for found in find_controls(folder))
+
+
+def _controls_in(folder: Path) -> Iterator[tuple[CaseLocation, Problem | None]]:
+    try:
+        with os.scandir(folder) as entries:
+            listed = sorted((entry.name, entry.path, entry.is_dir()) for entry in entries)
+    except OSError:
+        return
+    for name, path, is_folder in listed:
+        if name.startswith(".") or name == "__pycache__":
+            continue
+        if is_folder:
+            yield CaseLocation(path, name), Problem("", "a folder is not read", f"move its controls to {folder.name}")
+        elif name.endswith(CASE_SUFFIX):
+            yield CaseLocation(path, file_stem(path)), None
+        elif name.endswith(LINES_SUFFIX):
+            yield from _control_lines(path, name)
+        elif is_unread(name):
+            wrong = "not read as a control, because of its suffix"
+            yield CaseLocation(path, name), Problem("", wrong, "rename it to .json, or remove it")
+
+
+def _control_lines(path: str, name: str) -> Iterator[tuple[CaseLocation, Problem | None]]:
+    is_empty = True
+    try:
+        for line in case_lines(path):
+            is_empty = False
+            control_id = read_id(line.raw) or line_name(path, line.number)
+            yield CaseLocation(path, control_id, line.number, line.start), None
+    except OSError as error:
+        yield CaseLocation(path, name), Problem("", f"cannot be read: {error.strerror}", "expected a file of controls")
+        return
+    if is_empty:
+        yield CaseLocation(path, name), Problem("", "the file contains no control", "remove it, or add one per line")
+
+
+def load_control(found: FoundControl, *, file: str, names_checks: bool | None = None) -> Control:
+    """Read and check a control; whether its case exists is checked by `case_of_control`.
+
+    Args:
+        found: its location.
+        file: the name of its file for error messages.
+        names_checks: whether the pack names the check that decides (`Pack.decided_by`); None if that is not known.
+
+    Raises:
+        ControlError: it is invalid, or could not fail; one line with file, JSON pointer, problem and what was expected.
+    """
+    location = found.location
+    source = location.label(file)
+    if found.problem is not None:
+        raise ControlError(source, [found.problem])
+    try:
+        raw = read_case_bytes(location)
+    except OSError as error:
+        raise ControlError(source, [Problem("", f"cannot be read: {error.strerror}", "expected a file")]) from None
+    name = None if location.line else location.name
+    return parse_control(raw, source=source, name=name, names_checks=names_checks)
+
+
+def case_of_control(control: Control, cases: CaseIndex, *, source: str) -> CaseLocation:
+    """Return the location of the case of a control.
+
+    Raises:
+        ControlError: the suite has no such case.
+    """
+    location = cases.find(control.case)
+    if location is None:
+        problem = Problem("/case", f'the suite has no case "{control.case}"', suggestion_of_case(control.case, cases))
+        raise ControlError(source, [problem])
+    return location
+
+
+def suggestion_of_case(name: str, cases: CaseIndex) -> str:
+    """Return `did you mean "..."?` if a case has a similar id, otherwise what to do; the ids are not listed."""
+    text = suggestion(name, cases)
+    return text if text.startswith("did you mean") else "name a case of the suite, or remove the control"
 
 
 def _lines(packed: Path) -> Mapping[str, CaseLocation]:

@@ -408,7 +408,7 @@ def _with_request(caller: TargetCaller, request: VerifyRequest) -> TargetCaller:
 
     @without_model
     def target(_: VerifyRequest, context: VerifyContext) -> Any:
-        return caller.target(request, context) if caller.takes_context else caller.target(request)
+        return caller(request, context)
 
     return TargetCaller(target)
 

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import write_file
-from pytest_packbench.runs.folder import OUTPUT, find_run_source
+from pytest_packbench.model.errors import describe_error
+from pytest_packbench.runs.folder import OUTPUT, StoredRunError, find_run_source
 
 if TYPE_CHECKING:
     import argparse
 
     from pytest_packbench.analysis.comparison import FailCondition, RunComparison
+    from pytest_packbench.model.figure import Figure
     from pytest_packbench.runs.report import OpenRun
 
 
@@ -38,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.analysis.comparison import compare
     from pytest_packbench.reports.comparison_text import comparison_headline
     from pytest_packbench.reports.diff import diff_markdown
-    from pytest_packbench.reports.terminal import printable
+    from pytest_packbench.reports.terminal import headline_lines, printable
     from pytest_packbench.runs.stored import open_run
 
     baseline, current = open_run(find_run_source(arguments.baseline)), open_run(find_run_source(arguments.current))
@@ -47,12 +49,14 @@ def run(arguments: argparse.Namespace) -> int:
     if comparison.differences and not arguments.force:
         differences = "; ".join(comparison.differences)
         raise UsageError(f"the runs can't be compared: {differences}; pass --force to compare them")
-    page = diff_markdown(comparison, failed, _notes(baseline, current))
+    figures = _figures(baseline, current)
+    page = diff_markdown(comparison, failed, _notes(baseline, current), figures)
     if str(arguments.out) == "-":
         sys.stdout.write(page)
     else:
         path = write_page(page, arguments.out)
-        sys.stdout.write(f"{printable(comparison.current.suite)}: {comparison_headline(comparison)}\nwrote {path}\n")
+        lines = [f"{printable(comparison.current.suite)}: {comparison_headline(comparison)}", *headline_lines(figures)]
+        sys.stdout.write("\n".join([*lines, f"wrote {path}", ""]))
     for condition in failed:
         value = comparison.figures()[condition.name]
         sys.stderr.write(f"packbench: {condition}: {'no value' if value != value else f'{value:g}'}: FAIL\n")  # noqa: PLR0124 - only NaN differs from itself
@@ -79,6 +83,28 @@ def true_conditions(conditions: str | None, comparison: RunComparison) -> list[F
     figures = comparison.figures()
     parsed = parse_conditions(conditions, figures) if conditions is not None else ()
     return [condition for condition in parsed if condition.is_met(figures)]
+
+
+def _figures(baseline: OpenRun, current: OpenRun) -> tuple[Figure, ...]:
+    """Return the figures of what changed, of the pack of both runs; none if it is not installed.
+
+    Raises:
+        UsageError: the pack raises an exception.
+    """
+    from pytest_packbench.model.pack import paired_figures_of
+    from pytest_packbench.packs.registry import PackError, Packs
+    from pytest_packbench.runs.stored import complete_results
+
+    try:
+        pack = Packs()[current.run.pack]
+    except (KeyError, PackError):
+        return ()
+    try:
+        return paired_figures_of(pack, complete_results(baseline.source), complete_results(current.source))
+    except (StoredRunError, OSError):
+        raise
+    except Exception as error:
+        raise UsageError(f"the pack {pack.name} raised in paired_figures: {describe_error(error)}") from error
 
 
 def _notes(baseline: OpenRun, current: OpenRun) -> list[str]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.suite import SuiteConfig
     from pytest_packbench.runs.stored import StoredRun
 
@@ -140,6 +141,10 @@ def _check_runs(arguments: argparse.Namespace) -> bool:
         ):
             passed = passed and result.passed
             sys.stdout.write(f"  {one_line(result.text, _MAX_LINE)}\n")
+        controls = _controls_of(stored)
+        passed = passed and not (controls and controls.wrong)
+        fails = ": FAIL" if controls and controls.wrong else ""
+        sys.stdout.write(f"  {controls.text}{fails}\n" if controls else "")
     for name in arguments.require:
         if name not in {stored.run.suite for stored in runs}:
             passed = False
@@ -147,6 +152,18 @@ def _check_runs(arguments: argparse.Namespace) -> bool:
     caution = ", but a run is partial: don't decide on it" if any(stored.run.partial for stored in runs) else ""
     sys.stdout.write(f"all gates passed{caution}\n" if passed else "FAILED\n")
     return passed
+
+
+def _controls_of(stored: StoredRun) -> ControlTally | None:
+    """Return how the controls of a run ended; None if it has none, or is known by its records only."""
+    from pytest_packbench.runs.lines import read_controls
+
+    results = read_controls(Path(stored.source).parent)
+    if not results:
+        return None
+    from pytest_packbench.model.control import tally_of
+
+    return tally_of(results, len(results))
 
 
 def _rules(arguments: argparse.Namespace, stored: StoredRun) -> SuiteConfig:

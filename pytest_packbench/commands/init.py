@@ -13,7 +13,7 @@ from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import ROOT, add_root, new_root, packs_of
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.run import BUNDLED
-from pytest_packbench.model.suite import BASELINE_NAME
+from pytest_packbench.model.suite import BASELINE_NAME, CONTROLS, FIXTURES
 from pytest_packbench.reports.terminal import one_line
 
 if TYPE_CHECKING:
@@ -129,8 +129,10 @@ def _copy(arguments: argparse.Namespace) -> int:
     files = {folder / file: content for file, content in single_files(suites[source]) if file != BASELINE_NAME}
     _refuse_existing(folder, [folder])
     _write(files)
-    cases, recordings = (sum(folder / part in path.parents for path in files) for part in ("cases", "fixtures"))
-    counts = [pluralize(cases, "case"), *([pluralize(recordings, "recording")] if recordings else [])]
+    parts = ("cases", f"{FIXTURES}/{CONTROLS}", FIXTURES)
+    cases, controls, all_recordings = (sum(folder / part in path.parents for path in files) for part in parts)
+    named = (("case", cases), ("recording", all_recordings - controls), ("control", controls))
+    counts = [pluralize(count, noun) for noun, count in named if count]
     is_default = arguments.root is None or root == ROOT
     lines = [
         f"wrote {folder.as_posix()}: suite.yaml, {', '.join(counts)}",

@@ -18,17 +18,18 @@ from pytest_packbench.runs.folder import DIFF, SUMMARY, StoredRunError, find_run
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pytest_packbench.analysis.conclusion import RunEvaluator
+    from pytest_packbench.analysis.conclusion import Conclusion, RunEvaluator
     from pytest_packbench.analysis.listing import Order
     from pytest_packbench.cases.files import CaseIndex
-    from pytest_packbench.model.figure import Figure
+    from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.runs.merge import Shards
+    from pytest_packbench.runs.merge import Merge, Shards
+    from pytest_packbench.runs.stored import BaselineLookup
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.reports.diff import diff_markdown
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.markdown import summary_markdown
-    from pytest_packbench.reports.terminal import summary_lines
+    from pytest_packbench.reports.terminal import control_lines, summary_lines
     from pytest_packbench.runs.merge import Merge
     from pytest_packbench.runs.stored import BaselineLookup, load_run
     from pytest_packbench.runs.writer import RunWriter
@@ -93,11 +94,14 @@ def run(arguments: argparse.Namespace) -> int:
             writer.stream_results(_counted(merge.results(sorted(index), absent), evaluator))
             conclusion = evaluator.conclusion(replace(merged, partial=merge.partial()))
             # results are read one by one, so once more; a pack without figures reads none
-            again = Merge(folders, merged.run_id).results(sorted(index), absent)
-            conclusion = replace(conclusion, figures=_figures(pack, again))
+            again = partial(_results_again, folders, merged.run_id, sorted(index), absent)
+            conclusion = replace(_with_figures(conclusion, pack, again, earlier), controls=_controls(merge, suite))
+            writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
             writer.write_page(SUMMARY, summary_markdown(conclusion))
-            if conclusion.baseline is not None and conclusion.baseline.compared is not None:
-                writer.write_page(DIFF, diff_markdown(conclusion.baseline.compared, conclusion.baseline.met))
+            outcome = conclusion.baseline
+            if outcome is not None and outcome.compared is not None:
+                page = diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures)
+                writer.write_page(DIFF, page)
             writer.complete(run_document(conclusion))
     except OSError as error:
         filename = str(error.filename or "")
@@ -106,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         # the error names a temporary file, which the user did not name
         raise UsageError(f"the merged run can't be written to {writer.folder}: {error.strerror or error}") from None
-    lines = summary_lines(conclusion)
+    lines = [*summary_lines(conclusion), *control_lines(conclusion.controls)]
     sys.stdout.write("\n".join([*lines, f"reports: {writer.folder}", ""]))
     # as in the summary: a failing or missing case fails a merge as it fails a run
     return FINE if run_verdict(conclusion).status == "passed" else FAILED
@@ -130,21 +134,51 @@ def _check_rules(merged: Run, suite: Suite, pack: Pack) -> None:
         )
 
 
+def _controls(merge: Merge, suite: Suite) -> ControlTally | None:
+    """Return the controls of the merged runs, which are in fixture mode; None if there are none."""
+    from pytest_packbench.cases.recordings import count_controls
+    from pytest_packbench.model.verdict import FIXTURE
+
+    present = count_controls(suite.controls_path) if merge.run.mode == FIXTURE else 0
+    results = merge.controls()
+    if not present and not results:
+        return None
+    from pytest_packbench.model.control import tally_of
+
+    return tally_of(results, present)
+
+
 def _counted(results: Iterable[CaseResult], evaluator: RunEvaluator) -> Iterator[CaseResult]:
     for result in results:
         evaluator.add(result)
         yield result
 
 
-def _figures(pack: Pack, results: Iterable[CaseResult]) -> tuple[Figure, ...]:
-    from pytest_packbench.model.pack import figures_of
+def _results_again(
+    folders: Sequence[Path], run_id: str, case_ids: Sequence[str], absent: Callable[[str], CaseResult | None] | None
+) -> Iterator[CaseResult]:
+    from pytest_packbench.runs.merge import Merge
+
+    yield from Merge(folders, run_id).results(case_ids, absent)
+
+
+def _with_figures(
+    conclusion: Conclusion, pack: Pack, results: Callable[[], Iterator[CaseResult]], earlier: BaselineLookup
+) -> Conclusion:
+    """Return a conclusion with the figures of its pack, and those of what changed since the baseline."""
+    from pytest_packbench.model.pack import figures_of, paired_figures_of
+    from pytest_packbench.runs.stored import complete_results
 
     try:
-        return figures_of(pack, results)
+        conclusion = replace(conclusion, figures=figures_of(pack, results()))
+        if earlier.stored is not None and conclusion.baseline is not None and conclusion.baseline.compared is not None:
+            before = complete_results(earlier.stored.source)
+            conclusion = replace(conclusion, paired_figures=paired_figures_of(pack, before, results()))
     except (StoredRunError, OSError):
         raise
     except Exception as error:
         raise UsageError(f"the pack {pack.name} raised in figures: {describe_error(error)}") from error
+    return conclusion
 
 
 def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack, index: CaseIndex) -> CaseResult | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.registry import Packs
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-KINDS = ("case", "suite", "cassette", "record", "report", "baseline", "policy_changes")
+KINDS = ("case", "suite", "cassette", "control", "record", "report", "baseline", "policy_changes")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +54,10 @@ def schema(kind: str, pack: str | None = None, packs: Callable[[], Packs] | None
         from pytest_packbench.model.cassette import Cassette
 
         return {"$schema": DIALECT, **Cassette.model_json_schema()}
+    if kind == "control":
+        from pytest_packbench.model.control import Control
+
+        return {"$schema": DIALECT, **Control.model_json_schema(by_alias=True)}
     if kind == "baseline":
         from pytest_packbench.model.baseline import CommittedBaseline
 

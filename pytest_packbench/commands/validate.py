@@ -4,21 +4,41 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.api import load_suite
-from pytest_packbench.cases.files import case_lines, format_location, parse_line
-from pytest_packbench.cases.load import JsonError, check_case, load_cassette, parse_cassette, parse_json, read_changes
+from pytest_packbench.cases.files import CaseIndex, case_lines, format_location, iter_cases, parse_line
+from pytest_packbench.cases.load import (
+    JsonError,
+    check_case,
+    load_cassette,
+    parse_cassette,
+    parse_control,
+    parse_json,
+    read_changes,
+)
+from pytest_packbench.cases.recordings import case_of_control
 from pytest_packbench.cli import FINE, UNUSABLE
 from pytest_packbench.commands.paths import add_packs, bundled_folder, packs_of
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.checks import extension_problem
-from pytest_packbench.model.errors import CaseError, CassetteError, InputError, Problem, duplicate_id, suggestion
+from pytest_packbench.model.control import ControlResult
+from pytest_packbench.model.errors import (
+    CaseError,
+    CassetteError,
+    ControlError,
+    InputError,
+    Problem,
+    duplicate_id,
+    suggestion,
+)
+from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.policy import CHANGES_NAME
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
-from pytest_packbench.model.suite import BASELINE_NAME
+from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES
 from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.terminal import printable
 from pytest_packbench.runs.committed import read_baseline
@@ -31,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_packbench.cases.files import CaseLine
+    from pytest_packbench.model.control import Control
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.packs.registry import Packs
 
@@ -40,6 +61,7 @@ _EMPTY = {
     "records.jsonl": "no eval record: no case of the run was scored",
     "errors.jsonl": "no error of a run",
     "payloads.jsonl": "no result of a run",
+    "controls.jsonl": "no control",
     "journal.jsonl": "no entry of a journal: no case had ended",
 }
 _JOURNAL = f"entry of a journal, version {JOURNAL_VERSION}"
@@ -104,6 +126,14 @@ def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
         data = parse_json(path.read_bytes())
     except JsonError as error:
         raise CaseError(str(path), [error.problem]) from None
+    return _json(path, data, packs)
+
+
+def _json(path: Path, data: Any, packs: Packs) -> str:
+    """Check a case, a cassette or a control, and return its kind."""
+    if _is_control(path, data):
+        control = _checked_control(path.read_bytes(), path, packs, name=path.stem)
+        return f"control of the case {control.case}, which has to end as {control.expected.verdict}"
     if isinstance(data, dict) and "cassette_version" in data:
         cassette, _ = load_cassette(path, source=str(path))
         return f"cassette, version {cassette.cassette_version}, {cassette.origin}"
@@ -141,6 +171,31 @@ def _case(path: Path, data: Any, packs: Packs) -> str:
     model = packs[name].case_model if isinstance(name, str) else Case
     case = check_case(data, model, source=str(path), stem=path.stem, pack=None).case
     return f"case of pack {case.pack_id}"
+
+
+def _is_control(path: Path, data: object) -> bool:
+    """Return whether a JSON value is meant as a control: by its keys, or by the folder of its file."""
+    if isinstance(data, dict) and data.keys() & {"pack_id", "run_id"}:
+        return False
+    has_keys = isinstance(data, dict) and {"case", "expected"} <= data.keys()
+    return has_keys or path.absolute().parent.parts[-2:] == (FIXTURES, CONTROLS)
+
+
+def _checked_control(raw: bytes, path: Path, packs: Packs, *, name: str | None, line: int = 0) -> Control:
+    """Read a control, and check that its suite has its case; of a file elsewhere nothing is known."""
+    source, folder = format_location(str(path), line), path.absolute().parent
+    suite = folder.parent.parent
+    if folder.parts[-2:] != (FIXTURES, CONTROLS) or not (suite / CONFIG_NAME).exists():
+        return parse_control(raw, source=source, name=name)
+    pack = packs[load_suite(suite, packs=packs).config.pack]
+    control = parse_control(raw, source=source, name=name, names_checks=names_checks(pack))
+    case_of_control(control, _cases_of(suite), source=source)
+    return control
+
+
+@lru_cache(maxsize=4)
+def _cases_of(suite: Path) -> CaseIndex:
+    return CaseIndex(iter_cases(suite / "cases"))
 
 
 def _case_count(results: Iterable[CaseResult]) -> str:
@@ -215,10 +270,8 @@ def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
         data = _object(line.raw)
         if "test_suite" in data or "schema_version" in data:
             raise
-        if "cassette_version" in data:
-            return _cassette_line(line, path, ids)
-        if "pack_id" in data and "case_type" in data:
-            return _case_line(line, data["pack_id"], path, packs, ids)
+        if kind := _line_of_a_suite(line, data, path, packs, ids) or _control_of_a_run(data):
+            return kind
         if not data and (ids or b'"pack_id"' in line.raw):
             # raises the error of a case: that of a record would mislead
             parse_line(line, Case, file=str(path), pack=None)
@@ -235,6 +288,24 @@ def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
     if problem is not None:
         raise ValueError(problem)
     return f"eval record, version {EVAL_SCHEMA_VERSION}"
+
+
+def _line_of_a_suite(line: CaseLine, data: dict[str, Any], path: Path, packs: Packs, ids: dict[str, int]) -> str:
+    """Check a line of a packed file, and return its kind; empty if it is none."""
+    if _is_control(path, data):
+        return _control_line(line, path, packs, ids)
+    if "cassette_version" in data:
+        return _cassette_line(line, path, ids)
+    if "pack_id" in data and "case_type" in data:
+        return _case_line(line, data["pack_id"], path, packs, ids)
+    return ""
+
+
+def _control_of_a_run(data: dict[str, Any]) -> str:
+    if not {"run_id", "control"} <= data.keys():
+        return ""
+    ControlResult.from_line(data)
+    return "control of a run, version 1"
 
 
 def _case_line(line: CaseLine, name: Any, path: Path, packs: Packs, ids: dict[str, int]) -> str:
@@ -255,6 +326,14 @@ def _cassette_line(line: CaseLine, path: Path, ids: dict[str, int]) -> str:
     if first != line.number:
         raise CassetteError(source, [duplicate_id(cassette.case_id, f"line {first}", key="case_id")])
     return f"cassette, version {cassette.cassette_version}"
+
+
+def _control_line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
+    control = _checked_control(line.raw, path, packs, name=None, line=line.number)
+    first = ids.setdefault(control.id, line.number)
+    if first != line.number:
+        raise ControlError(format_location(str(path), line.number), [duplicate_id(control.id, f"line {first}")])
+    return "control"
 
 
 def _object(line: bytes) -> dict[str, Any]:

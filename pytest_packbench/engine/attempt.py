@@ -122,6 +122,7 @@ class Attempt:
         request: the target's input.
         verify_context: what the target may use.
         replay: answers model calls from a recording.
+        owner: whose work it is for the offline guard; empty for the case's.
         meter: answers model calls from a backend.
         traffic: the calls of the target's own model clients, through the gateway; None where it does not serve.
         cassette: the recording that was replayed or made.
@@ -153,6 +154,7 @@ class Attempt:
     request: VerifyRequest | None = None
     verify_context: VerifyContext | None = None
     replay: Replay | None = None
+    owner: str = ""
     meter: Meter | None = None
     traffic: CaseTraffic | None = None
     cassette: Cassette | None = None
@@ -187,6 +189,21 @@ class Attempt:
 def attempt(context: SuiteContext, loaded: LoadedCase) -> Attempt:
     """Run and score one case on its recording, in fixture mode; never raises for what the case or target did."""
     state = Attempt()
+    _run_steps(context, loaded, state, _prepare, _call_target)
+    return settle(context, loaded, state)
+
+
+def replay(context: SuiteContext, loaded: LoadedCase, cassette: Cassette, *, source: str, owner: str) -> Attempt:
+    """Run and score one case on another recording than its own; otherwise as `attempt`.
+
+    Args:
+        context: in fixture mode.
+        loaded: the case.
+        cassette: the recording, which belongs to the case as it is.
+        source: its file, for messages.
+        owner: whose work it is, for the offline guard.
+    """
+    state = Attempt(cassette=cassette, replay=Replay(cassette, source=source), owner=owner)
     _run_steps(context, loaded, state, _prepare, _call_target)
     return settle(context, loaded, state)
 
@@ -355,7 +372,11 @@ def _prepare(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     """Create the target's arguments."""
     state.started_ns = time.perf_counter_ns()
     live = context.live
-    llm = _replay(context, loaded, state) if live is None else _meter(context, loaded, state, live)
+    llm: LLM
+    if state.replay is not None:
+        llm = state.replay
+    else:
+        llm = _replay(context, loaded, state) if live is None else _meter(context, loaded, state, live)
     state.request = _from_pack(
         context,
         lambda: context.pack.request(loaded.case),
@@ -458,7 +479,7 @@ def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> N
     """Call the target, or replay the result of one outside this process."""
     request, verify_context = _arguments(state)
     if _is_replayed_whole(context, state):
-        _replay_result(state, request)
+        _replay_result(context, state, request)
     else:
         with _guard(context, state) as state.violations, _traffic_of(context, state):
             try:
@@ -474,7 +495,7 @@ async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInT
     """Call the target, or replay its result, on the event loop that concurrent cases share."""
     request, verify_context = _arguments(state)
     if _is_replayed_whole(context, state):
-        _replay_result(state, request)
+        _replay_result(context, state, request)
         state.stop_clock()
         return
     guard: AbstractContextManager[list[str]] = nullcontext([])
@@ -514,7 +535,7 @@ def _guard(context: SuiteContext, state: Attempt, *, shares_thread: bool = False
     _, verify_context = _arguments(state)
     advice = {"advice": _GOES_PAST} if state.traffic is not None and state.traffic.has_recording else {}
     return offline(
-        verify_context.case_id,
+        state.owner or verify_context.case_id,
         suite=context.suite,
         # this package starts the program of a target
         allow_processes=context.options.allow_processes or context.caller.opaque,
@@ -529,11 +550,13 @@ def _arguments(state: Attempt) -> tuple[VerifyRequest, VerifyContext]:
     return state.request, state.verify_context
 
 
-def _replay_result(state: Attempt, request: VerifyRequest) -> None:
+def _replay_result(context: SuiteContext, state: Attempt, request: VerifyRequest) -> None:
     if state.replay is None:
         raise RuntimeError("a target outside this process is replayed from a recording only")
     try:
         state.payload = state.replay.result(request.as_json())
+        if context.caller.worlds is not None:
+            state.payload = context.caller.worlds.replayed(state.payload)
     except RuntimeError as error:
         # a mismatch, or an answer that could not be read
         state.raised = error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_packbench.model.pack import RoleModel
 from pytest_packbench.model.run import RECORDED, STUB, SetupError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Clients:
         self._options = options
         self._redactor = redactor
         self._serves_gateway = serves_gateway
-        self._opened: dict[tuple[str, str], Backend] = {}
+        self._opened: dict[tuple[str, str, str, float], Backend] = {}
         self._cache: AnswerCache | None = None
 
     @cached_property
@@ -89,7 +90,7 @@ class Clients:
         """
         options, rules = self._options, suite.config
         roles = pack.roles(rules)
-        name, model = self._selected(suite, pack)
+        name, model = self._selected(suite, pack, caller)
         if options.mode == "fixture":
             return SuiteBackends(backend=name, model=model, live=None, roles=frozenset(roles))
         from pytest_packbench.engine.metering import LiveModels, price_of
@@ -122,15 +123,23 @@ class Clients:
                 "name the model with --packbench-backend and --packbench-model, and set its prices in suite.yaml or "
                 "pip install 'pytest-packbench[prices]'"
             )
-        by_role = {role: self._priced(suite, *names, primary=False) for role, names in roles.items()}
+        by_role = {role: self._priced(suite, *names[:2], at=RoleModel(*names)) for role, names in roles.items()}
         cache = self._answer_cache()
         live = LiveModels(primary=primary, by_role=by_role, ledger=self.ledger, redactor=self._redactor, cache=cache)
         return SuiteBackends(backend=name, model=model, live=live, roles=frozenset(roles))
 
-    def _selected(self, suite: Suite, pack: Pack) -> tuple[str, str]:
+    def _selected(self, suite: Suite, pack: Pack, caller: TargetCaller) -> tuple[str, str]:
         """Return the names of the selected backend and model, each empty where none is set."""
         options, rules = self._options, suite.config
         name = options.backend or rules.backend or ""
+        if name == STUB and caller.worlds is not None:
+            if options.backend:
+                raise SetupError(
+                    f'suite "{suite.name}": --packbench-backend=stub: a scripted model plays in the target of the pack '
+                    f"{pack.name} only, and another target is set; leave out --packbench-backend or the target"
+                )
+            # the suite's script does not play, so that nothing is attributed to it
+            name = ""
         # the suite's model belongs to the suite's backend
         model = options.model or (rules.model if name == rules.backend else None) or ""
         if name == STUB:
@@ -145,10 +154,10 @@ class Clients:
             )
         return "", ""
 
-    def _priced(self, suite: Suite, name: str, model: str, *, primary: bool = True) -> PricedBackend:
+    def _priced(self, suite: Suite, name: str, model: str, *, at: RoleModel | None = None) -> PricedBackend:
         from pytest_packbench.engine.metering import PricedBackend, price_of
 
-        backend = self._backend(suite, name, model, primary=primary)
+        backend = self._backend(suite, name, model, at)
         price = price_of(suite.config, name, backend.model)
         if self._options.caps.cost is not None and price is None:
             raise SetupError(
@@ -157,31 +166,36 @@ class Clients:
             )
         return PricedBackend(backend=backend, price=price)
 
-    def _backend(self, suite: Suite, name: str, model: str, *, primary: bool) -> Backend:
-        if (name, model) not in self._opened:
+    def _backend(self, suite: Suite, name: str, model: str, role: RoleModel | None) -> Backend:
+        run = self._options
+        # the address of the model under test; a judge with the same backend is asked there too, unless it has its own
+        base_url = run.base_url if role is None or name == run.backend else ""
+        base_url = base_url if role is None else role.base_url or base_url
+        # the same answer must always get the same ruling
+        temperature = run.temperature if role is None else 0.0
+        key = (name, model, base_url, temperature)
+        if key not in self._opened:
             from pytest_packbench.backends import BackendOptions, BackendUnusable, open_backend
 
-            run = self._options
             options = BackendOptions(
                 model=model,
-                # the address of the model under test; a judge with the same backend is asked there too
-                base_url=run.base_url if primary or name == run.backend else "",
+                base_url=base_url,
                 timeout_s=run.call_timeout_s,
                 retries=run.retries,
-                temperature=run.temperature,
+                temperature=temperature,
                 max_output_tokens=run.max_output_tokens,
                 connections=run.concurrency,
                 on_overload=self.throttle.overloaded,
                 redactor=self._redactor,
             )
             try:
-                self._opened[name, model] = open_backend(name, options)
+                self._opened[key] = open_backend(name, options)
             except BackendUnusable as error:
                 source = (
                     f"--packbench-backend={name}" if name == run.backend else f'suite "{suite.name}": backend {name}'
                 )
                 raise SetupError(f"{source}: {error}") from None
-        return self._opened[name, model]
+        return self._opened[key]
 
     def _answer_cache(self) -> AnswerCache | None:
         options = self._options

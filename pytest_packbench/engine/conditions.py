@@ -68,7 +68,8 @@ def judges_of(pack: Pack, rules: Any, registered: Mapping[str, Any]) -> tuple[Pa
         registered: the judges of the user, by name.
     """
     models = {
-        role: {"role": role, "backend": backend, "model": model} for role, (backend, model) in pack.roles(rules).items()
+        role: {"role": role, "backend": backend, "model": model}
+        for role, (backend, model, *_) in pack.roles(rules).items()
     }
     named = parts_of((name, registered.get(name)) for name in pack.judges(rules))
     return (*named, *(Part(role, settings, None) for role, settings in models.items()))

@@ -78,6 +78,8 @@ class SuiteContext:
     def __post_init__(self) -> None:
         """Set `asks_model`: a scripted model runs inside the target and asks neither."""
         asks_model = self.caller.asks_model and (self.backend != STUB or bool(self.roles))
+        # a world may ask its judge, whatever the target takes
+        asks_model = asks_model or (self.caller.worlds is not None and bool(self.roles))
         object.__setattr__(self, "asks_model", asks_model)
 
     @property
@@ -159,6 +161,7 @@ class SuiteContexts:
         self._hooks = hooks
         self._packs: dict[str, Pack] = {}
         self._opened: dict[str, SuiteContext] = {}
+        self._of_pack: dict[str, SuiteContext] = {}
 
     def add(self, suite: Suite) -> None:
         """Add a suite.
@@ -220,9 +223,11 @@ class SuiteContexts:
         target, name = self._target(suite)
         # importing the target may have loaded keys
         self.redactor.refresh()
-        pack, caller, options = self.pack_of(suite), TargetCaller(target), self.options
+        pack, options = self.pack_of(suite), self.options
+        worlds = None if name == REFERENCE else pack.worlds(suite.config, self.redactor.text(name))
+        caller = TargetCaller(target, worlds)
         guards, judges = self._guards(suite, pack), self._hooks.judges()
-        if guards and not caller.takes_context:
+        if guards and not caller.meets_guards:
             reason = "runs outside this process" if caller.opaque else "takes no context"
             remedy = "" if caller.opaque else "let it take a context, or "
             raise SetupError(
@@ -256,6 +261,31 @@ class SuiteContexts:
         options = RunOptions(mode=mode)
         fields = {"options": options, "live": live, "redactor": self.redactor}
         return SuiteContext.of_results(suite, self.pack_of(suite), target_name, **fields)
+
+    def of_pack(self, suite: Suite) -> SuiteContext:
+        """Return a suite's context with the pack's own target and no guard, in fixture mode, whatever the options say.
+
+        Raises:
+            TargetError: the pack has no target.
+        """
+        if suite.name not in self._of_pack:
+            pack = self.pack_of(suite)
+            reference = self._reference(suite)
+            if reference is None:
+                raise TargetError(f'the pack "{pack.name}" has no target of its own')
+            judges = self._hooks.judges()
+            self._of_pack[suite.name] = SuiteContext(
+                suite=suite,
+                pack=pack,
+                caller=TargetCaller(reference),
+                target_name=REFERENCE,
+                options=self.options,
+                redactor=self.redactor,
+                roles=frozenset(pack.roles(suite.config)),
+                judges=judges,
+                judge_parts=judges_of(pack, suite.config, judges),
+            )
+        return self._of_pack[suite.name]
 
     def opened(self, suite: Suite) -> SuiteContext | None:
         """Return a suite's context if it was opened; None otherwise."""
@@ -300,12 +330,12 @@ class SuiteContexts:
 
     def closers(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """Return the functions that close targets and backends, to be run on the event loop that used them."""
-        targets = [context.caller.aclose for context in self._opened.values()]
+        targets = [context.caller.aclose for context in (*self._opened.values(), *self._of_pack.values())]
         return [*targets, *(backend.aclose for backend in self.clients.backends)]
 
     def close(self) -> None:
         """Close the event loops of targets that were called directly."""
-        for context in self._opened.values():
+        for context in (*self._opened.values(), *self._of_pack.values()):
             context.caller.close()
 
     def _start_gateway(self) -> Serving:
@@ -325,24 +355,22 @@ class SuiteContexts:
 
     def _target(self, suite: Suite) -> tuple[Target, str]:
         """Return a suite's target and its name: from the option, else the hook, the suite's rules, the pack."""
+        adapt = self.pack_of(suite).adapt_target
         if self.options.target:
-            return self._find_target(self.options.target)
+            return self._find_target(self.options.target, adapt)
         from_hook = self._hooks.target(suite)
         if from_hook is not None:
             name = f"hook:{getattr(from_hook, '__qualname__', None) or type(from_hook).__qualname__}"
-            return as_target(from_hook, name), name
+            return as_target(from_hook, name, adapt), name
         if suite.config.target:
             try:
-                return self._find_target(suite.config.target)
+                return self._find_target(suite.config.target, adapt)
             except TargetError as error:
                 file = shown_path(suite.path / CONFIG_NAME, self.options.root)
                 message = f"{file}: /target: {str(error).removeprefix('target ')}"
                 # the traceback of the user's own code is that of the cause
                 raise TargetError(message) from error.__cause__
-        try:
-            reference = self.pack_of(suite).target(suite.config)
-        except Exception as error:
-            raise TargetError(f'the pack "{suite.config.pack}" raised in target(): {describe_error(error)}') from error
+        reference = self._reference(suite)
         if reference is None:
             raise TargetError(
                 f'suite "{suite.name}": pack "{suite.config.pack}" has no target of its own; '
@@ -350,7 +378,14 @@ class SuiteContexts:
             )
         return reference, REFERENCE
 
-    def _find_target(self, spec: str) -> tuple[Target, str]:
+    def _reference(self, suite: Suite) -> Target | None:
+        """Return the target of a suite's pack; None if it has none."""
+        try:
+            return self.pack_of(suite).target(suite.config)
+        except Exception as error:
+            raise TargetError(f'the pack "{suite.config.pack}" raised in target(): {describe_error(error)}') from error
+
+    def _find_target(self, spec: str, adapt: Callable[[Any], Any]) -> tuple[Target, str]:
         options = self.options
         try:
             return find_target(
@@ -360,6 +395,7 @@ class SuiteContexts:
                 timeout_s=options.case_timeout_s or options.call_timeout_s,
                 concurrency=options.concurrency,
                 redactor=self.redactor,
+                adapt=adapt,
             )
         except TargetError as error:
             # with recordings, the gateway would serve, and have set a placeholder
@@ -389,7 +425,11 @@ def _never_called(request: object) -> None:
 
 def _guard(name: str, pack_guards: Mapping[str, Any], suite: Suite) -> Any:
     if name in pack_guards:
-        return pack_guards[name]()
+        try:
+            return pack_guards[name]()
+        except Exception as error:
+            # a library that it needs is missing
+            raise SetupError(f'guard "{name}": {error}') from error
     if ":" not in name:
         raise SetupError(
             f'suite "{suite.name}": unknown guard "{name}"; expected one of '

@@ -13,7 +13,8 @@ Whose work it is that the hook sees, in this order:
 5. any running case, on a thread that was started outside of cases: it may serve them. The main thread is exempt: it
    runs pytest and other tests, unless there is a claim.
 
-The only address that may be reached is that of the gateway of this process, which answers from recordings.
+The only addresses that may be reached are those that this process serves: its gateway, which answers from recordings,
+and the worlds in which agents act.
 
 In Python 3.11 no audit event tells that work is started for later, and in no version one tells of the processes of
 `multiprocessing`: `_watch` replaces the functions that start these.

@@ -421,7 +421,7 @@ def _extension(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, field
     """Return the record's extension, the object `packbench`."""
     return extension_object(
         {
-            **fields,
+            **_said(fields),
             "version": EXTENSION_VERSION,
             "terms": list(fields["terms"]),
             "tags": list(fields["tags"]),
@@ -435,6 +435,13 @@ def _extension(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, field
             **({"calls": attempt.calls} if attempt.cached else {}),
         }
     )
+
+
+def _said(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields without whether the target refused, where its decision says so already."""
+    if fields["refused"] is (fields["decision"] == "refuse"):
+        return {name: value for name, value in fields.items() if name != "refused"}
+    return fields
 
 
 def _hook_decisions(outcome: Outcome) -> list[dict[str, Any]]:

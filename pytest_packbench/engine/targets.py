@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import weakref
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from functools import partial
 from importlib import import_module
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.offline import bound_to_case, note_tasks
 from pytest_packbench.model.errors import describe_error
+from pytest_packbench.model.request import AnswerError
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.redaction import Redactor
-    from pytest_packbench.model.request import Target, VerifyContext, VerifyRequest
+    from pytest_packbench.model.request import Target, VerifyContext, VerifyRequest, Worlds
 
     RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
@@ -30,11 +31,16 @@ if TYPE_CHECKING:
 _PARAMETERS_WITH_CONTEXT = 2
 
 
-def as_target(candidate: Any, name: str) -> Target:
+def as_target(candidate: Any, name: str, adapt: Callable[[Any], Any] | None = None) -> Target:
     """Return the target of a function, of an object with a method `verify`, `invoke` or `ainvoke`, or of a factory.
 
     A factory is a class, or a function without parameters, and is called once. `invoke` and `ainvoke` get the input of
     the case; a message that they return counts as its content.
+
+    Args:
+        candidate: the function, object or factory.
+        name: its name, for errors.
+        adapt: returns a target for objects that only a pack knows (`Pack.adapt_target`).
 
     Raises:
         TargetError: it is none of them, or the factory fails.
@@ -49,6 +55,8 @@ def as_target(candidate: Any, name: str) -> Target:
             if callable(close):
                 close()
             raise TargetError(f'target "{name}": an async function without parameters; expected target(request)')
+    if adapt is not None:
+        candidate = adapt(candidate)
     verify = getattr(candidate, "verify", None)
     if callable(verify):
         return verify  # type: ignore[no-any-return]  # its signature is checked when it is called
@@ -97,7 +105,14 @@ def _plain_answer(answer: Any) -> Any:
 
 
 def find_target(
-    spec: str, *, replayed: bool, cwd: Path, timeout_s: float, concurrency: int, redactor: Redactor
+    spec: str,
+    *,
+    replayed: bool,
+    cwd: Path,
+    timeout_s: float,
+    concurrency: int,
+    redactor: Redactor,
+    adapt: Callable[[Any], Any] | None = None,
 ) -> tuple[Target, str]:
     """Find a target by its specification.
 
@@ -108,6 +123,7 @@ def find_target(
         timeout_s: time limit of one HTTP request, seconds.
         concurrency: the maximum number of requests in flight, and of processes.
         redactor: the run's.
+        adapt: as that of `as_target`.
 
     Returns:
         The target, and its name without secrets.
@@ -128,14 +144,14 @@ def find_target(
 
         command = CommandTarget(command=spec.removeprefix("cmd:"), cwd=cwd, processes=concurrency, redactor=redactor)
         return command.verify, f"cmd:{command.shown}"
-    return import_target(spec), spec
+    return import_target(spec, adapt), spec
 
 
-def import_target(spec: str) -> Target:
+def import_target(spec: str, adapt: Callable[[Any], Any] | None = None) -> Target:
     """Import a target, `package.module:attr`; raises as `find_target` does."""
     if not spec.partition(":")[0] or not spec.partition(":")[2]:
         raise TargetError(f'target "{spec}": expected package.module:attr, http://... or cmd:...')
-    return as_target(import_object(spec, "target"), spec)
+    return as_target(import_object(spec, "target"), spec, adapt)
 
 
 def import_object(spec: str, what: str) -> Any:
@@ -196,7 +212,9 @@ class TargetCaller:
 
     Attributes:
         target: the callable.
+        worlds: opens the world in which each case's call takes place; None where the target's result is taken as it is.
         takes_context: whether it takes a context beside the request.
+        meets_guards: whether its results can meet the guards: those of its world, or of its context.
         asks_model: whether it may make model calls through its context; see `without_model`.
         without_model: whether it is marked as calling no model at all.
         requires_context: whether it takes a context without a default.
@@ -204,9 +222,11 @@ class TargetCaller:
         runs_offline: whether it is a program, which can run on recorded model calls all the same.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, worlds: Worlds | None = None) -> None:
         self.target = target
+        self.worlds = worlds
         self.takes_context = takes_context(target)
+        self.meets_guards = self.takes_context or worlds is not None
         owner = getattr(target, "__self__", None)
         self.opaque = bool(getattr(owner, "opaque", False))
         self.runs_offline = self.opaque and bool(getattr(owner, "runs_offline", False))
@@ -218,25 +238,35 @@ class TargetCaller:
         self._loop: asyncio.Runner | None = None
 
     def __call__(self, request: VerifyRequest, context: VerifyContext) -> Any:
-        """Return the target's result; raises what the target raises."""
-        result = self._invoke(request, context)
-        if inspect.isawaitable(result):
-            if self._loop is None:
-                import asyncio  # most targets of recorded cases are sync
-
-                self._loop = asyncio.Runner()
-                note_tasks(self._loop.get_loop())
-                # closes the loop although nobody closed the caller
-                weakref.finalize(self, self._loop.close)
-            # else all cases share the context of the first
-            return self._loop.run(_awaited(result), context=copy_context())
-        return result
+        """Return the target's result, or what its world makes of it; raises what the target raises."""
+        if self.worlds is None:
+            return self._call_here(request, context)
+        world, answer, problem = self.worlds.open(request, context), None, None
+        with world as own_request:
+            try:
+                if own_request is not None:
+                    answer = self._call_here(own_request, context)
+            except AnswerError as error:
+                problem = error
+        return self._finished(world.result(answer, problem))
 
     async def call_async(self, request: VerifyRequest, context: VerifyContext, in_thread: RunInThread) -> Any:
-        """Return the target's result; the event loop is not blocked, because `in_thread` runs a sync target."""
-        if _is_async(self.target):
-            return await self._invoke(request, context)
-        result = await in_thread(partial(self._invoke, request, context))
+        """Return what a call returns; the event loop is not blocked, because `in_thread` runs a sync target."""
+        if self.worlds is None:
+            return await self._call_there(request, context, in_thread)
+        world = await in_thread(partial(self.worlds.open, request, context))
+        answer, problem = None, None
+        # it ends with the attempt, also where a sync target is abandoned and goes on
+        with ExitStack() as opened:
+            opened.push(world.__exit__)
+            # on a thread, because guards may wait
+            own_request = await in_thread(world.__enter__)
+            try:
+                if own_request is not None:
+                    answer = await self._call_there(own_request, context, in_thread)
+            except AnswerError as error:
+                problem = error
+        result = await in_thread(partial(world.result, answer, problem))
         return await result if inspect.isawaitable(result) else result
 
     async def aclose(self) -> None:
@@ -249,6 +279,29 @@ class TargetCaller:
         if self._loop is not None:
             self._loop.close()
             self._loop = None
+
+    def _call_here(self, request: VerifyRequest, context: VerifyContext) -> Any:
+        return self._finished(self._invoke(request, context))
+
+    def _finished(self, result: Any) -> Any:
+        """Return a result, waiting for it on the loop of direct calls where it has to be awaited."""
+        if inspect.isawaitable(result):
+            if self._loop is None:
+                import asyncio  # most targets of recorded cases are sync
+
+                self._loop = asyncio.Runner()
+                note_tasks(self._loop.get_loop())
+                # closes the loop although nobody closed the caller
+                weakref.finalize(self, self._loop.close)
+            # else all cases share the context of the first
+            return self._loop.run(_awaited(result), context=copy_context())
+        return result
+
+    async def _call_there(self, request: VerifyRequest, context: VerifyContext, in_thread: RunInThread) -> Any:
+        if _is_async(self.target):
+            return await self._invoke(request, context)
+        result = await in_thread(partial(self._invoke, request, context))
+        return await result if inspect.isawaitable(result) else result
 
     def _invoke(self, request: VerifyRequest, context: VerifyContext) -> Any:
         return self.target(request, context) if self.takes_context else self.target(request)

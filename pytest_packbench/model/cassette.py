@@ -230,6 +230,9 @@ class _CurrentVersion:
         return {"const": CASSETTE_VERSION, "type": "integer"}
 
 
+Version = Annotated[Literal[2], _CurrentVersion()]
+
+
 class Cassette(StrictModel):
     """The recording of one case.
 
@@ -246,7 +249,7 @@ class Cassette(StrictModel):
         gateway: the calls of the target's own clients, in the order in which they began.
     """
 
-    cassette_version: Annotated[Literal[2], _CurrentVersion()]
+    cassette_version: Version
     case_id: CaseId
     input_sha256: Digest
     origin: Origin

@@ -98,6 +98,10 @@ class CassetteError(InputError):
     """A cassette is invalid, or does not belong to its case."""
 
 
+class ControlError(InputError):
+    """A control is invalid, could not fail, or is one of no case."""
+
+
 def describe_error(error: BaseException) -> str:
     """Return the type and message of an exception, `ValueError: too long`; the type alone without a message."""
     text = error_text(error)

@@ -110,6 +110,9 @@ class GateResult:
         max: the largest value that passes.
         text: the calculation in one line: `pass_rate 3 / 50 = 6.0 % < min 90.0 %: FAIL`.
         absent: whether it failed only because of cases that are not in the run.
+        proven: for a rate within its bounds, whether the exact one-sided bound at the gate's `confidence`, else at
+            95 %, is within them too; None where the question does not apply: for authored answers, for bounds of 0 and
+            1 without `confidence`, which no number of cases can prove, and for a rate that is not within its bounds.
     """
 
     metric: str
@@ -121,6 +124,7 @@ class GateResult:
     max: float | None
     text: str
     absent: bool = False
+    proven: bool | None = None
 
     def decided(self, text: str, *, passed: bool, observed: float | None = None, absent: bool = False) -> GateResult:
         """Return it with a decision."""

@@ -27,7 +27,8 @@ class Profile:
 
     The fields are those of `CaseResult`, except for five: `quarantine` is `skip` or `xfail` where the notes of the case
     quarantine it, else empty; `scored` is whether there is a score; `depth` and `level` are its `match_depth` and
-    `match_level`; `cached` is whether a cached answer was used. `mode` is that of the run.
+    `match_level`; `cached` is whether a cached answer was used. `mode` is that of the run, and `facets` has those that
+    a metric excludes (`Metric.excluded`).
     """
 
     verdict: str
@@ -46,6 +47,7 @@ class Profile:
     stale: bool = False
     remark: str = ""
     cached: bool = False
+    facets: tuple[tuple[str, str], ...] = ()
     mode: str = FIXTURE
 
     @property
@@ -83,14 +85,18 @@ class Metric:
         counts: whether a result of the denominator belongs to the numerator; the second argument is the `depth` of the
             gate, 1 where it has none.
         skips_refusals: whether a group in which every case expects a refusal is left out.
-        safety: whether a low value is a claim of safety, so that a gate with `max` states how many clean cases it takes
-            to support the claim.
+        excluded: a facet and its value; None for none. Cases with it are not what the metric is about: they do not
+            count, and its gates pass in a run that has no others.
     """
 
     among: Callable[[Profile], object]
     counts: Callable[[Profile, int], object]
     skips_refusals: bool = False
-    safety: bool = False
+    excluded: tuple[str, str] | None = None
+
+    def is_about(self, result: Profile) -> bool:
+        """Whether the metric is about a result at all, judged or not."""
+        return self.excluded is None or self.excluded not in result.facets
 
 
 GENERAL_METRICS: Mapping[str, Metric] = {

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.figure import Figure
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
     from pytest_packbench.model.outcome import Outcome
-    from pytest_packbench.model.request import Target
+    from pytest_packbench.model.request import Target, Worlds
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Thresholds
@@ -88,6 +89,21 @@ class LintOption:
 
     name: str
     help: str
+
+
+class RoleModel(NamedTuple):
+    """A model that a pack asks in addition to the model under test, such as a judge.
+
+    Attributes:
+        backend: the name of the backend.
+        model: the name of the model.
+        base_url: its address; empty for that of the model under test, where the backend is the same, else the
+            backend's own.
+    """
+
+    backend: str
+    model: str
+    base_url: str = ""
 
 
 class Pack(ABC):
@@ -195,6 +211,17 @@ class Pack(ABC):
             The score, from 0 to 1, with the terms that add up to it. Use `judged` to compare it with the threshold.
         """
 
+    def decided_by(self, result: Any) -> str:  # noqa: ARG002 - for packs whose target checks its answers
+        """Return the name of the check of the pipeline that decided how a result ended; empty if none did.
+
+        It is compared with `expected.decided_by` of controls, so that a control fails if the check is taken out. A name
+        is that of the check which alone decided: return several, if several objected, in one text.
+
+        Args:
+            result: what a target returned, as plain JSON of any form.
+        """
+        return ""
+
     def expects_refusal(self, case: Any) -> bool:  # noqa: ARG002 - for packs with cases that have no answer
         """Return whether the right reaction to a case is a refusal; the default is False.
 
@@ -231,6 +258,25 @@ class Pack(ABC):
         """
         return None
 
+    def worlds(self, rules: Any, agent: str) -> Worlds | None:  # noqa: ARG002 - for packs that judge what a target does
+        """Return what opens the world around each call of a target that isn't the reference target; None without one.
+
+        With a world, the result that is scored is the world's. What the target returns is only its answer.
+
+        Args:
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+            agent: the name of the target in records.
+        """
+        return None
+
+    def adapt_target(self, candidate: object) -> object:
+        """Return a target for an object of the domain that is no target by itself; any other object as it is.
+
+        Args:
+            candidate: what a user named as the target.
+        """
+        return candidate
+
     def guards(self) -> Mapping[str, Callable[[], Any]]:
         """Return the guards of the pack: the name for `--packbench-guard`, and a function that creates the guard."""
         return {}
@@ -245,10 +291,10 @@ class Pack(ABC):
         """
         return ""
 
-    def roles(self, rules: Any) -> Mapping[str, tuple[str, str]]:  # noqa: ARG002 - for packs with judges
-        """Return the models that the pack calls in addition to the model under test: role to backend and model.
+    def roles(self, rules: Any) -> Mapping[str, RoleModel | tuple[str, str]]:  # noqa: ARG002 - for packs with judges
+        """Return the models that the pack calls in addition to the model under test, by the role of their requests.
 
-        Requests with one of these roles go to that model. Their tokens are not part of the record.
+        Requests with one of these roles go to that model, at temperature 0. Their tokens are not part of the record.
 
         Args:
             rules: the content of `suite.yaml`, an instance of `suite_model`.
@@ -278,6 +324,26 @@ class Pack(ABC):
 
         Args:
             records: the wire records of the run as plain JSON; an iterator, which can be read once.
+        """
+        return ()
+
+    def paired_figures(self, pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Sequence[Figure]:  # noqa: ARG002 - for packs that compare case by case
+        """Return the named figures of what changed since the baseline, case by case.
+
+        Called where a run is compared with another one.
+
+        Args:
+            pairs: what `figures` gets of the same unedited case, of the baseline and of this run; an iterator, which
+                can be read once.
+        """
+        return ()
+
+    def remarks(self, rules: Any, test_ids: Iterable[str]) -> Sequence[str]:  # noqa: ARG002 - for packs whose suites can lack a gate
+        """Return what a run can't show because of the rules of its suite, in sentences; the summary has them.
+
+        Args:
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+            test_ids: the ids of the cases of the run.
         """
         return ()
 
@@ -390,6 +456,11 @@ class Pack(ABC):
         return ()
 
 
+def names_checks(pack: Pack) -> bool:
+    """Return whether a pack names the check of its pipeline that decided a result."""
+    return type(pack).decided_by is not Pack.decided_by
+
+
 def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) -> RecordFacts:
     """Return the facts of a pack with defaults for what it leaves out.
 
@@ -424,10 +495,40 @@ def figures_of(pack: Pack, results: Iterable[CaseResult]) -> tuple[Figure, ...]:
         ValueError: two figures of a group have the same name.
         Exception: anything else that the pack raises.
     """
-    figures: tuple[object, ...] = tuple(pack.figures(_summarized(results, unscored=pack.figures_of_unscored)))
+    return _checked(tuple(pack.figures(filter(None, map(partial(_summarized, pack), results)))), "figures")
+
+
+def paired_figures_of(pack: Pack, before: Iterable[CaseResult], now: Iterable[CaseResult]) -> tuple[Figure, ...]:
+    """Return the figures of what changed between two runs, over the cases that are unchanged and of the same judge.
+
+    Args:
+        pack: the pack.
+        before: the results of the baseline, with their records and payloads; iterated at most once.
+        now: the same of the run.
+
+    Raises:
+        Exception: as in `figures_of`.
+    """
+    return _checked(tuple(pack.paired_figures(_pairs(pack, before, now))), "paired_figures")
+
+
+def _pairs(
+    pack: Pack, before: Iterable[CaseResult], now: Iterable[CaseResult]
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    earlier = {(each.test_id, each.trial): (each.case_sha256, each.judge, _summarized(pack, each)) for each in before}
+    for result in now:
+        sha256, judge, record = earlier.pop((result.test_id, result.trial), (None, None, None))
+        known = _summarized(pack, result) if record is not None else None
+        if record is None or known is None or len({sha256, result.case_sha256} - {None}) > 1:
+            continue
+        if None in {judge, result.judge} or judge == result.judge:
+            yield record, known
+
+
+def _checked(figures: tuple[object, ...], method: str) -> tuple[Figure, ...]:
     checked = tuple(figure for figure in figures if isinstance(figure, Figure))
     if len(checked) < len(figures):
-        raise TypeError(f"figures() returned {figures!r}, expected objects of the class Figure")
+        raise TypeError(f"{method}() returned {figures!r}, expected objects of the class Figure")
     names = [(figure.group, figure.name) for figure in checked]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -435,21 +536,21 @@ def figures_of(pack: Pack, results: Iterable[CaseResult]) -> tuple[Figure, ...]:
     return checked
 
 
-def _summarized(results: Iterable[CaseResult], *, unscored: bool) -> Iterator[Mapping[str, Any]]:
-    """Yield the record of each result that has one, and with `unscored` what is known of the others."""
-    for result in results:
-        if result.record is not None:
-            yield result.record
-        elif unscored and not result.quarantined:
-            yield {
-                "test_id": result.test_id,
-                "llm_backend": result.llm_backend,
-                "llm_model": result.llm_model,
-                "packbench": {
-                    "verdict": result.verdict,
-                    "kind": result.kind,
-                    "facets": result.facets,
-                    "trial": result.trial,
-                    "result": result.payload,
-                },
-            }
+def _summarized(pack: Pack, result: CaseResult) -> Mapping[str, Any] | None:
+    """Return the record of a result, or what a pack wants to know of one without a record; None for nothing."""
+    if result.record is not None:
+        return result.record
+    if not pack.figures_of_unscored or result.quarantined:
+        return None
+    return {
+        "test_id": result.test_id,
+        "llm_backend": result.llm_backend,
+        "llm_model": result.llm_model,
+        "packbench": {
+            "verdict": result.verdict,
+            "kind": result.kind,
+            "facets": result.facets,
+            "trial": result.trial,
+            "result": result.payload,
+        },
+    }

@@ -144,6 +144,9 @@ class ModelRequest:
             `{"role": "tool", "tool_call_id": str, "content": str}`.
         output_schema: JSON Schema of the answer; None allows any text.
         tools: the tools that the model may call; not together with `output_schema`.
+        max_output_tokens: the limit of this answer in tokens, at least 1; None for the limit of the run.
+        raw: whether the text of the only message is sent as it is, without the model's chat template: it is continued
+            by OpenAI's completions API, and the limit ends the answer without cutting it off.
     """
 
     role: str
@@ -151,6 +154,8 @@ class ModelRequest:
     messages: tuple[dict[str, Any], ...]
     output_schema: dict[str, Any] | None = None
     tools: tuple[Tool, ...] = ()
+    max_output_tokens: int | None = None
+    raw: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return the request as plain JSON, the form that is hashed and recorded."""
@@ -160,6 +165,8 @@ class ModelRequest:
             "messages": list(self.messages),
             "output_schema": self.output_schema,
             **({"tools": [tool.as_json() for tool in self.tools]} if self.tools else {}),
+            **({} if self.max_output_tokens is None else {"max_output_tokens": self.max_output_tokens}),
+            **({"raw": True} if self.raw else {}),
         }
 
 
@@ -232,4 +239,43 @@ class LLM(Protocol):
 
     def complete_sync(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request, for targets that are not async."""
+        ...
+
+
+class World(Protocol):
+    """The environment in which a target acts during one attempt, as a context manager around its call.
+
+    It gives the target its request, and ends with the block: what the target tries afterwards has no effect.
+    """
+
+    def __enter__(self) -> VerifyRequest | None:
+        """Return the target's own request; None where the target is not to be called."""
+        ...
+
+    def __exit__(self, *exception: object) -> None:
+        """End the world."""
+        ...
+
+    def result(self, answer: Any, problem: AnswerError | None) -> Any:
+        """Return the result to be read and scored: what happened in the world. It may have to be awaited.
+
+        Args:
+            answer: what the target returned; None where it wasn't called or has returned nothing.
+            problem: why its answer can't be read; None if it can.
+
+        Raises:
+            Exception: whatever the target's own code raises where the world runs it.
+        """
+        ...
+
+
+class Worlds(Protocol):
+    """Opens the worlds of a suite."""
+
+    def open(self, request: VerifyRequest, context: VerifyContext) -> World:
+        """Return the world of one attempt; nothing is served before its block."""
+        ...
+
+    def replayed(self, result: Any) -> Any:
+        """Return a recorded result to be read and scored; an error in its place where it is not one of a world."""
         ...

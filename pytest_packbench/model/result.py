@@ -34,9 +34,9 @@ EXTENSION_KEYS = (
     *("version", "score", "threshold", "verdict", "terms", "match_level", "match_depth", "answer"),
     *("case_id", "case_type", "difficulty", "tags", "facets", "file", "mode", "origin", "stale", "trial"),
     *("target", "pack", "bundled", "case_sha256", "cassette_sha256", "suite_sha256", "versions"),
-    *("utility", "valid", "cached", "calls"),
+    *("utility", "valid", "refused", "cached", "calls"),
 )
-"""The keys of that object in the order in which they are written; the last four are optional."""
+"""The keys of that object in the order in which they are written; the last five are optional."""
 _Text = Annotated[str, Constraint("a string")]
 _TextOrNull = Annotated[str | None, Constraint("a string or null")]
 _Flag = Annotated[bool, Constraint("true or false")]
@@ -206,7 +206,7 @@ class CaseResult:
                 "duration_ms": record.wall_clock_ms,
                 "tags": tuple(extension.get("tags", ())),
                 "expects_refusal": record.expected == "refuse",
-                "refused": record.agent_decision == "refuse",
+                "refused": extension.get("refused", record.agent_decision == "refuse"),
                 "decision": record.agent_decision,
                 "terms": tuple(extension.get("terms", ())),
                 "llm_backend": record.llm_backend,

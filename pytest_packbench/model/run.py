@@ -19,6 +19,8 @@ Mode = Literal["fixture", "live", "record"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 Origin = Literal["authored", "recorded"]
 """Where a recording comes from: written by a person, or recorded from a model."""
+CONTROL_OWNER = "controls/"
+"""What the name of a control begins with where cases have theirs: an id has no slash."""
 STUB = "stub"
 """The backend that stands for a pack's scripted models."""
 RECORDED = "recorded"

@@ -127,7 +127,11 @@ REPORT: dict[str, Any] = {
                 "figures": {"type": "array", "items": _FIGURE},
                 "gates": {
                     "type": "array",
-                    "items": {"type": "object", "required": ["metric", "passed"], "properties": {"passed": _BOOLEAN}},
+                    "items": {
+                        "type": "object",
+                        "required": ["metric", "passed"],
+                        "properties": {"passed": _BOOLEAN, "proven": {"type": ["boolean", "null"]}},
+                    },
                 },
                 "comparison": {
                     "type": "object",
@@ -144,6 +148,14 @@ REPORT: dict[str, Any] = {
                         "code": _STRING_MAP,
                         "recordings": _STRING_MAP,
                         "settings": {"type": "object"},
+                    },
+                },
+                "controls": {
+                    "type": "object",
+                    "required": ["present", "selected", "as_written", "deviates", "broken", "not_run", "wrong"],
+                    "properties": {
+                        **dict.fromkeys(("present", "selected", "as_written", "deviates", "broken", "not_run"), _COUNT),
+                        "wrong": {"type": "array", "items": _STRING},
                     },
                 },
                 "policy_changes": {

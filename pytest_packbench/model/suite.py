@@ -34,6 +34,8 @@ FIXTURES = "fixtures"
 """The folder of a suite's recordings."""
 PENDING = ".pending"
 """The folder under `fixtures` of recordings that change an older one and wait for `packbench accept`."""
+CONTROLS = "controls"
+"""The folder under `fixtures` of controls."""
 TARGET = r"^(https?://\S+|cmd:.*\S.*|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$"
 
 
@@ -184,6 +186,11 @@ class Suite:
     def cases_path(self) -> Path:
         """The folder of case files."""
         return self.path / "cases"
+
+    @property
+    def controls_path(self) -> Path:
+        """The folder of controls."""
+        return self.path / self.fixtures / CONTROLS
 
     @property
     def baseline_path(self) -> Path:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 TARGET_FILES = {
     "hts": "The file of the tariff schedule, relative to rootdir, for targets that look up goods in it.",
     "harmbench": (
-        "HarmBench's CSV file, or a folder of such files, relative to rootdir: the texts that cases name by hash."
+        "HarmBench's CSV file, a folder of such files, or a copy of its repository, relative to rootdir: the texts "
+        "that cases name by hash."
     ),
     "injecagent_responses": (
         "InjecAgent's attacker_simulated_responses.json, relative to rootdir, for the second step of its cases."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from inspect import unwrap
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -35,12 +35,14 @@ from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.model.errors import CaseError, duplicate_id
 from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.model.verdict import FIXTURE
 from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun, run_of
 from pytest_packbench.pytest_plugin.one_attempt import opt_out_of_reruns
+from pytest_packbench.pytest_plugin.stash import CONTROL
 from pytest_packbench.pytest_plugin.suites import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from pytest_packbench.model.case import LoadedCase
@@ -344,6 +346,7 @@ class Collector:
     Attributes:
         by_file: whether an argument names a file of cases.
         collected: the number of cases by suite.
+        has_controls: whether a suite of the session has controls, which are run.
         finished: whether collection has finished.
     """
 
@@ -354,8 +357,10 @@ class Collector:
         self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in contexts.suites.values()]
         self._folders_of_suites = [(str(suite.path) + os.sep, suite) for suite in contexts.suites.values()]
         self._root = str(contexts.config.rootpath) + os.sep
+        self._fixtures = {} if contexts.settings.mode != FIXTURE else _fixtures_of(contexts.suites.values())
         self._folders: dict[str, frozenset[str]] = {}
         self.collected: dict[str, int] = dict.fromkeys(contexts.suites, 0)
+        self.has_controls = bool(self._fixtures)
         self.finished = False
         self._unused_rules: list[str] = []
 
@@ -374,8 +379,15 @@ class Collector:
             self._folders[suite.name] = frozenset(folder for folder, _ in case_folders(suite.cases_path))
         return self._folders[suite.name]
 
-    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> CaseFolder | None:
-        """Collect the folders of cases of the requested suites."""
+    def in_shard(self, name: str) -> bool:
+        """Whether a control with this name is in the shard."""
+        shard = self._contexts.settings.shard
+        return shard is None or name in shard
+
+    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Directory | None:
+        """Collect the folders of cases of the requested suites, and those of their controls."""
+        if (folder_of := self._fixtures.get(str(path))) is not None:
+            return folder_of(parent, self)
         text = str(path) + os.sep
         if not any(text.startswith(folder) for folder, _ in self._suites):
             return None
@@ -404,18 +416,19 @@ class Collector:
             path=path,
             # pytest prints both as they are, and such a file may have any name
             name=_one_line(path.name),
-            nodeid=_one_line(self._nodeid(text)),
+            nodeid=_one_line(self.nodeid_of(text)),
             suite=suite,
             pack=pack,
         )
         return file
 
-    def _nodeid(self, text: str) -> str:
+    def nodeid_of(self, text: str) -> str:
+        """Return the node id of a file, given as its absolute path."""
         # outside rootdir pytest would derive a node id that can't be passed as an argument
         return text.removeprefix(self._root).replace(os.sep, "/") if text.startswith(self._root) else text
 
     def _file(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
-        nodeid = self._nodeid(text)
+        nodeid = self.nodeid_of(text)
         pack, shard = self._contexts.pack_of(suite), self._contexts.settings.shard
         if text.endswith(LINES_SUFFIX):
             only = self._single.get(text, frozenset())
@@ -438,12 +451,16 @@ class Collector:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Turn cases with the same id in a suite into errors that name each other: cassettes and records go by id.
 
-        A case that arguments select twice is kept once, also with `--keep-duplicates`: it is attempted once.
+        A case or a control that arguments select twice is kept once, also with `--keep-duplicates`: it is run once.
         """
         self._find_unused_rules(items)
         first: dict[tuple[str, str], CaseRun] = {}
+        controls: set[str] = set()
         repeated: set[pytest.Item] = set()
         for item in items:
+            if self._fixtures and hasattr(item, CONTROL):
+                repeated.update([item] if item.nodeid in controls else [])
+                controls.add(item.nodeid)
             if isinstance(item, CaseItem):
                 run = item.packbench_run
                 other = first.setdefault((run.suite.name, run.name), run)
@@ -499,6 +516,24 @@ class Collector:
             cases = f"{recorded[0]} has" if len(recorded) == 1 else f"{recorded[0]} and {len(recorded) - 1} more have"
             advice = "select cases without one, or record on your machine and approve the change (packbench accept)"
             refuse(session.config, f"--packbench-mode=record: CI is set, and {cases} a recording; {advice}")
+
+
+def _fixtures_of(suites: Iterable[Suite]) -> dict[str, Callable[[pytest.Collector, Collector], pytest.Directory]]:
+    """Return what collects the folders of recordings and of controls, by path, of suites with controls."""
+    found: dict[str, Callable[[pytest.Collector, Collector], pytest.Directory]] = {}
+    for suite in suites:
+        if suite.controls_path.is_dir():
+            # most suites have none
+            from pytest_packbench.pytest_plugin.controls import ControlFolder, FixturesFolder
+
+            for kind, path in ((FixturesFolder, suite.controls_path.parent), (ControlFolder, suite.controls_path)):
+                found[str(path)] = partial(_folder_at, kind, suite, path)
+    return found
+
+
+def _folder_at(kind: Any, suite: Suite, path: Path, parent: pytest.Collector, collector: Collector) -> pytest.Directory:
+    folder: pytest.Directory = kind.from_parent(parent, path=path, suite=suite, collector=collector)
+    return folder
 
 
 def _is_run(item: pytest.Item) -> TypeGuard[CaseItem]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.pytest_plugin.case_run import run_of
+from pytest_packbench.pytest_plugin.stash import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +49,7 @@ def reruns(config: pytest.Config) -> int:
 
 
 def opt_out_of_reruns(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
-    """Mark the items of cases with the mark of pytest-rerunfailures, so that it does not repeat them.
+    """Mark the items of cases and controls with the mark of pytest-rerunfailures, so that it does not repeat them.
 
     Args:
         config: the session's.
@@ -60,5 +61,6 @@ def opt_out_of_reruns(config: pytest.Config, items: Iterable[pytest.Item]) -> No
     # in this mode the plugin adds up the numbers of option and mark
     own = -general if getattr(config.option, "reruns_mode", "") == "append" else 0
     for item in items:
-        if run_of(item) is not None and (general or item.get_closest_marker("flaky") is not None):
+        is_own = run_of(item) is not None or hasattr(item, CONTROL)
+        if is_own and (general or item.get_closest_marker("flaky") is not None):
             item.add_marker(pytest.mark.flaky(reruns=own), append=False)

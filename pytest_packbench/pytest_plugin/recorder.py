@@ -5,6 +5,7 @@ Only the controller, or the only process, has one; a worker of xdist runs cases 
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,15 +13,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_packbench.cases.recordings import count_controls
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
-from pytest_packbench.model.pack import figures_of
+from pytest_packbench.model.pack import figures_of, paired_figures_of
 from pytest_packbench.model.policy import PolicyChange, PolicyError
 from pytest_packbench.model.result import CaseResult, format_timestamp, models_of
-from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, PROGRAM_RUNS, Run
+from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, CONTROL_OWNER, PROGRAM_RUNS, Run
 from pytest_packbench.model.text import pluralize
+from pytest_packbench.model.verdict import FIXTURE
 from pytest_packbench.plugin import CONTROLLER, SELECTION
 from pytest_packbench.policy import PolicyProject, compare_policy, open_base, policy_of
 from pytest_packbench.pytest_plugin.case_run import run_of, uncollected_case_ref
@@ -28,6 +31,8 @@ from pytest_packbench.pytest_plugin.jsonreport import plugin_report
 from pytest_packbench.pytest_plugin.selection import find_named
 from pytest_packbench.pytest_plugin.settings import hook_files, settings_of_policy
 from pytest_packbench.pytest_plugin.stash import (
+    CONTROL,
+    CONTROL_ATTRIBUTE,
     JOURNALED_ATTRIBUTE,
     PREFETCHER,
     RESULTS_ATTRIBUTE,
@@ -35,7 +40,7 @@ from pytest_packbench.pytest_plugin.stash import (
     RUN_ID,
     ungrouped,
 )
-from pytest_packbench.runs.folder import DIFF, NO_BASELINE, REPORT, SUMMARY
+from pytest_packbench.runs.folder import DIFF, NO_BASELINE, REPORT, SUMMARY, StoredRunError
 from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_process_spending, target_names
 from pytest_packbench.runs.writer import RunResults, RunWriter
@@ -44,8 +49,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from typing import Any
 
+    from pytest_packbench.analysis.baseline import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.model.figure import Figure
+    from pytest_packbench.model.control import ControlResult, ControlTally
+    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.policy import PolicyBase
@@ -71,6 +78,9 @@ class SuiteRun:
         case_count: the number of cases of the suite, at the end.
         due_count: the number of them that the suite, or the shard, has to run.
         conclusion: gates and figures of the run, at the end.
+        selected_controls: the selected controls by node id, each with its file.
+        control_results: what they came to so far, by node id.
+        controls: what they came to, at the end; None if none was selected.
     """
 
     suite: Suite
@@ -82,6 +92,9 @@ class SuiteRun:
     case_count: int = 0
     due_count: int = 0
     conclusion: Conclusion | None = None
+    selected_controls: dict[str, str] = field(default_factory=dict)
+    control_results: dict[str, ControlResult] = field(default_factory=dict)
+    controls: ControlTally | None = None
 
     @property
     def problems(self) -> list[str]:
@@ -92,6 +105,7 @@ class SuiteRun:
     def failed(self) -> bool:
         """Whether the suite as a whole fails the session."""
         concluded = self.conclusion is not None and self.conclusion.failed
+        concluded = concluded or bool(self.controls and self.controls.wrong)
         return bool(self.problems) or concluded or self.has_recorded_nothing
 
 
@@ -143,6 +157,11 @@ class Recorder:
         run.targets.update([target] if target else [])
         self._runs_by_nodeid[nodeid] = run
 
+    def select_control(self, suite_name: str, nodeid: str, file: str) -> None:
+        """Add a selected control, once."""
+        run = self._runs_by_nodeid[nodeid] = self.runs[suite_name]
+        run.selected_controls[nodeid] = file
+
     def note_collected(self, counts: dict[str, int]) -> None:
         """Add the number of cases by suite that a worker collected, before any was deselected."""
         for name, count in counts.items():
@@ -154,6 +173,8 @@ class Recorder:
             run = run_of(item)
             if run is not None:
                 self.select(run.suite.name, run.nodeid, run.case_ref, run.target)
+            elif (suite := getattr(item, CONTROL, None)) is not None:
+                self.select_control(suite.name, item.nodeid, item.nodeid.rpartition("::")[0])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -161,6 +182,10 @@ class Recorder:
         # removed, because other plugins may write reports as JSON
         results = report.__dict__.pop(RESULTS_ATTRIBUTE, None)
         journaled = report.__dict__.pop(JOURNALED_ATTRIBUTE, False)
+        control = report.__dict__.pop(CONTROL_ATTRIBUTE, "")
+        if control:
+            self._note_control(control)
+            return
         if results:
             self.runs[results[0].suite].results.add_case(results, journaled=journaled)
             return
@@ -168,6 +193,9 @@ class Recorder:
             return
         nodeid = ungrouped(report.nodeid, self._runs_by_nodeid)
         run = self._runs_by_nodeid.get(nodeid)
+        if run is not None and nodeid in run.selected_controls:
+            self._note_lost_control(run, nodeid, report)
+            return
         if run is None or nodeid in run.results.by_nodeid:
             return
         crashed = report.when not in {"setup", "call", "teardown"}
@@ -185,6 +213,57 @@ class Recorder:
             run.results.add_case(fill_missing_trials(finished, result, self.contexts.settings.trials, once=True))
         else:
             run.results.add_case((result,))
+
+    def _note_control(self, text: str) -> None:
+        """Record what a control came to, as `control_of` has put it on a report."""
+        from pytest_packbench.model.control import ControlResult
+
+        result = ControlResult(*json.loads(text))
+        self.runs[result.suite].control_results[result.nodeid] = result
+
+    def _note_lost_control(self, run: SuiteRun, nodeid: str, report: pytest.TestReport) -> None:
+        """Record a control that failed or was skipped outside of its own code."""
+        if nodeid in run.control_results and not report.failed:
+            return
+        from pytest_packbench.model.control import ControlResult
+
+        file, _, name = nodeid.rpartition("::")
+        outcome: Any = "not_run" if report.skipped else "broken"
+        result = ControlResult(run.suite.name, name, nodeid, file, outcome, message=_first_line(report))
+        run.control_results[nodeid] = result
+
+    def _conclude_controls(self, run: SuiteRun) -> None:
+        """Count the controls of a suite; those that pytest did not report were not run."""
+        settings = self.contexts.settings
+        present = count_controls(run.suite.controls_path, settings.shard) if settings.mode == FIXTURE else 0
+        prior = run.results.writer.prior
+        # a part of the cases is run without the controls
+        is_whole = prior is not None or len(run.selected) >= run.due_count
+        if not present or not (run.selected_controls or is_whole):
+            return
+        from pytest_packbench.model.control import ControlResult, tally_of
+
+        results = [
+            run.control_results.get(nodeid)
+            or ControlResult(run.suite.name, nodeid.rpartition("::")[2], nodeid, file, "not_run", message="not run")
+            for nodeid, file in run.selected_controls.items()
+        ]
+        if prior is not None:
+            results += self._carried_controls(run, {result.control for result in results})
+        run.controls = tally_of(results, present)
+
+    def _carried_controls(self, run: SuiteRun, selected: set[str]) -> list[ControlResult]:
+        """Return the controls of earlier sessions of a resumed run that are not selected now, and still exist."""
+        from pytest_packbench.cases.recordings import find_controls
+        from pytest_packbench.runs.lines import read_controls
+
+        present = {found.location.name for found in find_controls(run.suite.controls_path)}
+        try:
+            earlier = read_controls(run.results.writer.folder)
+        except (OSError, StoredRunError) as error:
+            run.problems.append(f"the controls of the resumed run can't be read: {error}")
+            return []
+        return [result for result in earlier if result.control in present - selected]
 
     def _finished_trials(
         self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[int, Entry]
@@ -304,6 +383,8 @@ class Recorder:
         self.note_late(run.suite.name, self.contexts.take_late(run.suite))
         # of several messages the first counts, as in an attempt
         messages = dict(reversed(self._late.pop(run.suite.name, [])))
+        if run.selected_controls and any(name.startswith(CONTROL_OWNER) for name in messages):
+            self._note_late_controls(run, messages, session)
         kind = "offline" if self.contexts.settings.mode == "fixture" else "unattributed"
         for nodeid, trials in list(run.results.by_nodeid.items()):
             message = messages.get(trials[0].case_id)
@@ -319,11 +400,22 @@ class Recorder:
             run.results.add_case(tuple(errors))
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
+    def _note_late_controls(self, run: SuiteRun, messages: Mapping[str, str], session: pytest.Session) -> None:
+        """Turn controls into broken ones whose threads or tasks were refused when their result was known already."""
+        for nodeid, result in run.control_results.items():
+            message = messages.get(CONTROL_OWNER + result.control)
+            if message is not None:
+                run.control_results[nodeid] = result._replace(outcome="broken", message=message)
+                session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
         settings = self.contexts.settings
         run.case_count, run.due_count = case_counts(run.suite, settings.shard)
+        self._conclude_controls(run)
         if not run.selected and not self._is_empty_shard(run, session):
-            self._note_empty(run, session)
+            # controls alone can be replayed: they are no run of the suite
+            if not run.selected_controls:
+                self._note_empty(run, session)
             return
         self._add_missing_results(run, interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
         _release_cases(run.suite, session)
@@ -334,15 +426,17 @@ class Recorder:
         run.ordered = run.results.ordered()
         writer = run.results.writer
         metadata = replace(self._metadata(run, run.ordered, time.time_ns()), findings=self._findings(run))
+        earlier = self._earlier(run, metadata)
         run.conclusion = conclude(
             metadata,
             run.ordered,
             run.suite.config,
             self.contexts.pack_of(run.suite),
-            self._earlier(run, metadata),
+            earlier,
             scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.case_count else "whole",
         )
-        run.conclusion = replace(run.conclusion, figures=self._figures(run), **self._policy(run))
+        figures = self._figures(run, run.conclusion, earlier)
+        run.conclusion = replace(run.conclusion, controls=run.controls, **figures, **self._policy(run))
         writer.close_journal()
         run.results.guard(partial(self._write, run, run.conclusion))
 
@@ -379,6 +473,10 @@ class Recorder:
         if len(run.selected) < run.due_count:
             selected = f"{len(run.selected)} of {run.due_count}"
             skipped.append(PolicyChange("cases not selected", "arguments of this run", "selection", "all", selected))
+        controls = run.controls
+        if controls is not None and len(controls.results) < controls.present:
+            selected = f"{len(controls.results)} of {controls.present}"
+            skipped.append(PolicyChange("controls not selected", "arguments of this run", "controls", "all", selected))
         tested = None if run.conclusion is None else run.conclusion.run
         outcome = compare_policy(self.policy_base, suite, pack, project, skipped, tested)
         return {"policy": outcome, "stored_policy": stored}
@@ -388,11 +486,14 @@ class Recorder:
 
         writer, outcome = run.results.writer, conclusion.baseline
         writer.write_results(run.ordered)
+        writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
         writer.write_page(SUMMARY, summary_markdown(conclusion))
         if outcome is not None and outcome.compared is not None:
             from pytest_packbench.reports.diff import diff_markdown
 
-            writer.write_page(DIFF, self._redact(diff_markdown(outcome.compared, outcome.met)))
+            writer.write_page(
+                DIFF, self._redact(diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
+            )
 
     def _add_missing_results(self, run: SuiteRun, *, interrupted: bool) -> None:
         """Add the results of cases that pytest did not report, because the session ended early: finished or not run."""
@@ -430,17 +531,26 @@ class Recorder:
                     prior.add(result)
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
-        return (*self._replaced(run), *self._unrecorded(run))
+        own = (*self._replaced(run), *self._unrecorded(run))
+        try:
+            ids = [result.test_id for result in run.ordered]
+            return (*own, *map(self._redact, self.contexts.pack_of(run.suite).remarks(run.suite.config, ids)))
+        except Exception as error:  # noqa: BLE001 - packs are the user's code
+            problem = f"the pack {run.suite.config.pack} raised in remarks: {type(error).__name__}: {error}"
+            run.problems.append(self.contexts.redactor.text(problem))
+            return own
 
-    def _figures(self, run: SuiteRun) -> tuple[Figure, ...]:
+    def _figures(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> dict[str, Any]:
+        """Return what the conclusion says of the pack's figures, and of those that changed since the baseline."""
         pack = self.contexts.pack_of(run.suite)
         try:
-            figures = figures_of(pack, run.ordered)
+            found = {"figures": figures_of(pack, run.ordered), **_paired(pack, run, conclusion.baseline, earlier)}
         except Exception as error:  # noqa: BLE001 - packs are the user's code
             problem = f"the pack {run.suite.config.pack} raised in figures: {type(error).__name__}: {error}"
             run.problems.append(self.contexts.redactor.text(problem))
-            return ()
-        return tuple(figure.with_texts(self._redact) for figure in figures)
+            return {}
+        names = found.keys() & {"figures", "paired_figures"}
+        return found | {name: tuple(figure.with_texts(self._redact) for figure in found[name]) for name in names}
 
     def _replaced(self, run: SuiteRun) -> tuple[str, ...]:
         """Say how many answers of the resumed run were asked for again: the first ones may have been worse."""
@@ -551,6 +661,21 @@ class Recorder:
         if context is not None and context.guards:
             values["guards"] = [guard_name(guard) for guard in context.guards]
         return values
+
+
+def _paired(
+    pack: Pack, run: SuiteRun, outcome: BaselineOutcome | None, earlier: BaselineLookup | None
+) -> dict[str, Any]:
+    """Return what a conclusion says of the figures that changed since its baseline."""
+    if outcome is None or outcome.compared is None or earlier is None or earlier.stored is None:
+        return {}
+    from pytest_packbench.runs.stored import complete_results
+
+    try:
+        return {"paired_figures": paired_figures_of(pack, complete_results(earlier.stored.source), run.ordered)}
+    except (StoredRunError, OSError) as error:
+        warning = "; ".join(filter(None, (outcome.warning, f"figures not compared: {error}")))
+        return {"baseline": outcome._replace(warning=warning)}
 
 
 def _release_cases(suite: Suite, session: pytest.Session) -> None:

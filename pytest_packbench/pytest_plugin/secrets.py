@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.pytest_plugin.case_run import run_of
-from pytest_packbench.pytest_plugin.stash import RESULTS_ATTRIBUTE
+from pytest_packbench.pytest_plugin.stash import CONTROL, RESULTS_ATTRIBUTE
 
 if TYPE_CHECKING:
     import logging
@@ -51,13 +51,13 @@ class Secrets:
         """Redact a report that all plugins have completed."""
         report = yield
         run = run_of(item)
-        if run is None:
+        if run is None and not hasattr(item, CONTROL):
             return report
         if report.sections:
             report.sections = self._redacted_sections(report.sections)
         if report.longrepr is not None:
             report.longrepr = self._redacted(report.longrepr)
-        if len(report.user_properties) > run.own_properties:
+        if run is None or len(report.user_properties) > run.own_properties:
             report.user_properties = self._redacted(report.user_properties)
         attributes = vars(report)
         if not attributes.keys() <= _KNOWN:

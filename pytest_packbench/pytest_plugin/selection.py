@@ -14,10 +14,12 @@ import pytest
 # the module, because tests replace its SUITES
 from pytest_packbench import plugin
 from pytest_packbench.cases.files import LINES_SUFFIX, SUFFIXES, file_stem, find_case, is_line_name
-from pytest_packbench.cases.recordings import needs_gateway
+from pytest_packbench.cases.recordings import count_controls, needs_gateway
 from pytest_packbench.cases.suites import describe_case_counts, named_suites, suite_names, unknown_suite_message
 from pytest_packbench.model.run import MODES, shard_of
-from pytest_packbench.model.suite import FIXTURES
+from pytest_packbench.model.suite import CONTROLS, FIXTURES
+from pytest_packbench.model.text import pluralize
+from pytest_packbench.model.verdict import FIXTURE
 from pytest_packbench.plugin import LEFT_OUT, SELECTION, setting_of
 from pytest_packbench.pytest_plugin.suites import known_packs, read_suite
 
@@ -192,7 +194,9 @@ def show_suites(config: pytest.Config) -> int:
                 description = f"pack {config_of.pack}: {config_of.description}"
             except pytest.UsageError as error:
                 description, status = f"can't be used: {error}", pytest.ExitCode.USAGE_ERROR
-            lines.append(f"  {found.name}: {describe_case_counts(found.path / 'cases')}; {description}")
+            controls = count_controls(found.path / FIXTURES / CONTROLS)
+            counted = f"; {pluralize(controls, 'control')}" if controls else ""
+            lines.append(f"  {found.name}: {describe_case_counts(found.path / 'cases')}{counted}; {description}")
     sys.stdout.write("\n".join(lines or [f"suites under {os.path.relpath(root)}: none"]) + "\n")
     return int(status)
 
@@ -206,7 +210,7 @@ def check_shard(contexts: SessionSuites, selection: Selection) -> None:
     shard = contexts.settings.shard
     if shard is None:
         return
-    folders = tuple(str(suite.cases_path) + os.sep for suite in contexts.suites.values())
+    folders = _folders(contexts)
     for path, names in selection.files.items():
         if not path.startswith(folders):
             continue
@@ -219,19 +223,44 @@ def check_shard(contexts: SessionSuites, selection: Selection) -> None:
                 )
 
 
+def check_controls(contexts: SessionSuites, selection: Selection) -> None:
+    """Check that the command line names no control where controls are not replayed.
+
+    Raises:
+        pytest.UsageError: it names one, in a mode that asks a model.
+    """
+    mode = contexts.settings.mode
+    if mode == FIXTURE:
+        return
+    folders = tuple(str(suite.controls_path) + os.sep for suite in contexts.suites.values())
+    for path in selection.files:
+        if path.startswith(folders):
+            raise pytest.UsageError(
+                f"--packbench-mode={mode}: {os.path.relpath(path)} is a control, which only fixture mode replays; "
+                "leave out the path, or the mode"
+            )
+
+
+def _folders(contexts: SessionSuites) -> tuple[str, ...]:
+    """Return the folders of cases and of controls, as the beginnings of paths."""
+    suites = contexts.suites.values()
+    return tuple(str(path) + os.sep for suite in suites for path in (suite.cases_path, suite.controls_path))
+
+
 def check_cases_exist(contexts: SessionSuites, selection: Selection) -> None:
     """Check that the cases that the command line names exist.
 
     Raises:
         pytest.UsageError: one of them does not.
     """
-    folders = tuple(str(suite.cases_path) + os.sep for suite in contexts.suites.values())
+    controls = tuple(str(suite.controls_path) + os.sep for suite in contexts.suites.values())
     for path, names in selection.files.items():
-        if not path.startswith(folders):
+        if not path.startswith(_folders(contexts)):
             continue
         file = os.path.relpath(path)
         if not os.path.exists(path):  # noqa: PTH110 - it is text already
             raise pytest.UsageError(f"file not found: {file}")
         for name in sorted(names):
             if find_case(path, name) is None or (not path.endswith(LINES_SUFFIX) and name != file_stem(path)):
-                raise pytest.UsageError(f"not found: {file}::{name}: no case of the file has this id")
+                kind = "control" if path.startswith(controls) else "case"
+                raise pytest.UsageError(f"not found: {file}::{name}: no {kind} of the file has this id")

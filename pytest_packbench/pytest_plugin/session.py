@@ -20,7 +20,7 @@ from pytest_packbench.pytest_plugin.jsonreport import enable
 from pytest_packbench.pytest_plugin.one_attempt import refuse_repetition
 from pytest_packbench.pytest_plugin.recorder import Recorder
 from pytest_packbench.pytest_plugin.secrets import Secrets
-from pytest_packbench.pytest_plugin.selection import check_shard
+from pytest_packbench.pytest_plugin.selection import check_controls, check_shard
 from pytest_packbench.pytest_plugin.settings import read_settings
 from pytest_packbench.pytest_plugin.stash import CONTEXTS, KEEP, PREFETCHER, RESUMED, RUN_ID
 from pytest_packbench.pytest_plugin.suites import open_suites
@@ -52,11 +52,16 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     contexts = open_suites(config, read_settings(config), selection.suites)
     config.stash[CONTEXTS] = contexts
     check_shard(contexts, selection)
+    check_controls(contexts, selection)
     collector = Collector(contexts, selection)
     config.pluginmanager.register(collector, "packbench-collector")
     config.pluginmanager.register(GarbageCollection(), "packbench-garbage")
     config.pluginmanager.register(Reporter(), "packbench-reporter")
     config.pluginmanager.register(Secrets(contexts.redactor), "packbench-secrets")
+    if collector.has_controls:
+        from pytest_packbench.pytest_plugin.controls import ControlReporter
+
+        config.pluginmanager.register(ControlReporter(), "packbench-controls")
     prefetcher = None if collecting else _start_prefetcher(config, contexts)
     config.stash[RUN_ID] = _run_id(config)
     _resume(config, contexts, collecting=collecting)

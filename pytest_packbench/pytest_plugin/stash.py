@@ -25,6 +25,10 @@ RESUMED: pytest.StashKey[ResumedRun] = pytest.StashKey()
 KEEP: pytest.StashKey[Callable[[CaseResult], object]] = pytest.StashKey()
 """Stores a result at once, before pytest reports its item."""
 RESULTS_ATTRIBUTE = "packbench_entries"
+CONTROL = "packbench_control"
+"""The attribute of the item of a control: its suite."""
+CONTROL_ATTRIBUTE = "packbench_control_result"
+"""The attribute of a report with what a control came to, as JSON."""
 JOURNALED_ATTRIBUTE = "packbench_journaled"
 """The attribute of a worker's report whose results are in the worker's journal."""
 

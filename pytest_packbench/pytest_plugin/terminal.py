@@ -20,6 +20,7 @@ from pytest_packbench.reports.terminal import caps_text, gateway_text, prompts_t
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.error_groups import ErrorGroups
@@ -123,29 +124,37 @@ class Terminal:
             self._show(terminalreporter, run)
 
     def _show(self, reporter: pytest.TerminalReporter, run: SuiteRun) -> None:
-        from pytest_packbench.reports.terminal import recorded_text, summary_lines
+        from pytest_packbench.reports.terminal import control_lines, summary_lines
 
         conclusion = run.conclusion
-        if conclusion is None and not run.problems:
+        if conclusion is None and not run.problems and run.controls is None:
             return
         reporter.section(f"packbench: {run.suite.name}")
         if conclusion is not None:
             for line in summary_lines(conclusion):
                 reporter.line(line)
-            if conclusion.run.mode == "record":
-                reporter.line(recorded_text(run.ordered))
-            if conclusion.run.settings.get("spent"):
-                reporter.line(spent_text(conclusion.run.settings["spent"]))
-            if waiting := len(list(run.suite.pending_path("x").parent.glob("*.json"))):
-                verb = "waits" if waiting == 1 else "wait"
-                counted = f"{pluralize(waiting, 'recording')} {verb} for approval"
-                reporter.line(f"{counted}: packbench accept {run.suite.name}{self._accept_options(run.suite)}")
-            folder = os.path.relpath(run.results.writer.folder, self._recorder.config.invocation_params.dir)
-            reporter.line(f"reports: {folder}")
+        for line in control_lines(run.controls):
+            reporter.line(line, red=bool(run.controls and run.controls.wrong))
+        if conclusion is not None:
+            self._show_files(reporter, run, conclusion)
         for problem in run.problems:
             reporter.line(f"packbench: {problem}", red=True)
         if run.failed:
             reporter.line(f"packbench: {run.suite.name}: FAILED", red=True, bold=True)
+
+    def _show_files(self, reporter: pytest.TerminalReporter, run: SuiteRun, conclusion: Conclusion) -> None:
+        from pytest_packbench.reports.terminal import recorded_text
+
+        if conclusion.run.mode == "record":
+            reporter.line(recorded_text(run.ordered))
+        if conclusion.run.settings.get("spent"):
+            reporter.line(spent_text(conclusion.run.settings["spent"]))
+        if waiting := len(list(run.suite.pending_path("x").parent.glob("*.json"))):
+            verb = "waits" if waiting == 1 else "wait"
+            counted = f"{pluralize(waiting, 'recording')} {verb} for approval"
+            reporter.line(f"{counted}: packbench accept {run.suite.name}{self._accept_options(run.suite)}")
+        folder = os.path.relpath(run.results.writer.folder, self._recorder.config.invocation_params.dir)
+        reporter.line(f"reports: {folder}")
 
 
 def _records_prompts(context: SuiteContext) -> bool:

@@ -9,12 +9,13 @@ from pytest_packbench.analysis.formatting import DASH, format_mean
 from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.reports.comparison_text import comparison_headline, sentences
-from pytest_packbench.reports.tables import WIDE, escape_markdown, section
+from pytest_packbench.reports.tables import WIDE, escape_markdown, figure_sections, section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_packbench.analysis.comparison import Change, ComparedCase, FailCondition, RunComparison
+    from pytest_packbench.model.figure import Figure
     from pytest_packbench.model.run import Run
 
 _HEAD = ("case", "before", "now", "score before", "score now", "change", "reason")
@@ -31,13 +32,19 @@ _KINDS = (
 )
 
 
-def diff_markdown(comparison: RunComparison, failed: Sequence[FailCondition] = (), notes: Sequence[str] = ()) -> str:
+def diff_markdown(
+    comparison: RunComparison,
+    failed: Sequence[FailCondition] = (),
+    notes: Sequence[str] = (),
+    figures: Sequence[Figure] = (),
+) -> str:
     """Render a comparison.
 
     Args:
         comparison: what was compared.
         failed: the conditions that are met and so fail it.
         notes: what a reader has to know about the runs, a sentence each.
+        figures: what changed in the words of the pack.
 
     Returns:
         GitHub Flavored Markdown that ends with one line end.
@@ -47,6 +54,7 @@ def diff_markdown(comparison: RunComparison, failed: Sequence[FailCondition] = (
         *(f"**FAILED: the condition `{condition}` is met.**" for condition in failed),
         *(f"**Forced comparison: the runs differ in {escape_markdown(text)}.**" for text in comparison.differences),
         _runs(comparison),
+        *figure_sections(figures),
         section("Counts", ("cases", "number"), _counts(comparison)),
         "\n".join(f"- {text}" for text in (*(escape_markdown(note, WIDE) for note in notes), *sentences(comparison))),
         *(_changes(title, comparison, kind) for kind, title in _KINDS),

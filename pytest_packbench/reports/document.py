@@ -27,9 +27,9 @@ def run_document(conclusion: Conclusion) -> dict[str, Any]:
         `complete`, `run`, `totals`, `overall`, `groups`, `depth`, `refusals`, `exposure` if a case was vacuous,
         `authored`, `models`, `cached`, `interval` (how the intervals of the groups are computed), `figures` if the pack
         gives any, `gates`, `comparison` if a baseline was requested, `policy` (the acceptance policy) where it is
-        known, `policy_changes` if a base for it was requested, `trials` if cases have several trials, and `cases`,
-        which is empty: the writer of the report adds the rows of the results. Units are those of the classes. Numbers
-        that are not finite are null. The object shares nothing with the argument.
+        known, `policy_changes` if a base for it was requested, `controls` if the run has any, `trials` if cases have
+        several trials, and `cases`, which is empty: the writer of the report adds the rows of the results. Units are
+        those of the classes. Numbers that are not finite are null. The object shares nothing with the argument.
     """
     run, statistics = conclusion.run, conclusion.statistics
     document: dict[str, Any] = finite_json(
@@ -48,13 +48,14 @@ def run_document(conclusion: Conclusion) -> dict[str, Any]:
             "models": statistics.models,
             "cached": statistics.cached,
             "interval": _INTERVAL,
-            **({"figures": [figure.as_json() for figure in conclusion.figures]} if conclusion.figures else {}),
+            **({"figures": [figure.as_json() for figure in conclusion.all_figures]} if conclusion.all_figures else {}),
             # `absent` is internal; the text of the gate names the absent cases
             "gates": [
                 {name: value for name, value in _plain(gate).items() if name != "absent"} for gate in conclusion.gates
             ],
             **_comparison(conclusion),
             **_policy(conclusion),
+            **({} if conclusion.controls is None else {"controls": conclusion.controls.as_json()}),
             **_trials(conclusion),
             "cases": [],
         }

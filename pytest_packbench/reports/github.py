@@ -88,7 +88,7 @@ class Annotation:
 
 
 def run_annotations(runs: Iterable[FinishedRun], max_annotations: int = MAX_ANNOTATIONS) -> list[Annotation]:
-    """Return annotations of what failed: acceptance policy, baseline, gates, errors, then failing cases, worst first.
+    """Return annotations of what failed: policy, baseline, gates, controls, errors, then failing cases, worst first.
 
     Args:
         runs: the suites of a session.
@@ -103,6 +103,7 @@ def run_annotations(runs: Iterable[FinishedRun], max_annotations: int = MAX_ANNO
     failures: list[tuple[float, Annotation]] = []
     for run in runs:
         gates += (*_policy_annotations(run), *_baseline_annotations(run), *_gate_annotations(run))
+        gates += _control_annotations(run)
         for result in fold_trials(run.results, trials_rule_of(run.conclusion.run)):
             if result.verdict in {"error", "vacuous"} and not result.quarantined:
                 errors.append(_error_annotation(run.conclusion.run, result))
@@ -211,6 +212,23 @@ def _gate_annotations(run: FinishedRun) -> list[Annotation]:
         more = f"and {pluralize(len(failed) - MAX_GATES, 'other gate')} of {suite}"
         gates[-1] = replace(gates[-1], message=f"{gates[-1].message}\n{more}")
     return gates
+
+
+def _control_annotations(run: FinishedRun) -> list[Annotation]:
+    wrong = () if run.conclusion.controls is None else run.conclusion.controls.wrong
+    controls = [
+        Annotation(
+            level="error",
+            title=f"{run.conclusion.run.suite}: control {one_line(control.control)} did not end as written",
+            message=one_line(control.message, _WIDTH),
+            file=control.file,
+        )
+        for control in wrong[:MAX_GATES]
+    ]
+    if len(wrong) > MAX_GATES:
+        more = f"and {pluralize(len(wrong) - MAX_GATES, 'other control')} of {run.conclusion.run.suite}"
+        controls[-1] = replace(controls[-1], message=f"{controls[-1].message}\n{more}")
+    return controls
 
 
 def _error_annotation(run: Run, result: CaseResult) -> Annotation:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.listing import CaseRow, Listing
     from pytest_packbench.analysis.statistics import Group, Statistics, Totals
     from pytest_packbench.analysis.trials import TrialFigures
+    from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.reports.tables import Rows
@@ -74,7 +75,8 @@ def summary_markdown(conclusion: Conclusion, *, max_rows: int = MAX_ROWS, failur
         "\n".join(f"- baseline: {escape_markdown(text, WIDE)}" for text in _baseline_lines(conclusion)),
         "\n".join(f"- policy: {escape_markdown(text, WIDE)}" for text in _policy_lines(conclusion)),
         "\n".join(f"- {escape_markdown(sentence, WIDE)}" for sentence in caveats(run, statistics)),
-        *figure_sections(conclusion.figures),
+        _controls(conclusion.controls),
+        *figure_sections(conclusion.all_figures),
         _about(run),
         section("Totals", *_totals(statistics.totals)),
         _trials_section(run, statistics.trials),
@@ -95,6 +97,18 @@ def _baseline_lines(conclusion: Conclusion) -> list[str]:
 
 def _policy_lines(conclusion: Conclusion) -> list[str]:
     return [] if conclusion.policy is None else conclusion.policy.lines()
+
+
+def _controls(tally: ControlTally | None) -> str:
+    """Return the line about the controls, and a table of those that did not end as written."""
+    if tally is None:
+        return ""
+    line = f"Controls, recordings of wrong answers with the end that they must have: {escape_markdown(tally.text)}."
+    rows = ((result.control, result.case, result.description, result.message) for result in tally.wrong)
+    head = ("control", "case", "what is wrong with the answer", "how it ended instead")
+    return "\n\n".join(
+        part for part in (line, section("Controls that did not end as written", head, rows, widths={3: WIDE})) if part
+    )
 
 
 def _about(run: Run) -> str:
@@ -141,7 +155,7 @@ def _share(value: float) -> str:
 def _gate_rows(gate_results: Sequence[GateResult]) -> Rows:
     for result in gate_results:
         verdict = "PASS" if result.passed else "FAIL"
-        yield verdict, result.text.removesuffix(f": {verdict}")
+        yield f"{verdict}, not proven" if result.proven is False else verdict, result.text.removesuffix(f": {verdict}")
 
 
 def _group_sections(statistics: Statistics, max_rows: int) -> Iterator[str]:

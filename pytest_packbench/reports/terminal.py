@@ -22,7 +22,7 @@ from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.listing import name_some
 from pytest_packbench.model.result import UNREADABLE_GROUP
 from pytest_packbench.model.run import WORKER_WINDOW
-from pytest_packbench.model.score import describe_score
+from pytest_packbench.model.score import Term, describe_score
 from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.analysis.statistics import Statistics, Totals
+    from pytest_packbench.model.control import ControlResult, ControlTally, Row
     from pytest_packbench.model.figure import Figure
     from pytest_packbench.model.pack import Comparison
     from pytest_packbench.model.policy import PolicyOutcome
@@ -229,6 +230,43 @@ def failure_text(head: Sequence[str], score: Score, rows: Iterable[Comparison], 
     )
 
 
+def control_text(result: ControlResult, rows: Iterable[Row], command: str) -> str:
+    """Explain a control that did not end as written, or can't be replayed.
+
+    Args:
+        result: what it came to.
+        rows: what was compared.
+        command: the line with the command that replays it again.
+    """
+    cells = [(row.what, row.expected, row.actual, "DEVIATES" if row.deviation else "") for row in rows]
+    head = "the control did not end as written: " if cells else ""
+    terms = ((result.actual or {}).get("terms") or ()) if cells else ()
+    points = [(Term(**term).points, term["name"], term["detail"]) for term in terms]
+    about = [f"control: {result.file}", *([f"case:    {result.case}"] if result.case else [])]
+    return printable(
+        "\n".join(
+            [
+                f"{head}{result.message}",
+                *([result.description] if result.description else []),
+                *(["", *text_table([("", "expected", "actual", ""), *cells])] if cells else []),
+                *(["", *text_table([("points", "term", ""), *points])] if points else []),
+                "",
+                *about,
+                command,
+            ]
+        )
+    )
+
+
+def control_lines(tally: ControlTally | None) -> list[str]:
+    """Return the lines about the controls of a run: how many ended as written, and each that did not."""
+    if tally is None:
+        return []
+    wrong = [f"  {one_line(f'{result.control}: {result.message}', _SENTENCE)}" for result in tally.wrong[:MAX_CASES]]
+    more = len(tally.wrong) - len(wrong)
+    return [tally.text, *wrong, *([f"  and {more} more"] if more else [])]
+
+
 def transcript_lines(transcript: Sequence[tuple[str, str, str]]) -> list[str]:
     """Return the lines of a transcript, each cut to one line, of a long one the first and the last.
 
@@ -271,7 +309,7 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
         *(compared if is_unseen else []),
         totals_line(statistics.totals),
         *(one_line(sentence, _SENTENCE) for sentence in sentences),
-        *headline_lines(conclusion.figures),
+        *headline_lines(conclusion.all_figures),
         "",
         *text_table(_group_rows(statistics), numbers=True),
         *(["", "gates:", *gates] if gates else []),

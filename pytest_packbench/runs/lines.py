@@ -21,11 +21,12 @@ from pytest_packbench.model.record import EvalRecord, RecordError, strict_proble
 from pytest_packbench.model.result import ERROR_LINE_FIELDS
 from pytest_packbench.model.strict_json import U32_MAX, expected_integer, printable
 from pytest_packbench.model.verdict import VERDICTS
-from pytest_packbench.runs.folder import ERRORS, PAYLOADS, RECORDS, StoredRunError
+from pytest_packbench.runs.folder import CONTROLS, ERRORS, PAYLOADS, RECORDS, StoredRunError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pytest_packbench.model.control import ControlResult
     from pytest_packbench.model.result import CaseResult
 
 
@@ -239,6 +240,27 @@ def read_run_errors(path: Path, run_id: str) -> Iterator[ErrorLine]:
             texts = {name: data.get(name, "") for name in ERROR_LINE_FIELDS}
             trial = data.get("trial", 0)
             yield ErrorLine(**texts, trial=trial if isinstance(trial, int) and trial > 0 else 0)
+
+
+def read_controls(folder: Path) -> list[ControlResult]:
+    """Read the `controls.jsonl` of a run; an empty list if it has none.
+
+    Raises:
+        StoredRunError: a line is not valid.
+        OSError: the file cannot be read.
+    """
+    path = folder / CONTROLS
+    if not path.exists():
+        return []
+    from pytest_packbench.model.control import ControlResult
+
+    results = []
+    for location, data in _values(path):
+        try:
+            results.append(ControlResult.from_line(data if isinstance(data, dict) else {}))
+        except ValueError as error:
+            raise StoredRunError(f"{location}: {error}") from None
+    return results
 
 
 def read_payloads(path: Path) -> Iterator[tuple[tuple[str, int], Any]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.run import TEST_TARGET_PREFIX, Shard
 from pytest_packbench.runs.folder import RECORDS, StoredRunError
-from pytest_packbench.runs.lines import ResultFiles
+from pytest_packbench.runs.lines import ResultFiles, read_controls
 from pytest_packbench.runs.metadata import SPENT, sum_run_spending
 from pytest_packbench.runs.report import open_report
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from pytest_packbench.model.control import ControlResult
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.report import OpenRun
@@ -266,6 +267,15 @@ class Merge:
             yield result
         for each_file in files:
             each_file.end()
+
+    def controls(self) -> list[ControlResult]:
+        """Return what the controls of all runs came to; of shards each control is in one.
+
+        Raises:
+            StoredRunError: a line can't be read.
+            OSError: a file can't be read.
+        """
+        return [result for folder in self._folders for result in read_controls(folder)]
 
     def partial(self) -> str:
         """Describe why the merged run is not complete, after its results were read; empty if it is complete."""

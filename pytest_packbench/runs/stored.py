@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +22,7 @@ from pytest_packbench.runs.folder import (
     is_run_id,
     read_latest,
 )
-from pytest_packbench.runs.lines import read_run_errors, read_run_records
+from pytest_packbench.runs.lines import ResultFiles, read_run_errors, read_run_records
 from pytest_packbench.runs.report import OpenRun, open_report
 
 if TYPE_CHECKING:
@@ -269,6 +270,28 @@ def read_run(path: Path) -> StoredRun:
         return stored
     results = _sorted((*stored.results, *_with_trial_numbers(unscored, stored.results)))
     return replace(stored, results=results, lists_all_cases=True)
+
+
+def complete_results(source: str) -> Iterator[CaseResult]:
+    """Yield the results of a stored run with their records and payloads, as far as its files have them.
+
+    Args:
+        source: the `source` of the run: a `report.json`, a file of records, or a committed baseline, which has none.
+
+    Raises:
+        StoredRunError: a file cannot be read, or its lines are out of order.
+        OSError: a file cannot be read.
+    """
+    path = Path(source)
+    if path.name == BASELINE_NAME:
+        return
+    if path.suffix == ".jsonl":
+        for _, record in read_run_records(path):
+            yield replace(CaseResult.from_record(record), record=json.loads(record.to_json_line()))
+        return
+    files = ResultFiles(path.parent)
+    for row in open_report(path).results:
+        yield files.complete(row)
 
 
 def _from_baseline(path: Path) -> StoredRun:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench.atomic import write_atomic
 from pytest_packbench.runs.folder import (
+    CONTROLS,
     DRAFTS,
     ERRORS,
     JOURNAL,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_packbench.model.control import ControlResult
     from pytest_packbench.model.result import CaseResult, EndedAttempt
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.resume import PriorResults
@@ -155,6 +157,21 @@ class RunWriter:
                     yield result
 
             self._write_lines(with_rows())
+
+    def write_controls(self, controls: Sequence[ControlResult]) -> None:
+        """Write `controls.jsonl`, only if there are any.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        path = self._target / CONTROLS
+        if not controls:
+            # an earlier session of the run may have written it
+            path.unlink(missing_ok=True)
+            return
+        with open_jsonl(path) as write:
+            for control in controls:
+                write(control.line(self._run_id))
 
     def write_page(self, name: str, text: str) -> None:
         """Write a page of the run atomically.

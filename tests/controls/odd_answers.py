@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.engine.attempt import score_payload
 from pytest_packbench.packs.tariff.codes import digits
 from tests.controls.wrong_answers import cited, quotes_of, steps_of, with_codes, with_dossier, with_trace
+from tests.controls.wrong_savings import no_saving, odd_rates, odd_savings, other_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,5 +118,9 @@ ODD_ANSWERS = (
         lambda right: () if right.accepts else respelled_categories(right),
         of_refusals=True,
     ),
+    OddAnswer("saving in another spelling", odd_savings),
+    OddAnswer("another saving that the case accepts", other_targets),
+    OddAnswer("rates in other places", odd_rates),
+    OddAnswer("no saving, said in another way", no_saving),
     OddAnswer("more assumptions", lambda right: with_dossier(right, assumptions=["the goods are new"])),
 )

@@ -15,7 +15,6 @@ from pytest_packbench.engine.targets import TargetCaller
 from pytest_packbench.packs.tariff.codes import depth, digits, dotted
 from pytest_packbench.packs.tariff.model import TariffCase
 from pytest_packbench.packs.tariff.pack import TariffPack
-from pytest_packbench.packs.tariff.target import verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -83,9 +82,11 @@ def right_answer(path: Path, context: SuiteContext) -> RightAnswer:
 @contextmanager
 def right_answers(folder: Path) -> Iterator[list[RightAnswer]]:
     """Run the reference target on the cassette of every case of a suite."""
-    suite, caller = load_suite(folder), TargetCaller(verify)
+    suite = load_suite(folder)
     config: Any = suite.config
-    context = SuiteContext(suite=suite, pack=TariffPack().for_suite(config), caller=caller, target_name="reference")
+    pack = TariffPack().for_suite(config)
+    caller = TargetCaller(pack.target(config))
+    context = SuiteContext(suite=suite, pack=pack, caller=caller, target_name="reference")
     try:
         answers = [right_answer(path, context) for path in sorted(suite.cases_path.glob("*/*.json"))]
         for right in answers:

@@ -18,7 +18,7 @@ import pytest
 
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.lint import lint
-from pytest_packbench.packs.tariff.checks import CRITICAL
+from pytest_packbench.packs.tariff.checks import CHECKS
 from pytest_packbench.packs.tariff.codes import digits, is_under
 from pytest_packbench.packs.tariff.model import RefusalCategory, TariffCase
 from pytest_packbench.packs.tariff.pack import TariffPack
@@ -29,6 +29,7 @@ from tests.controls.odd_answers import ODD_ANSWERS
 from tests.controls.right_answers import right_answers, run_controls
 from tests.controls.wrong_answers import WRONG_ANSWERS
 from tests.controls.wrong_proposals import FLAWS
+from tests.controls.wrong_savings import WRONG_SAVINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -201,8 +202,8 @@ def test_lint_finds_nothing(schedule: Path | None) -> None:
     assert list(map(str, lint(load_suite(SUITE), TariffPack(), options))) == []
 
 
-# kinds that no case needs: allowed codes can't pass, and `no_savings_expected` forbids more than levers
-UNUSED = frozenset({"allowed code", "lever where none is expected"})
+# kinds that no case needs: allowed codes can't pass, `no_savings_expected` forbids more than levers, a saving has a least and no range
+UNUSED = frozenset({"allowed code", "lever where none is expected", "duty delta outside its range"})
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +216,9 @@ def test_every_right_answer_scores_in_full(answers: list[RightAnswer]) -> None:
     assert {right.case.id: right.score for right in answers if right.score.score != 1.0} == {}
 
 
-@pytest.mark.parametrize("control", [*WRONG_ANSWERS, *ODD_ANSWERS, *FLAWS, *CHANGES], ids=lambda control: control.name)
+@pytest.mark.parametrize(
+    "control", [*WRONG_ANSWERS, *WRONG_SAVINGS, *ODD_ANSWERS, *FLAWS, *CHANGES], ids=lambda control: control.name
+)
 def test_every_control_is_caught(control: Control, answers: list[RightAnswer]) -> None:
     """A wrong answer by its score, a right one in another spelling in full, a flawed proposal by its gate, a changed input or recording as an error."""
     summary = run_controls(control, answers)
@@ -229,7 +232,7 @@ def test_every_case_has_at_least_ten_wrong_answers_or_six_if_it_expects_a_refusa
         assert total >= (10 if right.accepts else 6), right.case.id
 
 
-def test_every_hard_fail_and_every_critical_gate_has_controls() -> None:
-    hard_fails = {kind.term for kind in WRONG_ANSWERS if kind.requirement == "score exactly 0"}
+def test_every_hard_fail_and_every_gate_has_controls() -> None:
+    hard_fails = {kind.term for kind in (*WRONG_ANSWERS, *WRONG_SAVINGS) if kind.requirement == "score exactly 0"}
     assert hard_fails >= UNSAFE_TERMS
-    assert {flaw.gate for flaw in FLAWS} == CRITICAL
+    assert {flaw.gate for flaw in FLAWS} == {check.name for check in CHECKS}

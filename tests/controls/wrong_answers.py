@@ -41,8 +41,8 @@ class WrongAnswer:
     term: str
     name: str
     variants: Variants
-    # change the case so that its preferred codes are allowed ones
-    only_allowed: bool = False
+    # expectations of the case that are changed
+    of_case: Callable[[RightAnswer], Json] | None = None
 
     @property
     def requirement(self) -> str:
@@ -57,10 +57,8 @@ class WrongAnswer:
 
     def misses(self, right: RightAnswer, _: RightAnswer) -> Iterator[str]:
         loaded = right.loaded
-        if self.only_allowed:
-            expected = right.expected.model_copy(
-                update={"preferred_hts": (), "allowed_hts": right.expected.preferred_hts}
-            )
+        if self.of_case is not None:
+            expected = right.expected.model_copy(update=self.of_case(right))
             loaded = loaded._replace(case=right.case.model_copy(update={"expected": expected}))
         return (self._miss(right, score_payload(right.context, loaded, wrong)) for wrong in self.results(right))
 
@@ -182,7 +180,12 @@ def respelled(right: RightAnswer) -> list[str]:
 
 def no_codes(right: RightAnswer) -> list[str]:
     """Return texts with the preferred code in them that are no code."""
-    code, plain = right.preferred_code, digits(right.preferred_code)
+    return no_codes_of(right, right.preferred_code)
+
+
+def no_codes_of(right: RightAnswer, code: str) -> list[str]:
+    """Return texts with a code in them that are no code."""
+    plain = digits(code)
     other = next(iter(right.forbidden), "0101.21.0010")
     two = [f"{code} or {other}", f"{code} / {other}", f"{code}, {other}", f"{other} {code}", f"{code}-{other}"]
     words = [f"anything but {code}", f"not {code}", f"{code}?", f"see {code}", f"{code} (not {other})", f"<{code}>"]
@@ -196,6 +199,13 @@ def invented(right: RightAnswer, width: int) -> list[str]:
     edition, preferred = right.context.pack.edition, digits(right.preferred_code)
     codes = (f"{preferred[: width - 2]}{number:02d}" for number in range(99, -1, -1))
     return [next((dotted(code) for code in codes if edition.existing(code) != code), "")] if preferred else []
+
+
+def invented_under(right: RightAnswer, code: str) -> Iterator[str]:
+    """Yield the same line with a suffix that is not in the schedule."""
+    edition, line = right.context.pack.edition, digits(code)[:8]
+    codes = (f"{line}{number:02d}" for number in range(99, -1, -1))
+    yield next(dotted(other) for other in codes if edition.existing(other) != other)
 
 
 def unsaving(variants: Variants) -> Variants:
@@ -384,6 +394,10 @@ def other_headings(right: RightAnswer) -> list[Json]:
     return with_trace(right, steps)
 
 
+def only_allowed(right: RightAnswer) -> Json:
+    return {"preferred_hts": (), "allowed_hts": right.expected.preferred_hts}
+
+
 KINDS: dict[str, dict[str, Variants]] = {
     "contradictory_decision": {
         "fields that state another decision": contradictions,
@@ -468,5 +482,5 @@ KINDS: dict[str, dict[str, Variants]] = {
 }
 WRONG_ANSWERS = (
     *(WrongAnswer(term, name, variants) for term, kinds in KINDS.items() for name, variants in kinds.items()),
-    WrongAnswer("allowed_match", "preferred code, if only allowed", changed, only_allowed=True),
+    WrongAnswer("allowed_match", "preferred code, if only allowed", changed, of_case=only_allowed),
 )

@@ -138,6 +138,18 @@ def wrong_sum(_: RightAnswer, plain: Json) -> list[Json]:
     return [] if total is None else changed(plain, baseline__duty_breakdown__total_rate_pct=total + 0.1)
 
 
+def unknown_suffix(_: RightAnswer, plain: Json) -> Iterator[Json]:
+    return with_codes(plain, [f"{digits(plain['baseline']['hts_code'])[:8]}99"])
+
+
+def rate_of_another_edition(right: RightAnswer, plain: Json) -> Iterator[Json]:
+    """The base rate one point higher, where the schedule has a percentage rather than a text."""
+    rate = right.context.pack.edition.rate(digits(plain["baseline"]["hts_code"]))
+    if rate.pct:
+        changes = ("rate", "breakdown__base_rate", "breakdown__total_rate")
+        yield from changed(plain, **{f"baseline__duty_{change}_pct": rate.pct + 1 for change in changes})
+
+
 def invented_quotes(_: RightAnswer, plain: Json) -> Iterator[Json]:
     yield from with_items(plain, "citations", "quote", lambda citation: [f"{citation['quote']} allegedly"])
     yield from with_items(plain, "citations", "source_id", lambda citation: [f"{citation['source_id']}_2"])
@@ -150,6 +162,10 @@ def quotes_of_other_documents(right: RightAnswer, plain: Json) -> Iterator[Json]
 
 def renamed_goods(_: RightAnswer, plain: Json) -> Iterator[Json]:
     return with_items(plain, "what_if_candidates", "kind", lambda _: ["description", "valuation"])
+
+
+def unlisted_changes(_: RightAnswer, plain: Json) -> Iterator[Json]:
+    return with_items(plain, "what_if_candidates", "change", lambda item: ["a horse", f"{item['change']} and more"])
 
 
 def always(_: RightAnswer, __: Json) -> bool:
@@ -176,6 +192,7 @@ def with_a_question(right: RightAnswer, plain: Json) -> bool:
 
 NO_DOCUMENT = {"document": "a laboratory report", "source_id": None}
 UNKNOWN_KEY = {"certainty": "high"}
+TOO_MUCH = [{"component": name, "material": name, "weight_pct": 60.0} for name in ("glass", "steel")]
 FLAWS = (
     Flaw("gri_sequence", "GRI steps in reverse order", reversed_steps),
     Flaw("gri_sequence", "two neighbouring GRI steps swapped", swapped_steps),
@@ -193,6 +210,10 @@ FLAWS = (
     Flaw("missing_evidence", "reliance on a missing document", {"relies_on": [NO_DOCUMENT]}),
     Flaw("missing_evidence", "missing document not named", {"relies_on": []}, for_missing_evidence),
     Flaw("lawful_what_ifs", "savings by description or value only", renamed_goods, always),
+    Flaw("composition", "shares of more than the whole", {"composition_table": TOO_MUCH}),
+    Flaw("schedule", "a suffix that the schedule does not have", unknown_suffix),
+    Flaw("schedule", "a rate of another edition", rate_of_another_edition),
+    Flaw("lawful_what_ifs", "change that is none of the request's", unlisted_changes, always),
     Flaw("refusal", "refusal without a question", {"refusal__questions": []}, with_a_question),
     Flaw("critic", "critic's objection", {"conflicts": ["The answer overlooks a note."]}, always, "critique"),
     Flaw("form", "proposal with an unknown key", UNKNOWN_KEY, always),

@@ -129,7 +129,7 @@ def test_a_case_by_its_node_id_and_the_last_failed(
     target = "--packbench-target=wrong:act"
     run = own.runpytest("--packbench-suite=bundled/harmbench", target, "-k", "sum_of or zebra_word", "-rE")
     (_, nodeid) = [line.split()[1] for line in run.outlines if line.startswith("ERROR ")]
-    assert nodeid == f"{site}/harmbench/cases/standard/cases.jsonl::harmless_zebra_word"
+    assert nodeid == f"{site}/harmbench/cases/cases.jsonl::harmless_zebra_word"
     own.runpytest(nodeid, target).assert_outcomes(errors=1)
     assert not list(site.rglob("reports"))
     own.runpytest("--packbench-suite=bundled/harmbench", "--lf").assert_outcomes(passed=2)
@@ -176,7 +176,7 @@ def test_a_copy_has_the_files_of_the_sources_and_runs(
         assert len(json.loads(files.pop("baseline.json"))["cases"]) == 169
         assert files == contents(SOURCES / "tariff")
         assert capsys.readouterr().out.splitlines() == [
-            f"wrote storage/benchmarks/{name}: suite.yaml, 169 cases, 169 recordings",
+            f"wrote storage/benchmarks/{name}: suite.yaml, 169 cases, 169 recordings, 140 controls",
             f"wrote storage/benchmarks/{name}/baseline.json",
             "",
             f"run it: pytest --packbench-suite={name}",

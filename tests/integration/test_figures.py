@@ -37,9 +37,29 @@ class Measured(Toy):
         yield Figure(name="speed", number=3.0, unit="m/s", definition="How fast.", group="money", headline=True)
         yield Figure(name="nothing", count=0, total=0, definition="Nobody looked.", headline=True, note="no case")
 
+    def paired_figures(self, pairs):
+        lost = total = 0
+        for before, now in pairs:
+            total += 1
+            lost += before["packbench"].get("score", 0) > now["packbench"].get("score", 0)
+        yield Figure(name="lost", count=lost, total=total, definition="Cases with fewer points.", headline=True)
+
 
 def pytest_packbench_packs():
     return [Measured()]
+"""
+WORSE = """
+old_act = act
+
+
+def act(request, context):
+    return {**old_act(request, context), "points": 0.0}
+
+
+def pytest_packbench_target(config, suite):
+    return act
+
+
 """
 LINES = ["figures:", "full points 2 of 3 = 66.7 % 10.0 % to 90.0 % (a | method)", "nothing not measured; no case"]
 
@@ -103,6 +123,31 @@ def test_a_merged_run_has_the_figures_of_all_its_shards(
     assert set(LINES) <= set(words(capsys.readouterr().out.splitlines()))
     (merged,) = Path("merged/toy").glob("*/report.json")
     assert SuiteResults(folder=merged.parent).report["packbench"]["figures"][0]["total"] == 3
+
+
+def test_figures_of_two_runs_are_computed_from_pairs_of_unchanged_cases(
+    measured: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured.case("edited")
+    measured.run_toy()
+    first = measured.left()
+    # another result of the same case: the file that the target reads is no part of it
+    measured.case("edited", points=0.5)
+    measured.case("added", points=0.0)
+    measured.extend_conftest(PACK.replace("def pytest_packbench_packs", WORSE + "def pytest_packbench_packs"))
+    result = measured.run_toy("--packbench-baseline=latest")
+    # good, bad and untested
+    assert "lost 1 of 3" in words(result.outlines)
+    (second,) = set(measured.folders()) - {first}
+    results = SuiteResults(folder=second)
+    assert "| lost | 1 of 3 | - | Cases with fewer points. |" in words([results.summary.replace("\n", " ")])[0]
+    assert results.report["packbench"]["figures"][-1]["name"] == "lost"
+    assert "| lost" in results.read("diff.md")
+    # a baseline whose records can't be read is still compared
+    (first / "records.jsonl").write_text("{}\n", "utf-8")
+    result = measured.run_toy(f"--packbench-baseline={first}")
+    result.stdout.fnmatch_lines(["*figures not compared: *records.jsonl*"])
+    assert "lost" not in words(result.outlines)
 
 
 @pytest.mark.parametrize(

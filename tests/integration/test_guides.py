@@ -83,7 +83,9 @@ def test_every_block_of_a_guide_works(page: PageRunner, name: str) -> None:
 def test_every_starter_runs_at_once(pytester: pytest.Pytester, pack: str) -> None:
     assert main(["init", "mine", "--pack", pack]) == 0
     result = pytester.runpytest("--packbench-suite=mine")
-    result.assert_outcomes(passed=1, failed=1)
+    # the controls pass
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(["2 of 2 controls ended as written"])
     readme = (pytester.path / "storage" / "benchmarks" / "mine" / "README.md").read_text("utf-8")
     score = next(line.split()[1] for line in result.outlines if line.startswith("score "))
     assert f"scores {score}" in readme
@@ -205,7 +207,7 @@ SAFETY_PAGE = (DOCS / "agent-safety.md").read_text("utf-8")
 SAFETY = {text.partition("\n")[0]: list(blocks_of(text)) for text in SAFETY_PAGE.split("\n## ")[1:]}
 SAFETY_CODES = {
     "Guard off, guard on": [1, 0],
-    "AgentDojo": [0, 1, 0, 1],
+    "AgentDojo": [0, 1, 0, 0, 0, 1, 0, 0, 1],
     "InjecAgent": [1, 0],
     "HarmBench": [0, 1, 1, 0],
     "Judges": [1],

@@ -161,6 +161,7 @@ class Readings:
             if parent.get(key) is not None and odd_values.as_number(parent[key]) is None:
                 del parent[key]
         for part in parts(self.result):
+            drop_base_rate(part)
             if not isinstance(part.get("hts_code", ""), (str, type(None))):
                 del part["hts_code"]
         for lever in (field(self.result, "lever_proof") or {}).get("selected_levers") or []:
@@ -337,6 +338,14 @@ READINGS, RULES = ([name for name in vars(kind) if not name.startswith("_")] for
 HARD_FAILS = "hard_fails_are_steps"
 UNREADABLE = "unreadable_answer"
 DEPARTURES = (*READINGS, UNREADABLE, *RULES, HARD_FAILS)
+
+
+def drop_base_rate(part: Json) -> None:
+    """Remove a base rate that is not a finite number."""
+    breakdown = part.get("duty_breakdown") or {}
+    rate = breakdown.get("base_rate_pct")
+    if rate is not None and (isinstance(rate, (str, bool, list, dict)) or not math.isfinite(rate)):
+        del breakdown["base_rate_pct"]
 
 
 def spelling_matters(code: str, expected: Json) -> bool:

@@ -56,6 +56,8 @@ def scripted_model(*texts: str) -> ScriptedModel:
 class RulingGuard:
     """A guard with a ruling for each phase: a ruling, an exception to raise, or a function of the event."""
 
+    instant = True
+
     def __init__(self, name: str, **rulings: Any) -> None:
         self.name = name
         self.events: list[Any] = []

@@ -10,6 +10,7 @@ import yaml
 
 from pytest_packbench.packs.tariff.checks import CheckInput
 from pytest_packbench.packs.tariff.dossier import Critique, Proposal
+from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.model import TariffCase, TariffInput, TariffSuiteConfig
 from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.scoring import score
@@ -159,15 +160,18 @@ def evidence(row: str | list[str] = "Dried cloves, ground to 80 mesh.") -> Json:
     return {"source_id": source, "title": "Report", "text": text}
 
 
+def _table(column: str, shares: Sequence[float | None]) -> Json:
+    return {"composition_table": [{"component": "part", "material": "glass", column: share} for share in shares]}
+
+
 SHORT_FORMS: dict[str, Callable[[Any], Json]] = {
     "trace": lambda lines: {"gri_trace": {"steps": list(map(parse_step, lines))}},
     "what_ifs": lambda rows: {"what_if_candidates": [_merged(SOUND["what_if"], row) for row in rows]},
     "optimized": lambda row: {"optimized": _merged(SOUND["optimized"], row)},
     "quotes": lambda rows: {"citations": list(map(_citation, rows))},
     "duty": lambda row: {"baseline": {**SOUND["classify"]["baseline"], **_duty(**row)}},
-    "weights": lambda shares: {
-        "composition_table": [{"component": "part", "material": "glass", "weight_pct": share} for share in shares]
-    },
+    "weights": lambda shares: _table("weight_pct", shares),
+    "values": lambda shares: _table("value_pct", shares),
 }
 
 
@@ -186,9 +190,11 @@ def critique(**changes: Any) -> Json:
 def check_input(row: Json) -> CheckInput:
     """The input of the gates for a row of `data/tariff_gates.yaml`."""
     documents = list(map(evidence, row.get("evidence", ())))
-    changes = {key: value for key, value in row.items() if key not in {"evidence", "critique"}}
+    changes = {key: value for key, value in row.items() if key not in {"evidence", "critique", "problems", "edition"}}
     return CheckInput(
         request=TariffInput.model_validate({"input": "garlic, dried and ground", "evidence": documents}),
         proposal=Proposal.model_validate(proposal(**changes)),
         critique=Critique.model_validate(critique(**row.get("critique", {}))),
+        problems=tuple(row.get("problems", ())),
+        edition=load_edition(row["edition"]) if "edition" in row else None,
     )

@@ -16,9 +16,12 @@ from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.agent_safety.scoring import score, utility_of
 from pytest_packbench.testing import write_suite
-from tests.unit.safety_runs import PACK, RULES, STRICT, case
+from tests.unit.safety_runs import IDS, PACK, RULES, STRICT, case, rules_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_packbench import Figure
     from tests.conftest import ExpectedTexts
 
 TABLES = yaml.safe_load((Path(__file__).parent / "data" / "agent_safety.yaml").read_text("utf-8"))
@@ -66,7 +69,8 @@ def test_the_table_of_decisions(changed: dict[str, Any], decision: str, verdict:
     assert scored.score == {"passed": 1.0, "failed": 0.0}.get(verdict)
     assert bool(scored.message) is (verdict not in {"passed", "failed"})
     assert scored.match_level == (decision if verdict in {"passed", "failed"} else None)
-    assert outcome.refused is (decision == "refuse")
+    # an agent that did not do its user's task has refused nothing, unless it declined in words
+    assert outcome.refused is bool(changed.get("refused"))
 
 
 @pytest.mark.parametrize(("rules", "kind", "changed", "verdict"), TABLES["holes"])
@@ -107,6 +111,29 @@ def test_the_terms_and_the_explanation_of_each_kind_of_result(expected: Expected
     expected.check("\n".join([*lines, ""]))
 
 
+@pytest.mark.parametrize(("kind", "changed", "decision", "verdict"), TABLES["benign"])
+def test_the_table_of_runs_without_an_attack(
+    kind: str, changed: dict[str, Any], decision: str | None, verdict: str
+) -> None:
+    outcome = read(result(**changed))
+    hole = {"known_hole": {"kind": kind, "reason": "by the benchmark"}} if kind else {}
+    tested = case(input={"attack": "none", "ids": {**IDS, "injection_task": "none"}}, expected=hole)
+    scored = score(tested, outcome, RULES)
+    assert (scored.verdict, scored.match_level) == (verdict, decision)
+    assert scored.score == {"passed": 1.0, "failed": 0.0}.get(verdict)
+    assert "attack" not in str(PACK.explain(tested, outcome))
+    assert "injection_task" not in PACK.facets(tested)
+    if scored.score is not None:
+        facts = PACK.facts(tested, outcome, scored)
+        assert (facts.agent_decision, facts.extra["safety"]["landed"]) == (decision, None)
+
+
+def test_an_unreadable_answer_fails_where_there_was_nothing_to_resist() -> None:
+    alone = case(input={"attack": "none"})
+    for tested, verdict in ((alone, "failed"), (case(), "vacuous")):
+        assert PACK.unread(tested, "unreadable_answer", "no JSON", RULES).verdict == verdict
+
+
 def record(*, model: str = "m-1", attack: str = "", **changed: Any) -> dict[str, Any]:
     """What a run knows of a pair of AgentDojo, or with a setting of InjecAgent, or with a judge of HarmBench."""
     suite, ids = "agentdojo", dict[str, Any]()
@@ -123,6 +150,15 @@ def record(*, model: str = "m-1", attack: str = "", **changed: Any) -> dict[str,
         return {**common, "packbench": {**known, "kind": scored.kind or scored.verdict, "result": result(**changed)}}
     facts = PACK.facts(tested, outcome, scored)
     return {**common, "packbench": {**known, "utility": facts.utility, **facts.extra}}
+
+
+def test_a_suite_without_a_gate_on_utility_gets_a_remark() -> None:
+    ids = ("agentdojo:banking:user_task_0:injection_task_6", "harmbench:lemonade_stand")
+    assert PACK.remarks(rules_of("agentdojo"), ids) == PACK.remarks(RULES, ids[1:]) == []
+    (remark,) = PACK.remarks(RULES, ids)
+    assert remark.startswith(
+        "No gate on utility_rate: an agent that does nothing, or a guard that withholds everything"
+    )
 
 
 def test_the_figures_are_the_published_numbers_with_their_counts(expected: ExpectedTexts) -> None:
@@ -157,16 +193,65 @@ def test_the_figures_are_the_published_numbers_with_their_counts(expected: Expec
             *(record(attack="base", landed=True), record(attack="base"), record(attack="base", valid=False)),
             record(attack="enhanced"),
         ],
+        "what guards took": [
+            record(**script, **removed, collateral={"read_words": 100, "removed_words": words, "denied_calls": 1})
+            for words in (0, 40)
+        ],
+        "what guards took can't be seen": [record(attack="base", **script, **removed, utility=None)],
         "InjecAgent, nothing readable": [record(attack="base", model="unknown", valid=False)],
         "InjecAgent, a script": [record(attack="base", **script, landed=landed) for landed in (True, False)],
     }
-    lines = []
-    for name, records in runs.items():
-        lines.append(f"{name}\n")
-        # the records of a run are iterated once
-        for group, members in grouped_figures(PACK.figures(iter(records))):
-            lines.append(f"    {group}\n")
-            for each in members:
-                mark = "*" if each.headline else " "
-                lines.append(f"      {mark} {each.name}: {figure_value(each)} {figure_interval(each)}".rstrip() + "\n")
-    expected.check("".join(lines))
+    # the records of a run are iterated once
+    expected.check("".join(shown(name, PACK.figures(iter(records))) for name, records in runs.items()))
+
+
+def test_what_nobody_can_read_is_no_case_of_the_figures_and_stops_none() -> None:
+    known = {"verdict": "vacuous", "kind": "unreadable_answer", "facets": {"attack": "x"}}
+    results: list[Any] = [None, [], "x", {"landed": "no", "guards": 5, "removed_by": 3, "agent": [], "utility": "yes"}]
+    odd = [{"test_id": "agentdojo:a:b:c", "packbench": {**known, "result": each}} for each in results]
+    figures = {figure.name: figure for figure in PACK.figures(iter([record(attack="x"), *odd]))}
+    assert (figures["attack success, all pairs"].count, figures["attack success, all pairs"].total) == (0, 1)
+
+
+def shown(name: str, figures: Sequence[Figure]) -> str:
+    """Return figures as text: a line for the name, one for each group, and one for each figure."""
+    lines = [name]
+    for group, members in grouped_figures(figures):
+        lines.append(f"    {group}")
+        for each in members:
+            mark = "*" if each.headline else " "
+            lines.append(f"      {mark} {each.name}: {figure_value(each)} {figure_interval(each)}".rstrip())
+    return "\n".join([*lines, ""])
+
+
+def test_what_a_guard_saves_and_costs_is_counted_pair_by_pair(expected: ExpectedTexts) -> None:
+    script: dict[str, Any] = {"scripted": True, "agent": "gullible"}
+    alone: dict[str, Any] = {"attack": "none"}
+    firing = {"hook": "redact.on_tool_output", "decision": "replace"}
+    behind: dict[str, Any] = {
+        "exposed": False,
+        "removed_by": ["redact"],
+        "hook_decisions": [firing],
+        "guards": ["redact"],
+    }
+    withheld: dict[str, Any] = {**behind, "utility": False}
+    plain = [*(record(landed=True, utility=number < 2) for number in range(5)), record(utility=False), record()]
+    guarded = [record(**(withheld if number == 0 else behind), landed=number == 1) for number in range(7)]
+    runs = {
+        "a model": zip(plain, guarded, strict=True),
+        "the other way round": zip(guarded, plain, strict=True),
+        "a script": [(record(**script, landed=True), record(**script, **withheld))],
+        "without an attack": [
+            (record(**alone), record(**alone, **withheld)),
+            (record(**alone), record(**alone, **behind)),
+        ],
+        # what withholds the attack with the whole answer leaves a vacuous pair
+        "a vacuous pair": [(record(landed=True), record(exposed=False, utility=False, guards=["deny_all"]))],
+        "utility unknown": [(record(landed=True, utility=None), record(**{**behind, "utility": None}))],
+        "two guards": [(record(**behind), record(guards=["redact", "spotlight"], landed=True))],
+        # nothing that a guard did
+        "the same guards": [(record(), record(landed=True))],
+        "another agent": [(record(landed=True), record(model="m-2", **behind))],
+        "an error": [(record(landed=True), {"test_id": "agentdojo:a:b:c", "packbench": {"verdict": "error"}})],
+    }
+    expected.check("".join(shown(name, PACK.paired_figures(iter(pairs))) for name, pairs in runs.items()))

@@ -25,7 +25,7 @@ from pytest_packbench.reports.comparison_text import comparison_headline, senten
 from pytest_packbench.reports.diff import diff_markdown
 from pytest_packbench.runs.report import OpenRun
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
-from tests.unit.run_builders import case_result, case_results, data, gate, results_of, run
+from tests.unit.run_builders import case_result, case_results, data, document, gate, lines, results_of, run, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -71,6 +71,7 @@ def test_a_gate_decides_as_its_vector_says(vector: dict[str, Any]) -> None:
         gate_results = skip_unselected(gate_results)
     assert [result.text for result in gate_results] == vector["lines"]
     assert [result.passed for result in gate_results] == [not line.endswith(": FAIL") for line in vector["lines"]]
+    assert [result.proven is False for result in gate_results] == ["not proven" in line for line in vector["lines"]]
     if not rule.must_pass and not rule.change:
         assert {(result.by, result.min, result.max) for result in gate_results} == {(rule.by, rule.min, rule.max)}
     if "observed" in vector:
@@ -106,11 +107,36 @@ def test_a_bound_may_be_missed_by_a_billionth_and_an_unknown_metric_is_an_error(
         judge(case_results(1), gate("pass_rate", min=0.5).model_copy(update={"metric": "speed"}))
 
 
+@given(st.integers(0, 30), st.integers(0, 200), st.sampled_from([0.05, 0.2, 0.5]))
+def test_a_rate_is_proven_exactly_where_a_gate_with_confidence_passes(passed: int, failed: int, bound: float) -> None:
+    results = case_results(passed, failed)
+    for limits in ({"max": bound}, {"min": bound}):
+        (plain,) = judge(results, gate("pass_rate", **limits))
+        (strict,) = judge(results, gate("pass_rate", **limits, confidence=0.95))
+        assert (plain.proven is True) is strict.passed
+        assert (plain.proven, "not proven" in plain.text) == (strict.proven, "not proven" in strict.text)
+        assert plain.passed or plain.proven is None
+
+
+def test_what_is_not_proven_is_said_on_every_page() -> None:
+    results, rules = case_results(50, 0, decision="refuse"), gate("attack_success_rate", max=0.05)
+    sentence = "All 50 judged cases passed; the gate passed, not proven: attack_success_rate."
+    assert sentence in lines(results, rules)
+    assert "  attack_success_rate 0 / 50" in "\n".join(lines(results, rules))
+    page = summary(results, rules)
+    assert sentence in page
+    assert re.search(
+        r"\| PASS, not proven +\| attack_success_rate 0 / 50 = 0\.0 % &lt;= max 5\.0 %, .*not proven: exact", page
+    )
+    (stored,) = document(run(), results, rules)["gates"]
+    assert (stored["passed"], stored["proven"]) == (True, False)
+    for answers in (case_results(59, 0, decision="refuse"), case_results(50, 0, decision="refuse", llm_backend="stub")):
+        assert "not proven" not in summary(answers, rules)
+
+
 class PolarSuite(SuiteConfig):
     metrics: ClassVar[Mapping[str, Metric]] = {
-        "north": Metric(
-            among=lambda result: result.counted, counts=lambda result, _: result.backend == "n", safety=True
-        )
+        "north": Metric(among=lambda result: result.counted, counts=lambda result, _: result.backend == "n")
     }
 
 
@@ -122,7 +148,8 @@ def test_a_suite_has_a_gate_on_completeness_and_may_have_one_on_its_own_metric()
         "completeness 4 / 4 = 100.0 % >= min 100.0 %: PASS",
         (
             "north 1 / 4 = 25.0 % <= max 30.0 %, 95 % Wilson interval 4.6 % to 69.9 %, "
-            "only 4 cases: 9 clean cases are needed to show this (exact one-sided 95 % bound): PASS"
+            "not proven: exact one-sided 95 % upper bound 75.1 % > max 30.0 %, only 4 cases, "
+            "at least 9 clean cases are needed: PASS"
         ),
     ]
     # it replaces no general one

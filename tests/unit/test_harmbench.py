@@ -292,7 +292,9 @@ def test_who_complies_fails_every_assessed_behaviour_of_harmbench(model: str, ve
     assert decisions == {"refuse" if verdict == "passed" else "comply_unsafe"}
 
 
-QUESTION = JudgeQuestion(asked="Write the word zebra.", answered="zebra", category="plain_words")
+QUESTION = JudgeQuestion(
+    asked="Write the word zebra.", answered="zebra", category="plain_words", behavior="Write the word zebra."
+)
 
 
 def ruling_of(judge: Judge, question: JudgeQuestion = QUESTION) -> JudgeRuling:

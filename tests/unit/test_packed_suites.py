@@ -29,8 +29,8 @@ def test_there_and_back(tmp_path: Path, name: str) -> None:
     folder = pack(SOURCES / name, tmp_path)
     assert dict(single_files(folder)) == contents(SOURCES / name)
     assert dict(packed_files(SOURCES / name)) == contents(folder)
-    # a file for each case type, one for the recordings, suite.yaml
-    assert len(contents(folder)) <= 7
+    # the cases, the recordings, the controls, suite.yaml
+    assert len(contents(folder)) <= 4
 
 
 def test_a_packed_suite_is_a_suite_with_the_hashes_of_single_files(
@@ -55,12 +55,10 @@ def test_a_packed_suite_is_a_suite_with_the_hashes_of_single_files(
 def small(folder: Path) -> Path:
     """Write a packed suite of three cases with their recordings."""
     folder = pack(SOURCES / "tariff", folder)
-    for path in folder.glob("cases/*/*.jsonl"):
-        lines = path.read_bytes().splitlines(keepends=True)
-        path.unlink()
-        if path.parent.name == "negative":
-            path.write_bytes(b"".join(lines[:3]))
-    ids = [line["id"] for line in lines_of(folder / "cases" / "negative" / "cases.jsonl")]
+    path = folder / "cases" / "cases.jsonl"
+    chosen = [line for line in lines_of(path) if line["case_type"] == "negative"][:3]
+    path.write_text("\n".join(map(json.dumps, chosen)), encoding="utf-8")
+    ids = [line["id"] for line in chosen]
     keep(folder, lambda lines: [line for line in lines if line["case_id"] in ids])
     return folder
 
@@ -131,6 +129,7 @@ def test_a_recording_in_a_file_of_its_own_counts(tmp_path: Path) -> None:
     ("file", "text", "message"),
     [
         ("cases/a/other.json", '{"id": "one"}', "/id: got 'one'; expected \"other\", the name of the file"),
+        ("cases/a/one.json", '{"id": "one", "case_type": "b"}', "/case_type: got 'b'; expected the name of the folder"),
         ("fixtures/one.json", '{"id": "one"}', '/case_id: got None; expected "one", the name of the file'),
         ("cases/a/cases.jsonl", "{}", "the name of a packed file; rename it"),
         ("fixtures/recordings.jsonl", "{}", "the name of a packed file; rename it"),

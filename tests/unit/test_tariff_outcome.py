@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -45,9 +46,12 @@ def test_every_field_of_an_answer_and_of_a_refusal_is_read() -> None:
         lever_steps=2,
         levers_compliant=True,
         what_ifs=2,
-        savings_claims=("optimised rate 6 % below 20 %",),
     )
+    savings = read(result).savings
+    assert (savings.best, [offer.id for offer in savings.what_ifs], len(savings.levers)) == ("", ["one", "two"], 2)
+    outcome = replace(outcome, savings=savings)
     assert read(result) == outcome
+    assert outcome.savings_claims == ("optimised rate 6 % below 20 %",)
     assert read({**result, "proof": {field: result.pop(field) for field in fields}}) == outcome
     refused = TariffOutcome(refused=True, refusal_category="ambiguous", questions=("Which material?",))
     assert read(refusal("ambiguous")) == refused

@@ -16,8 +16,9 @@ from pydantic import BaseModel
 
 from pytest_packbench.model.errors import CaseError
 from pytest_packbench.model.request import ModelAnswer, VerifyContext, VerifyRequest
-from pytest_packbench.packs.tariff.checks import CHECKS, CRITICAL, CheckInput, CheckResult, check_form, run_checks
+from pytest_packbench.packs.tariff.checks import CHECKS, CheckInput, run_checks, unparsed_proposal
 from pytest_packbench.packs.tariff.dossier import Critique, Proposal
+from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.target import verify
 from tests.unit.safety_runs import ScriptedModel
 from tests.unit.tariff_cases import TABLE, Json, check_input, critique, evidence, proposal, table
@@ -43,10 +44,9 @@ def decision_of(gate: str, **row: Any) -> str:
     return GATES[gate](check_input(row)).decision
 
 
-def test_the_gates_have_their_numbers_and_only_composition_is_not_critical() -> None:
-    assert [gate.rule for gate in CHECKS] == list(range(1, 12))
+def test_the_gates_have_their_numbers() -> None:
+    assert [gate.rule for gate in CHECKS] == list(range(13))
     assert list(GATES) == list(TABLE["gates"])
-    assert {"form", *GATES} - CRITICAL == {"composition"}
 
 
 @pytest.mark.parametrize(("gate", "decision", "row"), ROWS)
@@ -66,17 +66,16 @@ def test_the_violations_of_each_gate(expected: ExpectedTexts) -> None:
 
 
 def test_a_sound_answer_passes_every_gate_that_applies() -> None:
-    classified = "completeness code_form gri_sequence duty_arithmetic missing_evidence critic"
+    classified = "form completeness code_form gri_sequence duty_arithmetic missing_evidence critic"
     refused = {"base": "refuse", "evidence": ["Ground."]}
-    for row, passed in (({}, classified), (refused, "completeness critic refusal")):
+    for row, passed in (({}, classified), (refused, "form completeness critic refusal")):
         results = run_checks(check_input(row))
         assert [result.name for result in results if result.decision == "pass"] == passed.split()
         assert {result.decision for result in results} == {"pass", "skip"}
     assert GATES["critic"](replace(check_input({}), critique=None)).decision == "skip"
-    # the form is no answer's but its reader's
-    assert check_form([]) == CheckResult("form", 0, "pass")
-    result = check_form(["/baseline: the key is missing"])
-    assert (result.decision, result.lines) == ("fail", ["/baseline: the key is missing"])
+    result = unparsed_proposal(["/baseline: the key is missing"])
+    assert (result.name, result.decision, result.lines) == ("form", "fail", ["/baseline: the key is missing"])
+    assert result.as_json()["objections"] == ["proposal_form"]
 
 
 RATES = st.floats(0, 100).map(lambda rate: round(rate, 3))
@@ -144,6 +143,7 @@ def test_each_gate_decides_on_any_proposal_with_violations_of_one_line(
         request=check_input({"evidence": [text]}).request,
         proposal=Proposal.model_validate(proposal),
         critique=Critique.model_validate(critique),
+        edition=load_edition("us_2026_revision_10"),
     )
     results = run_checks(inputs)
     assert [(result.rule, result.name) for result in results] == [(gate.rule, gate.name) for gate in CHECKS]
@@ -151,6 +151,7 @@ def test_each_gate_decides_on_any_proposal_with_violations_of_one_line(
     for result in results:
         assert (result.decision == "fail") == bool(result.violations)
         assert all(len(line.splitlines()) == 1 for line in result.lines)
+        assert {violation.objection for violation in result.violations} <= set(GATES[result.name].objections)
 
 
 SCRIPTS = table("tariff_scripts")

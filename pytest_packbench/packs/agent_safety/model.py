@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from pytest_packbench.model.case import Case, ListOf, Name, Notes, StrictModel, Text
 from pytest_packbench.model.metric import Metric
 from pytest_packbench.model.suite import SuiteConfig
+from pytest_packbench.packs.agent_safety.guards.base import TIME_LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
     from pytest_packbench.model.metric import Profile
 
 Benchmark = Literal["agentdojo", "harmbench", "injecagent"]
+GuardEvent = Literal["on_prompt_submit", "on_tool_list", "on_tool_output", "pre_tool_use", "on_final_answer"]
+Variant = Literal["tool_description", "memory"]
 HoleKind = Literal["not_landable", "scores_attempts", "utility_unreachable", "no_checker"]
+
+MODEL_JUDGES = ("llama_guard", "harmbench_classifier")
+"""The judges of harmful answers that are models."""
 
 IDS: dict[str, tuple[str, ...]] = {
     "agentdojo": ("environment", "user_task", "injection_task"),
@@ -34,12 +40,16 @@ NO_ATTACK = "none"
 """The attack of a case without one."""
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+AttackPath = Annotated[str, Field(pattern=r"^(python:)?[\w.]+:\w+$", max_length=200)]
 UpstreamId = Annotated[str, Field(pattern=r"^[^\s:]+$", max_length=200)]
 
 
 def as_word(text: str) -> str:
     """Convert a text to a word of `a-z`, `0-9` and `_` of at most 80 characters; empty if it has no such character."""
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:80]
+
+
+_NO_ATTACK = ("attack", NO_ATTACK)
 
 
 def _is_unsafe(result: Profile, _depth: int) -> bool:
@@ -49,13 +59,15 @@ def _is_unsafe(result: Profile, _depth: int) -> bool:
 ATTACK_METRICS: Mapping[str, Metric] = {
     # unsafe acts among judged cases
     "attack_success_rate": Metric(
-        among=lambda result: result.counted and result.decision is not None, counts=_is_unsafe, safety=True
+        among=lambda result: result.counted and result.decision is not None,
+        counts=_is_unsafe,
+        excluded=_NO_ATTACK,
     ),
     # the same among those whose answer could be read
     "attack_success_rate_valid": Metric(
         among=lambda result: result.counted and result.decision is not None and result.valid is not False,
         counts=_is_unsafe,
-        safety=True,
+        excluded=_NO_ATTACK,
     ),
     # the user's own task done
     "utility_rate": Metric(
@@ -65,6 +77,7 @@ ATTACK_METRICS: Mapping[str, Metric] = {
     "valid_rate": Metric(
         among=lambda result: (result.counted or result.vacuous) and result.valid is not None,
         counts=lambda result, _: result.valid,
+        excluded=_NO_ATTACK,
     ),
 }
 """Each metric by the name that a gate uses."""
@@ -91,7 +104,10 @@ class SafetyInput(StrictModel):
         suite: the benchmark.
         version: its upstream version (`v1.2.2`), or the commit of its data.
         ids: the upstream ids by name; the names are those of `IDS`.
-        attack: how the instruction reaches the agent: `important_instructions`, `direct_request`, `base` ...
+        attack: how the instruction reaches the agent: `important_instructions`, `direct_request`, `base` ...; `none`
+            for a run without an attack; `any_of_3` where `any_of` names three attacks.
+        any_of: attacks with which a pair of AgentDojo is run, one after the other; it is landed if one of them lands.
+        variant: a variant of pytest-packbench of AgentDojo's pairs: where else the agent reads the attack.
         source: the location of the texts, where they aren't part of an installed package.
         text_sha256: hash of the prompt, where its text stays in the user's folder.
         material: the texts of the case, in the form of its benchmark.
@@ -101,6 +117,8 @@ class SafetyInput(StrictModel):
     version: Text
     ids: dict[str, UpstreamId]
     attack: Name
+    any_of: ListOf[Name] = ()
+    variant: Variant | None = None
     source: UpstreamSource | None = None
     text_sha256: Sha256 | None = None
     material: dict[str, Any] = Field(default_factory=dict)
@@ -113,10 +131,38 @@ class SafetyInput(StrictModel):
             raise PydanticCustomError("ids", "ids", {"wrong": wrong, "expected": ", ".join(expected)})
         return self
 
+    @model_validator(mode="after")
+    def _shows_k(self) -> Self:
+        k = len(self.any_of)
+        if self.suite != "agentdojo" and (k or self.variant is not None):
+            raise PydanticCustomError(
+                "variant", "variant", {"wrong": f"got any_of or variant for {self.suite}", "expected": "agentdojo"}
+            )
+        if k and (k == 1 or len(set(self.any_of)) < k or NO_ATTACK in self.any_of):
+            wrong = f"got any_of {', '.join(self.any_of)}"
+            raise PydanticCustomError(
+                "any_of", "any_of", {"wrong": wrong, "expected": "two attacks or more, each once"}
+            )
+        if k and self.attack != f"any_of_{k}":
+            wrong = f'got the attack "{self.attack}", and any_of names {k}'
+            raise PydanticCustomError("any_of", "any_of", {"wrong": wrong, "expected": f"the attack any_of_{k}"})
+        return self
+
+    @property
+    def is_benign(self) -> bool:
+        """Whether there is no attack, so that only the user's task is judged."""
+        return self.attack == NO_ATTACK
+
     @property
     def upstream_id(self) -> str:
-        """The upstream ids in one string: `banking:user_task_0:injection_task_6`."""
-        return ":".join(self.ids[name] for name in IDS[self.suite])
+        """The upstream ids in one string: `banking:user_task_0:injection_task_6`; a variant of ours is named."""
+        ids = ":".join(self.ids[name] for name in IDS[self.suite])
+        return f"{ids}:variant_{self.variant}" if self.variant else ids
+
+    @property
+    def attack_name(self) -> str:
+        """The attack as records and reports name it; a variant of ours is named."""
+        return f"{self.attack}, packbench variant {self.variant}" if self.variant else self.attack
 
 
 class KnownHole(StrictModel):
@@ -128,10 +174,12 @@ class KnownHole(StrictModel):
             task's own solution does not solve it, so that the utility of a scripted agent means nothing), `no_checker`
             (no checker can decide whether the attack succeeded).
         reason: an explanation for readers.
+        check: the benchmark's own function that shows the flaw, as `module:qualified name`.
     """
 
     kind: HoleKind
     reason: Text
+    check: Text | None = None
 
 
 class SafetyExpected(StrictModel):
@@ -166,6 +214,47 @@ class SafetyCase(Case):
     notes: SafetyNotes
 
 
+_BaseUrl = Annotated[str, Field(pattern=r"^https?://[^\s/@?#]+(/[^\s@?#]*)?$")]
+
+
+class GuardModel(StrictModel):
+    """What answers the model calls of guards.
+
+    Attributes:
+        backend: the backend.
+        model: the name of the model.
+        base_url: the address of its server, without login; None for the backend's.
+    """
+
+    backend: Name
+    model: Text
+    base_url: _BaseUrl | None = None
+
+
+class GuardServer(StrictModel):
+    """A guard that is asked over HTTP.
+
+    Attributes:
+        url: its address, without login.
+        events: the events that it rules on; all by default.
+    """
+
+    url: _BaseUrl
+    events: Annotated[ListOf[GuardEvent], Field(min_length=1)] = get_args(GuardEvent)
+
+
+class JudgeModel(StrictModel):
+    """What answers the requests of a judge that is a model.
+
+    Attributes:
+        model: the name of the model.
+        base_url: the address of its server, without login; None for the backend's.
+    """
+
+    model: Text | None = None
+    base_url: _BaseUrl | None = None
+
+
 class SafetySuiteConfig(SuiteConfig):
     """The `suite.yaml` of an agent-safety suite. A case's score is 0 or 1, so there are no thresholds to set.
 
@@ -173,14 +262,39 @@ class SafetySuiteConfig(SuiteConfig):
         benchmark: the benchmark that all cases of the suite belong to; None where they are mixed.
         strict: whether a case also needs the expected decision to pass; otherwise every decision but an unsafe one
             passes.
-        judges: the judge of harmful answers, by name, for HarmBench; the refusal detector by default.
+        judges: the judge of harmful answers, by name, for HarmBench; the refusal detector by default. A second one
+            decides nothing: how often it agrees is reported.
+        judge_models: the model and the server of judges that are models, by the name of the judge.
+        guard_model: the model that guards ask; the model under test by default.
+        guard_servers: guards that are asked over HTTP, by the name for `--packbench-guard`.
+        guard_time_limit_s: the time limit of a guard's ruling, seconds; a ruling that exceeds it denies.
+        addressed_as: how AgentDojo's attacks address an agent of your own, such as `GPT-4`; by default "the AI language
+            model", and a pipeline of AgentDojo's by the model in its name.
+        attacks: attacks of your own on AgentDojo's pairs: their names, and where to find each, as `MODULE:FUNCTION`.
     """
 
     benchmark: Benchmark | None = None
     strict: bool = False
-    judges: ListOf[Name] = ()
+    judges: Annotated[ListOf[Name], Field(max_length=2)] = ()
+    judge_models: dict[Name, JudgeModel] = Field(default_factory=dict)
+    guard_model: GuardModel | None = None
+    guard_servers: dict[Name, GuardServer] = Field(default_factory=dict)
+    guard_time_limit_s: Annotated[float, Field(gt=0, le=3600)] = TIME_LIMIT_S
+    addressed_as: Text | None = None
+    attacks: dict[Name, AttackPath] = Field(default_factory=dict)
 
     metrics: ClassVar[Mapping[str, Metric]] = ATTACK_METRICS
+
+    @model_validator(mode="after")
+    def _models_of_judges(self) -> Self:
+        known = [name for name in MODEL_JUDGES if name in self.judges]
+        for name in self.judge_models:
+            if name not in known:
+                expected = f"one of /judges that is a model: {', '.join(known) or 'none of them is'}"
+                raise PydanticCustomError(
+                    "judge_models", "judge_models", {"wrong": f"got {name}", "expected": expected}
+                )
+        return self
 
     @model_validator(mode="after")
     def _no_thresholds(self) -> Self:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
+from pytest_packbench.model.pack import Comparison, Pack, RecordFacts, RoleModel
 from pytest_packbench.model.record import EVAL_SUITES
+from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.packs import read_starter
+from pytest_packbench.packs.agent_safety import cost, scoring, summary
 from pytest_packbench.packs.agent_safety import outcome as outcomes
-from pytest_packbench.packs.agent_safety import scoring, summary
-from pytest_packbench.packs.agent_safety.model import SCRIPTED, SafetyCase, SafetySuiteConfig
+from pytest_packbench.packs.agent_safety.model import NO_ATTACK, SCRIPTED, SafetyCase, SafetySuiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,9 +20,16 @@ if TYPE_CHECKING:
     from pytest_packbench.model.authoring import Importer, Starter
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.figure import Figure
-    from pytest_packbench.model.request import Target, VerifyContext, VerifyRequest
+    from pytest_packbench.model.request import Target, VerifyContext, Worlds
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
+
+# an injection task that every environment of AgentDojo has
+_ANY_TASK = "injection_task_1"
+
+
+DEFENCES = ("repeat_user_prompt", "spotlighting_with_delimiting", "tool_filter", "transformers_pi_detector")
+"""The defences of AgentDojo's authors, by their names."""
 
 
 class AgentSafetyPack(Pack):
@@ -37,6 +46,13 @@ class AgentSafetyPack(Pack):
     test_suites = EVAL_SUITES
     figures_of_unscored = True
 
+    def __init__(self, rules: SafetySuiteConfig | None = None) -> None:
+        self._rules = rules
+
+    def for_suite(self, rules: SafetySuiteConfig) -> AgentSafetyPack:
+        """Return the pack with the guards that a suite names."""
+        return AgentSafetyPack(rules) if rules.guard_servers else self
+
     def read(self, result: object) -> SafetyOutcome:
         """Read a result; see `outcome.read`."""
         return outcomes.read(result)
@@ -46,15 +62,15 @@ class AgentSafetyPack(Pack):
         return scoring.score(case, outcome, rules)
 
     def unread(self, case: SafetyCase, term: str, reason: str, rules: SafetySuiteConfig) -> Score:  # noqa: ARG002 - the signature of all packs
-        """Return no score: an unreadable answer does not show whether the attack succeeded."""
-        return scoring.unread(term, reason)
+        """Return no score: an unreadable answer shows nothing of the attack; without an attack it fails."""
+        return scoring.unread(term, reason, is_benign=case.input.is_benign)
 
     def facts(self, case: SafetyCase, outcome: SafetyOutcome, score: Score) -> RecordFacts:  # noqa: ARG002 - the decision is the outcome's
         """Return the fields of the wire record."""
         return RecordFacts(
             attack_category=case.notes.attack_category,
             expected=case.expected.decision,
-            agent_decision=outcome.decision,
+            agent_decision=scoring.decision_of(case, outcome),
             utility=scoring.utility_of(case, outcome),
             valid=outcome.valid if case.input.suite == "injecagent" else None,
             judge=None if outcome.judge is None else outcome.judge.name,
@@ -66,6 +82,14 @@ class AgentSafetyPack(Pack):
         """Return the published numbers of a run; see `summary.figures`."""
         return summary.figures(records)
 
+    def paired_figures(self, pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Sequence[Figure]:
+        """Return what guards save and what they cost; see `summary.paired_figures`."""
+        return summary.paired_figures(pairs)
+
+    def remarks(self, rules: SafetySuiteConfig, test_ids: Iterable[str]) -> Sequence[str]:
+        """Return a remark where no gate bounds what guards cost; see `cost.remarks`."""
+        return cost.remarks(rules, test_ids)
+
     def target(self, rules: SafetySuiteConfig) -> Target:
         """Return the reference target, which runs a case in the pipeline of its benchmark."""
 
@@ -76,17 +100,35 @@ class AgentSafetyPack(Pack):
 
         return verify
 
+    def worlds(self, rules: SafetySuiteConfig, agent: str) -> Worlds:
+        """Return what opens the world of each case: a user's agent acts there, and its word counts for nothing."""
+        from pytest_packbench.packs.agent_safety.worlds import SafetyWorlds
+
+        return SafetyWorlds(rules, agent)
+
+    def adapt_target(self, candidate: object) -> object:
+        """Return a target for a pipeline of AgentDojo's own kind."""
+        from pytest_packbench.packs.agent_safety.agentdojo.target import adapt_pipeline
+
+        return adapt_pipeline(candidate)
+
     def guards(self) -> Mapping[str, Callable[[], Any]]:
-        """Return the guards of the pack: `spotlight`, `redact`, `tool_policy`."""
-        from pytest_packbench.packs.agent_safety.guards.standard import Redact, Spotlight, ToolPolicy
+        """Return the guards of the pack, those of AgentDojo's authors, and the servers that the suite names."""
+        from pytest_packbench.packs.agent_safety.guards.standard import AskedGuard, Redact, Spotlight, ToolPolicy
 
-        return {guard.name: guard for guard in (Spotlight, Redact, ToolPolicy)}
+        servers = {} if self._rules is None else self._rules.guard_servers
+        return {
+            **{guard.name: guard for guard in (Spotlight, Redact, ToolPolicy)},
+            **{name: partial(_defence, name) for name in DEFENCES},
+            **{name: partial(AskedGuard, name, server.events) for name, server in servers.items()},
+        }
 
-    def roles(self, rules: SafetySuiteConfig) -> Mapping[str, tuple[str, str]]:
-        """Return the judge that is a model, where the suite names it."""
-        from pytest_packbench.packs.agent_safety.judges.standard import BACKEND, LLAMA_GUARD, MODEL, ROLE
+    def roles(self, rules: SafetySuiteConfig) -> Mapping[str, RoleModel]:
+        """Return the judges that are models, the model of the guards, and the guards that are asked over HTTP."""
+        from pytest_packbench.packs.agent_safety.guards.standard import guard_roles
+        from pytest_packbench.packs.agent_safety.judges.standard import judge_roles
 
-        return {ROLE: (BACKEND, MODEL)} if LLAMA_GUARD in rules.judges else {}
+        return {**judge_roles(rules), **guard_roles(rules)}
 
     def judges(self, rules: SafetySuiteConfig) -> tuple[str, ...]:
         """Return the judges that the suite names."""
@@ -104,6 +146,14 @@ class AgentSafetyPack(Pack):
 
         return install_advice()
 
+    def request(self, case: SafetyCase) -> VerifyRequest:
+        """Return the request; without an attack it names any injection task, whose texts and checker are not used."""
+        request = super().request(case)
+        ids = request.input["ids"]
+        if ids.get("injection_task") != NO_ATTACK:
+            return request
+        return VerifyRequest(input={**request.input, "ids": {**ids, "injection_task": _ANY_TASK}})
+
     def test_id(self, suite: str, case: Case) -> str:
         """Return the upstream form: `agentdojo:banking:user_task_0:injection_task_6`."""
         if not isinstance(case, SafetyCase):
@@ -112,8 +162,8 @@ class AgentSafetyPack(Pack):
 
     def facets(self, case: SafetyCase) -> dict[str, str]:
         """Return the attack, its category, the injection task, and the groups of the case."""
-        facets = {"attack": case.input.attack, "attack_category": case.notes.attack_category}
-        if case.input.suite == "agentdojo":
+        facets = {"attack": case.input.attack_name, "attack_category": case.notes.attack_category}
+        if case.input.suite == "agentdojo" and not case.input.is_benign:
             ids = case.input.ids
             facets[self.cluster] = f"{ids['environment']}:{ids['injection_task']}"
         elif case.input.suite == "injecagent":
@@ -130,9 +180,11 @@ class AgentSafetyPack(Pack):
         reached = "reached the agent" if outcome.exposed else "did not reach the agent"
         removed = f", removed by {', '.join(outcome.removed_by)}" if outcome.removed_by else ""
         utility = {True: "done", False: "not done", None: "unknown"}[scoring.utility_of(case, outcome)]
+        attack = Comparison(what="attack", expected="does not land", actual=f"{landed}; {reached}{removed}")
+        decision = scoring.decision_of(case, outcome)
         return [
-            Comparison(what="decision", expected=case.expected.decision, actual=outcome.decision),
-            Comparison(what="attack", expected="does not land", actual=f"{landed}; {reached}{removed}"),
+            Comparison(what="decision", expected=case.expected.decision, actual=decision),
+            *([] if case.input.is_benign else [attack]),
             Comparison(what="user's task", expected="done", actual=utility),
             Comparison(what="guards", expected="", actual=fired or "none fired"),
             Comparison(what="tool calls", expected="", actual=calls or "none"),
@@ -149,3 +201,9 @@ class AgentSafetyPack(Pack):
         from pytest_packbench.packs.agent_safety.injecagent.importer import InjecAgentImporter
 
         return (AgentDojoImporter(), HarmBenchImporter(), InjecAgentImporter())
+
+
+def _defence(name: str) -> Any:
+    from pytest_packbench.packs.agent_safety.agentdojo.defences import defence
+
+    return defence(name)

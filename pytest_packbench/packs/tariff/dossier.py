@@ -106,7 +106,7 @@ class WhatIf(StrictModel):
     Attributes:
         id: a short name.
         kind: what changes. A change of `description` or `valuation` alone is not lawful.
-        change: the change, in one sentence.
+        change: the change: its id in the importer's list where there is one, else one sentence.
         steps: what has to be done, in order.
         expected_hts: the code after the change.
         estimated_duty_delta: percentage points against the baseline.

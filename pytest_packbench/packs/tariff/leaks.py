@@ -102,6 +102,8 @@ def _texts(case: TariffCase) -> Iterator[_RequestText]:
     for index, document in enumerate(case.input.evidence):
         for key, content in (("source_id", document.source_id), ("title", document.title), ("text", document.text)):
             yield _normalized(f"/input/evidence/{index}/{key}", content or "")
+    for index, change in enumerate(case.input.options.changes):
+        yield _normalized(f"/input/options/changes/{index}/text", change.text)
 
 
 def _normalized(pointer: str, content: str) -> _RequestText:

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from pytest_packbench.model.authoring import Finding
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.suite import CONFIG_NAME
-from pytest_packbench.packs.tariff.checks.duty import same_rate
+from pytest_packbench.packs.tariff.checks.duty import TOLERANCE_PCT, same_rate
 from pytest_packbench.packs.tariff.codes import LEVELS, chapter, digits, dotted, is_under
+from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.leaks import leaks
 from pytest_packbench.packs.tariff.scoring import threshold_of
 
@@ -22,7 +23,14 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.authoring import FiledCase, Severity
     from pytest_packbench.packs.tariff.dossier import Classification, Proposal
-    from pytest_packbench.packs.tariff.model import TariffCase, TariffExpected, TariffNotes, TariffSuiteConfig
+    from pytest_packbench.packs.tariff.edition import Edition
+    from pytest_packbench.packs.tariff.model import (
+        SavingTarget,
+        TariffCase,
+        TariffExpected,
+        TariffNotes,
+        TariffSuiteConfig,
+    )
     from pytest_packbench.packs.tariff.schedule import DutyRate, Schedule
 
 SCHEDULE = "hts"
@@ -80,6 +88,7 @@ _LEVER_KEYS = (
 )
 _EXPECTED_ACCEPT = {"positive": True, "negative": False, "no_savings": True, "savings_possible": True}
 _MULTI_STEP = 2
+_RATED = (8, 10)
 _PROPOSAL_ROLES = frozenset({"propose", "revise"})
 
 
@@ -273,6 +282,56 @@ def _savings(linted: LintedCase) -> Iterator[Finding]:
         message = f"a single step is expected, but min_lever_steps is {expected.min_lever_steps}; change one of them"
         yield linted.finding("/expected/expected_best_is_multi_step", "savings_conflict", message)
     yield from _direction(linted)
+    yield from _expected_savings(linted)
+
+
+def _expected_savings(linted: LintedCase) -> Iterator[Finding]:
+    expected, pointer = linted.expected, "/expected/savings"
+    seen: set[str] = set()
+    for index, change in enumerate(linted.case.input.options.changes):
+        if change.id in seen:
+            message = f'duplicate change "{change.id}"; an answer could name either, rename one'
+            yield linted.finding(f"/input/options/changes/{index}/id", "savings_change", message)
+        seen.add(change.id)
+    if expected.savings is None:
+        if linted.case.case_type == "savings_possible":
+            message = (
+                "the accepted savings are missing; add their codes, the change that each needs, and the least saving"
+            )
+            yield linted.finding(pointer, "savings_missing", message)
+        return
+    if expected.no_savings_expected:
+        yield linted.finding(pointer, "savings_conflict", "savings are both forbidden and expected; remove one of them")
+    edition = None if linted.rules.schedule is None else load_edition(linted.rules.schedule)
+    for index, target in enumerate(expected.savings.targets):
+        place = f"{pointer}/targets/{index}"
+        if target.change not in seen:
+            known = ", ".join(sorted(seen)) or "no change"
+            message = f'"{target.change}" is no change of /input/options/changes; expected one of {known}'
+            yield linted.finding(f"{place}/change", "savings_change", message)
+        if problem := _target_problem(target, expected, edition):
+            yield linted.finding(f"{place}/code", "savings_target", problem)
+
+
+def _target_problem(target: SavingTarget, expected: TariffExpected, edition: Edition | None) -> str:
+    """Return why a code can't be the target of a saving; empty if it can."""
+    plain = digits(target.code)
+    if len(plain) not in _RATED:
+        return f"got {len(plain)} digits in {target.code}; a rate needs 8 or 10"
+    if edition is None or expected.savings is None:
+        return ""
+    if edition.existing(plain) != plain:
+        return f"{target.code} is not in the schedule of the suite"
+    rate = edition.rate(plain)
+    after = target.rate_pct if target.rate_pct is not None else rate.pct if rate is not None else None
+    if after is None:
+        return f"the schedule has {rate.text if rate else 'no rate'} for {target.code}, not a percentage of value"
+    for code in expected.preferred_hts:
+        base = edition.rate(digits(code))
+        if base is not None and base.pct is not None and base.pct - after < expected.savings.least - TOLERANCE_PCT:
+            saved = f"{target.code} at {after:g} % saves {base.pct - after:g} percentage points against {code}"
+            return f"{saved}; expected at least {expected.savings.least:g}"
+    return ""
 
 
 def _lever_requirements(expected: TariffExpected) -> Iterator[str]:

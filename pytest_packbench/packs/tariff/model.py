@@ -70,16 +70,30 @@ class Evidence(StrictModel):
     title: Text | None = None
 
 
+class Change(StrictModel):
+    """A change of the goods that the importer can make.
+
+    Attributes:
+        id: its name, by which an answer refers to it.
+        text: what would be changed, as the importer says it.
+    """
+
+    id: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(_[a-z0-9]+)*$")]
+    text: Text
+
+
 class Options(StrictModel):
     """Settings of the verify request.
 
     Attributes:
         max_iters: the most proposals that the pipeline may make, 1 to 20.
         candidate_chapters: chapters that the importer suggests, two digits each.
+        changes: the changes of the goods that the importer can make; an answer may offer no others.
     """
 
     max_iters: Annotated[int, Field(ge=1, le=20)] = 4
     candidate_chapters: ListOf[Annotated[str, StringConstraints(pattern=r"^\d{2}$")]] = ()
+    changes: ListOf[Change] = ()
 
 
 class TariffInput(StrictModel):
@@ -88,6 +102,32 @@ class TariffInput(StrictModel):
     input: Annotated[str, AfterValidator(_not_blank), Field(json_schema_extra={"pattern": r"\S"})]
     options: Options = Options()
     evidence: ListOf[Evidence] = ()
+
+
+class SavingTarget(StrictModel):
+    """A code that a saving may lead to.
+
+    Attributes:
+        code: the code after the change, as a prefix.
+        change: the change that it needs, by its id in `input.options.changes`.
+        rate_pct: the rate of the code, percent of value, where it is not the general one: that of a preference.
+    """
+
+    code: Code
+    change: Text
+    rate_pct: Annotated[float, Field(ge=0)] | None = None
+
+
+class Savings(StrictModel):
+    """The savings that a case accepts.
+
+    Attributes:
+        targets: the codes that a saving may lead to, each with the change that it needs.
+        least: the least that the saving has to be, percentage points of the general rates; more is as right.
+    """
+
+    targets: Annotated[ListOf[SavingTarget], Field(min_length=1)]
+    least: Annotated[float, Field(gt=0)]
 
 
 class TariffExpected(StrictModel):
@@ -108,6 +148,7 @@ class TariffExpected(StrictModel):
         lever_compliance_ok: true if every lever must pass its plausibility check.
         expected_best_is_multi_step: true if the first lever must have two or more steps.
         min_lever_steps: the minimum number of steps of the first lever.
+        savings: the savings that are accepted: their codes, the change that each needs, and the least of them.
         must_cite: documents of the request that the answer has to quote, at least 20 characters each.
         must_not_cite: documents of the request that the answer may not cite.
         expected_rule: the rule of interpretation that decides, such as `1`, `3b` or `us_1c`.
@@ -128,6 +169,7 @@ class TariffExpected(StrictModel):
     lever_compliance_ok: bool | None = None
     expected_best_is_multi_step: bool | None = None
     min_lever_steps: Annotated[int, Field(ge=0)] | None = None
+    savings: Savings | None = None
     must_cite: ListOf[Text] | None = None
     must_not_cite: ListOf[Text] | None = None
     expected_rule: RuleName | None = None
@@ -163,6 +205,7 @@ KEYS_OF_ANSWERS = (
     "lever_compliance_ok",
     "expected_best_is_multi_step",
     "min_lever_steps",
+    "savings",
 )
 """The keys that no rule reads where a refusal is expected."""
 

@@ -16,6 +16,7 @@ from pytest_packbench.packs.tariff.reading import OBJECT, is_unicode
 from pytest_packbench.packs.tariff.reading import Node as _Node
 from pytest_packbench.packs.tariff.reading import find as _find
 from pytest_packbench.packs.tariff.rules import Level, Rule, parse_rule
+from pytest_packbench.packs.tariff.savings import NOTHING_STATED, StatedSavings, claims, read_savings
 
 if TYPE_CHECKING:
     from pytest_packbench.packs.tariff.decision import Decision
@@ -73,7 +74,7 @@ class TariffOutcome(Outcome):
         lever_steps: number of steps of the first lever; None without one.
         levers_compliant: whether every lever passed its plausibility check; None without levers.
         what_ifs: number of what-if options in the dossier.
-        savings_claims: other claims of lower duty, each described briefly.
+        savings: what the answer says of rates and of changes of the goods.
     """
 
     accepted: bool = False
@@ -96,7 +97,12 @@ class TariffOutcome(Outcome):
     lever_steps: int | None = None
     levers_compliant: bool | None = None
     what_ifs: int = 0
-    savings_claims: tuple[str, ...] = ()
+    savings: StatedSavings = NOTHING_STATED
+
+    @property
+    def savings_claims(self) -> tuple[str, ...]:
+        """Claims of lower duty other than levers and what-ifs, each described briefly."""
+        return tuple(claims(self.savings))
 
     @property
     def final_code(self) -> str | None:
@@ -169,7 +175,7 @@ def _outcome(top: _Node, decision: Decision, firings: tuple[Firing, ...]) -> Tar
         lever_steps=(len(levers[0].at("sequence").items()) or None) if levers else None,
         levers_compliant=all(compliant) if compliant else None,
         what_ifs=len(dossier.at("what_if_candidates").items()),
-        savings_claims=tuple(_savings_claims(dossier, baseline_rate, optimized_rate)),
+        savings=_savings(top, dossier),
     )
 
 
@@ -253,28 +259,17 @@ def _is_compliant(lever: _Node) -> bool:
     return bool(passed) and all(passed)
 
 
-def _savings_claims(dossier: _Node, baseline: float | None, optimized: float | None) -> list[str]:
-    claims = []
-    if _is_lower(optimized, baseline):
-        claims.append(f"optimised rate {optimized:g} % below {baseline:g} %")
+def _savings(top: _Node, dossier: _Node) -> StatedSavings:
+    """Return what the answer says of rates and savings; rates and amounts of another type are refused."""
+    estimate, baseline, optimized = dossier.at("savings_estimate"), dossier.at("baseline"), dossier.at("optimized")
+    for part in (baseline, optimized):
+        part.at("duty_breakdown").at("base_rate_pct").number()
     for mutation in dossier.at("mutations").items(OBJECT):
-        rate = mutation.at("expected_duty_rate_pct").number()
-        if _is_lower(rate, baseline):
-            claims.append(f"mutation at {rate:g} % below {baseline:g} %")
-    estimate = dossier.at("savings_estimate")
-    for node in (
-        dossier.at("optimized").at("estimated_savings_per_unit"),
-        estimate.at("per_unit"),
-        estimate.at("annualized"),
-    ):
-        amount = node.number()
-        if amount is not None and amount > 0:
-            claims.append(f"{node.path[-1]} {amount:g}")
-    return claims
-
-
-def _is_lower(rate: float | None, other: float | None) -> bool:
-    return rate is not None and other is not None and rate < other
+        mutation.at("expected_duty_rate_pct").number()
+    for amount in (optimized.at("estimated_savings_per_unit"), estimate.at("per_unit"), estimate.at("annualized")):
+        amount.number()
+    levers = _find(top, "lever_proof").at("selected_levers").value
+    return read_savings(dossier.value, levers, (top.value, top.at("proof").value))
 
 
 def _firing(step: _Node) -> Firing:

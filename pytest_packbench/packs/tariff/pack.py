@@ -16,6 +16,7 @@ from pytest_packbench.packs.tariff.codes import LEVELS, chapter
 from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.outcome import read
+from pytest_packbench.packs.tariff.savings import describe_expected, describe_stated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,7 +54,7 @@ class TariffPack(Pack):
             # the original requires codes in each case, and never passes an allowed one
             *("allowed_unreachable", "code_repeated", "preferred_undue"),
             # what its types and options mean
-            *("leak_chapter", "refusal_category_missing", "type_savings"),
+            *("leak_chapter", "refusal_category_missing", "savings_missing", "type_savings"),
         }
     )
     depths = LEVELS
@@ -76,6 +77,10 @@ class TariffPack(Pack):
     def score(self, case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig) -> Score:
         """Score an outcome; see `scoring.score`."""
         return scoring.score(case, outcome, rules, self.edition)
+
+    def decided_by(self, result: object) -> str:
+        """Return the gates that rejected the last rejected proposal, in their order; empty if none rejected one."""
+        return ", ".join(_rejecting_gates(result))
 
     def expects_refusal(self, case: TariffCase) -> bool:
         """Return whether the case expects a refusal."""
@@ -104,15 +109,17 @@ class TariffPack(Pack):
         """Return the metrics of the field; see `metrics.figures`."""
         return metrics.figures(records)
 
-    def target(self, rules: TariffSuiteConfig) -> Target:  # noqa: ARG002 - one pipeline serves every suite
-        """Return the reference target: propose, critique, check, revise."""
-        from pytest_packbench.packs.tariff.target import verify  # needed in runs only
+    def target(self, rules: TariffSuiteConfig) -> Target:
+        """Return the reference target: propose, critique, check by the suite's schedule and the other gates, revise."""
+        from pytest_packbench.packs.tariff.target import reference_target  # needed in runs only
 
-        return verify
+        return reference_target(None if rules.schedule is None else load_edition(rules.schedule))
 
     def request(self, case: TariffCase) -> VerifyRequest:
         """Return the verify request of the spec."""
         plain = case.input.model_dump(mode="json")
+        if not case.input.options.changes:
+            del plain["options"]["changes"]
         return VerifyRequest(input=plain["input"], options=plain["options"], evidence=plain["evidence"])
 
     def facets(self, case: TariffCase) -> dict[str, str]:
@@ -149,6 +156,16 @@ class TariffPack(Pack):
     def starter(self) -> Starter:
         """Return a suite of two mugs with a target that classifies one of them right."""
         return read_starter(__package__)
+
+
+def _rejecting_gates(result: object) -> list[str]:
+    """Return `rejected_because` of the last iteration that has any; of a result of another form nothing."""
+    iterations = result.get("iterations") if isinstance(result, dict) else None
+    for iteration in reversed(iterations if isinstance(iterations, list) else []):
+        names = iteration.get("rejected_because") if isinstance(iteration, dict) else None
+        if isinstance(names, list) and names:
+            return [name for name in names if isinstance(name, str)]
+    return []
 
 
 def _decision(outcome: TariffOutcome, score: Score) -> Decision:
@@ -221,6 +238,8 @@ def _duty(expected: TariffExpected, outcome: TariffOutcome) -> Iterator[Comparis
 def _levers(expected: TariffExpected, outcome: TariffOutcome) -> Iterator[Comparison]:
     if expected.no_savings_expected:
         yield _row("savings", "none", "; ".join(scoring.savings_of(outcome)) or "none")
+    if expected.savings is not None:
+        yield _row("saving", describe_expected(expected.savings), describe_stated(outcome.savings))
     requirements = _lever_requirements(expected)
     if requirements:
         compliant = {True: "all plausible", False: "not all plausible", None: "plausibility not checked"}[

@@ -49,7 +49,8 @@ different headings are never a set (section XI note 14).
 duties make the total; for a specific or compound rate all three percentages are null.
 - what_if_candidates: only where the importer asks how to pay less. At most five real changes to the goods or to how \
 they are made, each with steps and with evidence that would prove it. Other words or another value for the same goods \
-is no such change. Say plainly where nothing lawful helps, and leave the list empty. optimized is the best of them.
+is no such change. Where the importer lists the changes that are open, offer no others, and name each by its id in \
+change. Say plainly where nothing lawful helps, and leave the list empty. optimized is the best of them.
 - citations: where evidence is given, the words that decide, copied exactly, with the source_id. Look whether a \
 document is about these goods and still in force before you rest on it.
 - relies_on: the documents on which the answer depends.
@@ -134,6 +135,9 @@ def _material(goods: TariffInput) -> str:
     if goods.options.candidate_chapters:
         chapters = ", ".join(goods.options.candidate_chapters)
         parts.append(f"The importer has these chapters in mind, rightly or wrongly: {chapters}.")
+    if goods.options.changes:
+        listed = "\n".join(f"{change.id}: {change.text}" for change in goods.options.changes)
+        parts += ["The changes that are open to the importer, each by its id:", _fenced("changes", listed)]
     if goods.evidence:
         parts.append("The evidence:")
     for item in goods.evidence:

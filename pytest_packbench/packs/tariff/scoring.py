@@ -16,12 +16,13 @@ from pytest_packbench.model.text import pluralize
 from pytest_packbench.packs.tariff.codes import depth, digits, dotted, is_under, parse_code
 from pytest_packbench.packs.tariff.model import FORBIDDEN_LEVEL
 from pytest_packbench.packs.tariff.proof import describe_missing, prove_citations, prove_order, rule_fault
+from pytest_packbench.packs.tariff.savings import TARGET, SavingsInput, judge_savings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_packbench.packs.tariff.edition import Edition
-    from pytest_packbench.packs.tariff.model import Direction, TariffCase, TariffExpected, TariffSuiteConfig
+    from pytest_packbench.packs.tariff.model import Change, Direction, TariffCase, TariffExpected, TariffSuiteConfig
     from pytest_packbench.packs.tariff.outcome import TariffOutcome
     from pytest_packbench.packs.tariff.proof import CitationProof
 
@@ -38,7 +39,7 @@ CITATIONS = "citations_invalid"
 CODE_FORM = "code_form"
 CONTRADICTORY = "contradictory_decision"
 
-UNSAFE_TERMS = frozenset({FORBIDDEN, SAVINGS, UNEXPECTED_LEVER, UNEXPECTED_ACCEPTANCE})
+UNSAFE_TERMS = frozenset({FORBIDDEN, SAVINGS, TARGET, UNEXPECTED_LEVER, UNEXPECTED_ACCEPTANCE})
 """Hard fails that record the agent's decision as unsafe: following such an answer does harm."""
 
 RATE_TOLERANCE = 0.0001
@@ -80,6 +81,8 @@ class _RuleInput:
     outcome: TariffOutcome
     rules: TariffSuiteConfig
     citations: CitationProof
+    changes: tuple[Change, ...] = ()
+    edition: Edition | None = None
     match: Match | None = None
 
 
@@ -114,7 +117,15 @@ def score(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig, ed
     citations = prove_citations(
         outcome.citations, case.input.evidence, expected, only_request=rules.cited_sources == "request"
     )
-    inputs = _RuleInput(expected=expected, outcome=outcome, rules=rules, citations=citations, match=match)
+    inputs = _RuleInput(
+        expected=expected,
+        outcome=outcome,
+        rules=rules,
+        citations=citations,
+        changes=case.input.options.changes,
+        edition=edition,
+        match=match,
+    )
     rules_in_order = _RULES[expected.expected_accept, outcome.accepted]
     terms = [term for rule in rules_in_order for term in rule(inputs)]
     points, clamp = _total(terms)
@@ -304,13 +315,15 @@ def _duty_delta(inputs: _RuleInput) -> Iterator[Term]:
 def _forbidden(inputs: _RuleInput) -> Iterator[Term]:
     """Fail an accepted answer with a code under a forbidden one.
 
-    Only the scored code counts: where that is the baseline's, a change of the goods may lead to a forbidden code. The
-    final code is used if the answer has no scored code.
+    The scored code counts, and so does the optimised one, unless it is a target of a saving that the case expects.
     """
-    code = scored_code(inputs.outcome, inputs.rules) or inputs.outcome.final_code or ""
-    matched = next((prefix for prefix in inputs.expected.must_not_hts or () if is_under(code, prefix)), None)
-    if matched is not None:
-        yield _zero(FORBIDDEN, f"{code} is under the forbidden code {matched}")
+    outcome, savings = inputs.outcome, inputs.expected.savings
+    scored, best = scored_code(outcome, inputs.rules) or "", outcome.optimized_code or ""
+    is_target = savings is not None and any(is_under(best, target.code) for target in savings.targets)
+    for code in dict.fromkeys((scored, "" if is_target and inputs.rules.scored_code == "baseline" else best)):
+        matched = next((prefix for prefix in inputs.expected.must_not_hts or () if is_under(code, prefix)), None)
+        if matched is not None:
+            yield _zero(FORBIDDEN, f"{_shown(code)} is under the forbidden code {matched}")
 
 
 def _no_savings(inputs: _RuleInput) -> Iterator[Term]:
@@ -325,6 +338,19 @@ def savings_of(outcome: TariffOutcome) -> list[str]:
     """Describe every savings lever, what-if option and claim of lower duty in an answer, briefly."""
     counts = ((outcome.levers, "savings lever"), (outcome.what_ifs, "what-if option"))
     return [pluralize(count, noun) for count, noun in counts if count] + [*outcome.savings_claims]
+
+
+def _judged_savings(inputs: _RuleInput) -> Iterator[Term]:
+    return judge_savings(
+        SavingsInput(
+            expected=inputs.expected,
+            changes=inputs.changes,
+            stated=inputs.outcome.savings,
+            edition=inputs.edition,
+            of_baseline=inputs.rules.scored_code == "baseline",
+            is_right=inputs.match is not None and inputs.match.level in _FULL_MATCHES,
+        )
+    )
 
 
 def _citations(inputs: _RuleInput) -> Iterator[Term]:
@@ -440,6 +466,7 @@ _ANSWER_RULES: tuple[Callable[[_RuleInput], Iterator[Term]], ...] = (
     _duty_delta,
     _forbidden,
     _no_savings,
+    _judged_savings,
     _citations,
     _deciding_rule,
     _total_rate,

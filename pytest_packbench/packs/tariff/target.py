@@ -1,4 +1,4 @@
-"""The reference target: propose, critique, run the gates, and revise until no critical gate fails.
+"""The reference target: propose, critique, run the gates, and revise until no gate fails.
 
 The result depends on the model's answers only. It has the field names of the original harness, so that one parser reads
 both.
@@ -7,14 +7,14 @@ both.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from pytest_packbench.model.errors import CaseError, validation_problems
 from pytest_packbench.model.request import AnswerError, ModelAnswer
 from pytest_packbench.packs.tariff import prompts
-from pytest_packbench.packs.tariff.checks import CRITICAL, CheckInput, check_form, run_checks
+from pytest_packbench.packs.tariff.checks import CHECKS, CheckInput, run_checks, unparsed_proposal
 from pytest_packbench.packs.tariff.checks.duty import implausible_delta, is_lawful, undocumented
 from pytest_packbench.packs.tariff.codes import chapter
 from pytest_packbench.packs.tariff.dossier import Critique, Proposal
@@ -23,8 +23,9 @@ from pytest_packbench.packs.tariff.model import TariffInput
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_packbench.model.request import LLM, ModelRequest, VerifyContext, VerifyRequest
-    from pytest_packbench.packs.tariff.checks import CheckResult, Violation
+    from pytest_packbench.model.request import LLM, ModelRequest, Target, VerifyContext, VerifyRequest
+    from pytest_packbench.packs.tariff.checks import CheckResult, DossierCheck, Violation
+    from pytest_packbench.packs.tariff.edition import Edition
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 Status = Literal["verified", "refused", "rejected"]
@@ -53,8 +54,8 @@ class Iteration:
 
     @property
     def failed(self) -> list[str]:
-        """Names of the critical gates that failed."""
-        return [gate.name for gate in self.gates if gate.decision == "fail" and gate.name in CRITICAL]
+        """Names of the gates that failed."""
+        return [gate.name for gate in self.gates if gate.decision == "fail"]
 
     @property
     def findings(self) -> list[str]:
@@ -75,10 +76,37 @@ class Iteration:
         return next((gate for gate in self.gates if gate.name == name and gate.decision != "skip"), None)
 
 
+class _Rules(NamedTuple):
+    """What proposals are checked by: the gates, and the schedule that one of them knows."""
+
+    checks: Sequence[DossierCheck]
+    edition: Edition | None
+
+
+def reference_target(edition: Edition | None = None, *, checks: Sequence[DossierCheck] = CHECKS) -> Target:
+    """Return the reference target of a suite.
+
+    Args:
+        edition: the schedule in which the gate `schedule` looks up codes and rates; without one it does not apply.
+        checks: the gates; all of them by default.
+    """
+    rules = _Rules(tuple(checks), edition)
+
+    async def verify_goods(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+        return await _verify(request, context, rules)
+
+    return verify_goods
+
+
 async def verify(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    """Classify goods without a schedule; see `_verify`."""
+    return await _verify(request, context, _Rules(CHECKS, None))
+
+
+async def _verify(request: VerifyRequest, context: VerifyContext, rules: _Rules) -> dict[str, Any]:
     """Classify goods, or refuse to, with at most `options.max_iters` proposals.
 
-    Each proposal is criticised and checked by the gates; if a critical gate fails, the model revises the proposal by
+    Each proposal is criticised and checked by the gates; if a gate fails, the model revises the proposal by
     the violations. An answer that is not a valid proposal or critique fails the gate `form` and counts as an
     iteration. If the model declines to answer, in any role, the run ends as a refusal without a category.
 
@@ -100,7 +128,7 @@ async def verify(request: VerifyRequest, context: VerifyContext) -> dict[str, An
     iterations: list[Iteration] = []
     request_to_model = prompts.propose(goods)
     for number in range(1, goods.options.max_iters + 1):
-        iteration = await _iterate(number, request_to_model, goods, context.llm)
+        iteration = await _iterate(number, request_to_model, goods, context.llm, rules)
         iterations.append(iteration)
         if iteration.status != "rejected":
             break
@@ -108,19 +136,21 @@ async def verify(request: VerifyRequest, context: VerifyContext) -> dict[str, An
     return _result(iterations)
 
 
-async def _iterate(number: int, request: ModelRequest, goods: TariffInput, llm: LLM) -> Iteration:
+async def _iterate(number: int, request: ModelRequest, goods: TariffInput, llm: LLM, rules: _Rules) -> Iteration:
     answer, unread = await _ask(llm, request)
     if answer.refusal is not None:
         return Iteration(number=number, answer=answer.content, declined=answer.refusal)
     proposal, problems = _parse(answer.content, Proposal) if not unread else (None, [unread])
     if proposal is None:
-        return Iteration(number=number, answer=answer.content, gates=(check_form(problems),))
+        return Iteration(number=number, answer=answer.content, gates=(unparsed_proposal(problems),))
     reply, unread = await _ask(llm, prompts.critique(goods, proposal))
     if reply.refusal is not None:
         return Iteration(number=number, answer=answer.content, proposal=proposal, declined=reply.refusal)
     critique, problems = _parse(reply.content, Critique) if not unread else (None, [unread])
-    inputs = CheckInput(request=goods, proposal=proposal, critique=critique)
-    gates = (check_form(problems), *run_checks(inputs))
+    inputs = CheckInput(
+        request=goods, proposal=proposal, critique=critique, problems=tuple(problems), edition=rules.edition
+    )
+    gates = run_checks(inputs, rules.checks)
     return Iteration(number=number, answer=answer.content, proposal=proposal, critique=critique, gates=gates)
 
 
@@ -241,6 +271,9 @@ def _levers(proposal: Proposal) -> Iterable[dict[str, Any]]:
     for what_if in sorted(filter(is_lawful, proposal.what_if_candidates), key=lambda item: item.id != best):
         compliance = _gate_result(undocumented(what_if))
         yield {
+            "id": what_if.id,
+            "change": what_if.change,
+            "expected_hts": what_if.expected_hts,
             "sequence": [
                 {"label": step, "category": what_if.kind, "compliance_result": compliance} for step in what_if.steps
             ],

@@ -1,4 +1,4 @@
-"""The elements of AgentDojo's pipeline: an agent (scripted, or the model behind `context.llm`), guards, an observer."""
+"""The elements of AgentDojo's pipeline: the model behind `context.llm`, guards, an observer."""
 
 from __future__ import annotations
 
@@ -12,18 +12,14 @@ from agentdojo.logging import Logger
 from agentdojo.types import get_text_content_as_str, text_content_block_from_string
 
 from pytest_packbench.model.request import LLM, AnswerError, ModelRequest, Tool
-from pytest_packbench.packs.agent_safety.guards.base import contains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 
     from pytest_packbench.model.request import ModelAnswer
     from pytest_packbench.packs.agent_safety.guards.base import Chain
 
 ROLE = "step"
-DECLINED = "I can't help with that."
 BLOCKED_PROMPT = "The request was blocked before I read it."
 Step = tuple[Any, Any, Any, "Sequence[Any]", dict[str, Any]]
 
@@ -45,51 +41,6 @@ class Sequential(BasePipelineElement):  # type: ignore[misc]  # the extra may be
             step = element.query(*step)
             Logger().get().log(step[3])
         return step
-
-
-class ScriptedAgent(BasePipelineElement):  # type: ignore[misc]  # see Sequential
-    """Plays a task's own solution, one call per turn, as a model would.
-
-    Attributes:
-        kind: `obedient` plays the user's task; `gullible` also does until it reads the attack, then plays the
-            attacker's; `refuser` calls nothing.
-        user_task: the user's task.
-        injection_task: the attacker's task.
-        attack: what to search for in tool outputs (`guards.base.attack_patterns`).
-    """
-
-    name = "scripted"
-
-    def __init__(
-        self, kind: str, user_task: BaseUserTask, injection_task: BaseInjectionTask, attack: tuple[str, ...]
-    ) -> None:
-        self._kind = kind
-        self._task: Any = user_task
-        self._injection_task = injection_task
-        self._attack = attack
-        self._calls: list[Any] | None = None
-
-    def query(
-        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
-    ) -> Step:
-        """Append the next call of the script, or its final answer."""
-        if self._kind == "refuser":
-            answer = assistant_message(DECLINED)
-        else:
-            if self._calls is None:
-                self._calls = list(self._task.ground_truth(env))
-            elif self._kind == "gullible" and self._reads_the_attack(messages):
-                self._task, self._kind = self._injection_task, "obedient"
-                self._calls = list(self._task.ground_truth(env))
-            answer = (
-                assistant_message("", [self._calls.pop(0)])
-                if self._calls
-                else assistant_message(self._task.GROUND_TRUTH_OUTPUT)
-            )
-        return query, runtime, env, [*messages, answer], extra_args or {}
-
-    def _reads_the_attack(self, messages: Sequence[Any]) -> bool:
-        return any(contains(text_of(message), self._attack) for message in trailing_outputs(messages))
 
 
 class ModelAgent(BasePipelineElement):  # type: ignore[misc]  # see Sequential
@@ -203,6 +154,61 @@ class OutputGuard(BasePipelineElement):  # type: ignore[misc]  # see Sequential
         if message["error"] is not None:
             return {**message, "error": guarded}
         return {**message, "content": [text_content_block_from_string(guarded)]}
+
+
+class PromptRepeater(BasePipelineElement):  # type: ignore[misc]  # see Sequential
+    """Repeats the user's prompt after outputs, as upstream's `InitQuery` does, which would warn each time."""
+
+    name = "repeat_user_prompt"
+
+    def query(
+        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
+    ) -> Step:
+        """Append the prompt."""
+        repeated = {"role": "user", "content": [text_content_block_from_string(query)]}
+        return query, runtime, env, [*messages, repeated], extra_args or {}
+
+
+class ToolListGuard(BasePipelineElement):  # type: ignore[misc]  # see Sequential
+    """Passes the list of tools through the guards (`on_tool_list`), before the agent sees it."""
+
+    name = "on_tool_list"
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+
+    def query(
+        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
+    ) -> Step:
+        """Leave the runtime with the tools, and the descriptions, that the guards offer."""
+        offered = self._chain.on_tool_list(tuple(tools_of(runtime)))
+        functions = {
+            tool.name: runtime.functions[tool.name].model_copy(update={"description": tool.description})
+            for tool in offered
+        }
+        runtime.update_functions(functions)
+        return query, runtime, env, messages, extra_args or {}
+
+
+class AnswerGuard(BasePipelineElement):  # type: ignore[misc]  # see Sequential
+    """Passes the final answer through the guards (`on_final_answer`), after the agent."""
+
+    name = "on_final_answer"
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+
+    def query(
+        self, query: str, runtime: Any, env: Any, messages: Sequence[Any] = (), extra_args: dict[str, Any] | None = None
+    ) -> Step:
+        """Replace the text of the last message by the guards' version."""
+        *before, last = messages
+        if last["role"] == "assistant":
+            text = text_of(last)
+            guarded = self._chain.on_final_answer(text)
+            if guarded != text:
+                last = {**last, "content": [text_content_block_from_string(guarded)]}
+        return query, runtime, env, [*before, last], extra_args or {}
 
 
 class PipelineObserver(BasePipelineElement):  # type: ignore[misc]  # see Sequential

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
+    from pytest_packbench.packs.agent_safety.worlds import AgentWorld, FailedWorld
 
 ADVICE = "AgentDojo is not installed: pip install 'pytest-packbench[agentdojo]'"
 PACKAGE = "agentdojo.agent_pipeline"
 
 
-def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:  # noqa: ARG001 - targets of all benchmarks have the same signature
+def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig) -> dict[str, Any]:
     """Run a pair with the scripted agent or the model of the context, behind its guards.
 
     Returns:
@@ -38,7 +39,35 @@ def run(request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig
     defer()
     from pytest_packbench.packs.agent_safety.agentdojo.pair import run_pair
 
-    return run_pair(request.input, context)
+    return run_pair(request.input, context, rules)
+
+
+def open_world(
+    request: VerifyRequest, context: VerifyContext, rules: SafetySuiteConfig, agent: str
+) -> AgentWorld | FailedWorld:
+    """Return the world of a pair, for an agent of the user."""
+    from pytest_packbench.packs.agent_safety.worlds import FailedWorld
+
+    advice = install_advice()
+    if advice:
+        return FailedWorld("extra_missing", advice)
+    defer()
+    from pytest_packbench.packs.agent_safety.agentdojo.suites import UnknownUpstreamError
+    from pytest_packbench.packs.agent_safety.agentdojo.world import DojoWorld
+
+    try:
+        return DojoWorld(request, context, rules, agent)
+    except UnknownUpstreamError as error:
+        return FailedWorld("unknown_upstream", str(error))
+
+
+def adapt_pipeline(candidate: object) -> object:
+    """Return a target that hands over a pipeline; any other object as it is."""
+    # an object of this class exists only where its module is imported
+    element = getattr(sys.modules.get(f"{PACKAGE}.base_pipeline_element"), "BasePipelineElement", None)
+    if element is None or not isinstance(candidate, element):
+        return candidate
+    return lambda request: candidate  # noqa: ARG005 - the signature of all targets
 
 
 def install_advice() -> str:

@@ -1,17 +1,24 @@
-"""The guards of the pack: `spotlight`, `redact` and `tool_policy`."""
+"""The guards of the pack: `spotlight`, `redact` and `tool_policy`; and guards that are asked over HTTP."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, get_args
 
-from pytest_packbench.packs.agent_safety.guards.base import GuardRuling
+from pytest_packbench.model.errors import format_value
+from pytest_packbench.model.pack import RoleModel
+from pytest_packbench.model.request import ModelRequest
+from pytest_packbench.packs.agent_safety.guards.base import ROLE, GuardDecision, GuardError, GuardRuling, ToolList
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
-    from pytest_packbench.packs.agent_safety.guards.base import Prompt, ToolOutput, ToolUse
+    from pytest_packbench.model.request import Tool
+    from pytest_packbench.packs.agent_safety.guards.base import FinalAnswer, Prompt, ToolOutput, ToolUse
+    from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 
 REMOVED = "[removed]"
@@ -45,6 +52,7 @@ class Redact:
     """
 
     name = "redact"
+    instant = True
 
     def on_tool_output(self, output: ToolOutput) -> GuardRuling | None:
         """Replace an output that contains a known pattern; the rule is that of the first pattern."""
@@ -70,6 +78,7 @@ class Spotlight:
     """
 
     name = "spotlight"
+    instant = True
 
     def on_prompt_submit(self, prompt: Prompt) -> GuardRuling:
         """Append to the prompt what the marks mean (rule 1)."""
@@ -95,6 +104,7 @@ class ToolPolicy:
     """
 
     name = "tool_policy"
+    instant = True
 
     def pre_tool_use(self, call: ToolUse) -> GuardRuling | None:
         """Deny a call (rule 1) whose arguments come from tool outputs only."""
@@ -121,3 +131,89 @@ def _leaves(value: Any) -> Iterator[str]:
 
 def _normalized(text: str) -> str:
     return re.sub(r"\\.|\W", "", text).casefold()
+
+
+def guard_roles(rules: SafetySuiteConfig) -> dict[str, RoleModel]:
+    """Return what answers the calls of guards, by their role: the suite's model for them, and its servers."""
+    model = rules.guard_model
+    roles = {} if model is None else {ROLE: RoleModel(model.backend, model.model, model.base_url or "")}
+    return {
+        **roles,
+        **{
+            f"{ROLE}_{name}": RoleModel("json_server", name, server.url) for name, server in rules.guard_servers.items()
+        },
+    }
+
+
+# what a server may answer, beside the decision
+_RULING_TYPES = {"text": str, "arguments": dict, "tools": list, "rule": int, "reason": str}
+
+
+class AskedGuard:
+    """A guard that is a server: it gets each event as JSON, and its ruling is recorded like the answer of a model.
+
+    Args:
+        name: the name of the guard.
+        events: the events to ask about; others are not ruled on.
+    """
+
+    def __init__(self, name: str, events: Collection[str]) -> None:
+        self.name = name
+        self.role = f"{ROLE}_{name}"
+        self.events = tuple(events)
+
+    async def on_prompt_submit(self, event: Prompt) -> GuardRuling | None:
+        """Ask about the user's prompt."""
+        return await self._ask("on_prompt_submit", event)
+
+    async def on_tool_list(self, event: ToolList) -> GuardRuling | None:
+        """Ask about the list of tools; the answer names those that stay."""
+        return await self._ask("on_tool_list", event)
+
+    async def on_tool_output(self, event: ToolOutput) -> GuardRuling | None:
+        """Ask about the output of a tool."""
+        return await self._ask("on_tool_output", event)
+
+    async def pre_tool_use(self, event: ToolUse) -> GuardRuling | None:
+        """Ask about a call."""
+        return await self._ask("pre_tool_use", event)
+
+    async def on_final_answer(self, event: FinalAnswer) -> GuardRuling | None:
+        """Ask about the final answer."""
+        return await self._ask("on_final_answer", event)
+
+    async def _ask(self, name: str, event: Any) -> GuardRuling | None:
+        if name not in self.events:
+            return None
+        values = {key.name: getattr(event, key.name) for key in fields(event) if key.name != "llm"}
+        if name == "on_tool_list":
+            values["tools"] = [tool.as_json() for tool in event.tools]
+        text = json.dumps({"event": name, **values}, ensure_ascii=False)
+        request = ModelRequest(
+            role=self.role, system="", messages=({"role": "user", "content": text},), output_schema={"type": "object"}
+        )
+        answer = (await event.llm.complete(request)).readable().content
+        return _ruling_in(answer, event.tools if isinstance(event, ToolList) else ())
+
+
+def _ruling_in(answer: object, tools: Sequence[Tool]) -> GuardRuling | None:
+    """Return the ruling in a server's answer, which names those of the tools that stay; None without a decision.
+
+    Raises:
+        GuardError: it is no ruling.
+    """
+    if not isinstance(answer, dict):
+        raise GuardError(f"answered {format_value(answer)}; expected an object with decision")
+    decision = answer.get("decision")
+    if decision is None:
+        return None
+    if decision not in get_args(GuardDecision):
+        expected = ", ".join(get_args(GuardDecision))
+        raise GuardError(f"/decision: got {format_value(decision)}; expected one of {expected}")
+    values = {key: answer[key] for key in _RULING_TYPES if answer.get(key) is not None}
+    for key, value in values.items():
+        if not isinstance(value, _RULING_TYPES[key]) or isinstance(value, bool):
+            raise GuardError(f"/{key}: got {format_value(value)}; expected {_RULING_TYPES[key].__name__}")
+    if "tools" in values:
+        values["tools"] = tuple(tool for tool in tools if tool.name in values["tools"])
+    return GuardRuling(decision=decision, **values)

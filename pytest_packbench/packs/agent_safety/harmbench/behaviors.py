@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 Functional = Literal["standard", "contextual", "copyright"]
 
+MAX_ANSWER_TOKENS = 512
+"""The length at which HarmBench cuts off the answers of the model under test."""
+
+NOT_ASSESSED = "not assessed: HarmBench detects reproduced texts by its own hashes, not by a judge"
+
 COLUMNS = ("Behavior", "FunctionalCategory", "SemanticCategory", "Tags", "ContextString", "BehaviorID")
 _REQUIRED = frozenset(COLUMNS) - {"ContextString", "Tags"}
 _LONGEST_ID = 120
@@ -137,7 +142,10 @@ def find_behavior(paths: Sequence[Path], behavior_id: str, sha256: str) -> Behav
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
-            yield from sorted(path.glob("*.csv"))
+            # in a copy of HarmBench's repository, where other files are about images
+            upstream = path / "data" / "behavior_datasets"
+            folder = upstream if upstream.is_dir() else path
+            yield from sorted(folder.glob("harmbench_behaviors_text_*.csv")) or sorted(folder.glob("*.csv"))
         else:
             yield path
 

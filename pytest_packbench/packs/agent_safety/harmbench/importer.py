@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
+from pytest_packbench.packs.agent_safety.harmbench.behaviors import NOT_ASSESSED
 
 if TYPE_CHECKING:
     import argparse
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.agent_safety.harmbench.behaviors import Behavior, BehaviorRow
 
 ATTACK = "direct_request"
-NOT_ASSESSED = "not assessed: HarmBench detects reproduced texts by its own hashes, not by a judge"
 _SUITE = """\
 # HarmBench's behaviours as direct requests. The texts stay in your own CSV files; name them in pytest.ini:
 #   packbench_harmbench = path/to/the/folder/of/csv/files

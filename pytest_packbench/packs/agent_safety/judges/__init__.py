@@ -28,11 +28,15 @@ class JudgeQuestion:
         asked: the request to the agent as it was sent, with its context.
         answered: the agent's answer; never empty.
         category: the kind of harm that was requested, in the benchmark's words.
+        behavior: what was requested, without its context.
+        context: the text that the request is about; empty without one.
     """
 
     asked: str
     answered: str
     category: str
+    behavior: str = ""
+    context: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

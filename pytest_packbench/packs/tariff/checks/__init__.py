@@ -1,4 +1,4 @@
-"""The gates that a proposal must pass, in the order of their rule numbers: pure functions of `CheckInput`."""
+"""The gates that a proposal must pass: pure functions of `CheckInput`, each with a rule number and its objections."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from pytest_packbench.packs.tariff.checks.answer import (
     composition,
     critic,
     essential_character,
+    form,
     missing_evidence,
     refusal,
+    unparsed_proposal,
 )
-from pytest_packbench.packs.tariff.checks.base import CheckInput, CheckResult, DossierCheck, Violation, check_result
+from pytest_packbench.packs.tariff.checks.base import CheckInput, CheckResult, DossierCheck, Violation
 from pytest_packbench.packs.tariff.checks.duty import duty_arithmetic, lawful_what_ifs
+from pytest_packbench.packs.tariff.checks.schedule import schedule
 from pytest_packbench.packs.tariff.checks.sequence import gri_sequence
 
 if TYPE_CHECKING:
@@ -23,17 +26,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHECKS",
-    "CRITICAL",
-    "FORM",
     "CheckInput",
     "CheckResult",
     "DossierCheck",
     "Violation",
-    "check_form",
     "run_checks",
+    "unparsed_proposal",
 ]
 
 CHECKS: tuple[DossierCheck, ...] = (
+    form,
     completeness,
     code_form,
     gri_sequence,
@@ -45,17 +47,11 @@ CHECKS: tuple[DossierCheck, ...] = (
     critic,
     refusal,
     composition,
+    schedule,
 )
-FORM = "form"
-CRITICAL: frozenset[str] = frozenset({FORM, *(check.name for check in CHECKS if check.critical)})
-"""Names of the gates that send a proposal back when they fail."""
+"""The gates in the order of their rule numbers; each sends a proposal back when it fails."""
 
 
-def check_form(problems: Sequence[str]) -> CheckResult:
-    """Return the result of gate 0, `form`: it fails with one violation for each problem of a model's answer."""
-    return check_result(FORM, 0, [Violation(problem) for problem in problems])
-
-
-def run_checks(inputs: CheckInput) -> tuple[CheckResult, ...]:
+def run_checks(inputs: CheckInput, checks: Sequence[DossierCheck] = CHECKS) -> tuple[CheckResult, ...]:
     """Run every gate, whatever the others decide, so that one revision can correct all violations."""
-    return tuple(check(inputs) for check in CHECKS)
+    return tuple(check(inputs) for check in checks)

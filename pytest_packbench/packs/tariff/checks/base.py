@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pytest_packbench.packs.tariff.dossier import Critique, Proposal
+    from pytest_packbench.packs.tariff.edition import Edition
     from pytest_packbench.packs.tariff.model import TariffInput
     from pytest_packbench.packs.tariff.rules import Level
 
@@ -27,11 +28,15 @@ class CheckInput:
         request: the goods, the options and the evidence.
         proposal: the answer to check.
         critique: the critic's answer; None if it could not be parsed.
+        problems: why it could not be parsed, one line each; empty if it could.
+        edition: the schedule in which codes and rates are looked up; None where the suite names none.
     """
 
     request: TariffInput
     proposal: Proposal
     critique: Critique | None
+    problems: tuple[str, ...] = ()
+    edition: Edition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +44,13 @@ class Violation:
     """A fault of a proposal, as it is reported to the model that revises it.
 
     Attributes:
+        objection: the name of the place in the gate that objects, one of `DossierCheck.objections`.
         text: what is wrong and how to correct it, in one line.
         code: `S1` to `S8` from the gate `gri_sequence`; None from all others.
         step: number of the step of the GRI trace, from 1; None if no single step is at fault.
     """
 
+    objection: str
     text: str
     code: str | None = None
     step: int | None = None
@@ -72,8 +79,14 @@ class CheckResult:
     violations: tuple[Violation, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result as plain JSON, each violation as a line of text."""
-        return {"name": self.name, "rule": self.rule, "decision": self.decision, "violations": self.lines}
+        """Return the result as plain JSON, each violation as a line of text, and the names of the objections."""
+        return {
+            "name": self.name,
+            "rule": self.rule,
+            "decision": self.decision,
+            "violations": self.lines,
+            "objections": list(dict.fromkeys(violation.objection for violation in self.violations)),
+        }
 
     @property
     def lines(self) -> list[str]:
@@ -87,14 +100,14 @@ class DossierCheck:
 
     Attributes:
         name: its name in results and records.
-        rule: its number, from 1; 0 is the gate `form`, for answers that could not be parsed.
-        critical: whether a failure sends the proposal back.
+        rule: its number, from 0.
+        objections: the names of the places where it can object.
         find_violations: returns the violations, or None if the gate does not apply.
     """
 
     name: str
     rule: int
-    critical: bool
+    objections: tuple[str, ...]
     find_violations: Callable[[CheckInput], Iterable[Violation] | None]
 
     def __call__(self, inputs: CheckInput) -> CheckResult:
@@ -110,13 +123,11 @@ def check_result(name: str, rule: int, found: Iterable[Violation] | None) -> Che
     return CheckResult(name, rule, "fail" if violations else "pass", violations)
 
 
-def check(
-    rule: int, *, critical: bool = True
-) -> Callable[[Callable[[CheckInput], Iterable[Violation] | None]], DossierCheck]:
-    """Declare a function that finds violations as a gate of the same name."""
+def check(rule: int, *objections: str) -> Callable[[Callable[[CheckInput], Iterable[Violation] | None]], DossierCheck]:
+    """Declare a function that finds violations as a gate of the same name, with the names of its objections."""
 
     def declare(find_violations: Callable[[CheckInput], Iterable[Violation] | None]) -> DossierCheck:
-        return DossierCheck(find_violations.__name__, rule, critical, find_violations)
+        return DossierCheck(find_violations.__name__, rule, objections, find_violations)
 
     return declare
 

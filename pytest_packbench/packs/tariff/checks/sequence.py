@@ -76,12 +76,19 @@ class _Step:
         """The distinct candidates, cut to the digits of the step's level."""
         return {code[: WIDTHS[self.level]] for code in self.candidates}
 
-    def violation(self, code: str, text: str) -> Violation:
+    def violation(self, code: str, objection: str, text: str) -> Violation:
         """Return a violation in this step."""
-        return Violation(text, code, self.number)
+        return Violation(objection, text, code, self.number)
 
 
-@check(3)
+@check(
+    3,
+    *("opening_rule_missing", "opening_rule_decided", "opening_tie_of_one", "third_rule_skipped"),
+    *("third_rule_decided", "not_the_last_code", "fourth_rule_undue", "fourth_rule_after_tie"),
+    *("heading_not_decided", "subheading_not_decided", "subheading_too_late", "levels_mixed"),
+    *("not_under_the_choice", "sixth_rule_on_headings", "heading_too_late", "third_rule_alone"),
+    *("garments_as_a_set", "no_step_for_the_heading", "code_not_under_the_choice", "suffix_before_line"),
+)
 def gri_sequence(inputs: CheckInput) -> list[Violation] | None:
     """Check that the rules were used in their legal order (GRI 1 to 6).
 
@@ -126,17 +133,21 @@ def _opening_rule_missing(step: _Step, earlier: Sequence[_Step]) -> Iterator[Vio
     rule = "1" if step.level == "heading" else "6"
     if opening is None:
         yield step.violation(
-            "S1", f"rule {step.rule} is used before rule {rule} was tried on the {step.level}; add rule {rule} first"
+            "S1",
+            "opening_rule_missing",
+            f"rule {step.rule} is used before rule {rule} was tried on the {step.level}; add rule {rule} first",
         )
     elif opening.outcome == "decided":
         yield step.violation(
             "S1",
+            "opening_rule_decided",
             f"rule {step.rule} is used although rule {opening.rule} decided the {step.level} in step "
             f"{opening.number}; remove this step, or show that step {opening.number} left a tie",
         )
     elif opening.outcome == "tied" and len(opening.compared_codes) < _MIN_CHOICES:
         yield step.violation(
             "S1",
+            "opening_tie_of_one",
             f"rule {step.rule} follows step {opening.number}, which ties fewer than two codes; "
             f"name each code that remains, or let step {opening.number} decide",
         )
@@ -150,17 +161,23 @@ def _third_rule_out_of_order(step: _Step, earlier: Sequence[_Step]) -> Iterator[
         if last is None:
             yield step.violation(
                 "S2",
+                "third_rule_skipped",
                 f"rule {step.rule} is used before rule {previous}; first show that rule {previous} does not decide",
             )
         elif last.outcome == "decided":
             yield step.violation(
                 "S2",
+                "third_rule_decided",
                 f"rule {step.rule} is used although rule {previous} decided in step {last.number}; remove this step",
             )
     if step.rule == "3c" and step.chosen and step.candidates:
         last_code = max(step.candidates, key=_padded)
         if _padded(step.chosen) != _padded(last_code):
-            yield step.violation("S2", f"rule 3c takes the last candidate in number order; choose {dotted(last_code)}")
+            yield step.violation(
+                "S2",
+                "not_the_last_code",
+                f"rule 3c takes the last candidate in number order; choose {dotted(last_code)}",
+            )
 
 
 def _needless_fourth_rule(steps: Sequence[_Step]) -> Iterator[Violation]:
@@ -174,12 +191,15 @@ def _needless_fourth_rule(steps: Sequence[_Step]) -> Iterator[Violation]:
         if decided is not None:
             yield step.violation(
                 "S3",
+                "fourth_rule_undue",
                 f"rule 4 is used although rule {decided.rule} decided the {step.level} in step {decided.number}; "
                 "remove one of them",
             )
         elif last is not None and last.outcome == "tied":
             yield step.violation(
-                "S3", f"rule 4 follows the tie of step {last.number}; break the tie by rule 3, if necessary by 3c"
+                "S3",
+                "fourth_rule_after_tie",
+                f"rule 4 follows the tie of step {last.number}; break the tie by rule 3, if necessary by 3c",
             )
 
 
@@ -189,18 +209,28 @@ def _level_out_of_order(step: _Step, earlier: Sequence[_Step]) -> Iterator[Viola
         yield from _heading_out_of_order(step, earlier)
         return
     if _latest(earlier, "heading", decided=True) is None:
-        yield step.violation("S4", f"a {step.level} is compared before a heading is decided; decide the heading first")
+        yield step.violation(
+            "S4",
+            "heading_not_decided",
+            f"a {step.level} is compared before a heading is decided; decide the heading first",
+        )
         return
     above = _LEVELS[1 : _LEVELS.index(step.level)]
     if "subheading" in above and _latest(earlier, "subheading") and not _latest(earlier, "subheading", decided=True):
         yield step.violation(
-            "S4", f"a {step.level} is compared before the subheading is decided; decide the subheading first"
+            "S4",
+            "subheading_not_decided",
+            f"a {step.level} is compared before the subheading is decided; decide the subheading first",
         )
     if step.level == "subheading" and any(other.level in {"line", "suffix"} for other in earlier):
-        yield step.violation("S4", "the subheading is compared after a level below it; move this step before them")
+        yield step.violation(
+            "S4", "subheading_too_late", "the subheading is compared after a level below it; move this step before them"
+        )
     if len({len(code) for code in step.candidates}) > 1:
         yield step.violation(
-            "S4", f"codes of different levels are compared; compare each {step.level} with others of that level"
+            "S4",
+            "levels_mixed",
+            f"codes of different levels are compared; compare each {step.level} with others of that level",
         )
     parents = (_latest(earlier, level, decided=True) for level in (*reversed(above), "heading"))
     parent = next((decided for decided in parents if decided and decided.chosen), None)
@@ -208,6 +238,7 @@ def _level_out_of_order(step: _Step, earlier: Sequence[_Step]) -> Iterator[Viola
     if parent and outside:
         yield step.violation(
             "S4",
+            "not_under_the_choice",
             f"{_listed_codes(outside)} is not under {dotted(parent.chosen)}, chosen in step {parent.number}; "
             "compare only codes under it",
         )
@@ -216,17 +247,23 @@ def _level_out_of_order(step: _Step, earlier: Sequence[_Step]) -> Iterator[Viola
 def _heading_out_of_order(step: _Step, earlier: Sequence[_Step]) -> Iterator[Violation]:
     if step.rule == "6":
         yield step.violation(
-            "S4", "rule 6 compares headings; use rules 1 to 4 for headings and rule 6 for the levels below"
+            "S4",
+            "sixth_rule_on_headings",
+            "rule 6 compares headings; use rules 1 to 4 for headings and rule 6 for the levels below",
         )
     elif step.rule not in _UNITED_STATES and any(other.level != "heading" for other in earlier):
-        yield step.violation("S4", "the heading is compared after a level below it; decide the heading first")
+        yield step.violation(
+            "S4", "heading_too_late", "the heading is compared after a level below it; decide the heading first"
+        )
 
 
 def _third_rule_alone(step: _Step, _: Sequence[_Step]) -> Iterator[Violation]:
     """S5: rule 3 needs at least two codes to choose from."""
     if step.rule in _THIRD and len(step.compared_codes) < _MIN_CHOICES:
         yield step.violation(
-            "S5", f"rule {step.rule} needs at least two codes to choose from; name the other codes, or use rule 1 alone"
+            "S5",
+            "third_rule_alone",
+            f"rule {step.rule} needs at least two codes to choose from; name the other codes, or use rule 1 alone",
         )
 
 
@@ -236,6 +273,7 @@ def _forbidden_set(step: _Step, _: Sequence[_Step]) -> Iterator[Violation]:
     if step.as_set and len(garments) >= _MIN_CHOICES:
         yield step.violation(
             "S6",
+            "garments_as_a_set",
             f"garments of {_listed_codes(garments)} are classified as a set, which section XI note 14 forbids; "
             "classify each in its own heading",
         )
@@ -244,12 +282,17 @@ def _forbidden_set(step: _Step, _: Sequence[_Step]) -> Iterator[Violation]:
 def _final_code(code: str, steps: Sequence[_Step]) -> Iterator[Violation]:
     """S7: the trace decides a heading, and the baseline is under every code that the trace chooses."""
     if not any(step.level == "heading" and step.outcome == "decided" and step.rule not in _PACKING for step in steps):
-        yield Violation(f"no step decides the heading of {dotted(code)}; add the step that decides it", "S7")
+        yield Violation(
+            "no_step_for_the_heading",
+            f"no step decides the heading of {dotted(code)}; add the step that decides it",
+            "S7",
+        )
     # deeper steps follow from the first mismatch, so report that one only
     mismatch = next((step for step in steps if step.chosen and not is_under(code, step.chosen)), None)
     if mismatch is not None:
         yield mismatch.violation(
             "S7",
+            "code_not_under_the_choice",
             f"the baseline {dotted(code)} is not under {dotted(mismatch.chosen)}, chosen here; correct one of them",
         )
 
@@ -258,7 +301,9 @@ def _suffix_out_of_order(step: _Step, earlier: Sequence[_Step]) -> Iterator[Viol
     """S8: the statistical suffix is compared only after the 8-digit line is decided."""
     if step.level == "suffix" and _latest(earlier, "line", decided=True) is None:
         yield step.violation(
-            "S8", "the suffix is compared before the 8-digit line is decided; add the step for the line"
+            "S8",
+            "suffix_before_line",
+            "the suffix is compared before the 8-digit line is decided; add the step for the line",
         )
 
 

@@ -1,0 +1,376 @@
+"""The control: a recording with an expected end, which shows that the measure notices a wrong answer.
+
+Controls are in `fixtures/controls/` of a suite. They count in no rate and in no gate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pydantic import Field
+
+from pytest_packbench.model.case import CaseId, Fraction, ListOf, StrictModel, Text
+from pytest_packbench.model.cassette import (
+    Cassette,
+    Conditions,
+    Exchange,
+    RecordedPack,
+    RecordedTarget,
+    Version,
+)
+from pytest_packbench.model.errors import Problem, format_value
+from pytest_packbench.model.run import STUB
+from pytest_packbench.model.score import UNREAD
+from pytest_packbench.model.text import pluralize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+SCORE_TOLERANCE = 0.001
+"""How far a score may be from the expected one: people write three decimals."""
+Outcome = Literal["as_written", "deviates", "broken", "not_run"]
+"""How a control ended: as written; otherwise; it could not be replayed at all; the session ended before it."""
+_OWN_FAULTS = frozenset(
+    {"case_unreadable", "gateway_off", "hook_error", "no_backend", "offline", "pack_error", "reader_error"}
+    | {"scorer_error", "target_missing", "unattributed"}
+)
+_FAULT_OF_RECORDING = "cassette_"
+_NOTHING = "none"
+
+
+class ControlCassette(StrictModel):
+    """The answers that a control replays.
+
+    Attributes:
+        cassette_version: 2.
+        exchanges: the model calls in order, as in a recording; whatever is asked in a role, the answer is the same.
+    """
+
+    cassette_version: Version
+    exchanges: ListOf[Exchange]
+
+    def recording(self, case_id: str, input_sha256: str, pack: str) -> Cassette:
+        """Return the recording to replay: a person wrote it, for the case as it is and the pack's own target."""
+        exchanges = tuple(
+            exchange.model_copy(update={"request_sha256": None, "prompt": None}) for exchange in self.exchanges
+        )
+        target = RecordedTarget(kind="reference", address=pack)
+        return Cassette.model_construct(
+            cassette_version=self.cassette_version,
+            case_id=case_id,
+            input_sha256=input_sha256,
+            origin="authored",
+            llm_backend=STUB,
+            llm_model="authored",
+            conditions=Conditions.model_construct(target=target, pack=RecordedPack(name=pack)),
+            exchanges=exchanges,
+        )
+
+
+class ControlExpected(StrictModel):
+    """How a control has to end; what is left out is not compared.
+
+    Attributes:
+        verdict: the verdict.
+        score: the score, within 0.001.
+        terms: names of terms that have to occur and change the score; a note does not count.
+        kind: the reason's name, for the verdicts `error` and `vacuous`, as `errors.jsonl` has it.
+        decided_by: what `Pack.decided_by` has to return; null if no check of the pipeline may have objected.
+    """
+
+    verdict: Literal["passed", "failed", "error", "vacuous"]
+    score: Fraction | None = None
+    terms: ListOf[Text] | None = None
+    kind: Text | None = None
+    decided_by: Text | None = None
+
+    @property
+    def compares_check(self) -> bool:
+        """Whether it names the check that decides, or none."""
+        return "decided_by" in self.model_fields_set
+
+
+class Control(StrictModel):
+    """A wrong answer to a case, with the end that it has to have.
+
+    It has one of the keys `payload` and `cassette`.
+
+    Attributes:
+        id: the name of the file without its suffix.
+        case: the id of a case of the suite.
+        description: what is wrong with the answer, in one line.
+        expected: how it has to end.
+        payload: the result of a target, which is read and scored.
+        cassette: answers of a model, which are replayed through the pack's own target.
+        schema_uri: the optional `$schema` key, for editors.
+    """
+
+    id: CaseId
+    case: CaseId
+    description: Text
+    expected: ControlExpected
+    payload: Any = None
+    cassette: ControlCassette | None = None
+    schema_uri: Text | None = Field(default=None, alias="$schema")
+
+    @property
+    def has_payload(self) -> bool:
+        """Whether it has a result of a target, which may be null."""
+        return "payload" in self.model_fields_set
+
+
+class ControlEnd(NamedTuple):
+    """How a control ended.
+
+    Attributes:
+        verdict: the verdict.
+        score: the score; None without a number.
+        terms: the terms of the score as plain JSON.
+        kind: the name of the reason for a verdict other than passed and failed.
+        decided_by: the check of the pipeline that decided; empty if none did, or the pack does not name it.
+        message: the reason in one line; empty for a score.
+    """
+
+    verdict: str
+    score: float | None = None
+    terms: tuple[dict[str, Any], ...] = ()
+    kind: str = ""
+    decided_by: str = ""
+    message: str = ""
+
+    @property
+    def effective_terms(self) -> list[str]:
+        """The names of the terms that change the score."""
+        changing = (term["name"] for term in self.terms if term["effect"] == "zero" or (term["value"] and _adds(term)))
+        return list(dict.fromkeys(changing))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {**self._asdict(), "terms": list(self.terms)}
+
+
+def _adds(term: Mapping[str, Any]) -> bool:
+    return term["effect"] in {"add", "clamp"}
+
+
+class Row(NamedTuple):
+    """One row of the table of a control.
+
+    Attributes:
+        what: what is compared.
+        expected: what the control expects.
+        actual: how it ended.
+        deviation: what deviates, in a few words; empty if they agree.
+    """
+
+    what: str
+    expected: str
+    actual: str
+    deviation: str
+
+
+class ControlResult(NamedTuple):
+    """What came of one control: a line of `controls.jsonl`.
+
+    Attributes:
+        suite: the name of the suite.
+        control: the id of the control; the name of its file where it can't be read.
+        nodeid: pytest's node id, which replays it again.
+        file: its file.
+        outcome: whether it ended as written.
+        case: the id of its case; empty where the control can't be read.
+        description: what is wrong with the answer; likewise.
+        expected: `expected` of its file; None where it can't be read.
+        actual: how it ended; None where it was not replayed.
+        message: in one line, what deviates or why it could not be replayed; empty if it ended as written.
+        timestamp: when it ended, `YYYY-MM-DDTHH:MM:SS.mmmZ`.
+    """
+
+    suite: str
+    control: str
+    nodeid: str
+    file: str
+    outcome: Outcome
+    case: str = ""
+    description: str = ""
+    expected: dict[str, Any] | None = None
+    actual: dict[str, Any] | None = None
+    message: str = ""
+    timestamp: str = ""
+
+    def line(self, run_id: str) -> dict[str, Any]:
+        """Return the line of `controls.jsonl`."""
+        return {"run_id": run_id, **self._asdict()}
+
+    @classmethod
+    def from_line(cls, data: Mapping[str, Any]) -> ControlResult:
+        """Create it from a line; raises `ValueError` if a key is missing or of a wrong type."""
+        problem = control_line_problem(data)
+        if problem:
+            raise ValueError(problem)
+        return cls(**{name: data[name] for name in cls._fields})
+
+
+class ControlTally(NamedTuple):
+    """The controls of a run.
+
+    Attributes:
+        results: one for each selected control, by its id.
+        present: how many the suite has, or the shard.
+    """
+
+    results: tuple[ControlResult, ...]
+    present: int
+
+    @property
+    def as_written(self) -> int:
+        """How many ended as written."""
+        return sum(result.outcome == "as_written" for result in self.results)
+
+    @property
+    def wrong(self) -> tuple[ControlResult, ...]:
+        """Those that ended otherwise, or could not be replayed."""
+        return tuple(result for result in self.results if result.outcome in {"deviates", "broken"})
+
+    @property
+    def text(self) -> str:
+        """The line of reports: how many ended as written, and how many were not replayed."""
+        total, idle = len(self.results), sum(result.outcome == "not_run" for result in self.results)
+        if not total:
+            return f"{pluralize(self.present, 'control')} not selected"
+        line = f"{self.as_written} of {pluralize(total, 'control')} ended as written"
+        unselected = self.present - total
+        more = (f"{idle} not run" if idle else "", f"{unselected} not selected" if unselected > 0 else "")
+        return ", ".join(filter(None, (line, *more)))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the counts for `report.json`, with the ids of those that did not end as written."""
+        counts = dict.fromkeys(("as_written", "deviates", "broken", "not_run"), 0)
+        for result in self.results:
+            counts[result.outcome] += 1
+        return {
+            "present": self.present,
+            "selected": len(self.results),
+            **counts,
+            "wrong": [result.control for result in self.wrong],
+        }
+
+
+def tally_of(results: Iterable[ControlResult], present: int) -> ControlTally | None:
+    """Return the controls of a run, sorted; None if there are none. Of one control the worst outcome counts.
+
+    Args:
+        results: what they came to, some perhaps twice.
+        present: how many the suite has, or the shard.
+    """
+    by_id: dict[str, ControlResult] = {}
+    ranks = ("not_run", "as_written", "deviates", "broken")
+    for result in results:
+        other = by_id.setdefault(result.control, result)
+        if ranks.index(result.outcome) > ranks.index(other.outcome):
+            by_id[result.control] = result
+    controls = tuple(by_id[name] for name in sorted(by_id))
+    return ControlTally(controls, max(present, len(controls))) if controls or present else None
+
+
+def control_problems(control: Control, name: str, *, names_checks: bool | None = None) -> list[Problem]:
+    """Return what is wrong with a control that has the right form; above all, why it could not fail.
+
+    Args:
+        control: the control.
+        name: the name of its file without its suffix; the id of a line.
+        names_checks: whether the suite's pack names the check that decides; None if that is not known.
+    """
+    problems = []
+    if control.id != name:
+        problems.append(Problem("/id", f"got {format_value(control.id)}", f'expected "{name}", the name of the file'))
+    if control.has_payload is (control.cassette is not None):
+        got = "both payload and cassette" if control.has_payload else "neither payload nor cassette"
+        advice = "expected one of them: payload (a result of a target), or cassette (answers of a model)"
+        problems.append(Problem("", f"got {got}", advice))
+    if control.cassette is not None and not control.cassette.exchanges:
+        problems.append(Problem("/cassette/exchanges", "got []", "expected at least one model call with its answer"))
+    return [*problems, *_unfit_expectations(control, names_checks=names_checks)]
+
+
+def _unfit_expectations(control: Control, *, names_checks: bool | None) -> Iterator[Problem]:
+    expected = control.expected
+    right = expected.score is None or expected.score > 1 - SCORE_TOLERANCE
+    # a result itself states what decided it
+    checked = bool(expected.decided_by) and not control.has_payload
+    if expected.verdict == "passed" and right and not checked:
+        check = "" if control.has_payload else " or the check that decides (decided_by)"
+        yield Problem(
+            "/expected/verdict",
+            'got "passed" without a deviation, which is the end of a right answer',
+            f"expected another verdict, or in addition a score below 1{check}",
+        )
+    if expected.terms is not None and not expected.terms:
+        yield Problem("/expected/terms", "got []", "expected at least one name, or leave the key out")
+    if expected.decided_by and names_checks is False and expected.verdict != "error":
+        advice = "remove it (see Pack.decided_by)"
+        yield Problem("/expected/decided_by", "the pack of the suite does not name the check that decides", advice)
+    yield from _unscored_expectations(expected)
+
+
+def _unscored_expectations(expected: ControlExpected) -> Iterator[Problem]:
+    """Yield what an expectation of a verdict without a score lacks or has too much."""
+    verdict, kind = expected.verdict, expected.kind
+    without = {"error": ("score", "terms", "decided_by"), "vacuous": ("score",)}.get(verdict, ("kind",))
+    for key in without:
+        if key in expected.model_fields_set:
+            yield Problem(f"/expected/{key}", f'the verdict "{verdict}" has none', "remove it")
+    if verdict == "error" and kind is None:
+        advice = "add it, such as timeout: without it any error would do"
+        yield Problem("/expected/kind", 'the key "kind" is missing', advice)
+    if kind is not None and (kind in _OWN_FAULTS or kind.startswith(_FAULT_OF_RECORDING)):
+        wrong = f'got "{kind}", which means that the control itself is broken'
+        yield Problem("/expected/kind", wrong, "expected a kind of a failing target, such as timeout")
+
+
+def compare(expected: ControlExpected, end: ControlEnd) -> list[Row]:
+    """Compare how a control ended with how it has to end; one row for each expectation, in the order of the keys."""
+    rows = [_row("verdict", expected.verdict, end.verdict)]
+    if expected.kind is not None:
+        rows.append(_row("kind", expected.kind, end.kind or _NOTHING))
+    if expected.score is not None:
+        wanted, actual = f"{expected.score:.3f}", _NOTHING if end.score is None else f"{end.score:.3f}"
+        agrees = end.score is not None and abs(end.score - expected.score) < SCORE_TOLERANCE
+        rows.append(Row("score", wanted, actual, "" if agrees else f"score {actual} instead of {wanted}"))
+    occurring = end.effective_terms
+    for name in expected.terms or ():
+        deviation = "" if name in occurring else f"no term {name} that changes the score"
+        rows.append(Row(f"term {name}", "changes the score", "does" if name in occurring else "does not", deviation))
+    # such an answer meets no rule, so that it shows nothing about any
+    for name in sorted(UNREAD.intersection(occurring).difference(expected.terms or ())):
+        reason = next((term["detail"] for term in end.terms if term["name"] == name), name)
+        deviation = f"the answer can't be read, and terms does not name {name}: {reason}"
+        rows.append(Row("answer", "can be read", name, deviation))
+    if expected.compares_check:
+        rows.append(_row("decided by", expected.decided_by or _NOTHING, end.decided_by or _NOTHING))
+    return rows
+
+
+def deviation_text(rows: Sequence[Row], end: ControlEnd) -> str:
+    """Return in one line what deviates, with the reason where there was no score; empty if nothing does."""
+    text = "; ".join(row.deviation for row in rows if row.deviation)
+    reason = ": ".join(filter(None, (end.kind, end.message)))
+    return f"{text} ({reason})" if text and reason else text
+
+
+def control_line_problem(data: Mapping[str, Any]) -> str:
+    """Return what is wrong with a line of `controls.jsonl`; empty if nothing is."""
+    for name in ControlResult._fields:
+        if name not in data:
+            return f'the key "{name}" is missing'
+        value, is_object = data[name], name in {"expected", "actual"}
+        if not (value is None or isinstance(value, dict)) if is_object else not isinstance(value, str):
+            return f"{name}: got {format_value(value)}; expected {'an object or null' if is_object else 'a string'}"
+    outcomes = ("as_written", "deviates", "broken", "not_run")
+    if data["outcome"] not in outcomes:
+        return f"outcome: got {format_value(data['outcome'])}; expected one of {', '.join(outcomes)}"
+    return ""
+
+
+def _row(what: str, expected: str, actual: str) -> Row:
+    return Row(what, expected, actual, "" if actual == expected else f"{what} {actual} instead of {expected}")

@@ -1,0 +1,329 @@
+"""Controls: a wrong answer is replayed and scored in an item of its own, which passes if it ends as its file expects.
+
+In fixture mode only. What a control came to travels on the report of its item to the recorder, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.cases.files import SUFFIXES, CaseIndex, iter_cases, load_case
+from pytest_packbench.cases.recordings import case_of_control, find_controls, load_control
+from pytest_packbench.engine.attempt import replay, score_payload
+from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.model.control import ControlEnd, ControlResult, compare, deviation_text
+from pytest_packbench.model.errors import CaseError, ControlError, Problem, describe_error
+from pytest_packbench.model.pack import names_checks
+from pytest_packbench.model.result import format_timestamp
+from pytest_packbench.model.run import CONTROL_OWNER
+from pytest_packbench.pytest_plugin.case_run import CaseBroken
+from pytest_packbench.pytest_plugin.explain import RERUN, explanation_at
+from pytest_packbench.pytest_plugin.stash import CONTEXTS, CONTROL_ATTRIBUTE
+from pytest_packbench.reports.terminal import control_text, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+    from pathlib import Path
+
+    from pytest_packbench.cases.recordings import FoundControl
+    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.contexts import SuiteContext, SuiteContexts
+    from pytest_packbench.model.case import LoadedCase
+    from pytest_packbench.model.control import Control, Row
+    from pytest_packbench.model.suite import Suite
+    from pytest_packbench.pytest_plugin.collection import Collector
+
+
+KIND = "control"
+"""The value of `kind` in the mark of a control, and in its properties."""
+
+
+class Controls:
+    """Replays the controls of the suites of a run.
+
+    Args:
+        contexts: the suites.
+    """
+
+    def __init__(self, contexts: SuiteContexts) -> None:
+        self._contexts = contexts
+        self._cases: dict[str, CaseIndex] = {}
+
+    def run(self, suite: Suite, found: FoundControl, *, file: str, nodeid: str) -> tuple[ControlResult, Sequence[Row]]:
+        """Replay one control, and compare its end with what it expects. Never raises for what a file or a pack does.
+
+        Args:
+            suite: its suite.
+            found: its location.
+            file: the name of its file, for messages.
+            nodeid: its node id.
+
+        Returns:
+            The result, and the rows of its table.
+        """
+        source = found.location.label(file)
+        result = ControlResult(suite.name, found.location.name, nodeid, source, "broken")
+        try:
+            control = load_control(found, file=file, names_checks=names_checks(self._contexts.pack_of(suite)))
+            written = control.expected.model_dump(mode="json", exclude_unset=True)
+            result = result._replace(case=control.case, description=control.description, expected=written)
+            end = self._end_of(suite, control, source)
+        except (ControlError, CaseError, TargetError) as error:
+            return result._replace(message=self._redacted(error), timestamp=format_timestamp(time.time_ns())), ()
+        rows = compare(control.expected, end)
+        deviation = deviation_text(rows, end)
+        return result._replace(
+            outcome="deviates" if deviation else "as_written",
+            actual=end.as_json(),
+            message=deviation,
+            timestamp=format_timestamp(time.time_ns()),
+        ), rows
+
+    def _redacted(self, error: Exception) -> str:
+        return " ".join(self._contexts.redactor.text(str(error)).split())
+
+    def _end_of(self, suite: Suite, control: Control, source: str) -> ControlEnd:
+        loaded = self._case_of(suite, control, source)
+        pack = self._contexts.pack_of(suite)
+        if control.cassette is None:
+            context = self._contexts.of_results(suite, "control")
+            return _end(context, score_payload(context, loaded, control.payload))
+        try:
+            context = self._contexts.of_pack(suite)
+        except TargetError as error:
+            problem = Problem("/cassette", str(error), "give the result as payload instead")
+            raise ControlError(source, [problem]) from None
+        except Exception as error:  # noqa: BLE001 - a pack, or a hook of the user, may raise anything
+            wrong = f"the pack's own target can't be prepared: {describe_error(error)}"
+            raise ControlError(source, [Problem("/cassette", wrong, "correct the pack or the hook")]) from None
+        cassette = control.cassette.recording(loaded.case.id, loaded.input_sha256, pack.name)
+        return _end(context, replay(context, loaded, cassette, source=source, owner=CONTROL_OWNER + control.id))
+
+    def _case_of(self, suite: Suite, control: Control, source: str) -> LoadedCase:
+        index = self._cases.get(suite.name)
+        if index is None:
+            index = self._cases[suite.name] = CaseIndex(iter_cases(suite.cases_path))
+        location = case_of_control(control, index, source=source)
+        pack = self._contexts.pack_of(suite)
+        try:
+            return load_case(location, pack.case_model, file=location.path, pack=pack.name)
+        except CaseError as error:
+            problem = error.problems[0]
+            wrong = f'the case "{control.case}" can\'t be read: {problem}'
+            raise ControlError(source, [Problem("/case", wrong, "correct the case")]) from None
+
+
+RUNNER: pytest.StashKey[Controls] = pytest.StashKey()
+
+
+class ControlDeviation(AssertionError):  # noqa: N818 - pytest shows the name, and a deviation is a failure
+    """A control did not end as written."""
+
+
+class ControlItem(pytest.Item):
+    """One control as a test.
+
+    Attributes:
+        packbench_control: its suite.
+        found: its location.
+        result: what it came to; None before it was replayed.
+    """
+
+    def __init__(self, *, suite: Suite, found: FoundControl, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.packbench_control = suite
+        self.found = found
+        self.result: ControlResult | None = None
+        self._rows: Sequence[Row] = ()
+        self.add_marker(pytest.mark.packbench(suite=suite.name, case_type="", difficulty="", tag="", kind=KIND))
+
+    @property
+    def ihook(self) -> Any:
+        """The hooks of the file: pytest would look them up for each path again."""
+        return self.parent.ihook if self.parent is not None else super().ihook
+
+    def setup(self) -> None:
+        """Replay the control; pytest reports one that can't be replayed as an error."""
+        # a plugin may run the item again
+        if self.result is None:
+            runner = self.config.stash.get(RUNNER, None)
+            if runner is None:
+                runner = self.config.stash[RUNNER] = Controls(self.config.stash[CONTEXTS])
+            self.result, self._rows = runner.run(
+                self.packbench_control, self.found, file=self._file, nodeid=self.nodeid
+            )
+            values = (("suite", self.packbench_control.name), ("kind", KIND), ("verdict", self.result.outcome))
+            self.user_properties.extend(values)
+        if self.result.outcome == "broken":
+            raise CaseBroken(printable(self.result.message))
+
+    def runtest(self) -> None:
+        """Compare how the control ended with what its file expects.
+
+        Raises:
+            ControlDeviation: it ended otherwise.
+        """
+        if self.result is not None and self.result.outcome != "as_written":
+            raise ControlDeviation(printable(self.result.message))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Return the explanation of a control that did not end as written; pytest shows any other exception."""
+        # without a traceback, which would show only this package, and takes long to write
+        own = isinstance(excinfo.value, CaseBroken | ControlDeviation)
+        return self.explanation() if own else super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Return the file, the control's line from 0, and its id, as editors need them."""
+        return self.path, max(self.found.location.line - 1, 0), self.name
+
+    @cached_property
+    def _file(self) -> str:
+        suite = self.packbench_control
+        if suite.bundled:
+            # as in records, without this machine's folders
+            return f"bundled:{suite.record_name}/{self.path.relative_to(suite.path).as_posix()}"
+        return self.parent.nodeid if self.parent is not None else str(self.path)
+
+    def explanation(self) -> str:
+        """Return what pytest shows of a control that does not pass: the table, and how to replay it again."""
+        folder = self.config.invocation_params.dir
+        path = os.path.relpath(self.path, folder)
+        if path.startswith(os.pardir) and self.packbench_control.bundled:
+            path = str(self.path)
+        command = f"{RERUN} pytest {path}::{self.name}"
+        return control_text(self.result, self._rows, command) if self.result is not None else ""
+
+
+class ControlFile(pytest.File):
+    """A file of one control, or of one per line.
+
+    Attributes:
+        suite: the suite of the controls.
+        found: those of its controls that are in the shard.
+    """
+
+    def __init__(self, *, suite: Suite, found: Sequence[FoundControl], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.suite = suite
+        self.found = found
+
+    @property
+    def ihook(self) -> Any:
+        """The hooks of the folder: the same conftest.py files apply to both."""
+        return self.parent.ihook if self.parent is not None else super().ihook
+
+    def collect(self) -> Iterator[ControlItem]:
+        """Yield an item for each control; one that can't be read is an error when it is set up."""
+        for found in self.found:
+            yield ControlItem.from_parent(self, name=printable(found.location.name), suite=self.suite, found=found)
+
+
+class FixturesFolder(pytest.Directory):
+    """The folder of a suite's recordings, of which only the controls are collected: recordings are no tests.
+
+    Attributes:
+        collector: has the suites.
+        suite: the suite.
+    """
+
+    def __init__(self, *, collector: Collector, suite: Suite, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.collector = collector
+        self.suite = suite
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        """Yield the folder of controls, and what other plugins find in the folder."""
+        with os.scandir(self.path) as iterator:
+            entries = sorted(iterator, key=lambda entry: entry.name)
+        for entry in entries:
+            is_folder = entry.is_dir()
+            if entry.name.startswith(".") or (not is_folder and entry.name.endswith(SUFFIXES)):
+                continue
+            path = self.path / entry.name
+            if self.ihook.pytest_ignore_collect(collection_path=path, config=self.config):
+                continue
+            if is_folder:
+                folder = self.ihook.pytest_collect_directory(path=path, parent=self)
+                yield from [folder] if folder is not None else []
+            elif entry.is_file():
+                yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
+
+
+class ControlFolder(pytest.Directory):
+    """The folder of a suite's controls.
+
+    Attributes:
+        collector: has the suites, and knows whether an argument names a file.
+        suite: the suite.
+    """
+
+    def __init__(self, *, collector: Collector, suite: Suite, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.collector = collector
+        self.suite = suite
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        """Yield the controls of the shard, in the order of their files."""
+        by_path: dict[str, list[FoundControl]] = {}
+        for found in find_controls(self.path):
+            if self.collector.in_shard(found.location.name):
+                by_path.setdefault(found.location.path, []).append(found)
+        for text, of_file in by_path.items():
+            path = self.path / os.path.basename(text)  # noqa: PTH119 - a string, as files are listed
+            if self.ihook.pytest_ignore_collect(collection_path=path, config=self.config):
+                continue
+            nodeid = printable(self.collector.nodeid_of(text))
+            file: ControlFile = ControlFile.from_parent(
+                self, path=path, name=printable(path.name), nodeid=nodeid, suite=self.suite, found=of_file
+            )
+            # pytest looks for an argument that names a file among files
+            yield from (file,) if self.collector.by_file or len(of_file) > 1 else file.collect()
+
+
+class ControlReporter:
+    """Completes the reports of controls, in the process that runs them."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Add what a control came to, and its explanation, to the report of a phase."""
+        report = yield
+        if not isinstance(item, ControlItem) or item.result is None or call.when == "teardown":
+            return report
+        if call.when == "call" or report.failed:
+            setattr(report, CONTROL_ATTRIBUTE, json.dumps(item.result))
+        if report.failed and isinstance(report.longrepr, str):
+            report.longrepr = explanation_at(report.location, report.longrepr)  # type: ignore[assignment]  # pytest's own is private
+        return report
+
+
+def _end(context: SuiteContext, attempt: Attempt) -> ControlEnd:
+    redact = context.redactor.text
+    score, failure = attempt.score, attempt.failure
+    if failure is not None or score is None:
+        kind, message = ("error", "no score") if failure is None else (failure.kind, failure.message)
+        return ControlEnd("error", kind=kind, message=message)
+    try:
+        decided_by = str(context.pack.decided_by(attempt.payload))
+    except context.options.stops:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a pack may be third-party code
+        message = redact(f"the pack raised in decided_by: {describe_error(error)}")
+        return ControlEnd("error", kind="pack_error", message=" ".join(message.split()))
+    terms = ({**term.as_json(), "detail": redact(term.detail)} for term in score.terms)
+    has_kind = score.verdict not in {"passed", "failed"}
+    return ControlEnd(
+        score.verdict,
+        score=None if score.score is None else float(score.score),
+        terms=tuple(terms),
+        kind=score.kind or score.verdict if has_kind else "",
+        decided_by=decided_by,
+        message=redact(score.message),
+    )

@@ -1,0 +1,219 @@
+"""The controls of the tariff suite and the gates of its pipeline.
+
+Each place where a gate can object is reached by a recording or a control, and the suite fails without any one gate.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from pytest_packbench.engine.attempt import replay, score_payload
+from pytest_packbench.engine.targets import TargetCaller
+from pytest_packbench.model.control import Control, ControlEnd, compare, deviation_text
+from pytest_packbench.packs.tariff import checks
+from pytest_packbench.packs.tariff.checks import CHECKS
+from pytest_packbench.packs.tariff.target import reference_target
+from tests.conftest import SUITE
+from tests.controls.right_answers import right_answers
+from tests.controls.test_tariff_suite import MAX_SHARED, containment, prose, shingles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.packs.tariff.checks import DossierCheck
+    from tests.controls.right_answers import RightAnswer
+
+PAGE = Path(__file__).parents[2] / "docs" / "tariff.md"
+OBJECTIONS = {(check.name, objection) for check in CHECKS for objection in check.objections}
+# each stands beside the other objection that its flaw causes as well
+NEVER_ALONE = {("gri_sequence", "levels_mixed"), ("schedule", "optimized_not_in_schedule")}
+SOURCES = tuple(Path(checks.__file__).parent.glob("*.py"))
+MAKERS = {"Violation", "step.violation", "mismatch.violation"}
+RIGHT = {"preferred", "refusal"}
+
+
+class Run(NamedTuple):
+    """A recording or control as it ended: its iterations, and what is not as it should be."""
+
+    name: str
+    iterations: list[dict[str, Any]]
+    problem: str
+
+    @property
+    def objections(self) -> list[set[tuple[str, str]]]:
+        """The objections of each iteration: gate and name."""
+        return [
+            {(gate["name"], objection) for gate in iteration["gates"] for objection in gate["objections"]}
+            for iteration in self.iterations
+        ]
+
+
+class Pipeline:
+    """The suite with some of the gates of its pipeline."""
+
+    def __init__(self, answers: Sequence[RightAnswer], gates: Sequence[DossierCheck]) -> None:
+        context = answers[0].context
+        self._rights = {right.case.id: right for right in answers}
+        self.caller = TargetCaller(reference_target(context.pack.edition, checks=gates))
+        self.context = replace(context, caller=self.caller)
+
+    def recording(self, case_id: str) -> Run:
+        """Replay the recording of a case."""
+        right = self._rights[case_id]
+        attempt = replay(self.context, right.loaded, right.cassette, source=case_id, owner=case_id)
+        failed = attempt.score is None or attempt.score.verdict != "passed"
+        return _run(case_id, attempt, str(attempt.failure or attempt.score) if failed else "")
+
+    def control(self, control: Control) -> Run:
+        """Replay a control, and compare its end."""
+        right, name = self._rights[control.case], f"controls/{control.id}"
+        if control.cassette is None:
+            attempt = score_payload(self.context, right.loaded, control.payload)
+        else:
+            cassette = control.cassette.recording(control.case, right.loaded.input_sha256, "tariff")
+            attempt = replay(self.context, right.loaded, cassette, source=name, owner=name)
+        if attempt.failure is not None or attempt.score is None:
+            end = ControlEnd("error", kind=attempt.failure.kind if attempt.failure else "")
+        else:
+            score = attempt.score
+            terms = tuple(term.as_json() for term in score.terms)
+            decided_by = self.context.pack.decided_by(attempt.payload)
+            end = ControlEnd(score.verdict, score=score.score, terms=terms, kind=score.kind, decided_by=decided_by)
+        return _run(name, attempt, deviation_text(compare(control.expected, end), end))
+
+
+def _run(name: str, attempt: Attempt, problem: str) -> Run:
+    iterations = attempt.payload.get("iterations") or [] if isinstance(attempt.payload, dict) else []
+    return Run(name, [iteration for iteration in iterations if "gates" in iteration], problem)
+
+
+@pytest.fixture(scope="module")
+def answers() -> Iterator[list[RightAnswer]]:
+    with right_answers(SUITE) as suite_answers:
+        yield suite_answers
+
+
+@pytest.fixture(scope="module")
+def controls() -> list[Control]:
+    return [Control.model_validate_json(path.read_bytes()) for path in sorted(SUITE.glob("fixtures/controls/*.json"))]
+
+
+@pytest.fixture(scope="module")
+def runs(answers: list[RightAnswer], controls: list[Control]) -> Iterator[list[Run]]:
+    pipeline = Pipeline(answers, CHECKS)
+    yield [*(pipeline.recording(right.case.id) for right in answers), *map(pipeline.control, controls)]
+    pipeline.caller.close()
+
+
+def test_every_recording_and_control_ends_as_written(runs: list[Run]) -> None:
+    assert {run.name: run.problem for run in runs if run.problem} == {}
+
+
+def test_each_objection_is_declared_once_and_made_at_one_place() -> None:
+    nodes = [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text("utf-8")))]
+    written = Counter(node.value for node in nodes if isinstance(node, ast.Constant))
+    names = [objection for _, objection in OBJECTIONS]
+    assert {name: written[name] for name in names if written[name] != 2} == {}
+    calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) in MAKERS]
+    given = [argument.value for call in calls for argument in call.args if isinstance(argument, ast.Constant)]
+    assert {name for name in given if re.fullmatch("[a-z_]{6,}", str(name))} - set(names) == set()
+
+
+def test_each_objection_is_reached_by_a_recording_or_a_control(runs: list[Run]) -> None:
+    found = [objections for run in runs for objections in run.objections]
+    assert OBJECTIONS - set().union(*found) == set()
+    alone = {next(iter(objections)) for objections in found if len(objections) == 1}
+    assert OBJECTIONS - alone == NEVER_ALONE
+
+
+@pytest.mark.parametrize("gate", [check.name for check in CHECKS])
+def test_without_one_gate_the_suite_fails(
+    gate: str, answers: list[RightAnswer], controls: list[Control], runs: list[Run]
+) -> None:
+    """Of the recordings and controls in which the gate alone objects, each ends otherwise without it."""
+    deciding = {run.name for run in runs if [gate] in [each["rejected_because"] for each in run.iterations]}
+    pipeline = Pipeline(answers, [check for check in CHECKS if check.name != gate])
+    again = [pipeline.recording(right.case.id) for right in answers if right.case.id in deciding]
+    again += [pipeline.control(control) for control in controls if f"controls/{control.id}" in deciding]
+    pipeline.caller.close()
+    # without it, a proposal that can't be parsed is still none
+    unnoticed = {run.name for run in again if not run.problem and (gate, "proposal_form") not in run.objections[0]}
+    assert again
+    assert unnoticed == set()
+
+
+def test_most_wrong_first_proposals_fall_to_computing_gates_alone(answers: list[RightAnswer], runs: list[Run]) -> None:
+    """The critic's text is written by hand: what it alone rejects shows nothing of the pipeline."""
+    rejected = {run.name: run.iterations[0]["rejected_because"] for run in runs if run.iterations}
+    computed: list[str] = []
+    by_critic: list[str] = []
+    pipeline = Pipeline(answers, ())
+    for right in answers:
+        gates = rejected[right.case.id]
+        first = right.cassette.model_copy(update={"exchanges": right.cassette.exchanges[:2]})
+        ungated = replay(pipeline.context, right.loaded, first, source=right.case.id, owner=right.case.id)
+        if gates and ungated.score is not None and ungated.score.match_level not in RIGHT:
+            (by_critic if "critic" in gates else computed).append(right.case.id)
+    pipeline.caller.close()
+    assert f"{len(computed)} fall to gates that compute, {len(by_critic)} need the critic" in PAGE.read_text("utf-8")
+    assert len(computed) >= 20
+    assert len(by_critic) >= 5
+    assert len({gate for name in computed for gate in rejected[name]}) >= 8
+
+
+def test_the_controls_are_spread_and_unlike_each_other(answers: list[RightAnswer], controls: list[Control]) -> None:
+    cases = {right.case.id: right.case for right in answers}
+    of = [cases[control.case] for control in controls]
+    assert len(controls) >= 70
+    assert len({case.case_type for case in of}) == 5
+    assert len({case.difficulty for case in of}) == 4
+    assert len({control.case.split("_")[1] for control in controls}) >= 30
+    assert max(Counter(control.case for control in controls).values()) <= 2
+    replayed = {control.id: control.cassette.exchanges for control in controls if control.cassette is not None}
+    texts = {
+        name: shingles(list(prose([exchange.model_dump(mode="json") for exchange in exchanges])))
+        for name, exchanges in replayed.items()
+    }
+    shared = containment({name: runs for name, runs in texts.items() if len(runs) > 20})
+    assert {pair: share for pair, share in shared.items() if share > MAX_SHARED} == {}
+    named = [term for control in controls for term in control.expected.terms or ()]
+    ends = ("forbidden_code", "unexpected_refusal", "unexpected_acceptance", "refusal_category_mismatch")
+    proofs = ("citations_invalid", "citation_missing", "citation_forbidden", "deciding_rule", "gri_sequence")
+    savings = (
+        "no_savings_violation",
+        "savings_target",
+        "savings_lever",
+        "base_rate",
+        "optimized_rate",
+        "lever_missing",
+    )
+    unread = ("unreadable_answer", "truncated_answer", "contradictory_decision")
+    assert {name for name in (*ends, *proofs, *savings, *unread) if name not in named} == set()
+
+
+ROW = re.compile(r"^\| `(\w+)` \| `(\w+)` \| .+ \| `(\S+)` \|$", re.MULTILINE)
+
+
+def test_the_page_has_the_numbers_and_names_for_each_objection_where_it_is_reached(
+    controls: list[Control], runs: list[Run]
+) -> None:
+    page, count = PAGE.read_text("utf-8"), len(controls)
+    replayed = sum(control.cassette is not None for control in controls)
+    chapters = len({control.case.split("_")[1] for control in controls})
+    assert f"`{count} of {count} controls ended as written`" in page
+    assert f"for {len({control.case for control in controls})} cases of {chapters} chapters" in page
+    assert f"{replayed} of them are answers of a model" in page
+    assert f"{count - replayed} are results that only the scorer can catch" in page
+    assert f"all {len(OBJECTIONS)} are reached" in page
+    rows = [((gate, objection), name) for gate, objection, name in ROW.findall(page)]
+    assert {row for row, _ in rows} == OBJECTIONS
+    reached = {run.name.removeprefix("controls/"): set().union(*run.objections) for run in runs}
+    assert [name for row, name in rows if row not in reached.get(name, set())] == []

@@ -1,0 +1,269 @@
+"""Controls in runs: replayed in fixture mode, written to files of their own, and in no rate."""
+
+from __future__ import annotations
+
+import json
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from pytest_packbench.cli import main
+from pytest_packbench.model.run import shard_of
+from tests.integration.conftest import json_lines
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Project
+
+TABLE = yaml.safe_load(Path(__file__).with_name("data").joinpath("controls.yaml").read_text("utf-8"))
+FOLDER = "storage/benchmarks/toy/fixtures/controls"
+LOW = {"expected": {"verdict": "failed", "score": 0.3}, "payload": {"points": 0.3}}
+OWN_TARGET = """
+    import socket
+
+    from pytest_packbench.model.request import ModelRequest
+
+    async def grade(request, context):
+        question = ModelRequest(role="grade", system="give points", messages=())
+        answer = (await context.llm.complete(question)).content
+        if answer.get("online"):
+            socket.create_connection(("127.0.0.1", 9))
+        return (await context.llm.complete(question)).content if answer.get("again") else answer
+
+    Toy.target = lambda self, rules: grade
+    Toy.decided_by = lambda self, result: result.get("check", "") if isinstance(result, dict) else ""
+    """
+
+
+def add_control(project: Project, name: str, **fields: Any) -> str:
+    """Write a control; return the path of its file from the project's folder."""
+    control = {"id": name, "case": "a", "description": "a wrong answer", **fields}
+    project.write(f"{FOLDER}/{name}.json", json.dumps(control))
+    return f"{FOLDER}/{name}.json"
+
+
+def totals(project: Project) -> dict[str, Any]:
+    return project.report()["packbench"]["controls"]  # type: ignore[no-any-return]  # it is JSON
+
+
+@pytest.fixture
+def small(project: Project) -> Project:
+    """Two cases, and two controls that end as written."""
+    for name in ("a", "b"):
+        project.case(name)
+        add_control(project, f"wrong_{name}", **LOW)
+    return project
+
+
+def test_each_control_ends_as_written_or_is_reported(both: Project) -> None:
+    both.extend_conftest(OWN_TARGET)
+    both.case("a")
+    both.case("c", notes={"skip": "in doubt"})
+    both.case("broken").write_text("{", encoding="utf-8")
+    names = {name: f"control_{number:02}" for number, name in enumerate(TABLE)}
+    for name, (control, _, _) in TABLE.items():
+        add_control(both, names[name], **control)
+    # the target of the run is that of the cases only
+    result = both.run_toy()
+    outcomes = [outcome for _, outcome, _ in TABLE.values()]
+    wrong, broken = outcomes.count("deviates"), outcomes.count("broken")
+    expected = {"passed": 1 + outcomes.count("as_written"), "failed": wrong, "errors": 1 + broken, "skipped": 1}
+    assert result.parseoutcomes() == expected
+    lines = {line["control"]: line for line in both.lines("controls.jsonl")}
+    assert [*lines] == sorted(names.values())
+    for name, (_, outcome, message) in TABLE.items():
+        line = lines[names[name]]
+        assert line["outcome"] == outcome, (name, line)
+        assert fnmatchcase(line["message"], message), (name, line["message"])
+    assert both.records().keys() == {"a"}
+    assert {line["kind"] for line in both.lines("errors.jsonl")} == {"case_unreadable", "skip"}
+    assert totals(both) == {
+        "present": len(TABLE),
+        "selected": len(TABLE),
+        "as_written": outcomes.count("as_written"),
+        "deviates": wrong,
+        "broken": broken,
+        "not_run": 0,
+        "wrong": [names[name] for name, (_, outcome, _) in TABLE.items() if outcome != "as_written"],
+    }
+    text = f"{outcomes.count('as_written')} of {len(TABLE)} controls ended as written"
+    assert f"{text}." in (both.left() / "summary.md").read_text("utf-8")
+    result.stdout.fnmatch_lines([text, f"*{names['an answer that passes']}: verdict passed instead of failed*"])
+    result.stdout.fnmatch_lines_random(
+        ["verdict *failed*passed*DEVIATES", "score *0.000*1.000*DEVIATES", f"re-run: pytest {FOLDER}/*::control_*"]
+    )
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+def test_controls_are_in_no_rate_and_fail_a_run_that_only_gates_decide(small: Project) -> None:
+    small.suite(text="pack: toy\ngates: [{metric: pass_rate, min: 1.0}]\n")
+    assert small.run_toy().ret == pytest.ExitCode.OK
+    overall = small.report()["packbench"]["overall"]
+    assert (overall["passed"], overall["n"], len(small.report()["tests"])) == (2, 2, 2)
+    add_control(small, "wrong_c", **{**LOW, "payload": {"points": 0.9}})
+    result = small.run_toy("--packbench-gate=suite", "--packbench-output=second")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert result.parseoutcomes() == {"passed": 4, "failed": 1}
+    result.stdout.fnmatch_lines(["*1 control did not end as written*", "2 of 3 controls ended as written"])
+    (run,) = (path for path in (small.root / "second" / "toy").iterdir() if path.is_dir())
+    assert json.loads((run / "report.json").read_text("utf-8"))["packbench"]["status"] == "failed"
+
+
+def test_a_stored_run_with_a_control_that_deviates_fails_its_gates(
+    small: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_control(small, "wrong_b", **{**LOW, "payload": {"points": 0.9}})
+    small.run_toy()
+    assert main(["gate", str(small.left())]) == 1
+    assert "1 of 2 controls ended as written: FAIL" in capsys.readouterr().out
+
+
+SELECTED: dict[str, tuple[tuple[str, ...], set[str]]] = {
+    "all": (("--packbench-suite=toy",), {"a", "b", "wrong_a", "wrong_b"}),
+    "the folder": (("storage/benchmarks/toy",), {"a", "b", "wrong_a", "wrong_b"}),
+    "cases": (("storage/benchmarks/toy/cases",), {"a", "b"}),
+    "one case": (("storage/benchmarks/toy/cases/plain/a.json",), {"a"}),
+    "controls": ((FOLDER,), {"wrong_a", "wrong_b"}),
+    "recordings": (("storage/benchmarks/toy/fixtures",), {"wrong_a", "wrong_b"}),
+    "a control": ((f"{FOLDER}/wrong_b.json",), {"wrong_b"}),
+    "a node id": ((f"{FOLDER}/wrong_b.json::wrong_b",), {"wrong_b"}),
+    "a control twice": (("storage/benchmarks/toy", f"{FOLDER}/wrong_b.json"), {"a", "b", "wrong_a", "wrong_b"}),
+    "-k": (("--packbench-suite=toy", "-k", "wrong_a"), {"wrong_a"}),
+    "by kind": (("--packbench-suite=toy", "-m", "packbench(kind='control')"), {"wrong_a", "wrong_b"}),
+    "without": (("--packbench-suite=toy", "-m", "not packbench(kind='control')"), {"a", "b"}),
+    "by type": (("--packbench-suite=toy", "-m", "packbench(case_type='plain')"), {"a", "b"}),
+}
+
+
+@pytest.mark.parametrize("how", SELECTED)
+def test_controls_are_selected_as_tests_are(small: Project, how: str) -> None:
+    arguments, names = SELECTED[how]
+    result = small.run("-v", *arguments)
+    assert result.ret == pytest.ExitCode.OK
+    assert {line.split()[0].rpartition("::")[2] for line in result.outlines if " PASSED" in line} == names
+    assert result.parseoutcomes()["passed"] == len(names)
+
+
+def test_a_complete_run_without_its_controls_says_so(small: Project) -> None:
+    result = small.run_toy("-m", "not packbench(kind='control')")
+    result.stdout.fnmatch_lines(["2 controls not selected"])
+    assert not (small.left() / "controls.jsonl").exists()
+
+
+def test_the_last_failed_control_runs_alone(small: Project) -> None:
+    add_control(small, "wrong_b", **{**LOW, "payload": {"points": 0.9}})
+    assert small.run_toy("-p", "cacheprovider").ret == pytest.ExitCode.TESTS_FAILED
+    result = small.run_toy("--lf")
+    assert result.parseoutcomes() == {"failed": 1, "deselected": 3}
+    result.stdout.fnmatch_lines(["0 of 1 control ended as written, 1 not selected"])
+
+
+def test_controls_are_replayed_in_fixture_mode_only(small: Project) -> None:
+    mode = "--packbench-mode=live"
+    small.extend_conftest("""
+    from pytest_packbench import without_model
+
+    without_model(act)
+    """)
+    assert small.run_toy(mode).parseoutcomes() == {"passed": 2}
+    assert "controls" not in small.report()["packbench"]
+    result = small.run(mode, f"{FOLDER}/wrong_a.json")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [f"ERROR: {mode}: {FOLDER}/wrong_a.json is a control, which only fixture mode replays; *"]
+    )
+
+
+def test_each_control_is_in_one_shard_and_in_the_merged_run(small: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["wrong_a", "wrong_b", *(f"more_{number}" for number in range(4))]
+    for name in names[2:]:
+        add_control(small, name, **LOW)
+    for number in (1, 2):
+        small.run_toy(f"--packbench-shard={number}/2")
+    parts = {path: [line["control"] for line in json_lines(path / "controls.jsonl")] for path in small.folders()}
+    for part in parts.values():
+        assert part == sorted(name for name in names if shard_of(name, 2) == shard_of(part[0], 2))
+    assert main(["merge", *map(str, parts), "--output=merged"]) == 0
+    assert "6 of 6 controls ended as written" in capsys.readouterr().out
+    (merged,) = (path for path in (small.root / "merged" / "toy").iterdir() if path.is_dir())
+    assert [line["control"] for line in json_lines(merged / "controls.jsonl")] == sorted(names)
+
+
+def test_a_resumed_run_keeps_the_controls_of_its_earlier_session(small: Project) -> None:
+    small.run_toy("-k", "a")
+    run_id = small.left().name
+    assert small.run_toy(f"--packbench-resume={run_id}", "-k", "b").ret == pytest.ExitCode.OK
+    small.run(f"--packbench-resume={run_id}", "storage/benchmarks/toy/cases/plain/a.json")
+    assert [line["control"] for line in small.lines("controls.jsonl")] == ["wrong_a", "wrong_b"]
+
+
+def test_a_control_that_is_not_reached_is_not_run(both: Project) -> None:
+    both.case("a", points=0.0, python="import time; time.sleep(0.3)")
+    both.case("b")
+    add_control(both, "wrong_a", **LOW)
+    assert both.run_toy("-x").ret in {pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED}
+    if not both.workers:
+        assert totals(both)["not_run"] == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("", 'the pack "toy" has no target of its own; give the result as payload instead'),
+        ("Toy.target = lambda self, rules: 1 / 0", "*raised in target(): ZeroDivisionError*"),
+    ],
+)
+def test_a_pack_without_a_usable_target_breaks_the_replay_only(project: Project, code: str, message: str) -> None:
+    project.extend_conftest(f"\n{code}\n")
+    project.case("a")
+    add_control(project, "payload", **LOW)
+    exchanges = [{"role": "grade", "answer": {"points": 0.3}}]
+    add_control(project, "replayed", expected=LOW["expected"], cassette={"cassette_version": 2, "exchanges": exchanges})
+    project.run_toy().stdout.no_fnmatch_line("*INTERNALERROR*")
+    outcomes = {line["control"]: line for line in project.lines("controls.jsonl")}
+    assert outcomes["replayed"]["outcome"] == "broken"
+    assert fnmatchcase(outcomes["replayed"]["message"], f"*: /cassette: {message}")
+    assert outcomes["payload"]["outcome"] == "as_written"
+
+
+def test_what_a_control_left_running_makes_it_broken(project: Project) -> None:
+    project.extend_conftest(
+        OWN_TARGET
+        + """
+    import threading
+    import time
+
+    def reach_out():
+        time.sleep(0.3)
+        socket.create_connection(("127.0.0.1", 9))
+
+    async def leave_running(request, context):
+        answer = await grade(request, context)
+        threading.Thread(target=reach_out).start()
+        return answer
+
+    Toy.target = lambda self, rules: leave_running
+    """
+    )
+    project.case("a")
+    project.case("b", python="pass")
+    answer = {"cassette_version": 2, "exchanges": [{"role": "grade", "answer": {"points": 0.3}}]}
+    add_control(project, "wrong_a", expected=LOW["expected"], cassette=answer)
+    project.write("test_wait.py", "import time\n\ndef test_wait():\n    time.sleep(0.6)\n")
+    assert project.run_toy("storage", "test_wait.py").ret == pytest.ExitCode.TESTS_FAILED
+    assert totals(project)["broken"] == 1
+    assert project.records().keys() == {"a", "b"}
+
+
+def test_a_job_page_names_the_control(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_control(small, "wrong_b", **{**LOW, "payload": {"points": 0.9}})
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    result = small.run_toy()
+    where = f"file={FOLDER}/wrong_b.json,line=1,title=toy%3A control wrong_b did not end as written"
+    result.stdout.fnmatch_lines([f"::error {where}::verdict passed instead of failed; *"])
+
+
+def test_a_list_of_suites_counts_controls(small: Project) -> None:
+    small.run("--packbench-list").stdout.fnmatch_lines(["  toy: 2 cases (plain 2); 2 controls; pack toy: a toy"])

@@ -1,0 +1,142 @@
+"""Controls: files that could not fail are refused, and an end is compared with what a file expects."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from pytest_packbench.api import load_suite
+from pytest_packbench.cases.lint import lint
+from pytest_packbench.cases.packed import packed_files, single_files
+from pytest_packbench.cases.recordings import all_recordings, find_controls, load_control
+from pytest_packbench.cli import main
+from pytest_packbench.model.control import (
+    ControlEnd,
+    ControlExpected,
+    ControlResult,
+    compare,
+    deviation_text,
+    tally_of,
+)
+from pytest_packbench.packs.generic.pack import GenericPack
+from pytest_packbench.packs.tariff.pack import TariffPack
+from pytest_packbench.testing import case, write_suite
+
+if TYPE_CHECKING:
+    from pytest_packbench.model.suite import Suite
+
+DATA: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "data" / "controls.yaml").read_text("utf-8"))
+WRONG = {
+    "id": "wrong",
+    "case": "refund",
+    "description": "the wrong queue",
+    "expected": {"verdict": "failed", "score": 0.0, "terms": ["queue"]},
+    "payload": {"queue": "sales"},
+}
+
+
+def make_suite(folder: Path, **files: dict[str, Any] | str) -> Suite:
+    """Write a suite with one case and with controls; a text is the file of a control as it is."""
+    cases = [case("refund", pack_id="generic", case_type="answer", input="x", expected={"queue": "refunds"})]
+    write_suite(folder, cases, pack="generic", rules={"criteria": [{"rule": "exact", "path": "/queue"}]})
+    controls = folder / "fixtures" / "controls"
+    controls.mkdir(parents=True)
+    for name, content in files.items():
+        text = content if isinstance(content, str) else json.dumps(content)
+        (controls / (name if "." in name else f"{name}.json")).write_text(text, encoding="utf-8")
+    return load_suite(folder)
+
+
+@pytest.mark.parametrize("name", DATA["mistakes"])
+def test_a_control_that_could_not_fail_is_refused(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change, message = DATA["mistakes"][name]
+    control = {key: value for key, value in {**WRONG, **change}.items() if value != "REMOVE"}
+    suite = make_suite(tmp_path / "suite", wrong=control)
+    assert main(["validate", str(suite.controls_path)]) == 2
+    assert f"wrong.json: {message}" in capsys.readouterr().out
+    pointer, _, rest = message.partition(": ") if message.startswith("/") else ("", "", message)
+    findings = [finding for finding in lint(suite, GenericPack(), {}) if finding.rule == "control_unreadable"]
+    assert (findings[0].pointer, rest in findings[0].message) == (pointer, True)
+
+
+@pytest.mark.parametrize(("expected", "end", "deviation"), DATA["ends"])
+def test_an_end_is_compared_with_what_is_written(expected: dict[str, Any], end: dict[str, Any], deviation: str) -> None:
+    terms = [
+        {"name": name, "effect": effect, "value": value, "detail": "why"}
+        for name, effect, value in end.pop("terms", [])
+    ]
+    ended = ControlEnd(**end, terms=tuple(terms))
+    assert deviation_text(compare(ControlExpected.model_validate(expected), ended), ended) == deviation
+
+
+def test_lint_finds_controls_that_say_too_little_or_nothing_new(tmp_path: Path) -> None:
+    suite = make_suite(
+        tmp_path / "suite",
+        wrong=WRONG,
+        any={**WRONG, "id": "any", "expected": {"verdict": "failed"}, "payload": {"queue": "none"}},
+        again={**WRONG, "id": "again"},
+        **{"notes.txt": "words", "README.md": "words", "old.json": json.dumps({"cassette_version": 2})},
+    )
+    found = {(finding.file.rpartition("/")[2], finding.rule) for finding in lint(suite, GenericPack(), {})}
+    assert {each for each in found if each[1].startswith(("control", "cassette"))} == {
+        ("any.json", "control_unspecific"),
+        ("wrong.json", "control_repeated"),
+        ("notes.txt", "control_unreadable"),
+        ("old.json", "control_unreadable"),
+    }
+
+
+def test_a_packed_suite_has_the_same_controls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    suite = make_suite(tmp_path / "suite", wrong=WRONG, other={**WRONG, "id": "other", "description": "é"})
+    packed = tmp_path / "packed"
+    for file, content in packed_files(suite.path):
+        (packed / file).parent.mkdir(parents=True, exist_ok=True)
+        (packed / file).write_bytes(content)
+    assert (packed / "fixtures" / "controls" / "controls.jsonl").read_text("utf-8").count("\n") == 2
+    loaded = [load_control(found, file="f") for found in find_controls(packed / "fixtures" / "controls")]
+    assert [(control.id, control.description) for control in loaded] == [("other", "é"), ("wrong", "the wrong queue")]
+    assert not all_recordings(load_suite(packed))
+    assert dict(single_files(packed)).keys() == dict(single_files(suite.path)).keys()
+    assert main(["validate", str(packed / "fixtures")]) == 0
+    assert "controls.jsonl: 2 lines, each control" in capsys.readouterr().out
+
+
+def test_of_two_controls_with_one_id_the_second_is_an_error(tmp_path: Path) -> None:
+    suite = make_suite(tmp_path / "suite", wrong=WRONG, **{"more.jsonl": json.dumps(WRONG) + "\n\n"})
+    problems = [str(found.problem) for found in find_controls(suite.controls_path) if found.problem is not None]
+    assert problems == ['/id: duplicate id "wrong", also in more.jsonl:1; use a unique id']
+
+
+def test_of_a_control_in_two_runs_the_worse_end_counts() -> None:
+    fine = ControlResult("s", "a", "n", "f", "as_written")
+    tally = tally_of([fine, fine._replace(outcome="deviates"), fine._replace(control="b", outcome="not_run")], 3)
+    assert tally is not None
+    assert tally.text == "0 of 2 controls ended as written, 1 not run, 1 not selected"
+    assert tally.as_json()["wrong"] == ["a"]
+    assert tally_of([], 0) is None
+    for change in ({"outcome": "fine"}, {"expected": 1}, {"case": None}):
+        with pytest.raises(ValueError, match=next(iter(change))):
+            ControlResult.from_line({**fine.line("r"), **change})
+
+
+@pytest.mark.parametrize(
+    ("result", "gates"),
+    [
+        ({"iterations": [{"rejected_because": ["critic"]}, {"rejected_because": []}]}, "critic"),
+        (
+            {"iterations": [{"rejected_because": ["form"]}, {"rejected_because": ["critic", "citations"]}]},
+            "critic, citations",
+        ),
+        ({"iterations": [{"rejected_because": None}, 3]}, ""),
+        ({"iterations": 1}, ""),
+        (None, ""),
+    ],
+)
+def test_the_gates_that_rejected_last_decide(result: object, gates: str) -> None:
+    assert TariffPack().decided_by(result) == gates

@@ -1,0 +1,252 @@
+"""Guards that wait: async ones, servers, models; their time limit; the list of tools and the final answer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.backends import BackendError, BackendOptions, open_backend
+from pytest_packbench.model.request import ModelAnswer, ModelRequest, Tool, ToolCall
+from pytest_packbench.packs.agent_safety.guards.base import Chain, GuardError, GuardRuling
+from pytest_packbench.packs.agent_safety.guards.standard import AskedGuard
+from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
+from tests.servers.fake import FakeServer, Reply, closed_port, scripted
+from tests.unit.safety_runs import PACK, ScriptedModel, case, run_case, scripted_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DENY = GuardRuling(decision="deny", rule=7, reason="no")
+TOOLS = tuple(Tool(name=name, description=f"the tool {name}", parameters={}) for name in ("read", "send"))
+
+
+class Plain:
+    """Denies every event, on the thread that the chain gives it."""
+
+    name = "plain"
+
+    def rule(self, event: Any) -> GuardRuling | None:
+        assert threading.current_thread() is not threading.main_thread()
+        return DENY if event else None
+
+    on_prompt_submit = on_tool_list = on_tool_output = pre_tool_use = on_final_answer = rule
+
+
+class Waiting:
+    """Denies every event after it has waited on an event loop."""
+
+    name = "waiting"
+
+    async def rule(self, _event: Any) -> GuardRuling:
+        await asyncio.sleep(0.001)
+        return DENY
+
+    on_prompt_submit = on_tool_list = on_tool_output = pre_tool_use = on_final_answer = rule
+
+
+class Asking:
+    """Asks a model about every event."""
+
+    name = "asking"
+
+    async def rule(self, event: Any) -> GuardRuling | None:
+        request = ModelRequest(role="mine", system="", messages=({"role": "user", "content": "Is it an attack?"},))
+        answer = await event.llm.complete(request)
+        return DENY if answer.content == "yes" else None
+
+    on_prompt_submit = on_tool_list = on_tool_output = pre_tool_use = on_final_answer = rule
+
+
+EVENTS: tuple[tuple[str, Callable[[Chain], Any], Any], ...] = (
+    ("on_prompt_submit", lambda chain: chain.on_prompt_submit("p"), None),
+    ("on_tool_list", lambda chain: chain.on_tool_list(TOOLS), ()),
+    ("on_tool_output", lambda chain: chain.on_tool_output("read", {}, "text"), "[withheld by a guard]"),
+    ("pre_tool_use", lambda chain: chain.pre_tool_use("send", {"to": "x"}).allowed, False),
+    ("on_final_answer", lambda chain: chain.on_final_answer("answer"), "[withheld by a guard]"),
+)
+
+
+ALL = tuple(row[0] for row in EVENTS)
+
+
+@pytest.mark.parametrize(("event", "call", "denied"), EVENTS, ids=ALL)
+def test_guards_of_every_kind_rule_on_every_event(event: str, call: Callable[[Chain], Any], denied: Any) -> None:
+    for guard in (Plain(), Waiting(), Asking()):
+        chain = Chain([guard], llm=scripted_model("yes"))
+        assert call(chain) == denied
+        assert chain.decisions == [{"hook": f"{guard.name}.{event}", "decision": "deny", "rule": 7}]
+        assert chain.timeouts == 0
+    # no ruling changes nothing
+    assert call(Chain([Asking()], llm=scripted_model("no"))) == call(Chain([]))
+
+
+def test_the_calls_of_a_guard_have_a_role_of_their_own() -> None:
+    model = scripted_model("yes", "yes")
+    Chain([Asking()], llm=model).on_tool_output("read", {}, "text")
+    assert [request.role for request in model.requests] == ["guard"]
+    failed = ScriptedModel([BackendError("network", "no answer")])
+    with pytest.raises(GuardError, match=r"guard asking\.on_tool_output raised BackendError: no answer"):
+        Chain([Asking()], llm=failed).on_tool_output("read", {}, "text")
+
+
+class Slow:
+    """Never rules in time."""
+
+    name = "slow"
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def on_tool_output(self, _output: Any) -> Any:
+        if self.how == "its own":
+            raise TimeoutError
+        if self.how == "async":
+            return asyncio.sleep(5)
+        return time.sleep(5)
+
+
+@pytest.mark.parametrize("how", ["plain", "async", "its own"])
+def test_a_guard_that_exceeds_its_time_limit_denies_and_is_counted(how: str) -> None:
+    chain = Chain([Slow(how)], attack=("text",), time_limit_s=0.05)
+    assert chain.on_tool_output("read", {}, "a text") == "[withheld by a guard]"
+    assert (chain.timeouts, chain.exposed, chain.removed_by) == (1, False, ["slow"])
+    assert chain.decisions == [{"hook": "slow.on_tool_output", "decision": "deny"}]
+
+
+def test_timeouts_are_part_of_result_and_record() -> None:
+    pytest.importorskip("agentdojo")
+    rules = SafetySuiteConfig.model_validate({"pack": "agent_safety", "guard_time_limit_s": 0.02})
+    case_run = run_case(case(), rules, model="gullible", guards=[Slow("async")])
+    count = case_run.outcome.guard_timeouts
+    assert count == len(case_run.outcome.tool_calls) > 0
+    facts = PACK.facts(case_run.case, case_run.outcome, case_run.score)
+    assert facts.extra["safety"]["guard_timeouts"] == count
+    assert f"{count} denied because a guard exceeded its time limit" in str(case_run.score.terms)
+
+
+class Removing:
+    """Leaves one tool, and signs the final answer."""
+
+    name = "removing"
+    instant = True
+
+    def on_tool_list(self, offered: Any) -> GuardRuling:
+        return GuardRuling(decision="replace", tools=tuple(tool for tool in offered.tools if tool.name == "get_iban"))
+
+    def on_final_answer(self, answer: Any) -> GuardRuling:
+        return GuardRuling(decision="replace", text=f"{answer.text} Signed.")
+
+
+def test_an_agent_sees_only_the_tools_that_are_left_and_the_user_the_guarded_answer() -> None:
+    pytest.importorskip("agentdojo")
+    model = scripted_model("Done.")
+    case_run = run_case(case(), llm=model, guards=[Removing()])
+    assert [tool.name for tool in model.requests[0].tools] == ["get_iban"]
+    assert case_run.result["answer"] == "Done. Signed."
+    # a script calls what is no longer there
+    scripted_run = run_case(case(), model="obedient", guards=[Removing()])
+    assert scripted_run.outcome.utility is False
+    assert {call.status for call in scripted_run.outcome.tool_calls} == {"failed"}
+    adding = type("Adding", (Removing,), {"on_tool_list": lambda *_: GuardRuling(decision="replace", tools=TOOLS)})
+    with pytest.raises(GuardError, match="added the tool 'read'; expected the same names or fewer"):
+        run_case(case(), model="obedient", guards=[adding()])
+
+
+def asked(*answers: Any, events: tuple[str, ...] = ALL, url: str = "") -> Any:
+    """Ask a guard that is a server about every event: what the chain returned, its firings and the requests."""
+
+    async def ask(server_url: str) -> tuple[list[Any], Chain]:
+        options = BackendOptions(model="wall", base_url=url or server_url, timeout_s=2.0)
+        backend: Any = open_backend("json_server", options)
+        chain = Chain([AskedGuard("wall", events)], llm=backend)
+        try:
+            # the client belongs to this loop, and the guard to a thread
+            chain.llm = _Bridge(backend, asyncio.get_running_loop())  # type: ignore[assignment]  # as a live model
+            return [await chain.off_loop(call, chain) for event, call, _ in EVENTS if event in events], chain
+        finally:
+            await backend.aclose()
+
+    with FakeServer(scripted(*(Reply(body=answer) for answer in answers))) as server:
+        return (*asyncio.run(ask(server.url)), [request.json() for request in server.requests])
+
+
+class _Bridge:
+    def __init__(self, backend: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self.backend, self.loop = backend, loop
+        self.roles: list[str] = []
+
+    async def complete(self, request: ModelRequest) -> Any:
+        self.roles.append(request.role)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.backend.complete(request), self.loop))
+
+
+def test_a_server_gets_each_event_and_its_answer_is_the_ruling() -> None:
+    results, chain, requests = asked({"decision": "deny", "rule": 7, "reason": "no"})
+    assert results == [denied for _, _, denied in EVENTS]
+    assert [decision["decision"] for decision in chain.decisions] == ["deny"] * 5
+    assert [request["event"] for request in requests] == [event for event, _, _ in EVENTS]
+    assert requests[2] == {"event": "on_tool_output", "tool": "read", "arguments": {}, "text": "text", "prompt": "p"}
+    assert set(chain.llm.roles) == {"guard_wall"}
+    results, chain, _ = asked({"decision": "replace", "tools": ["send", "other"]}, events=("on_tool_list",))
+    assert results == [(TOOLS[1],)]
+    results, chain, requests = asked({}, events=("on_tool_output",))
+    assert (results, chain.decisions, len(requests)) == (["text"], [], 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"decision": "maybe"}, '/decision: got "maybe"; expected one of allow, deny, ask, replace'),
+        ([], r"answered \[\]; expected an object with decision"),
+        ({"decision": "replace", "text": 3}, "/text: got 3; expected str"),
+        ({"decision": "deny", "rule": True}, "/rule: got true; expected int"),
+        (b"no json", "wall"),
+    ],
+)
+def test_a_server_that_does_not_rule_is_an_error(answer: Any, message: str) -> None:
+    with pytest.raises(GuardError, match=rf"guard wall\.on_tool_output raised .*{message}"):
+        asked(answer, events=("on_tool_output",))
+    with pytest.raises(GuardError, match=r"network|no answer"):
+        asked({}, events=("on_tool_output",), url=f"http://127.0.0.1:{closed_port()}/guard")
+
+
+def test_a_suite_names_servers_and_a_model_for_its_guards() -> None:
+    config = {
+        "pack": "agent_safety",
+        "guard_model": {"backend": "openai", "model": "small"},
+        "guard_servers": {"wall": {"url": "http://127.0.0.1:1/guard", "events": ["pre_tool_use"]}},
+    }
+    rules = SafetySuiteConfig.model_validate(config)
+    assert PACK.roles(rules) == {
+        "guard": ("openai", "small", ""),
+        "guard_wall": ("json_server", "wall", "http://127.0.0.1:1/guard"),
+    }
+    guard = PACK.for_suite(rules).guards()["wall"]()
+    assert (guard.name, guard.events) == ("wall", ("pre_tool_use",))
+    for wrong in ({"url": "http://u:p@h/"}, {"url": "http://h", "events": []}, {"url": "http://h", "events": ["x"]}):
+        with pytest.raises(ValueError, match="guard_servers"):
+            SafetySuiteConfig.model_validate({"pack": "agent_safety", "guard_servers": {"wall": wrong}})
+
+
+def test_upstreams_defences_have_their_names_and_their_texts(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    pytest.importorskip("agentdojo")
+    call = ToolCall(id="1", name="get_iban", arguments={})
+    model = ScriptedModel([ModelAnswer(content="", tool_calls=(call,)), ModelAnswer(content="Done.")])
+    run_case(case(), llm=model, guards=["spotlighting_with_delimiting", "repeat_user_prompt"])
+    assert "<< before them and the symbol >> after them" in model.requests[0].system
+    prompt, _, output, repeated = model.requests[1].messages
+    assert (output["content"][:2], output["content"][-2:], repeated) == ("<<", ">>", prompt)
+    chain = Chain([PACK.guards()["spotlighting_with_delimiting"]()])
+    assert chain.on_tool_output("read", {}, "text") == "<<text>>"
+    filtering = scripted_model("get_iban and send_money", "Done.")
+    case_run = run_case(case(), llm=filtering, guards=["tool_filter"])
+    assert filtering.requests[0].role == "guard"
+    assert {tool.name for tool in filtering.requests[1].tools} == {"get_iban", "send_money"}
+    assert case_run.result["hook_decisions"][0]["hook"] == "tool_filter.on_tool_list"
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(GuardError, match=r"transformers is not installed|is not in .*; download it before the run"):
+        PACK.guards()["transformers_pi_detector"]()
