@@ -119,6 +119,14 @@ def test_an_answer_that_cannot_be_read_shows_nothing_but_what_landed_counts(
     assert (run.score.verdict, run.outcome.landed) == ("failed", True)
 
 
+def test_a_world_never_passes_for_a_variant_or_for_several_attacks() -> None:
+    pair = Pair("banking", 1, 7, "easy")
+    for data in (case_of(pair, variant="memory"), case_of(pair, "direct", "ignore_previous")):
+        run = act(plays(), checked(data))
+        assert run.outcome.breakdown is not None
+        assert "only the reference target runs it" in run.outcome.breakdown.message
+
+
 def test_an_agent_that_fails_is_an_error_and_its_own_report_too() -> None:
     with pytest.raises(ZeroDivisionError):
         act(plays(READS, then=ZeroDivisionError()))
