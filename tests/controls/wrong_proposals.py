@@ -180,6 +180,10 @@ def always(_: RightAnswer, __: Json) -> bool:
     return True
 
 
+def of_one_code(right: RightAnswer, _: Json) -> bool:
+    return right.accepts and not right.expected.articles
+
+
 def with_evidence(right: RightAnswer, _: Json) -> bool:
     return right.accepts and bool(right.case.input.evidence)
 
@@ -218,7 +222,7 @@ FLAWS = (
     Flaw("missing_evidence", "reliance on a missing document", {"relies_on": [NO_DOCUMENT]}),
     Flaw("missing_evidence", "missing document not named", {"relies_on": []}, for_missing_evidence),
     Flaw("lawful_what_ifs", "savings by description or value only", renamed_goods, always),
-    Flaw("composition", "shares of more than the whole", {"composition_table": TOO_MUCH}),
+    Flaw("composition", "shares of more than the whole", {"composition_table": TOO_MUCH}, of_one_code),
     Flaw("schedule", "a suffix that the schedule does not have", unknown_suffix),
     Flaw("schedule", "a rate of another edition", rate_of_another_edition),
     Flaw("lawful_what_ifs", "change that is none of the request's", unlisted_changes, always),

@@ -305,7 +305,8 @@ def test_links_to_folders_outside_are_followed_once(tmp_path: Path) -> None:
 
 
 def test_the_case_in_the_guide_is_valid() -> None:
-    (block,) = (block for block in blocks(ROOT / "docs" / "cases.md") if block.kind == "json")
+    files = (block for block in blocks(ROOT / "docs" / "cases.md") if block.kind == "json" and block.file is not None)
+    (block,) = (block for block in files if "/controls/" not in str(block.file))
     assert block.file is not None
     path = Path(block.file)
     shown = parse_case(block.text.encode(), GenericCase, source=block.file, stem=path.stem, pack="generic").case

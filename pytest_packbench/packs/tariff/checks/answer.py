@@ -128,7 +128,10 @@ def _incomplete_articles(inputs: CheckInput) -> Iterator[Violation]:
             yield replace(violation, text=f"article {quoted(article.article)}: {violation.text}")
     surplus = [
         name
-        for name in ("baseline", "optimized", "what_if_candidates", "candidate_headings")
+        for name in (
+            *("baseline", "optimized", "what_if_candidates", "candidate_headings"),
+            *("composition_table", "essential_character"),
+        )
         if getattr(proposal, name)
     ]
     if proposal.gri_trace.steps:
