@@ -19,9 +19,9 @@ from pytest_packbench.api import load_suite
 from pytest_packbench.cases.load import parse_case
 from pytest_packbench.engine.recordings import Replay
 from pytest_packbench.model.request import VerifyContext
-from pytest_packbench.packs.tariff.codes import LEVELS
 from pytest_packbench.packs.tariff.lexical import FILE, target
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
+from pytest_packbench.packs.tariff.notation import LEVELS
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.packs.tariff.scoring import depth_of
 

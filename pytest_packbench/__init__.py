@@ -42,9 +42,8 @@ if TYPE_CHECKING:
         VerifyRequest,
         without_model,
     )
-    from pytest_packbench.model.score import Score, Term, judged
+    from pytest_packbench.model.score import Score, Term, Verdict, judged
     from pytest_packbench.model.suite import Suite, SuiteConfig
-    from pytest_packbench.model.verdict import Verdict
     from pytest_packbench.packs.agent_safety.guards.base import GuardRuling, Prompt, ToolOutput, ToolUse
     from pytest_packbench.packs.agent_safety.judges import JudgeQuestion, JudgeRuling
 
@@ -168,7 +167,7 @@ _MODULES = {
     "ToolOutput": "packs.agent_safety.guards.base",
     "ToolUse": "packs.agent_safety.guards.base",
     "Usage": "model.request",
-    "Verdict": "model.verdict",
+    "Verdict": "model.score",
     "VerifyContext": "model.request",
     "VerifyRequest": "model.request",
     "judged": "model.score",

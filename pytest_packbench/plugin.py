@@ -15,15 +15,35 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
+    from pytest_packbench.engine.serving import Serving
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.selection import Selection
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.runs.resume import ResumedRun
 
 DEFAULT_ROOT = "storage/benchmarks"
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - a Path takes 0.1 ms, in every run
 # an editable installation uses the suites of the repository
 _FOLDERS = (f"{_PACKAGE}/_suites", f"{os.path.dirname(_PACKAGE)}/storage/benchmarks")  # noqa: PTH120 - as above
 SUITES = Path(_FOLDERS[not os.path.isdir(_FOLDERS[0])])  # noqa: PTH112 - as above
+CONTEXTS: pytest.StashKey[SessionSuites] = pytest.StashKey()
+SERVING: pytest.StashKey[Serving] = pytest.StashKey()
+"""The gateway of this process; without it, it must not serve."""
+PREFETCHER: pytest.StashKey[Prefetcher] = pytest.StashKey()
+RUN_ID = pytest.StashKey[str]()
+RESUMED: pytest.StashKey[ResumedRun] = pytest.StashKey()
+KEEP: pytest.StashKey[Callable[[CaseResult], object]] = pytest.StashKey()
+"""Stores a result at once, before pytest reports its item."""
+RESULTS_ATTRIBUTE = "packbench_entries"
+CONTROL = "packbench_control"
+"""The attribute of the item of a control: its suite."""
+CONTROL_ATTRIBUTE = "packbench_control_result"
+"""The attribute of a report with what a control came to, as JSON."""
+JOURNALED_ATTRIBUTE = "packbench_journaled"
+"""The attribute of a worker's report whose results are in the worker's journal."""
 SELECTION: pytest.StashKey[Selection] = pytest.StashKey()
 THRESHOLDS: pytest.StashKey[tuple[int, int, int]] = pytest.StashKey()
 """The thresholds of garbage collection before the plugin changed them."""
@@ -445,3 +465,15 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     from pytest_packbench.pytest_plugin.selection import show_suites
 
     return show_suites(config)
+
+
+def ungrouped(nodeid: str, known: Container[str]) -> str:
+    """Return a node id without the group that xdist appends, unless it is known with it."""
+    return nodeid if nodeid in known else nodeid.rpartition("@")[0] or nodeid
+
+
+def ungrouped_name(name: str, stem: str) -> str:
+    """Return a case's name without the group that xdist appends; its file's name at its beginning may contain an @."""
+    prefix = stem if name.startswith(stem) else ""
+    rest = name[len(prefix) :]
+    return prefix + (rest.rpartition("@")[0] if "@" in rest else rest)

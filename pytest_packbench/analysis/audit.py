@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.analysis.broken_results import ANY, EMPTY, KINDS, OTHER_RESULT, WRONG
-from pytest_packbench.model.errors import json_pointer
+from pytest_packbench.model.errors import json_pointer, pluralize
 from pytest_packbench.model.score import UNREAD
-from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -9,12 +9,12 @@ from pytest_packbench.analysis.comparison import ComparedCase, ComparedRun, Grou
 from pytest_packbench.analysis.formatting import format_mean, format_with_bounds
 from pytest_packbench.analysis.metrics import groups, line
 from pytest_packbench.model.baseline import BASELINE_VERSION, CommittedBaseline
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.gate import CHANGE_METRICS, GateResult
 from pytest_packbench.model.metric import COMPLETENESS
 from pytest_packbench.model.result import models_of
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.score import TOLERANCE
-from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

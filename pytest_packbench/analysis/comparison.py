@@ -23,8 +23,7 @@ from pytest_packbench.analysis.trials import (
 )
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.run import BUNDLED
-from pytest_packbench.model.score import TOLERANCE
-from pytest_packbench.model.verdict import COUNTED, EFFECTS
+from pytest_packbench.model.score import COUNTED, EFFECTS, TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

@@ -17,11 +17,11 @@ from pytest_packbench.analysis.gates import (
 from pytest_packbench.analysis.listing import Listing
 from pytest_packbench.analysis.statistics import statistics_of
 from pytest_packbench.analysis.trials import cluster_facet, dependence_note, trials_rule_of
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.gate import CHANGE_METRICS
 from pytest_packbench.model.metric import AUTHORED
 from pytest_packbench.model.run import PROGRAM_RUNS
-from pytest_packbench.model.text import pluralize
-from pytest_packbench.model.verdict import FIXTURE, is_broken
+from pytest_packbench.model.score import FIXTURE, is_broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -29,11 +29,10 @@ from pytest_packbench.analysis.trials import (
     max_trial_count,
     trials_rule_of,
 )
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.gate import CHANGE_METRICS, GateResult
 from pytest_packbench.model.metric import COMPLETENESS, MEAN_SCORE
-from pytest_packbench.model.score import TOLERANCE
-from pytest_packbench.model.text import pluralize
-from pytest_packbench.model.verdict import FIXTURE
+from pytest_packbench.model.score import FIXTURE, TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -13,8 +13,7 @@ from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.model.policy import CaseFacts, Policy
-    from pytest_packbench.model.policy_changes import AllowedChange
+    from pytest_packbench.model.policy import AllowedChange, CaseFacts, Policy
 
 # what is asked of whom, not what is accepted
 _NO_POLICY = frozenset({"description", "prices"})

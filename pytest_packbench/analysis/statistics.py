@@ -12,7 +12,7 @@ from pytest_packbench.analysis.sums import merged
 from pytest_packbench.analysis.tally import TAG
 from pytest_packbench.model.metric import AUTHORED, EXPOSURE, GENERAL_METRICS, MEAN_SCORE
 from pytest_packbench.model.result import QUARANTINE
-from pytest_packbench.model.verdict import VERDICTS
+from pytest_packbench.model.score import VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -24,7 +24,7 @@ from pytest_packbench.analysis.trials import (
 )
 from pytest_packbench.model.metric import GENERAL_METRICS, Profile
 from pytest_packbench.model.result import QUARANTINE
-from pytest_packbench.model.verdict import FIXTURE
+from pytest_packbench.model.score import FIXTURE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

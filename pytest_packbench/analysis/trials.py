@@ -11,10 +11,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import CLUSTER_SETTING
-from pytest_packbench.model.score import TOLERANCE
-from pytest_packbench.model.text import pluralize
-from pytest_packbench.model.verdict import COUNTED
+from pytest_packbench.model.score import COUNTED, TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import BackendUnusable
-from pytest_packbench.backends.client_setup import CONNECT_S, check_url
+from pytest_packbench.backends.client import CONNECT_S, check_url
 from pytest_packbench.backends.errors import ErrorFactory
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer

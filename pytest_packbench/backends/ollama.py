@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import BackendError
 from pytest_packbench.backends.answers import UnreadableResponse, arguments, count, is_whole_answer, parse_json_text
-from pytest_packbench.backends.client import ClientBackend
-from pytest_packbench.backends.client_setup import check_url, import_client, required_model
+from pytest_packbench.backends.client import ClientBackend, check_url, import_client, required_model
 from pytest_packbench.backends.originals import original
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
 

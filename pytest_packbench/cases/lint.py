@@ -31,10 +31,17 @@ from pytest_packbench.cases.recordings import (
     load_control,
 )
 from pytest_packbench.model.authoring import FiledCase, Finding
-from pytest_packbench.model.errors import CaseError, CassetteError, ControlError, Problem, format_value, suggestion
+from pytest_packbench.model.errors import (
+    CaseError,
+    CassetteError,
+    ControlError,
+    Problem,
+    format_value,
+    pluralize,
+    suggestion,
+)
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.suite import CONFIG_NAME
-from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

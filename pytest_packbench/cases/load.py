@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
-    from pytest_packbench.model.policy_changes import AllowedChanges
+    from pytest_packbench.model.policy import AllowedChanges
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -265,7 +265,7 @@ def read_changes(path: Path, *, source: str) -> AllowedChanges:
         SuiteError: the file is invalid.
         OSError: it can't be read.
     """
-    from pytest_packbench.model.policy_changes import AllowedChanges
+    from pytest_packbench.model.policy import AllowedChanges
 
     data = parse_yaml(path.read_bytes(), source=source)
     return _validated({} if data is None else data, AllowedChanges, source, SuiteError)

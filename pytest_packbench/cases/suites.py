@@ -16,10 +16,9 @@ from pytest_packbench.cases.files import (
     stray_locations,
     suite_locations,
 )
-from pytest_packbench.model.errors import CaseError, duplicate_id
+from pytest_packbench.model.errors import CaseError, duplicate_id, pluralize
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.suite import CONFIG_NAME
-from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_run_options
-from pytest_packbench.model.text import pluralize
+from pytest_packbench.model.errors import pluralize
 
 if TYPE_CHECKING:
     import argparse

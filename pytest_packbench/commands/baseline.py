@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack, without_traces
-from pytest_packbench.model.errors import describe_error
+from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.suite import BASELINE_NAME
-from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     import argparse

@@ -20,9 +20,8 @@ from pytest_packbench.commands.paths import ROOT, add_root, packs_for_options, r
 from pytest_packbench.engine.recordings import write_recording
 from pytest_packbench.model.authoring import CaseDraft, SourceFlaw, SourceRemark
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.errors import CaseError, CassetteError, Problem
+from pytest_packbench.model.errors import CaseError, CassetteError, Problem, pluralize
 from pytest_packbench.model.suite import CONFIG_NAME, FIXTURES
-from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:

@@ -113,7 +113,7 @@ def _copy(arguments: argparse.Namespace) -> int:
     """Write a bundled suite as single files, and print what was written and what to do next."""
     from pytest_packbench.cases.packed import single_files
     from pytest_packbench.cases.suites import bundled_root, find_suites
-    from pytest_packbench.model.text import pluralize
+    from pytest_packbench.model.errors import pluralize
 
     if arguments.pack is not None:
         raise UsageError("--pack: a copy has the pack of its suite; remove the option")

@@ -77,7 +77,7 @@ def _json(findings: Sequence[Finding]) -> str:
 
 
 def _text(findings: Sequence[Finding]) -> str:
-    from pytest_packbench.model.text import pluralize
+    from pytest_packbench.model.errors import pluralize
     from pytest_packbench.reports.terminal import printable
 
     counts = ", ".join(pluralize(_count(findings, severity), severity) for severity in ("error", "warning"))

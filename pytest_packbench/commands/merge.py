@@ -137,7 +137,7 @@ def _check_rules(merged: Run, suite: Suite, pack: Pack) -> None:
 def _controls(merge: Merge, suite: Suite) -> ControlTally | None:
     """Return the controls of the merged runs, which are in fixture mode; None if there are none."""
     from pytest_packbench.cases.recordings import count_controls
-    from pytest_packbench.model.verdict import FIXTURE
+    from pytest_packbench.model.score import FIXTURE
 
     present = count_controls(suite.controls_path) if merge.run.mode == FIXTURE else 0
     results = merge.controls()

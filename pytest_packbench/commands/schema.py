@@ -63,7 +63,7 @@ def schema(kind: str, pack: str | None = None, packs: Callable[[], Packs] | None
 
         return {"$schema": DIALECT, **CommittedBaseline.model_json_schema()}
     if kind == "policy_changes":
-        from pytest_packbench.model.policy_changes import AllowedChanges
+        from pytest_packbench.model.policy import AllowedChanges
 
         return {"$schema": DIALECT, **AllowedChanges.model_json_schema()}
     from pytest_packbench.model.schema import RECORD, REPORT

@@ -32,6 +32,7 @@ from pytest_packbench.model.errors import (
     InputError,
     Problem,
     duplicate_id,
+    pluralize,
     suggestion,
 )
 from pytest_packbench.model.pack import names_checks
@@ -39,7 +40,6 @@ from pytest_packbench.model.policy import CHANGES_NAME
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES
-from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.terminal import printable
 from pytest_packbench.runs.committed import read_baseline
 from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, parse_entry

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool
 
 from pytest_packbench.model.case import Fraction, ListOf, StrictModel
-from pytest_packbench.model.verdict import Verdict  # noqa: TC001 - pydantic reads it when the model is made
+from pytest_packbench.model.score import Verdict  # noqa: TC001 - pydantic reads it when the model is made
 
 BASELINE_VERSION = 1
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

@@ -18,10 +18,9 @@ from pytest_packbench.model.cassette import (
     RecordedTarget,
     Version,
 )
-from pytest_packbench.model.errors import Problem, format_value
+from pytest_packbench.model.errors import Problem, format_value, pluralize
 from pytest_packbench.model.run import STUB
 from pytest_packbench.model.score import UNREAD
-from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

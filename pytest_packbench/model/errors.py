@@ -1,4 +1,4 @@
-"""Errors in the files of users, each described in one line, and text for exceptions of other code.
+"""Errors in the files of users, each described in one line, and texts for messages.
 
 A problem consists of a JSON pointer (RFC 6901), what was found there and what was expected; the errors add the file.
 """
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
-
 
 UNREADABLE = "(its message cannot be read)"
 _MAX_LENGTH = 60
@@ -205,3 +204,13 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((model for part in get_args(annotation) if (model := _model_in(part))), None)
+
+
+def pluralize(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless the number is 1: `1 case`, `2 cases`, `1,000 cases`.
+
+    Args:
+        number: how many.
+        noun: in the singular; its plural ends in "s".
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

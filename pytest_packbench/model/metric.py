@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_packbench.model.verdict import COUNTED, FIXTURE, is_due
+from pytest_packbench.model.score import COUNTED, FIXTURE, is_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,12 +1,15 @@
-"""The acceptance policy of a suite, and in which points it differs from that of a base."""
+"""The acceptance policy of a suite, in which points it differs from that of a base, and which changes are allowed."""
 
 from __future__ import annotations
 
 import json
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
-from pytest_packbench.model.case import canonical_sha256
+from pydantic import StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
+
+from pytest_packbench.model.case import ListOf, StrictModel, Text, canonical_sha256
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -202,3 +205,43 @@ def _change_line(change: PolicyChange) -> str:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False, default=str)
+
+
+class AllowedChange(StrictModel):
+    """One entry of `policy_changes.yaml`.
+
+    Attributes:
+        case: the id of the case; None if the change is about no case.
+        key: the place, as the line of the change names it; None for a whole case.
+        old: the value in the base, as the line shows it; `absent` if there was none.
+        new: the value now, likewise.
+        reason: why the change is right.
+    """
+
+    case: Text | None = None
+    key: Text | None = None
+    old: Any
+    new: Any
+    reason: Annotated[str, StringConstraints(pattern=r"\S")]
+
+    @model_validator(mode="after")
+    def _names_something(self) -> Self:
+        if self.case is None and self.key is None:
+            context = {"wrong": "names neither case nor key", "expected": "case, key or both"}
+            raise PydanticCustomError("allowed_change", "a change", context)
+        return self
+
+    def allows(self, change: PolicyChange) -> bool:
+        """Return whether it is about this change, with exactly these values."""
+        named = (self.case or "", self.key or "") == (change.case, change.key)
+        return named and same(self.old, change.old) and same(self.new, change.new)
+
+
+class AllowedChanges(StrictModel):
+    """The content of `policy_changes.yaml`.
+
+    Attributes:
+        changes: the allowed changes.
+    """
+
+    changes: ListOf[AllowedChange] = ()

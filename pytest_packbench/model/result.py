@@ -13,9 +13,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pytest_packbench.model.record import EVAL_DECISIONS
-from pytest_packbench.model.score import Constraint
+from pytest_packbench.model.score import COUNTED, VERDICTS, Constraint
 from pytest_packbench.model.strict_json import U32_MAX
-from pytest_packbench.model.verdict import COUNTED, VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -13,7 +13,7 @@ from pytest_packbench.model.policy import POLICY_VERSION
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, HookDecision
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.run import MODES, RUN_DOCUMENT_VERSION
-from pytest_packbench.model.verdict import VERDICTS
+from pytest_packbench.model.score import VERDICTS
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema

@@ -30,9 +30,8 @@ from pytest_packbench.model.errors import CaseError, describe_error
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
-from pytest_packbench.model.score import judged
-from pytest_packbench.model.verdict import is_broken, reported
-from pytest_packbench.pytest_plugin.stash import CONTEXTS, KEEP, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
+from pytest_packbench.model.score import is_broken, judged, reported
+from pytest_packbench.plugin import CONTEXTS, KEEP, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:

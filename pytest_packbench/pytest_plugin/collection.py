@@ -34,11 +34,11 @@ from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.model.errors import CaseError, duplicate_id
+from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.suite import CONFIG_NAME
-from pytest_packbench.model.verdict import FIXTURE
+from pytest_packbench.plugin import CONTROL
 from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun, run_of
 from pytest_packbench.pytest_plugin.one_attempt import opt_out_of_reruns
-from pytest_packbench.pytest_plugin.stash import CONTROL
 from pytest_packbench.pytest_plugin.suites import refuse
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from pytest_packbench.model.errors import CaseError, ControlError, Problem, desc
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.result import format_timestamp
 from pytest_packbench.model.run import CONTROL_OWNER
+from pytest_packbench.plugin import CONTEXTS, CONTROL_ATTRIBUTE
 from pytest_packbench.pytest_plugin.case_run import CaseBroken
 from pytest_packbench.pytest_plugin.explain import RERUN, explanation_at
-from pytest_packbench.pytest_plugin.stash import CONTEXTS, CONTROL_ATTRIBUTE
 from pytest_packbench.reports.terminal import control_text, printable
 
 if TYPE_CHECKING:

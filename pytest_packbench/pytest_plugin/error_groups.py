@@ -49,7 +49,7 @@ class ErrorGroups:
 
     def _shorten(self, group: list[tuple[pytest.TestReport, Explanation]]) -> None:
         from pytest_packbench.analysis.listing import name_some
-        from pytest_packbench.model.text import pluralize
+        from pytest_packbench.model.errors import pluralize
 
         (first, explanation), *others = group
         self._original += group

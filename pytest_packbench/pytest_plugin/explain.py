@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.recordings import find_recording
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.score import Score, Term
-from pytest_packbench.model.text import pluralize
-from pytest_packbench.pytest_plugin.stash import CONTEXTS
+from pytest_packbench.plugin import CONTEXTS
 from pytest_packbench.reports.terminal import error_text, failure_text, headline, transcript_lines, trials_lines
 
 if TYPE_CHECKING:

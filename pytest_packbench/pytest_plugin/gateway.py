@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.engine.serving import Serving
-from pytest_packbench.plugin import setting_of
-from pytest_packbench.pytest_plugin.stash import PREFETCHER, SERVING
+from pytest_packbench.plugin import PREFETCHER, SERVING, setting_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator

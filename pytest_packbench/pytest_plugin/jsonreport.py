@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.pytest_plugin.stash import ungrouped
+from pytest_packbench.plugin import ungrouped
 
 if TYPE_CHECKING:
     from collections.abc import Container

@@ -19,7 +19,7 @@ from pytest_packbench.engine.result_builder import Trial, build_trial, error_tri
 from pytest_packbench.model.errors import error_text
 from pytest_packbench.model.score import UNREADABLE
 from pytest_packbench.model.suite import CONFIG_NAME
-from pytest_packbench.plugin import MARK, SELECTION
+from pytest_packbench.plugin import CONTEXTS, MARK, RUN_ID, SELECTION
 from pytest_packbench.pytest_plugin.case_run import (
     RUN,
     CaseBroken,
@@ -33,7 +33,6 @@ from pytest_packbench.pytest_plugin.collection import marks_of
 from pytest_packbench.pytest_plugin.jsonreport import enable_late
 from pytest_packbench.pytest_plugin.selection import Selection, find_named
 from pytest_packbench.pytest_plugin.session import register
-from pytest_packbench.pytest_plugin.stash import CONTEXTS, RUN_ID
 from pytest_packbench.pytest_plugin.terminal import shown_name
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_packbench.plugin import CONTROL
 from pytest_packbench.pytest_plugin.case_run import run_of
-from pytest_packbench.pytest_plugin.stash import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

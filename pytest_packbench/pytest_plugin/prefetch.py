@@ -13,8 +13,8 @@ from pytest_packbench.engine.result_builder import Trial, build_trial, ended_att
 from pytest_packbench.engine.runner import Runner
 from pytest_packbench.engine.scheduler import AttemptKey, FinishedAttempt, Job, SchedulerOptions
 from pytest_packbench.model.errors import describe_error
+from pytest_packbench.plugin import KEEP, RUN_ID
 from pytest_packbench.pytest_plugin.case_run import run_of
-from pytest_packbench.pytest_plugin.stash import KEEP, RUN_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping

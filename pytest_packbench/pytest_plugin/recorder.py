@@ -18,28 +18,29 @@ from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.pack import figures_of, paired_figures_of
 from pytest_packbench.model.policy import PolicyChange, PolicyError
 from pytest_packbench.model.result import CaseResult, format_timestamp, models_of
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, CONTROL_OWNER, PROGRAM_RUNS, Run
-from pytest_packbench.model.text import pluralize
-from pytest_packbench.model.verdict import FIXTURE
-from pytest_packbench.plugin import CONTROLLER, SELECTION
-from pytest_packbench.policy import PolicyProject, compare_policy, open_base, policy_of
-from pytest_packbench.pytest_plugin.case_run import run_of, uncollected_case_ref
-from pytest_packbench.pytest_plugin.jsonreport import plugin_report
-from pytest_packbench.pytest_plugin.selection import find_named
-from pytest_packbench.pytest_plugin.settings import hook_files, settings_of_policy
-from pytest_packbench.pytest_plugin.stash import (
+from pytest_packbench.model.score import FIXTURE
+from pytest_packbench.plugin import (
     CONTROL,
     CONTROL_ATTRIBUTE,
+    CONTROLLER,
     JOURNALED_ATTRIBUTE,
     PREFETCHER,
     RESULTS_ATTRIBUTE,
     RESUMED,
     RUN_ID,
+    SELECTION,
     ungrouped,
 )
+from pytest_packbench.policy import PolicyProject, compare_policy, open_base, policy_of
+from pytest_packbench.pytest_plugin.case_run import run_of, uncollected_case_ref
+from pytest_packbench.pytest_plugin.jsonreport import plugin_report
+from pytest_packbench.pytest_plugin.selection import find_named
+from pytest_packbench.pytest_plugin.settings import hook_files, settings_of_policy
 from pytest_packbench.runs.folder import DIFF, NO_BASELINE, REPORT, SUMMARY, StoredRunError
 from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_process_spending, target_names

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.plugin import CONTROL, RESULTS_ATTRIBUTE
 from pytest_packbench.pytest_plugin.case_run import run_of
-from pytest_packbench.pytest_plugin.stash import CONTROL, RESULTS_ATTRIBUTE
 
 if TYPE_CHECKING:
     import logging

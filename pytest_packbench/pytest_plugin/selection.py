@@ -16,10 +16,10 @@ from pytest_packbench import plugin
 from pytest_packbench.cases.files import LINES_SUFFIX, SUFFIXES, file_stem, find_case, is_line_name
 from pytest_packbench.cases.recordings import count_controls, needs_gateway
 from pytest_packbench.cases.suites import describe_case_counts, named_suites, suite_names, unknown_suite_message
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import MODES, shard_of
+from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.suite import CONTROLS, FIXTURES
-from pytest_packbench.model.text import pluralize
-from pytest_packbench.model.verdict import FIXTURE
 from pytest_packbench.plugin import LEFT_OUT, SELECTION, setting_of
 from pytest_packbench.pytest_plugin.suites import known_packs, read_suite
 

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
-from pytest_packbench.plugin import CONTROLLER, SELECTION, THRESHOLDS, collect_less_garbage
+from pytest_packbench.plugin import (
+    CONTEXTS,
+    CONTROLLER,
+    KEEP,
+    PREFETCHER,
+    RESUMED,
+    RUN_ID,
+    SELECTION,
+    THRESHOLDS,
+    collect_less_garbage,
+)
 from pytest_packbench.pytest_plugin.case_run import Reporter
 from pytest_packbench.pytest_plugin.collection import Collector
 from pytest_packbench.pytest_plugin.error_groups import ErrorGroups
@@ -22,7 +32,6 @@ from pytest_packbench.pytest_plugin.recorder import Recorder
 from pytest_packbench.pytest_plugin.secrets import Secrets
 from pytest_packbench.pytest_plugin.selection import check_controls, check_shard
 from pytest_packbench.pytest_plugin.settings import read_settings
-from pytest_packbench.pytest_plugin.stash import CONTEXTS, KEEP, PREFETCHER, RESUMED, RUN_ID
 from pytest_packbench.pytest_plugin.suites import open_suites
 from pytest_packbench.pytest_plugin.terminal import ProgressLine, Terminal
 

@@ -17,7 +17,7 @@ from pytest_packbench.model.redaction import redact_options
 from pytest_packbench.model.run import SetupError
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import PackError, Packs
-from pytest_packbench.pytest_plugin.stash import RESUMED, SERVING
+from pytest_packbench.plugin import RESUMED, SERVING
 from pytest_packbench.reports.terminal import expected_text, printable
 
 if TYPE_CHECKING:

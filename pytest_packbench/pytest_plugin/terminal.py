@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine.conditions import guard_name
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import BUNDLED
-from pytest_packbench.model.text import pluralize
 from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.one_attempt import reruns
 from pytest_packbench.reports.terminal import caps_text, gateway_text, prompts_text, spent_text

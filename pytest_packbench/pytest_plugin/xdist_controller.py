@@ -94,7 +94,7 @@ class Controller:
         if recorder is None:
             return
         from pytest_packbench.cases.files import SUFFIXES, file_stem
-        from pytest_packbench.pytest_plugin.stash import ungrouped_name
+        from pytest_packbench.plugin import ungrouped_name
 
         selected = set()
         for nodeid in ids:

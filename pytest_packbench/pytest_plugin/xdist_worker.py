@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.plugin import JOURNALED_ATTRIBUTE, KEEP, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
 from pytest_packbench.pytest_plugin.case_run import encode_report, run_of
-from pytest_packbench.pytest_plugin.stash import JOURNALED_ATTRIBUTE, KEEP, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
 from pytest_packbench.pytest_plugin.xdist_controller import COLLECTED, LATE, MARKED, SPENT
 from pytest_packbench.runs.journal import WorkerJournals
 

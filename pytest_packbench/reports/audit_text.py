@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_packbench.analysis.audit import UNREADABLE
 from pytest_packbench.analysis.formatting import format_percent
 from pytest_packbench.analysis.listing import name_some
-from pytest_packbench.model.text import pluralize
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.reports.terminal import one_line, text_table
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_packbench.analysis.comparison import SMALLER, THRESHOLD
 from pytest_packbench.analysis.intervals import RESAMPLES, unseen_rate_bound
 from pytest_packbench.analysis.trials import cluster_facet, dependence_note, facet_words
-from pytest_packbench.model.text import pluralize
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.runs.folder import DIFF
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from pytest_packbench.analysis.conclusion import run_verdict
 from pytest_packbench.analysis.formatting import format_score, format_terms
 from pytest_packbench.analysis.listing import MAX_ROWS, Listing
 from pytest_packbench.analysis.trials import fold_trials, trials_rule_of
-from pytest_packbench.model.text import pluralize
-from pytest_packbench.model.verdict import is_broken
+from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.score import is_broken
 from pytest_packbench.reports.markdown import summary_markdown
 from pytest_packbench.reports.tables import escape_markdown
 from pytest_packbench.reports.terminal import one_line

@@ -16,8 +16,8 @@ from pytest_packbench.analysis.formatting import (
 )
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.listing import MAX_ROWS
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.result import UNREADABLE_GROUP
-from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.tables import WIDE, escape_markdown, figure_sections, section
 
 if TYPE_CHECKING:

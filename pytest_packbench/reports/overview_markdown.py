@@ -13,8 +13,8 @@ from pytest_packbench.analysis.formatting import DASH, format_interval, format_m
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.overview import FIXTURE
 from pytest_packbench.analysis.rust_report import rust_report_markdown
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.metric import AUTHORED
-from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.tables import WIDE, escape_markdown, figure_sections, section
 
 if TYPE_CHECKING:

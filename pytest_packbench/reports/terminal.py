@@ -20,10 +20,10 @@ from pytest_packbench.analysis.formatting import (
 )
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.listing import name_some
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.result import UNREADABLE_GROUP
 from pytest_packbench.model.run import WORKER_WINDOW
 from pytest_packbench.model.score import Term, describe_score
-from pytest_packbench.model.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

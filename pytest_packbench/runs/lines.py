@@ -19,8 +19,8 @@ from pydantic_core import to_json
 from pytest_packbench.atomic import encode_utf8, replace_atomic
 from pytest_packbench.model.record import EvalRecord, RecordError, strict_problem
 from pytest_packbench.model.result import ERROR_LINE_FIELDS
+from pytest_packbench.model.score import VERDICTS
 from pytest_packbench.model.strict_json import U32_MAX, expected_integer, printable
-from pytest_packbench.model.verdict import VERDICTS
 from pytest_packbench.runs.folder import CONTROLS, ERRORS, PAYLOADS, RECORDS, StoredRunError
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.checks import extension_problem
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.record import EvalRecord, RecordError
 from pytest_packbench.model.result import EndedAttempt
-from pytest_packbench.model.text import pluralize
-from pytest_packbench.model.verdict import KEPT
+from pytest_packbench.model.score import KEPT
 from pytest_packbench.runs.folder import JOURNAL, LATEST, REPORT, WORKER_JOURNALS, StoredRunError, is_run_id
 from pytest_packbench.runs.journal import JournalError, is_locked, last_attempts, read_entries, read_header
 from pytest_packbench.runs.lines import ResultFiles

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.attempt import score_payload
-from pytest_packbench.packs.tariff.codes import digits
+from pytest_packbench.packs.tariff.notation import digits
 from tests.controls.wrong_answers import (
     articles_of,
     cited,

@@ -12,8 +12,8 @@ from pytest_packbench.cases.load import parse_case
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.targets import TargetCaller
-from pytest_packbench.packs.tariff.codes import depth, digits, dotted
 from pytest_packbench.packs.tariff.model import TariffCase
+from pytest_packbench.packs.tariff.notation import depth, digits, dotted
 from pytest_packbench.packs.tariff.pack import TariffPack
 
 if TYPE_CHECKING:

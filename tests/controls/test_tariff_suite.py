@@ -19,8 +19,8 @@ import pytest
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.lint import lint
 from pytest_packbench.packs.tariff.checks import CHECKS
-from pytest_packbench.packs.tariff.codes import digits, is_under
 from pytest_packbench.packs.tariff.model import RefusalCategory, TariffCase
+from pytest_packbench.packs.tariff.notation import digits, is_under
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.packs.tariff.scoring import UNSAFE_TERMS
 from tests.conftest import SUITE

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.attempt import score_payload
-from pytest_packbench.packs.tariff.codes import digits, dotted, is_under
+from pytest_packbench.packs.tariff.notation import digits, dotted, is_under
 from tests.controls.right_answers import with_ten_digits
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pytest_packbench.engine.attempt import score_payload
 from pytest_packbench.engine.recordings import Replay
 from pytest_packbench.model.request import VerifyContext
-from pytest_packbench.packs.tariff.codes import digits
+from pytest_packbench.packs.tariff.notation import digits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.packs.tariff.codes import digits, dotted, is_under
+from pytest_packbench.packs.tariff.notation import digits, dotted, is_under
 from tests.controls.right_answers import with_ten_digits
 from tests.controls.wrong_answers import (
     WrongAnswer,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.pytest_plugin.stash import ungrouped_name
+from pytest_packbench.plugin import ungrouped_name
 from pytest_packbench.testing import SuiteResults
 from tests.integration.conftest import CASES, MANY, toy_case, without_times
 

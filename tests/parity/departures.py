@@ -14,9 +14,9 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.outcome import ResultError
-from pytest_packbench.packs.tariff.codes import parse_code
 from pytest_packbench.packs.tariff.decision import BARE_FAILURE, CATEGORIES, STATUSES
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
+from pytest_packbench.packs.tariff.notation import parse_code
 from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.scoring import score
 from tests.parity import odd_values

@@ -16,7 +16,7 @@ from pytest_packbench.engine.attempt import settle_stored
 from pytest_packbench.engine.result_builder import CaseRef, build_result, ended_attempt
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer, VerifyContext, VerifyRequest
 from pytest_packbench.model.result import EndedAttempt
-from pytest_packbench.model.verdict import EFFECTS, KEPT, VERDICTS, reported
+from pytest_packbench.model.score import EFFECTS, KEPT, VERDICTS, reported
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.packs.tariff.target import verify

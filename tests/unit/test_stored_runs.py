@@ -14,7 +14,7 @@ from pytest_packbench.commands.validate import kind_of
 from pytest_packbench.model.checks import extension_problem, extension_schema, result_problem
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.schema import RECORD, REPORT
-from pytest_packbench.model.verdict import VERDICTS
+from pytest_packbench.model.score import VERDICTS
 from pytest_packbench.packs.registry import Packs
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.folder import StoredRunError

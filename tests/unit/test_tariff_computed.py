@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.packs.tariff.codes import parse_code
 from pytest_packbench.packs.tariff.edition import load_edition
+from pytest_packbench.packs.tariff.notation import parse_code
 from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.unit.tariff_cases import Json, case, parse_step, result_of, rules, table
 

@@ -20,9 +20,9 @@ from pytest_packbench.engine.recordings import Replay
 from pytest_packbench.engine.targets import TargetCaller, import_target
 from pytest_packbench.model.request import ModelRequest, VerifyContext, VerifyRequest, without_model
 from pytest_packbench.model.run import RunOptions
-from pytest_packbench.packs.tariff.codes import LEVELS, chapter, depth, digits, dotted, is_under
 from pytest_packbench.packs.tariff.lexical import Index, target
 from pytest_packbench.packs.tariff.model import TariffCase
+from pytest_packbench.packs.tariff.notation import LEVELS, chapter, depth, digits, dotted, is_under
 from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.packs.tariff.schedule import DutyRate, Schedule, ScheduleError, TariffLine, parse_rate

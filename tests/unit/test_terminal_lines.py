@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.score import Score, Term
-from pytest_packbench.model.text import pluralize
 from pytest_packbench.reports.terminal import headline, spent_text
 from tests.unit.run_builders import data
 

@@ -6,16 +6,18 @@ Known keys are validated; other keys are ignored, and stay in the stored result.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, ValidationError
 
 from pytest_packbench.model.case import ListOf, StrictModel, Text
 from pytest_packbench.model.errors import validation_problems
 from pytest_packbench.model.outcome import Breakdown, Firing, Outcome, ResultError
+from pytest_packbench.model.request import AnswerError
 
 if TYPE_CHECKING:
     from pytest_packbench.model.pack import Decision
+    from pytest_packbench.model.request import LLM, ModelRequest
 
 REMOVING = frozenset({"replace", "deny", "ask"})
 """Decisions by which a guard removes a text."""
@@ -230,3 +232,37 @@ def _check_removal(result: _Result) -> None:
         if guard not in removing:
             wrong = f'"{guard}" has no hook decision that removes a text'
             raise ResultError(f"/removed_by/{index}", f"{wrong}; expected one of {', '.join(sorted(REMOVING))}")
+
+
+class TextAnswer(NamedTuple):
+    """A model's answer.
+
+    Attributes:
+        text: what it said.
+        declined: whether the model declined through its API.
+        problem: why the answer is incomplete, or can't be read; empty if it can.
+        cut_off: whether it was cut off at its limit of tokens.
+    """
+
+    text: str
+    declined: bool = False
+    problem: str = ""
+    cut_off: bool = False
+
+
+async def text_answer(llm: LLM, request: ModelRequest) -> TextAnswer:
+    """Return the text of a model's answer, as far as the model said anything.
+
+    Raises:
+        TypeError: the answer is not text.
+        Exception: whatever the model call raises.
+    """
+    try:
+        answer = await llm.complete(request)
+    except AnswerError as error:
+        return TextAnswer(error.text, problem=str(error), cut_off=error.kind == "truncated")
+    if answer.refusal is not None:
+        return TextAnswer(answer.refusal or "declined", declined=True)
+    if not isinstance(answer.content, str):
+        raise TypeError(f"the model answered with {type(answer.content).__name__}; expected text")
+    return TextAnswer(answer.content)

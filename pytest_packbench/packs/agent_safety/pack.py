@@ -10,8 +10,8 @@ from pytest_packbench.model.pack import Comparison, Pack, RecordFacts, RoleModel
 from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.packs import read_starter
-from pytest_packbench.packs.agent_safety import cost, scoring, summary
 from pytest_packbench.packs.agent_safety import outcome as outcomes
+from pytest_packbench.packs.agent_safety import scoring, summary
 from pytest_packbench.packs.agent_safety.model import NO_ATTACK, SCRIPTED, SafetyCase, SafetySuiteConfig
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ class AgentSafetyPack(Pack):
         return summary.paired_figures(pairs)
 
     def remarks(self, rules: SafetySuiteConfig, test_ids: Iterable[str]) -> Sequence[str]:
-        """Return a remark where no gate bounds what guards cost; see `cost.remarks`."""
-        return cost.remarks(rules, test_ids)
+        """Return a remark where no gate bounds what guards cost; see `summary.remarks`."""
+        return summary.remarks(rules, test_ids)
 
     def target(self, rules: SafetySuiteConfig) -> Target:
         """Return the reference target, which runs a case in the pipeline of its benchmark."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_packbench.model.pack import Decision
-    from pytest_packbench.model.verdict import Verdict
+    from pytest_packbench.model.score import Verdict
     from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
 

@@ -9,13 +9,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.request import Tool
-from pytest_packbench.packs.agent_safety.answers import TextAnswer
 from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import FileError
 from pytest_packbench.packs.agent_safety.harmbench.target import behavior_of, error_result, judging_of, without_ruling
 from pytest_packbench.packs.agent_safety.injecagent.target import RESPONSES, material_of, planted_in, simulated_output
 from pytest_packbench.packs.agent_safety.judges import JUDGE_ERROR, JudgeError
 from pytest_packbench.packs.agent_safety.judges.standard import declines
+from pytest_packbench.packs.agent_safety.outcome import TextAnswer
 from pytest_packbench.packs.agent_safety.serving import Output
 from pytest_packbench.packs.agent_safety.worlds import AgentWorld, Answer, FailedWorld
 

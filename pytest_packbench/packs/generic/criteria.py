@@ -23,21 +23,19 @@ from pydantic_core import PydanticCustomError
 
 from pytest_packbench.model.case import Fraction, StrictModel, Text
 from pytest_packbench.model.errors import format_value, json_pointer
-from pytest_packbench.packs.generic.errors import (
+from pytest_packbench.packs.generic.values import (
     GENERIC,
+    MISSING,
     TEXT,
+    CompiledPath,
     Location,
+    PathText,
+    compile_path,
+    hashable,
     import_extra,
     import_function,
     invalid,
     invalid_at,
-)
-from pytest_packbench.packs.generic.values import (
-    MISSING,
-    CompiledPath,
-    PathText,
-    compile_path,
-    hashable,
     is_number,
     json_equal,
     leaves,

@@ -24,7 +24,7 @@ from pytest_packbench.packs.generic.criteria import (
     SetOf,
     TextSimilarity,
 )
-from pytest_packbench.packs.generic.errors import Location, invalid, invalid_at, unknown_word, validation_error
+from pytest_packbench.packs.generic.values import Location, invalid, invalid_at, unknown_word, validation_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

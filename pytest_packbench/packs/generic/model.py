@@ -15,15 +15,19 @@ from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.generic.criteria import Criterion, Exact, JsonSchemas
-from pytest_packbench.packs.generic.errors import Location, invalid, invalid_at, unknown_word, validation_error
 from pytest_packbench.packs.generic.forms import AnyCriterion, AnyForbidden  # noqa: TC001 - pydantic reads annotations
 from pytest_packbench.packs.generic.values import (
     MISSING,
     CompiledPath,
+    Location,
     PathText,
     compile_path,
+    invalid,
+    invalid_at,
     json_equal,
     require_json,
+    unknown_word,
+    validation_error,
 )
 
 if TYPE_CHECKING:

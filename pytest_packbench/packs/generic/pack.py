@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.errors import format_value, json_pointer
+from pytest_packbench.model.errors import format_value, json_pointer, pluralize
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts
 from pytest_packbench.model.suite import CONFIG_NAME
-from pytest_packbench.model.text import pluralize
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.generic import scoring
-from pytest_packbench.packs.generic.errors import GENERIC
 from pytest_packbench.packs.generic.model import GenericCase, GenericSuiteConfig, read_location
-from pytest_packbench.packs.generic.values import MISSING
+from pytest_packbench.packs.generic.values import GENERIC, MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

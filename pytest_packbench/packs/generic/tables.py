@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.model.authoring import SourceFlaw
-from pytest_packbench.model.errors import format_value
-from pytest_packbench.model.text import pluralize
+from pytest_packbench.model.errors import format_value, pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

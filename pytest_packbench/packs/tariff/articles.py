@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.score import Term
-from pytest_packbench.packs.tariff.codes import digits, is_under
+from pytest_packbench.packs.tariff.notation import digits, is_under
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

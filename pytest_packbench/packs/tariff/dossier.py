@@ -12,7 +12,7 @@ from pydantic import Field
 
 from pytest_packbench.model.case import Fraction, ListOf, StrictModel, Text
 from pytest_packbench.packs.tariff.model import RefusalCategory  # noqa: TC001 - pydantic reads it at run time
-from pytest_packbench.packs.tariff.rules import Level, Rule  # noqa: TC001 - as above
+from pytest_packbench.packs.tariff.notation import Level, Rule  # noqa: TC001 - as above
 
 Percent = Annotated[float, Field(ge=0, le=1000)]
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pytest_packbench.packs.tariff.codes import LEVELS
+from pytest_packbench.packs.tariff.notation import LEVELS
 
 EditionName = Literal["us_2026_revision_10"]
 """The editions that come with the package, as `schedule` in `suite.yaml` names them."""

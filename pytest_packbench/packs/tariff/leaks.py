@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_packbench.model.authoring import Finding
-from pytest_packbench.packs.tariff.codes import chapter, digits, is_under
+from pytest_packbench.packs.tariff.notation import chapter, digits, is_under
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

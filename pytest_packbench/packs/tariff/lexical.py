@@ -14,8 +14,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.request import without_model
-from pytest_packbench.packs.tariff.codes import chapter, dotted
 from pytest_packbench.packs.tariff.model import TariffInput
+from pytest_packbench.packs.tariff.notation import chapter, dotted
 from pytest_packbench.packs.tariff.schedule import Schedule
 
 if TYPE_CHECKING:

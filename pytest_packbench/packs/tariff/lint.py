@@ -12,9 +12,9 @@ from pytest_packbench.model.authoring import Finding
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.tariff.checks.duty import TOLERANCE_PCT, same_rate
-from pytest_packbench.packs.tariff.codes import LEVELS, chapter, digits, dotted, is_under
 from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.leaks import leaks
+from pytest_packbench.packs.tariff.notation import LEVELS, chapter, digits, dotted, is_under
 from pytest_packbench.packs.tariff.scoring import threshold_of
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pytest_packbench.model.figure import Figure
 from pytest_packbench.model.metric import AUTHORED
-from pytest_packbench.packs.tariff.codes import LEVELS, depth, digits, parse_code
 from pytest_packbench.packs.tariff.model import RefusalCategory
+from pytest_packbench.packs.tariff.notation import LEVELS, depth, digits, parse_code
 from pytest_packbench.packs.tariff.proof import prove_citations, prove_orders
 from pytest_packbench.packs.tariff.scoring import FORBIDDEN, scored_code
 

@@ -13,9 +13,8 @@ from pytest_packbench.model.metric import Metric
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.tariff.articles import best_wrong_score
-from pytest_packbench.packs.tariff.codes import LEVELS, digits
 from pytest_packbench.packs.tariff.edition import EditionName  # noqa: TC001 - pydantic reads it at run time
-from pytest_packbench.packs.tariff.rules import RULES, parse_rule
+from pytest_packbench.packs.tariff.notation import LEVELS, RULES, digits, parse_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
 from pytest_packbench.model.outcome import Firing, Outcome, ResultError
 from pytest_packbench.packs.tariff.articles import describe_answers, same_code
-from pytest_packbench.packs.tariff.codes import digits
 from pytest_packbench.packs.tariff.decision import last_iteration, read_decision
+from pytest_packbench.packs.tariff.notation import Level, Rule, digits, parse_rule
 from pytest_packbench.packs.tariff.reading import OBJECT, is_unicode
 from pytest_packbench.packs.tariff.reading import Node as _Node
 from pytest_packbench.packs.tariff.reading import find as _find
-from pytest_packbench.packs.tariff.rules import Level, Rule, parse_rule
 from pytest_packbench.packs.tariff.savings import NOTHING_STATED, StatedSavings, claims, read_savings
 
 if TYPE_CHECKING:

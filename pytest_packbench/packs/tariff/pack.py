@@ -7,15 +7,15 @@ from copy import copy
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.pack import Comparison, LintOption, Pack, RecordFacts
 from pytest_packbench.model.request import VerifyRequest
-from pytest_packbench.model.text import pluralize
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.tariff import metrics, scoring
 from pytest_packbench.packs.tariff.articles import describe_answers, describe_articles
-from pytest_packbench.packs.tariff.codes import LEVELS, chapter
 from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
+from pytest_packbench.packs.tariff.notation import LEVELS, chapter
 from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.savings import describe_expected, describe_stated
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.model.errors import format_value
-from pytest_packbench.model.text import pluralize
+from pytest_packbench.model.errors import format_value, pluralize
 from pytest_packbench.packs.tariff.checks.sequence import order_violations
-from pytest_packbench.packs.tariff.codes import is_under
-from pytest_packbench.packs.tariff.quotes import MIN_QUOTE, is_long_enough, stands_in
-from pytest_packbench.packs.tariff.rules import deciding_rules, rules_beside
+from pytest_packbench.packs.tariff.notation import (
+    MIN_QUOTE,
+    deciding_rules,
+    is_long_enough,
+    is_under,
+    rules_beside,
+    stands_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

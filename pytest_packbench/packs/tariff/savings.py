@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.score import Term
-from pytest_packbench.packs.tariff.codes import dotted, is_under, parse_code
 from pytest_packbench.packs.tariff.edition import GeneralRate
-from pytest_packbench.packs.tariff.quotes import readable
+from pytest_packbench.packs.tariff.notation import dotted, is_under, parse_code, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pytest_packbench.model.errors import InputError, Problem
-from pytest_packbench.packs.tariff.codes import LEVELS, digits
+from pytest_packbench.packs.tariff.notation import LEVELS, digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

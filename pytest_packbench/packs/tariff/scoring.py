@@ -10,12 +10,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_packbench.model.errors import format_value
+from pytest_packbench.model.errors import format_value, pluralize
 from pytest_packbench.model.score import TOLERANCE, Score, Term, judged
-from pytest_packbench.model.text import pluralize
 from pytest_packbench.packs.tariff.articles import article_terms, forbidden_articles, match_articles
-from pytest_packbench.packs.tariff.codes import depth, digits, dotted, is_under, parse_code
 from pytest_packbench.packs.tariff.model import FORBIDDEN_LEVEL
+from pytest_packbench.packs.tariff.notation import depth, digits, dotted, is_under, parse_code
 from pytest_packbench.packs.tariff.proof import describe_missing, prove_citations, prove_orders, rule_fault
 from pytest_packbench.packs.tariff.savings import TARGET, SavingsInput, judge_savings
 

@@ -16,9 +16,9 @@ from pytest_packbench.model.request import AnswerError, ModelAnswer
 from pytest_packbench.packs.tariff import prompts
 from pytest_packbench.packs.tariff.checks import CHECKS, CheckInput, run_checks, unparsed_proposal
 from pytest_packbench.packs.tariff.checks.duty import implausible_delta, is_lawful, undocumented
-from pytest_packbench.packs.tariff.codes import chapter
 from pytest_packbench.packs.tariff.dossier import Critique, Proposal
 from pytest_packbench.packs.tariff.model import TariffInput
+from pytest_packbench.packs.tariff.notation import chapter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

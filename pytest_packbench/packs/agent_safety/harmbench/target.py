@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.packs.agent_safety.answers import TextAnswer, text_answer
 from pytest_packbench.packs.agent_safety.guards.base import WITHHELD, Chain, attack_patterns
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
 from pytest_packbench.packs.agent_safety.judges import JUDGE_ERROR, JudgeError, JudgeQuestion, JudgeRuling
@@ -17,6 +16,7 @@ from pytest_packbench.packs.agent_safety.judges.standard import (
     declines,
     model_judges,
 )
+from pytest_packbench.packs.agent_safety.outcome import TextAnswer, text_answer
 
 if TYPE_CHECKING:
     from pytest_packbench.model.request import VerifyContext, VerifyRequest

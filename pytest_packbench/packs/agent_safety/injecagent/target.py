@@ -18,12 +18,12 @@ from pydantic import ValidationError
 
 from pytest_packbench.model.errors import CaseError, validation_problems
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.packs.agent_safety.answers import TextAnswer, text_answer
 from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns, contains
 from pytest_packbench.packs.agent_safety.injecagent.react import Labelled, label_of
 from pytest_packbench.packs.agent_safety.injecagent.upstream import MAX_DEPTH, Material, parse_literal
 from pytest_packbench.packs.agent_safety.judges.standard import declines
 from pytest_packbench.packs.agent_safety.model import SCRIPTED
+from pytest_packbench.packs.agent_safety.outcome import TextAnswer, text_answer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_packbench.packs.tariff.checks.base import WIDTHS, Violation, check, check_result, listed, quoted
-from pytest_packbench.packs.tariff.codes import digits
-from pytest_packbench.packs.tariff.quotes import occurs_in, single_spaced
+from pytest_packbench.packs.tariff.notation import digits, occurs_in, single_spaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

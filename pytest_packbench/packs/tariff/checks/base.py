@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.tariff.dossier import ArticleAnswer, Critique, Proposal
     from pytest_packbench.packs.tariff.edition import Edition
     from pytest_packbench.packs.tariff.model import TariffInput
-    from pytest_packbench.packs.tariff.rules import Level
+    from pytest_packbench.packs.tariff.notation import Level
 
 Decision = Literal["pass", "fail", "skip"]
 WIDTHS: dict[Level, int] = {"heading": 4, "subheading": 6, "line": 8, "suffix": 10}

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from pytest_packbench.packs.tariff.checks.base import Violation, check, listed, quoted
-from pytest_packbench.packs.tariff.codes import digits
+from pytest_packbench.packs.tariff.notation import digits
 from pytest_packbench.packs.tariff.savings import UNLAWFUL, named_change
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.packs.tariff.checks.base import Violation, check, listed, quoted
 from pytest_packbench.packs.tariff.checks.duty import is_lawful, same_rate
-from pytest_packbench.packs.tariff.codes import dotted, parse_code
+from pytest_packbench.packs.tariff.notation import dotted, parse_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

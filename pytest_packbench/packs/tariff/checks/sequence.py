@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_packbench.packs.tariff.checks.base import WIDTHS, Violation, check
-from pytest_packbench.packs.tariff.codes import digits, dotted, is_under
+from pytest_packbench.packs.tariff.notation import digits, dotted, is_under
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_packbench.packs.tariff.checks.base import CheckInput
-    from pytest_packbench.packs.tariff.rules import Level, Rule
+    from pytest_packbench.packs.tariff.notation import Level, Rule
 
 _LEVELS = tuple(WIDTHS)
 _OPENING: frozenset[Rule] = frozenset({"1", "6"})

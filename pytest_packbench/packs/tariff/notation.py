@@ -1,0 +1,183 @@
+"""What answers write in many ways, in one form: codes by their grammar, the names of rules, and quotes."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_packbench.packs.tariff.checks.sequence import TraceStep
+
+LEVELS = (2, 4, 6, 8, 10)
+_LONGEST = 40
+
+# full-width forms and their ASCII characters; other compatibility characters, such as footnote marks, stay as they are
+_FULL_WIDTH = {0xFF01 + offset: 0x21 + offset for offset in range(0x5E)}
+_CODE = re.compile(
+    r"""
+    \s*
+    (?: HTS(?:US)? (?: \s* : \s* | \s* \b (?:code|no\.) \s* | \s+ | (?=\d) ) )?
+    (?P<heading> [0-9]{4} )
+    (?: [.\s]? (?P<subheading> [0-9]{2} ) (?: [.\s]? (?P<line> [0-9]{2} ) (?: [.\s]? (?P<suffix> [0-9]{2} ) )? )? )?
+    # footnote marks: an asterisk or dagger, a superscript number, [1], (a), or 1/ after a space
+    (?: \s* (?: [*\u2020\u2021\u00a7\u00b6] | [\u00b9\u00b2\u00b3\u2070\u2074-\u2079]
+              | \[ (?:[0-9]{1,2}|[a-z]) \] | \( (?:[0-9]{1,2}|[a-z]) \) ) | \s+ [0-9]{1,2} / )*
+    \s*
+    """,
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+
+
+def parse_code(text: str) -> str | None:
+    """Return the digits of a text that is one code; None if it is anything else.
+
+    A code has 4, 6, 8 or 10 digits, with a dot or a space between its pairs or without. `HTS` or `HTSUS` may stand
+    before it, footnote marks behind it. Two codes, a range, a negation or a percentage are no code.
+    """
+    # the steps of an answer name a few codes again and again; a longer text is kept nowhere
+    return _known_codes(text) if len(text) <= _LONGEST else _parse(text)
+
+
+def _parse(text: str) -> str | None:
+    match = _CODE.fullmatch(_spaced(text))
+    return "".join(part for part in match.groups() if part) if match else None
+
+
+_known_codes = lru_cache(maxsize=4096)(_parse)
+
+
+def _spaced(text: str) -> str:
+    plain = text.translate(_FULL_WIDTH)
+    return plain if plain.isascii() else "".join(" " if char.isspace() else char for char in plain)
+
+
+def digits(code: str) -> str:
+    """Return the digits of a code (`6404.11.90 20`, `HTS 6402.99`), and of any other text all ASCII digits."""
+    parsed = parse_code(code)
+    if parsed is not None:
+        return parsed
+    text = unicodedata.normalize("NFKC", code)
+    return "".join(char for char in text if char in "0123456789")
+
+
+def chapter(code: str) -> str:
+    """Return the first two digits of a code, its chapter; fewer where the code is shorter."""
+    return digits(code)[:2]
+
+
+def depth(left: str, right: str) -> int:
+    """Return how many leading digits two codes share: 0, 2, 4, 6, 8 or 10."""
+    left_digits, right_digits = digits(left), digits(right)
+    agreed = 0
+    for level in LEVELS:
+        if min(len(left_digits), len(right_digits)) < level or left_digits[:level] != right_digits[:level]:
+            break
+        agreed = level
+    return agreed
+
+
+def is_under(code: str, prefix: str) -> bool:
+    """Return whether `code` is `prefix` or a line below it; two codes in one string are under none."""
+    code_digits, prefix_digits = digits(code), digits(prefix)
+    return bool(prefix_digits) and len(code_digits) <= LEVELS[-1] and code_digits.startswith(prefix_digits)
+
+
+def dotted(code: str) -> str:
+    """Format a code as the schedule prints it: `6404.11.90.20`."""
+    plain = digits(code)
+    return ".".join(part for part in (plain[:4], plain[4:6], plain[6:8], plain[8:]) if part)
+
+
+MIN_QUOTE = 20
+"""The fewest characters of a quote that shows anything; a shorter document may be quoted as a whole."""
+
+# typographic quotation marks, dashes and the minus sign, as a copy of a text may have them
+_TYPOGRAPHY = str.maketrans(
+    dict.fromkeys("\u2018\u2019\u201a\u201b\u2032", "'")
+    | dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"')
+    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-")
+)
+_ENDS = " \"'."
+# a position inside a word or number: "co|tton", "non-|woven", "99.|5"
+_INSIDE_WORD = re.compile(
+    r"(?<=\w)(?=\w) | (?<=\w-)(?=\w) | (?<=\w)(?=-\w) | (?<=\d[.,])(?=\d) | (?<=\d)(?=[.,]\d)", re.VERBOSE
+)
+
+
+def single_spaced(text: str) -> str:
+    """Return a text with one space for each run of white space."""
+    return " ".join(text.split())
+
+
+def occurs_in(quote: str, text: str) -> bool:
+    """Return whether a quote stands in a text, from one word boundary to another: "60 %" does not occur in "160 %"."""
+    start = text.find(quote)
+    while start >= 0:
+        if not (_INSIDE_WORD.match(text, start) or _INSIDE_WORD.match(text, start + len(quote))):
+            return True
+        start = text.find(quote, start + 1)
+    return False
+
+
+def readable(text: str) -> str:
+    """Return a text as quotes are compared: without differences of white space, typography and case."""
+    return single_spaced(unicodedata.normalize("NFKC", text).translate(_TYPOGRAPHY)).casefold()
+
+
+def stands_in(quote: str, text: str) -> bool:
+    """Return whether a quote stands in a document; marks around it and an ellipsis at its ends are ignored."""
+    plain = readable(quote).strip(_ENDS)
+    return bool(plain) and occurs_in(plain, readable(text))
+
+
+def is_long_enough(quote: str, text: str) -> bool:
+    """Return whether a quote that stands in a document is long enough to show anything."""
+    plain = readable(quote).strip(_ENDS)
+    return len(plain) >= min(MIN_QUOTE, len(readable(text).strip(_ENDS)))
+
+
+Rule = Literal["1", "2a", "2b", "3a", "3b", "3c", "4", "5a", "5b", "6", "us_1a", "us_1b", "us_1c", "us_1d"]
+Level = Literal["heading", "subheading", "line", "suffix"]
+RULES: tuple[str, ...] = get_args(Rule)
+_LEVELS: tuple[str, ...] = get_args(Level)
+_BESIDE = frozenset({"5a", "5b", "us_1a", "us_1b", "us_1c", "us_1d"})
+"""Rules that apply beside the one that decides."""
+_ROUTINE = "6"
+_PREFIX = re.compile(r"gri|generalrule(?:ofinterpretation)?|rule")
+_US = re.compile(r"(?:add(?:itional|l)?)?us(?:rules?)?(?:ofinterpretation)?")
+
+
+def parse_rule(text: object) -> Rule | None:
+    """Return a rule in one spelling: `3b` for `3(b)`, `GRI 3(b)` or `gri_3b`; None for anything else."""
+    if not isinstance(text, str):
+        return None
+    plain = re.sub(r"[\s_.()\-]", "", text.lower())
+    us_rule = _US.match(plain)
+    short = f"us_{plain[us_rule.end() :]}" if us_rule else _PREFIX.sub("", plain)
+    return short if short in RULES else None  # type: ignore[return-value]  # a member of the literal
+
+
+def deciding_rules(steps: Sequence[TraceStep]) -> list[str]:
+    """Return the rules that decide a trace.
+
+    They are those of the heading or, where rule 1 decides it, of the level below it that another rule decides. Rule 6
+    opens every level below the heading, and rule 5 and the Additional US Rules apply beside others, so none of them
+    decides. More than one rule for a level contradict each other.
+    """
+    by_level = [_decided(steps, level) for level in _LEVELS]
+    below = next((rules for rules in reversed(by_level[1:]) if rules), [])
+    return below if by_level[0] == ["1"] and below else by_level[0]
+
+
+def _decided(steps: Sequence[TraceStep], level: str) -> list[str]:
+    rules = (step.rule for step in steps if step.level == level and step.outcome == "decided")
+    return list(dict.fromkeys(rule for rule in rules if rule not in _BESIDE and rule != _ROUTINE))
+
+
+def rules_beside(steps: Sequence[TraceStep]) -> set[str]:
+    """Return the rules of packing and of the United States that a trace decides by."""
+    return {step.rule for step in steps if step.outcome == "decided" and step.rule in _BESIDE}
