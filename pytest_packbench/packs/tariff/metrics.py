@@ -126,18 +126,18 @@ _AMOUNTS = {
 }
 
 
-# --- what a record keeps ---
-
-
 def case_facts(case: TariffCase) -> dict[str, Any]:
     """Return what a record keeps of a case under `packbench.tariff`, plain JSON, even if the answer can't be read."""
     source, expected = case.notes.source, case.expected
     pair = next((tag for tag in case.notes.tags if tag.startswith(_PAIR)), None)
+    # of several articles, that which asks for least
+    goods = [article.preferred_hts for article in expected.articles or ()] or [expected.preferred_hts]
+    longest = [max(map(len, map(digits, codes))) for codes in goods if codes]
     return {
         "ruling": source.removeprefix(_RULING) if source.startswith(_RULING) else None,
         "pair": pair,
         "expected_category": expected.expected_refusal_category,
-        "expected_digits": max(map(len, map(digits, expected.preferred_hts)), default=None),
+        "expected_digits": min(longest, default=None),
     }
 
 
@@ -232,9 +232,6 @@ def own_gates(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig
         for name, (target, scorer) in judged.items()
         if target is not None and scorer is not None
     }
-
-
-# --- the figures of a run ---
 
 
 def figures(records: Iterable[Mapping[str, Any]]) -> list[Figure]:
