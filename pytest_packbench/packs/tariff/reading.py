@@ -150,5 +150,5 @@ def _render(value: object) -> str:
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, int) and value.bit_length() > _MAX_RENDERED_BITS:
-        return "a very large integer"
+        return "a huge integer"
     return format_value(value).encode("utf-8", "backslashreplace").decode()
