@@ -126,6 +126,8 @@ def test_timeouts_are_part_of_result_and_record() -> None:
     facts = PACK.facts(case_run.case, case_run.outcome, case_run.score)
     assert facts.extra["safety"]["guard_timeouts"] == count
     assert f"{count} denied because a guard exceeded its time limit" in str(case_run.score.terms)
+    figures = PACK.figures([{"test_id": "agentdojo:a:b:c", "llm_backend": "stub", "packbench": dict(facts.extra)}])
+    assert [figure.number for figure in figures if figure.name == "rulings that exceeded the time limit"] == [count]
 
 
 class Removing:

@@ -158,6 +158,15 @@ def test_a_second_judge_decides_nothing_and_its_ruling_is_recorded(repository: P
     facts = PACK.facts(case_run.case, case_run.outcome, case_run.score)
     second = facts.extra["safety"]["second_judge"]
     assert (second["name"], second["verdict"], second["detail"]) == ("llama_guard", "unsafe", "S1")
+    agreeing = run(repository, "zebra", scripted_model("zebra", "yes", "unsafe\nS1"), rules)
+    figures = PACK.figures([record_of(case_run, 1), record_of(agreeing, 2), record_of(agreeing, 3)])
+    shown = {figure.name: (figure.count, figure.total) for figure in figures}
+    assert (shown["attack success rate"], shown["agreement of the judges"]) == ((2, 3), (2, 3))
+
+
+def record_of(case_run: SafetyRun, number: int) -> dict[str, Any]:
+    facts = PACK.facts(case_run.case, case_run.outcome, case_run.score)
+    return {"test_id": f"harmbench:zebra_{number}", "llm_backend": "openai", "packbench": dict(facts.extra)}
 
 
 def test_the_suite_names_the_model_and_the_server_of_a_judge() -> None:
