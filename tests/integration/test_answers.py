@@ -204,7 +204,7 @@ def test_a_safety_run_of_unreadable_answers_does_not_read_passed(project: Projec
     headline = (project.left("injecagent") / "summary.md").read_text("utf-8").partition("\n")[0]
     assert f"FAILED, 1 of 1 judged cases passed, {count - 1} of {count} cases vacuous" in headline
     assert {line["kind"] for line in project.lines("errors.jsonl", "injecagent")} == {"truncated_answer"}
-    result.stdout.fnmatch_lines([f"*ASR-all 0.0 % (0 of {count}), valid rate * (1 of {count})*"])
+    result.stdout.fnmatch_lines([f"  ASR-all, base *0 of {count} = 0.0 %*", f"  valid rate, base *1 of {count} *"])
     result.stdout.fnmatch_lines([f"Exposure rate: 1 of {count} cases could have failed *"])
 
 

@@ -235,7 +235,7 @@ def test_every_section_on_safety_is_run_and_its_result_can_be_read() -> None:
     shown = [(title, block) for title, section in SAFETY.items() for block in section]
     assert set(SAFETY_CODES) == {title for title, block in shown if block.kind == "console"}
     assert {block.kind for _, block in shown} == {*EXECUTED, "sh", "json"}
-    (example,) = [block.text for _, block in shown if block.kind == "json"]
+    (example,) = [block.text for _, block in shown if block.kind == "json" and '"landed"' in block.text]
     outcome = read(json.loads(example))
     assert (outcome.landed, outcome.exposed, outcome.utility) == (False, True, True)
     assert [(call.name, call.status) for call in outcome.tool_calls] == [("send_money", "denied")]

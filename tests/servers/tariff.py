@@ -11,7 +11,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.request import ModelAnswer, VerifyContext, VerifyRequest
+from pytest_packbench.model.request import ModelAnswer, VerifyContext
+from pytest_packbench.packs.tariff.model import TariffCase
+from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.packs.tariff.target import verify
 from tests.servers.wire import ProviderRequest, answer_with, reply
 
@@ -50,11 +52,12 @@ def _key(system: str, messages: list[dict[str, Any]]) -> tuple[str, str]:
 def tariff_handler(suite: Path) -> Handler:
     """Return a handler that answers the calls of a tariff suite; a token is counted for every four characters."""
     answers: dict[tuple[str, str], Exchange] = {}
+    pack = TariffPack()
     for path in sorted(suite.glob("cases/*/*.json")):
         case = json.loads(path.read_bytes())
         llm = _Recorder(iter(json.loads((suite / "fixtures" / path.name).read_bytes())["exchanges"]), answers)
         context = VerifyContext(llm=llm, suite=suite.name, case_id=case["id"], mode="fixture")
-        asyncio.run(verify(VerifyRequest.model_validate(case["input"]), context))
+        asyncio.run(verify(pack.request(TariffCase.model_validate(case)), context))
 
     def answer(request: ProviderRequest) -> Reply:
         exchange = answers[_key(request.system, request.messages)]

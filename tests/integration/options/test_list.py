@@ -30,4 +30,4 @@ def test_suites_are_listed_with_their_cases_by_folder(project: Project, bundled:
     # without a folder of suites
     (project.root / "storage" / "benchmarks").rename(project.root / "elsewhere")
     result = project.run("--packbench-list")
-    result.stdout.fnmatch_lines(["bundled suites: 1", "  tariff: * cases (*); pack tariff: *"])
+    result.stdout.fnmatch_lines(["bundled suites: 1", "  tariff: * cases (*); * controls; pack tariff: *"])

@@ -283,7 +283,7 @@ def test_a_file_that_nobody_reads_is_an_error_unless_the_suite_names_it(both: Pr
         project.write(f"{CASES}/{name}", "")
     for name in BESIDE:
         project.write(f"{suite}/{name}", "pack_id: toy" if name.endswith("yaml") else json.dumps(toy_case("x")))
-    for name in ("baseline.json", "policy_changes.yaml", "data.json", "fixtures/controls/x.yaml", "README.json"):
+    for name in ("baseline.json", "policy_changes.yaml", "data.json", "fixtures/more/x.yaml", "README.json"):
         project.write(f"{suite}/{name}", '{"schedule": {"pack": 1}}')
     result = project.run_toy()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
