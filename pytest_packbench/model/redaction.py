@@ -68,7 +68,7 @@ _WORD_AFTER_BREAK = r"[A-Za-z]?[a-z_-]*[^A-Za-z0-9]*"
 # every text with a key of a known form matches this, or contains one of the words; a pattern for speed: it begins with
 # characters that are rare in text, and the forms themselves are compiled only for texts that it matches
 _SUSPECT = re.compile(
-    r"[_.AJPQzZK-](?:(?<=_)[A-Za-z0-9]{16}|(?<=[.-])[A-Za-z0-9_-]{16}|(?<=A)(?:[KSB]IA|CCA|Iza|BSK|ccessKey)|"
+    r"[_.AJPQzZK-](?:(?<=_)[A-Za-z0-9]{16}|(?<=[.-])(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{16}|(?<=A)(?:[KSB]IA|CCA|Iza|BSK|ccessKey)|"
     r"(?<=J)[A-Za-z0-9_-]{10}|(?<=P)RIVATE KEY|(?<=Q)~|(?<=[zZ])(?:ation|ATION)[\"'\\]*\s*[:=]|"
     r"(?<=K)ey=|(?<=-)[Kk](?:ey|EY)[\"'\\]*\s*[:=]|(?<=_)(?:access_key|ACCESS_KEY)|(?<=\.)slack)"
 )

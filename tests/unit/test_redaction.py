@@ -192,3 +192,9 @@ def test_secrets_of_a_target_are_those_of_its_options_and_its_address() -> None:
     assert secrets_of_target("http://me:p%2Fw@host/?a=1&token=t%2B1") == ["p/w", "bWU6cC93", "me", "t%2B1", "t+1"]
     assert secrets_of_target("http://token@host/") == ["token"]
     assert secrets_of_target("module:attr") == secrets_of_target("http://[bad/") == []
+
+
+def test_long_words_without_a_digit_cost_no_search() -> None:
+    redactor = Redactor({})
+    assert not redactor.suspects('{"hook": "tariff.essential_character", "rule": "non-discriminatory_treatment"}')
+    assert redactor.suspects("sk-abcdefghijklmnopqrstuvwxyz1")
