@@ -26,6 +26,16 @@ if TYPE_CHECKING:
     from tests.controls.wrong_answers import Variants
 
 FULL_WIDTH = {ord("0") + digit: 0xFF10 + digit for digit in range(10)} | {ord("."): 0xFF0E}
+MARKS = (
+    *("\u00b9", "\u00b9,\u00b2", "*", " 1/", " 1/ 2/", "[2]", " (a)", "\u2020", "*\u2020", " \u2460", "\uff081\uff09"),
+    *("\u1d43", "\u00a01/", " 1/."),
+)
+NAMES = (
+    *("HTS ", "HTS: ", "HTS-", "HTS no. ", "HTS Number ", "HTS Code: ", "HTSUS  ", "HTSUS code "),
+    *("HTSUS subheading ", "HTS\t"),
+)
+WIDTH = 10
+OF_TEN = {"\u00b9,\u00b2", " 1/ 2/"}
 TYPOGRAPHY = str.maketrans({"'": "\u2019", "-": "\u2011", '"': "\u201d"})
 
 
@@ -51,9 +61,16 @@ def spellings(right: RightAnswer) -> list[str]:
     plain = digits(right.preferred_code)
     pairs = [plain[:4], *(plain[at : at + 2] for at in range(4, len(plain), 2))]
     dotted, spaced = ".".join(pairs), " ".join(pairs)
-    marked = [f"{dotted}{mark}" for mark in ("\u00b9", "*", " 1/", "[2]", " (a)", "\u2020")]
-    named = [f"HTS {dotted}", f"HTSUS {plain}", f"htsus: {spaced}", f"\u00a0{dotted}\n"]
-    return [plain, dotted, spaced, *marked, *named, dotted.translate(FULL_WIDTH)]
+    marked = [f"{dotted}{mark}" for mark in MARKS if len(plain) == WIDTH or mark not in OF_TEN]
+    # the schedule prints a footnote directly behind the digits; behind fewer than ten, "1/" could be the next ones
+    attached = [f"{form}{mark}" for form in (plain, dotted) for mark in ("1/", "12/") if len(plain) == WIDTH]
+    named = [f"{name}{dotted}" for name in NAMES]
+    named += [f"HTSUS {plain}", f"htsus: {spaced}", f"hts{plain}"]
+    around = [f"\u00a0{dotted}\n", f"\ufeff{dotted}", f"{dotted}\u200b", f"{dotted}.", f'"{dotted}"', f"`{dotted}`"]
+    return [
+        *(plain, dotted, spaced, "  ".join(pairs), dotted.translate(FULL_WIDTH)),
+        *(*marked, *attached, *named, *around, f"\u201c{dotted}.\u201d"),
+    ]
 
 
 def respelled_quotes(right: RightAnswer) -> Iterator[Any]:
@@ -63,14 +80,26 @@ def respelled_quotes(right: RightAnswer) -> Iterator[Any]:
         lambda quote: quote.replace(" ", "\n  "),
         lambda quote: quote.translate(TYPOGRAPHY),
         lambda quote: quote[:1].upper() + quote[1:],
+        lambda quote: f"[...] {quote} [...]",
+        lambda quote: f"({quote})",
+        lambda quote: f"\u2039{quote}\u203a",
+        lambda quote: f"`{quote}`",
+        lambda quote: f"{quote[:1]}\u00ad{quote[1:]}".replace(" ", " \u200b"),
+        lambda quote: f"{quote.rstrip('.')},",
+        lambda quote: f"{quote.rstrip('.')};",
     ):
         citations = [{**citation, "quote": change(citation["quote"])} for citation in quotes_of(right)]
+        yield from cited(right, citations) if citations else []
+    for name in (str.upper, " {}\n".format):
+        citations = [{**citation, "source_id": name(citation["source_id"])} for citation in quotes_of(right)]
         yield from cited(right, citations) if citations else []
 
 
 def respelled_rules(right: RightAnswer) -> Iterator[Any]:
-    for form in ("GRI {}", "gri_{}", "Rule {}"):
+    for form in ("GRI {}", "gri_{}", "Rule {}", "GIR {}", "G.R.I. {}", "General Rule of Interpretation {}"):
         yield from with_trace(right, [{**step, "rule": form.format(step["rule"])} for step in steps_of(right)])
+    numbers = (int(step["rule"]) if step["rule"].isdigit() else step["rule"] for step in steps_of(right))
+    yield from with_trace(right, [{**step, "rule": rule} for step, rule in zip(steps_of(right), numbers, strict=True)])
     bracketed = [{**step, "rule": f"{step['rule'][:-1]}({step['rule'][-1]})"} for step in steps_of(right)]
     steps = [new if len(old["rule"]) == 2 else old for new, old in zip(bracketed, steps_of(right), strict=True)]
     yield from with_trace(right, steps)

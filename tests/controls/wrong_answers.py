@@ -34,6 +34,7 @@ BELOW = frozenset(
 )
 PENALTIES = frozenset({"gri_sequence", "duty_delta"})
 CATEGORIES = ("insufficient_info", "ambiguous", "out_of_scope", "missing_evidence", None)
+RAISED = str.maketrans("0123456789", "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 # a code as it is written in texts: 6109.90.1065, 6109.90.10.65, 6109.90
 _CODE = re.compile(r"(?<![\d.])\d{4}\.\d{2}(?:\.\d{2}(?:\.?\d{2})?)?(?![\d]|\.\d)")
 
@@ -200,7 +201,46 @@ def no_codes_of(right: RightAnswer, code: str) -> list[str]:
     words = [f"anything but {code}", f"not {code}", f"{code}?", f"see {code}", f"{code} (not {other})", f"<{code}>"]
     figures = [f"{dotted(plain[:8])} {plain[8:]}%", plain[:-1], plain[:7], f"{plain}0", f"{plain[:8]}-{plain[8:]}"]
     scattered = f"in {plain[:2]} cases out of {', '.join(plain[at : at + 2] for at in range(2, len(plain), 2))}"
-    return [*two, *words, *figures, scattered, plain[:2], " ".join(plain), plain[::-1] + "x"]
+    numbers = [*two, *words, *figures, scattered, plain[:2], " ".join(plain), plain[::-1] + "x"]
+    return [*numbers, *smuggled(code, other), *continued(plain)]
+
+
+def smuggled(code: str, other: str) -> list[str]:
+    """Return a code with another one, or with words, in the disguise of footnote marks or of characters not shown."""
+    pairs = [digits(other)[at : at + 2] for at in range(0, len(digits(other)), 2)]
+    raised, tags = digits(other).translate(RAISED), "".join(chr(0xE0000 + ord(char)) for char in f" or {other}")
+    pieces = ["".join(form.format(pair) for pair in pairs) for form in ("[{}]", " ({})", " {}/", "{}/")]
+    single = ["".join(form.format(digit) for digit in digits(other)) for form in ("[{}]", " {}/", "({})")]
+    notes = (
+        " (64)",
+        " 64/ 02/",
+        " (n)(o)(t)",
+        " (x)",
+        "[n][o]",
+        "\u207f\u1d52",
+        "\u1d43\u1d47",
+        " 1/ 2/ 3/",
+        "***" * 2,
+    )
+    signs = ("\u00bd", " \u2163", "\u0336", "\u20e0", "\u2460\u2461\u2462", "\u00b9%", "...", ", *", "/", " /", '"')
+    around = [f"\u202e{code[::-1]}", f"\u2067{code}", f"{code}\u200b{other}", f"{code}\n{other}", "\u0336".join(code)]
+    negated = [
+        f"HTS no {code}",
+        f"HTS: not {code}",
+        f"HTS -{code}",
+        f"-{code}",
+        f"\u00ac{code}",
+        f"\uff4e\uff4f {code}",
+    ]
+    marks = [raised, raised[:3], *pieces, *single, tags, *notes, *signs]
+    return [*(f"{code}{mark}" for mark in marks), *around, *negated]
+
+
+def continued(plain: str) -> list[str]:
+    """Return a code whose last two digits look like a mark or stand in another line."""
+    start, end = dotted(plain[:-2]), plain[-2:]
+    forms = ("[{}]", "({})", " {}/", "{}/", "\n{}")
+    return [*(f"{start}{form.format(end)}" for form in forms), f"{start}{end.translate(RAISED)}"]
 
 
 def invented(right: RightAnswer, width: int) -> list[str]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from pytest_packbench.packs.tariff.edition import load_edition
-from pytest_packbench.packs.tariff.notation import parse_code
+from pytest_packbench.packs.tariff.notation import LEVELS, dotted, parse_code, parse_rule
 from pytest_packbench.packs.tariff.pack import TariffPack
 from tests.unit.tariff_cases import Json, case, parse_step, result_of, rules, table
 
@@ -101,3 +103,112 @@ def test_one_code_is_read_in_any_form(code: str, form: str) -> None:
     assert [
         parse_code(text) for text in (f"{code} or {code}", f"not {code}", f"{code}%", f"{code}7", f"{code}/{code}")
     ] == [None] * 5
+
+
+# what codes and their disguises are made of
+PIECES = st.sampled_from(
+    [
+        *(
+            "6404",
+            "11",
+            "90",
+            "20",
+            "1",
+            "64",
+            "0",
+            "6402.99.3165",
+            ".",
+            " ",
+            "  ",
+            "\t",
+            "\n",
+            "/",
+            "1/",
+            " 2/",
+            "%",
+            "-",
+            ",",
+        ),
+        *(
+            "HTS",
+            "HTSUS ",
+            "code",
+            ":",
+            "not ",
+            " no. ",
+            "or",
+            "*",
+            "\u2020",
+            "(a)",
+            "(x)",
+            "(1)",
+            "(64)",
+            "[1]",
+            "[64]",
+            '"',
+        ),
+        *("\u00b9", "\u2076", "\u2070", "\u2460", "\u2473", "\u1d43", "\u207f", "\u00bd", "\u2163", "\u0336", "\u20e0"),
+        *(
+            "\u200b",
+            "\ufeff",
+            "\u202e",
+            "\u200f",
+            "\u00ad",
+            "\uff16",
+            "\uff0f",
+            "\uff05",
+            "\u0666",
+            "\U0001d7d4",
+            "\U000e0031",
+        ),
+    ]
+)
+
+
+@given(
+    st.one_of(
+        st.lists(PIECES, max_size=12).map("".join),
+        st.tuples(st.sampled_from(["6404", "6404.11", "6404.11.90", "6404.11.9020"]), st.lists(PIECES, max_size=5)).map(
+            lambda parts: parts[0] + "".join(parts[1])
+        ),
+        st.text(),
+    )
+)
+def test_a_text_that_is_read_as_a_code_has_exactly_one_and_begins_with_it(text: str) -> None:
+    code = parse_code(text)
+    event(f"{len(code)} digits" if code else "no code")
+    if code is None:
+        return
+    plain = unicodedata.normalize("NFKC", text)
+    shown = "".join(char for char in plain if char.isdigit())
+    assert len(code) in LEVELS[1:]
+    assert shown.startswith(code)
+    # what follows is too short to be a heading, or the next digits of the code
+    assert len(shown) - len(code) <= (2 if len(code) == LEVELS[-1] else 1)
+    end = [at for at, char in enumerate(plain) if char.isdigit()][len(code) - 1] + 1
+    assert sum(char.isalpha() for char in plain[end:]) <= 1
+    assert re.fullmatch(
+        r"[\s\u200b\u2060\ufeff\"'`\u2018\u201c\u201e\u00ab]*(hts(us)?[a-z :.-]*)?[\s\d.]*", plain[:end], re.IGNORECASE
+    )
+    assert not any(unicodedata.category(char) in {"Mn", "Me", "Mc", "Co", "Cn"} for char in text)
+    assert parse_code(dotted(code)) == code
+
+
+@given(st.text(st.sampled_from("0123456789 .-/[](a)\u00b9\u2460\u200b\u0336%"), min_size=1, max_size=12))
+def test_what_stands_behind_a_code_never_changes_it(rest: str) -> None:
+    assert parse_code(f"6404.11.9020{rest}") in {"6404119020", None}
+    assert parse_code(f"6404.11.90 {rest}") in {"64041190", None} or re.match(r" ?[0-9]{2}(?![0-9]?/$)", rest)
+    assert parse_code(f"{rest}6404.11.9020") in {"6404119020", None}
+
+
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [
+        *((1, "1"), (6, "6"), ("GIR 1", "1"), ("G.R.I. 3(b)", "3b"), ("General Rule of Interpretation 3(c)", "3c")),
+        *(("General Interpretive Rule 1", "1"), ("Additional U.S. Rule of Interpretation 1(c)", "us_1c")),
+        *(("GRI us_1a", "us_1a"), (True, None), (0, None), (-1, None), (7, None), (1.5, None), (None, None)),
+        *(("not 1", None), ("1 rule b", None), ("1 or 3b", None), ("gri", None), ("3", None), ("us 3b", None)),
+    ],
+)
+def test_a_rule_is_read_by_its_name_or_number(value: object, rule: str | None) -> None:
+    assert parse_rule(value) == rule

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, get_args
+from unicodedata import category
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,34 +18,57 @@ _LONGEST = 40
 
 # full-width forms and their ASCII characters; other compatibility characters, such as footnote marks, stay as they are
 _FULL_WIDTH = {0xFF01 + offset: 0x21 + offset for offset in range(0x5E)}
+# zero-width space, word joiner, byte order mark: left over at the ends of a copied text
+_INVISIBLE = "\u200b\u2060\ufeff"
+_QUOTATION_MARKS = frozenset({'""', "''", "``", "\u201c\u201d", "\u201e\u201c", "\u2018\u2019", "\u00ab\u00bb"})
 _CODE = re.compile(
     r"""
-    \s*
-    (?: HTS(?:US)? (?: \s* : \s* | \s* \b (?:code|no\.) \s* | \s+ | (?=\d) ) )?
+    (?: HTS(?:US)? (?: [ \t]{1,2} (?:code|number|no\.|subheading|heading) )?
+        (?: [ \t]? : | - )? [ \t]{0,2} )?
     (?P<heading> [0-9]{4} )
-    (?: [.\s]? (?P<subheading> [0-9]{2} ) (?: [.\s]? (?P<line> [0-9]{2} ) (?: [.\s]? (?P<suffix> [0-9]{2} ) )? )? )?
-    # footnote marks: an asterisk or dagger, a superscript number, [1], (a), or 1/ after a space
-    (?: \s* (?: [*\u2020\u2021\u00a7\u00b6] | [\u00b9\u00b2\u00b3\u2070\u2074-\u2079]
-              | \[ (?:[0-9]{1,2}|[a-z]) \] | \( (?:[0-9]{1,2}|[a-z]) \) ) | \s+ [0-9]{1,2} / )*
-    \s*
+    (?: (?:\.|[ \t]{0,2}) (?P<subheading> [0-9]{2} )
+    (?: (?:\.|[ \t]{0,2}) (?P<line> [0-9]{2} )
+    (?: (?:\.|[ \t]{0,2}) (?P<suffix> [0-9]{2} ) )? )? )?
     """,
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
+# one footnote mark: an asterisk or dagger, a superscript number or letter, a circled digit, [1], (1), (a)
+_MARK = r"""
+    (?: [*\u2020\u2021\u00a7\u00b6] | [\u00b9\u00b2\u00b3\u2074-\u2079] [\u00b9\u00b2\u00b3\u2070\u2074-\u2079]?
+      | [\u1d43\u1d47\u1d9c\u1d48] | [\u2460-\u2468] | \[ (?:[1-9][0-9]?|[a-f]) \] | \( (?:[1-9]|[a-f]) \) )
+    """
+# up to three of them, or numbers as the schedule prints them: `1/`, after a space
+_MARKS = re.compile(
+    rf"""
+    (?P<attached> [1-9][0-9]? / )?
+    (?: (?: (?<=\S) , )? (?: [ \t]{{0,2}} {_MARK} | [ \t]{{1,2}} [1-9][0-9]? / ) ){{0,3}}
+    \.?
+    """,
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+_MARK_LETTER = re.compile(r"[a-z]", re.IGNORECASE)
 
 
 def parse_code(text: str) -> str | None:
     """Return the digits of a text that is one code; None if it is anything else.
 
     A code has 4, 6, 8 or 10 digits, with a dot or a space between its pairs or without. `HTS` or `HTSUS` may stand
-    before it, footnote marks behind it. Two codes, a range, a negation or a percentage are no code.
+    before it, up to three footnote marks or a full stop behind it, quotation marks around it. Two codes, a range, a
+    negation or a percentage are no code, and marks can't add one: together they have at most two digits, one behind a
+    code of fewer than ten, and at most one letter.
     """
     # the steps of an answer name a few codes again and again; a longer text is kept nowhere
     return _known_codes(text) if len(text) <= _LONGEST else _parse(text)
 
 
 def _parse(text: str) -> str | None:
-    match = _CODE.fullmatch(_spaced(text))
-    return "".join(part for part in match.groups() if part) if match else None
+    plain = _unquoted(_spaced(text))
+    match = _CODE.match(plain)
+    if match is None:
+        return None
+    # the longest code is the one: "6404.11.90 20/" is no line with the note 20
+    code = "".join(part for part in match.groups() if part)
+    return code if _are_marks(plain[match.end() :], len(code)) else None
 
 
 _known_codes = lru_cache(maxsize=4096)(_parse)
@@ -52,7 +76,29 @@ _known_codes = lru_cache(maxsize=4096)(_parse)
 
 def _spaced(text: str) -> str:
     plain = text.translate(_FULL_WIDTH)
-    return plain if plain.isascii() else "".join(" " if char.isspace() else char for char in plain)
+    return plain if plain.isascii() else "".join(" " if category(char) == "Zs" else char for char in plain)
+
+
+def _unquoted(text: str) -> str:
+    """Return a text without white space, invisible characters and one pair of quotation marks around it."""
+    plain = _trimmed(text)
+    return _trimmed(plain[1:-1]) if plain[:1] + plain[-1:] in _QUOTATION_MARKS else plain
+
+
+def _trimmed(text: str) -> str:
+    return text.strip().strip(_INVISIBLE).strip()
+
+
+def _are_marks(text: str, width: int) -> bool:
+    """Return whether a text behind a code of so many digits is footnote marks, or a full stop, that add no code."""
+    match = _MARKS.fullmatch(text)
+    is_whole = width == LEVELS[-1]
+    # behind fewer digits, "1/" could be the next ones
+    if match is None or (match["attached"] and not is_whole):
+        return False
+    plain = unicodedata.normalize("NFKC", text)
+    numbers = sum(char in "0123456789" for char in plain)
+    return numbers <= (2 if is_whole else 1) and len(_MARK_LETTER.findall(plain)) <= 1
 
 
 def digits(code: str) -> str:
@@ -95,13 +141,15 @@ def dotted(code: str) -> str:
 MIN_QUOTE = 20
 """The fewest characters of a quote that shows anything; a shorter document may be quoted as a whole."""
 
-# typographic quotation marks, dashes and the minus sign, as a copy of a text may have them
+# typographic quotation marks, dashes and the minus sign, as a copy of a text may have them, and invisible characters
 _TYPOGRAPHY = str.maketrans(
-    dict.fromkeys("\u2018\u2019\u201a\u201b\u2032", "'")
+    dict.fromkeys("\u00ad" + _INVISIBLE, "")
+    | dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u2039\u203a`", "'")
     | dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"')
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-")
 )
-_ENDS = " \"'."
+# quotation marks and brackets around a quote, and punctuation that a sentence adds to it
+_ENDS = " \"'.,;:()[]"
 # a position inside a word or number: "co|tton", "non-|woven", "99.|5"
 _INSIDE_WORD = re.compile(
     r"(?<=\w)(?=\w) | (?<=\w-)(?=\w) | (?<=\w)(?=-\w) | (?<=\d[.,])(?=\d) | (?<=\d)(?=[.,]\d)", re.VERBOSE
@@ -129,7 +177,7 @@ def readable(text: str) -> str:
 
 
 def stands_in(quote: str, text: str) -> bool:
-    """Return whether a quote stands in a document; marks around it and an ellipsis at its ends are ignored."""
+    """Return whether a quote stands in a document; marks and brackets around it and an ellipsis are ignored."""
     plain = readable(quote).strip(_ENDS)
     return bool(plain) and occurs_in(plain, readable(text))
 
@@ -147,17 +195,29 @@ _LEVELS: tuple[str, ...] = get_args(Level)
 _BESIDE = frozenset({"5a", "5b", "us_1a", "us_1b", "us_1c", "us_1d"})
 """Rules that apply beside the one that decides."""
 _ROUTINE = "6"
-_PREFIX = re.compile(r"gri|generalrule(?:ofinterpretation)?|rule")
-_US = re.compile(r"(?:add(?:itional|l)?)?us(?:rules?)?(?:ofinterpretation)?")
+# "GRI 3(b)", "General Rule of Interpretation 1", "Additional U.S. Rule 1(c)" without spaces and punctuation
+_RULE = re.compile(
+    r"""
+    (?: gri | gir | general (?: rules? (?: (?:of|forthe)interpretation )? | interpret(?:at)?iverules? ) )?
+    (?P<us> (?: add(?:itional|l)? )? us )?
+    (?: rules? (?: ofinterpretation )? )?
+    (?P<number> [1-6] [a-d]? )
+    """,
+    re.VERBOSE,
+)
 
 
-def parse_rule(text: object) -> Rule | None:
-    """Return a rule in one spelling: `3b` for `3(b)`, `GRI 3(b)` or `gri_3b`; None for anything else."""
-    if not isinstance(text, str):
+def parse_rule(value: object) -> Rule | None:
+    """Return a rule in one spelling: `3b` for `3(b)`, `GRI 3(b)`, `gri_3b`; `1` for the number 1; else None."""
+    # true is an integer too, but no rule; "-1" loses its sign below
+    if type(value) is int and value > 0:
+        value = str(value)
+    if not isinstance(value, str):
         return None
-    plain = re.sub(r"[\s_.()\-]", "", text.lower())
-    us_rule = _US.match(plain)
-    short = f"us_{plain[us_rule.end() :]}" if us_rule else _PREFIX.sub("", plain)
+    match = _RULE.fullmatch(re.sub(r"[\s_.()\-]", "", value.lower()))
+    if match is None:
+        return None
+    short = f"us_{match['number']}" if match["us"] else match["number"]
     return short if short in RULES else None  # type: ignore[return-value]  # a member of the literal
 
 

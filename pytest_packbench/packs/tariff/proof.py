@@ -57,6 +57,7 @@ def prove_citations(
     texts: dict[str, list[str]] = {}
     for document in evidence:
         texts.setdefault(document.source_id, []).append(document.text)
+    citations = [citation._replace(source_id=_named(citation.source_id, texts)) for citation in citations]
     checked = citations if texts or only_request else ()
     faults = tuple(fault for citation in checked if (fault := _fault(citation, texts)))
     quoted = {
@@ -71,6 +72,14 @@ def prove_citations(
         missing=tuple(source for source in expected.must_cite or () if source not in quoted),
         forbidden=tuple(source for source in expected.must_not_cite or () if source in cited),
     )
+
+
+def _named(source: str, texts: dict[str, list[str]]) -> str:
+    """Return the document that a source names in capitals or with spaces around; the source itself if none or two."""
+    if source in texts:
+        return source
+    named = [name for name in texts if name.strip().casefold() == source.strip().casefold()]
+    return named[0] if len(named) == 1 else source
 
 
 def _fault(citation: Quotation, texts: dict[str, list[str]]) -> str:
