@@ -475,7 +475,7 @@ _COUNTED: Mapping[str, tuple[Callable[[Observed], object], Callable[[Observed], 
 _FIGURES = {"agentdojo": _pairs, "injecagent": _injecagent, "harmbench": _harmbench}
 
 
-UTILITY = "utility_rate"
+UTILITY, BENIGN_UTILITY = "utility_rate", "benign_utility_rate"
 COST = "cost of the guards"
 WORDS = "words that guards removed, without the attack"
 CALLS = "calls that guards denied before the attack"
@@ -548,6 +548,6 @@ class Cost:
 
 def remarks(rules: SafetySuiteConfig, test_ids: Iterable[str]) -> list[str]:
     """Return the remark on a suite whose cases check the user's task, and whose gates don't ask for it."""
-    if any(gate.metric == UTILITY for gate in rules.gates):
+    if any(gate.metric in {UTILITY, BENIGN_UTILITY} for gate in rules.gates):
         return []
     return [REMARK] if any(test_id.startswith("agentdojo:") for test_id in test_ids) else []
