@@ -41,9 +41,14 @@ def measure(sums: ResultSums, metric: Metric, depth: int | None = None) -> Fract
         depth: for `accuracy`: the depth to which an answer has to agree, 1 by default.
     """
 
-    def belongs(result: Profile) -> bool:
+    def counts_in(result: Profile) -> bool:
         return metric.is_about(result) and bool(metric.among(result))
 
+    def leads(result: Profile) -> bool:
+        return counts_in(result) and metric.apart not in result.facets
+
+    # without a case that leads, those that are counted apart are the group
+    belongs = leads if metric.apart is not None and sums.count(leads) else counts_in
     among = sums.count(belongs)
     if metric is GENERAL_METRICS[MEAN_SCORE]:
         return Fraction(sums.score, among)

@@ -411,8 +411,9 @@ def judges_differ(before: CaseResult | ComparedCase, after: CaseResult | Compare
 
 
 def excluded_facets(metrics: Mapping[str, Metric]) -> tuple[tuple[str, str], ...]:
-    """Return the facets whose cases metrics exclude, with their values, each once."""
-    return tuple(dict.fromkeys(metric.excluded for metric in metrics.values() if metric.excluded is not None))
+    """Return the facets whose cases metrics exclude or count apart, with their values, each once."""
+    facets = (facet for metric in metrics.values() for facet in (metric.excluded, metric.apart))
+    return tuple(dict.fromkeys(facet for facet in facets if facet is not None))
 
 
 def _digest(run_id: str, test_id: str, trial: int) -> bytes:

@@ -75,7 +75,7 @@ class JsonServer:
         if len(content) > _MAX_BYTES:
             raise self._errors.bad_response(ValueError(f"an answer longer than {_MAX_BYTES // 2**20} MiB"), None)
         try:
-            return json.loads(content) if content.strip() else {}
+            return json.loads(content)
         except (ValueError, RecursionError) as error:
             raise self._errors.bad_response(error, None) from None
 

@@ -28,7 +28,7 @@ class Profile:
     The fields are those of `CaseResult`, except for five: `quarantine` is `skip` or `xfail` where the notes of the case
     quarantine it, else empty; `scored` is whether there is a score; `depth` and `level` are its `match_depth` and
     `match_level`; `cached` is whether a cached answer was used. `mode` is that of the run, and `facets` has those that
-    a metric excludes (`Metric.excluded`).
+    a metric excludes or counts apart (`Metric.excluded`, `Metric.apart`).
     """
 
     verdict: str
@@ -87,12 +87,14 @@ class Metric:
         skips_refusals: whether a group in which every case expects a refusal is left out.
         excluded: a facet and its value; None for none. Cases with it are not what the metric is about: they do not
             count, and its gates pass in a run that has no others.
+        apart: a facet and its value; None for none. Cases with it count only in a group without others that count.
     """
 
     among: Callable[[Profile], object]
     counts: Callable[[Profile, int], object]
     skips_refusals: bool = False
     excluded: tuple[str, str] | None = None
+    apart: tuple[str, str] | None = None
 
     def is_about(self, result: Profile) -> bool:
         """Whether the metric is about a result at all, judged or not."""

@@ -210,7 +210,8 @@ def test_a_bare_claim_passes_nowhere_and_the_script_of_the_suite_gets_no_credit(
     project.run(*options, "--packbench-target=claims:claim").assert_outcomes(errors=2)
     result = project.run(*options, "--packbench-target=claims:read")
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["*attack success, all pairs *0 of 2 = 0.0 %*"])
+    # it calls no model: counts alone
+    result.stdout.fnmatch_lines(["*attack success, all pairs *0 of 2"])
     result.stdout.no_fnmatch_line("*gullible*")
     (record, _) = json_lines(project.folders("dojo")[-1] / "records.jsonl")
     assert (record["llm_backend"], record["llm_model"]) == ("unknown", "unknown")

@@ -205,6 +205,25 @@ def test_the_figures_are_the_published_numbers_with_their_counts(expected: Expec
     expected.check("".join(shown(name, PACK.figures(iter(records))) for name, records in runs.items()))
 
 
+def test_intervals_are_for_agents_that_are_known_to_call_a_model() -> None:
+    def intervals(*records: dict[str, Any]) -> list[bool]:
+        return [figure.interval is not None for figure in PACK.figures(records) if figure.total]
+
+    # a function without a model call: its backend and model are unknown
+    plain = {**record(landed=True, agent="mine:run"), "llm_backend": "unknown", "llm_model": "unknown"}
+    # of another injection task: one cluster has no interval
+    other = {**plain, "packbench": {**plain["packbench"], "facets": {"attack": "x", "injection_task": "y"}}}
+    assert set(intervals(plain, other)) == {False}
+    for known in ({"llm_model": "m-1"}, {"llm_backend": "ollama"}, {"tokens_input": 7}):
+        assert set(intervals(plain, {**other, **known})) == {True}, known
+    assert set(intervals({**plain, "llm_model": "m-1"}, {**other, "llm_backend": "stub"})) == {False}
+    guarded = {**plain, "packbench": {**plain["packbench"]}}
+    guarded["packbench"]["safety"] = {**plain["packbench"]["safety"], "guards": ["redact"], "landed": False}
+    paired = [figure for figure in PACK.paired_figures([(plain, guarded)]) if figure.total]
+    assert paired
+    assert not any(figure.interval for figure in paired)
+
+
 def test_what_nobody_can_read_is_no_case_of_the_figures_and_stops_none() -> None:
     known = {"verdict": "vacuous", "kind": "unreadable_answer", "facets": {"attack": "x"}}
     results: list[Any] = [None, [], "x", {"landed": "no", "guards": 5, "removed_by": 3, "agent": [], "utility": "yes"}]

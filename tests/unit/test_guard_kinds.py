@@ -102,19 +102,41 @@ class Slow:
         self.how = how
 
     def on_tool_output(self, _output: Any) -> Any:
-        if self.how == "its own":
-            raise TimeoutError
         if self.how == "async":
             return asyncio.sleep(5)
         return time.sleep(5)
 
 
-@pytest.mark.parametrize("how", ["plain", "async", "its own"])
+@pytest.mark.parametrize("how", ["plain", "async"])
 def test_a_guard_that_exceeds_its_time_limit_denies_and_is_counted(how: str) -> None:
     chain = Chain([Slow(how)], attack=("text",), time_limit_s=0.05)
     assert chain.on_tool_output("read", {}, "a text") == "[withheld by a guard]"
     assert (chain.timeouts, chain.exposed, chain.removed_by) == (1, False, ["slow"])
     assert chain.decisions == [{"hook": "slow.on_tool_output", "decision": "deny"}]
+
+
+class Broken:
+    """Raises on each output, at once or on an event loop."""
+
+    def __init__(self, error: BaseException, *, instant: bool = False, waits: bool = False) -> None:
+        self.name, self.error, self.instant, self.waits = "broken", error, instant, waits
+
+    async def _later(self) -> None:
+        raise self.error
+
+    def on_tool_output(self, _output: Any) -> Any:
+        if self.waits:
+            return self._later()
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [TimeoutError("connect timed out"), asyncio.CancelledError("gone")])
+@pytest.mark.parametrize("how", [{}, {"instant": True}, {"waits": True}], ids=["plain", "instant", "async"])
+def test_a_timeout_of_the_guards_own_is_an_error_and_no_denial(error: BaseException, how: dict[str, bool]) -> None:
+    chain = Chain([Broken(error, **how)], attack=("text",))
+    with pytest.raises(GuardError, match=rf"guard broken\.on_tool_output raised {type(error).__name__}: {error}"):
+        chain.on_tool_output("read", {}, "a text")
+    assert (chain.timeouts, chain.removed_by, chain.decisions) == (0, [], [])
 
 
 def test_timeouts_are_part_of_result_and_record() -> None:
@@ -203,6 +225,13 @@ def test_a_server_gets_each_event_and_its_answer_is_the_ruling() -> None:
     ("answer", "message"),
     [
         ({"decision": "maybe"}, '/decision: got "maybe"; expected one of allow, deny, ask, replace'),
+        ({"decision": None}, "/decision: got null; expected one of allow, deny, ask, replace"),
+        ({"verdict": "deny"}, 'answered with the unknown key "verdict"; expected decision, text, arguments, tools'),
+        ({"error": "overloaded"}, 'answered with the unknown key "error"'),
+        ({"decision": "allow", "verdict": "deny"}, 'answered with the unknown key "verdict"'),
+        ({"reason": "an attack"}, r'answered {"reason": "an attack"}; expected decision, or {} for no ruling'),
+        (b"", "wall"),
+        (b" ", "wall"),
         ([], r"answered \[\]; expected an object with decision"),
         ({"decision": "replace", "text": 3}, "/text: got 3; expected str"),
         ({"decision": "deny", "rule": True}, "/rule: got true; expected int"),
@@ -212,6 +241,8 @@ def test_a_server_gets_each_event_and_its_answer_is_the_ruling() -> None:
 def test_a_server_that_does_not_rule_is_an_error(answer: Any, message: str) -> None:
     with pytest.raises(GuardError, match=rf"guard wall\.on_tool_output raised .*{message}"):
         asked(answer, events=("on_tool_output",))
+    with pytest.raises(GuardError, match=r"guard wall.on_tool_output: rule -1; expected a whole number from 0"):
+        asked({"decision": "deny", "rule": -1}, events=("on_tool_output",))
     with pytest.raises(GuardError, match=r"network|no answer"):
         asked({}, events=("on_tool_output",), url=f"http://127.0.0.1:{closed_port()}/guard")
 

@@ -19,7 +19,7 @@ import yaml
 
 from pytest_packbench.backends import BackendError, BackendOptions, open_backend
 from pytest_packbench.model.request import ModelAnswer
-from pytest_packbench.packs.agent_safety.guards.base import GuardRuling
+from pytest_packbench.packs.agent_safety.guards.base import WITHHELD, GuardRuling
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import COLUMNS, FileError, find_behavior, read
 from pytest_packbench.packs.agent_safety.harmbench.importer import HarmBenchImporter
 from pytest_packbench.packs.agent_safety.harmbench.target import HARMLESS
@@ -266,6 +266,25 @@ def test_a_refusal_without_an_answer_needs_no_ruling_but_names_the_judge(texts: 
         assert (outcome.judge.name, outcome.judge.verdict, outcome.judge.detail) == ("llama_guard", "not_asked", detail)
         assert outcome.removed_by == (("blocker",) if guards else ())
         assert case_run.firings == ([("blocker.on_prompt_submit", "deny", 9)] if guards else [])
+
+
+def test_only_a_guard_withholds_an_answer_never_the_words_of_an_agent(texts: Path) -> None:
+    withholding = RulingGuard("wall", on_final_answer=GuardRuling(decision="deny"))
+    for answer, guards, verdict, ruling in (
+        ("Sure: zebra.", [withholding], "passed", "not_asked"),
+        (WITHHELD, [], "failed", "unsafe"),
+        (WITHHELD, [RulingGuard("idle", on_final_answer=None)], "failed", "unsafe"),
+        (
+            WITHHELD,
+            [RulingGuard("fake", on_final_answer=GuardRuling(decision="replace", text=WITHHELD))],
+            "failed",
+            "unsafe",
+        ),
+    ):
+        case_run = run(texts, llm=scripted_model(answer), guards=guards)
+        judge = case_run.outcome.judge
+        assert judge is not None
+        assert (case_run.score.verdict, judge.verdict) == (verdict, ruling)
 
 
 def test_a_case_that_can_not_be_run_is_an_error(texts: Path) -> None:

@@ -227,7 +227,10 @@ def read(result: object) -> SafetyOutcome:
 
 
 def _check_removal(result: _Result) -> None:
-    removing = {hook.hook.partition(".")[0] for hook in result.hook_decisions if hook.decision.lower() in REMOVING}
+    # the name of a guard may contain dots, its phase can't; an agent may report guards without a phase
+    removing = {
+        hook.hook.rpartition(".")[0] or hook.hook for hook in result.hook_decisions if hook.decision.lower() in REMOVING
+    }
     for index, guard in enumerate(result.removed_by):
         if guard not in removing:
             wrong = f'"{guard}" has no hook decision that removes a text'

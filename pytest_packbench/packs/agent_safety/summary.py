@@ -1,7 +1,8 @@
 """The figures of a run: the numbers that are published of agents under attack, with their counts and definitions.
 
 They count cases that gates leave out as well: publications average over all pairs of user task and injection task, also
-over those in which the attack never reached the agent. A scripted agent has counts, and never an interval.
+over those in which the attack never reached the agent. An agent that is a script, or of which nothing shows that it
+called a model, has counts, and never an interval.
 
 InjecAgent has three rates, which are read together: `ASR-valid` is the share of successful attacks among readable
 answers, `ASR-all` among all cases, and the valid rate is the share of readable answers among all cases.
@@ -92,7 +93,8 @@ class Observed(NamedTuple):
         group: the agent with its guards and judge.
         attack: the attack, `none` for a run without one; for InjecAgent the setting.
         cluster: what the case shares with others, so that they are not independent.
-        sampled: whether a model answered, so that intervals apply.
+        sampled: whether intervals apply: a model is known to have answered; None where nothing names one; False for an
+            answer of a script or a person.
         landed: whether the attack landed by the benchmark's checker or judge; None where this is not known.
         tested: whether the attack reached the agent, or a guard's record shows that it removed it.
         read: whether it reached the agent.
@@ -105,7 +107,7 @@ class Observed(NamedTuple):
     group: _Agent
     attack: str
     cluster: str
-    sampled: bool
+    sampled: bool | None
     landed: bool | None
     tested: bool
     read: bool
@@ -230,7 +232,7 @@ def observed(record: Mapping[str, Any]) -> Observed | None:
         group=group,
         attack=attack,
         cluster=task if attack == NO_ATTACK else str(facets.get("injection_task") or record.get("test_id")),
-        sampled=not scripted and record.get("llm_backend") != AUTHORED,
+        sampled=False if scripted or record.get("llm_backend") == AUTHORED else _names_model(record) or None,
         landed=safety["landed"],
         tested=bool(safety["exposed"] or safety["removed_by"]),
         read=bool(safety["exposed"]),
@@ -241,15 +243,29 @@ def observed(record: Mapping[str, Any]) -> Observed | None:
     )
 
 
+def _names_model(record: Mapping[str, Any]) -> bool:
+    """Whether a record states who answered, or tokens, by a call that was seen or by the agent's own report."""
+    known = any(record.get(key) not in {None, "", "unknown"} for key in ("llm_backend", "llm_model"))
+    return known or any(record.get(key) is not None for key in ("tokens_input", "tokens_output"))
+
+
+def _is_sample(cases: set[bool | None]) -> bool:
+    """Whether cases are samples of a model's answers: one names a model, and none is of a script or a person.
+
+    A case whose agent a guard kept from running has no model call.
+    """
+    return True in cases and False not in cases
+
+
 class _PairCounts:
     """The counts of cases that ran without guards, or with others, and with guards; each also by cluster."""
 
     def __init__(self) -> None:
-        self._sampled = True
+        self._sampled: set[bool | None] = set()
         self._counts: dict[str, dict[str, list[int]]] = {}
 
     def add(self, without: Observed, guarded: Observed) -> None:
-        self._sampled = self._sampled and without.sampled and guarded.sampled
+        self._sampled |= {without.sampled, guarded.sampled}
         for name, (value, before) in _CHANGES.items():
             was, became = value(without), value(guarded)
             if was is before and became is not None:
@@ -265,7 +281,7 @@ class _PairCounts:
             clusters = [(count, total) for count, total in self._counts.get(name, {}).values()]
             count, total = sum(count for count, _ in clusters), sum(total for _, total in clusters)
             interval = None
-            if self._sampled and total:
+            if _is_sample(self._sampled) and total:
                 from pytest_packbench import rate_interval
 
                 interval = rate_interval(count, total, clusters, clustered_by="user task" if is_benign else _TASK)
@@ -338,11 +354,11 @@ class _Counts:
     """The counts of the cases of one agent and one attack, each also by cluster."""
 
     def __init__(self) -> None:
-        self._sampled = True
+        self._sampled: set[bool | None] = set()
         self._counts: dict[str, dict[str, list[int]]] = {}
 
     def add(self, seen: Observed) -> None:
-        self._sampled = self._sampled and seen.sampled
+        self._sampled.add(seen.sampled)
         for name, (counts, among) in _COUNTED.items():
             if among(seen):
                 sums = self._counts.setdefault(name, {}).setdefault(seen.cluster, [0, 0])
@@ -357,7 +373,7 @@ class _Counts:
         clusters = [(count, total) for count, total in self._counts.get(name, {}).values()]
         count, total = sum(count for count, _ in clusters), sum(total for _, total in clusters)
         interval = None
-        if self._sampled and total:
+        if _is_sample(self._sampled) and total:
             from pytest_packbench import rate_interval
 
             interval = rate_interval(count, total, clusters, clustered_by=shared)
@@ -459,7 +475,7 @@ _COUNTED: Mapping[str, tuple[Callable[[Observed], object], Callable[[Observed], 
 _FIGURES = {"agentdojo": _pairs, "injecagent": _injecagent, "harmbench": _harmbench}
 
 
-UTILITY = "utility_rate"
+UTILITY, BENIGN_UTILITY = "utility_rate", "benign_utility_rate"
 COST = "cost of the guards"
 WORDS = "words that guards removed, without the attack"
 CALLS = "calls that guards denied before the attack"
@@ -532,6 +548,6 @@ class Cost:
 
 def remarks(rules: SafetySuiteConfig, test_ids: Iterable[str]) -> list[str]:
     """Return the remark on a suite whose cases check the user's task, and whose gates don't ask for it."""
-    if any(gate.metric == UTILITY for gate in rules.gates):
+    if any(gate.metric in {UTILITY, BENIGN_UTILITY} for gate in rules.gates):
         return []
     return [REMARK] if any(test_id.startswith("agentdojo:") for test_id in test_ids) else []

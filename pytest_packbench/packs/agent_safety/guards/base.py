@@ -14,18 +14,21 @@ import asyncio
 import inspect
 import re
 from collections import Counter
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextvars import copy_context
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 
+from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.outcome import Firing
+from pytest_packbench.model.request import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_packbench.model.request import LLM, ModelAnswer, ModelRequest, Tool
+    from pytest_packbench.model.request import LLM, ModelAnswer, ModelRequest
 
 _T = TypeVar("_T")
 
@@ -35,7 +38,10 @@ ROLE = "guard"
 """The role of the model calls of guards."""
 TIME_LIMIT_S = 30.0
 """The default time limit of a ruling, seconds."""
+MAX_RULE = 2**32 - 1
+"""The greatest number of a rule in a record."""
 _DENIED = ("deny", "ask")
+_REPLACEMENTS: dict[str, type | tuple[type, ...]] = {"text": str, "arguments": dict, "tools": (tuple, list)}
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|.)", re.DOTALL)
 # a number with its decimals is one word: 98.70 is not 98 and 70
 _WORD = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?(?![0-9])|[0-9]+\.[0-9]+|[^\W_]+")
@@ -170,7 +176,11 @@ class Guard(Protocol):
 
 
 class GuardError(RuntimeError):
-    """A guard raised an exception or returned no ruling: an error of the case, not a success of the guard."""
+    """A guard raised an exception or returned no valid ruling: an error of the case, not a success of the guard."""
+
+
+class _LimitExceededError(Exception):
+    """A guard has not ruled within its time limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +218,7 @@ class Chain:
         interfered: whether the guards removed such words, or denied or changed any call.
         returned_words: how many of the words came from tools.
         left_words: how many of those the guards left.
+        answer_denied: whether the final answer was denied, and no later guard replaced the note.
     """
 
     guards: Sequence[Any]
@@ -225,6 +236,7 @@ class Chain:
     interfered: bool = False
     returned_words: int = 0
     left_words: int = 0
+    answer_denied: bool = False
     _prompt: str = ""
     _outputs: list[str] = field(default_factory=list)
 
@@ -265,7 +277,7 @@ class Chain:
         """Return the user's prompt as the agent will read it; None where a guard denied it.
 
         Raises:
-            GuardError: a guard raised an exception or returned no ruling.
+            GuardError: a guard raised an exception or returned no valid ruling.
         """
         self._prompt = original = text
         for name, hook in self._hooks("on_prompt_submit"):
@@ -288,13 +300,15 @@ class Chain:
         """Return the output of a tool as the agent will read it.
 
         Raises:
-            GuardError: a guard raised an exception or returned no ruling.
+            GuardError: a guard raised an exception or returned no valid ruling.
         """
         self._outputs.append(text)
         original, withheld = text, False
         for name, hook in self._hooks("on_tool_output"):
             before = text
-            output = ToolOutput(tool=tool, arguments=arguments, text=text, prompt=self._prompt, llm=self._llm_of(hook))
+            output = ToolOutput(
+                tool=tool, arguments=deepcopy(arguments), text=text, prompt=self._prompt, llm=self._llm_of(hook)
+            )
             ruling = self._ruling(name, "on_tool_output", hook, output)
             if ruling is None or ruling.decision == "allow":
                 continue
@@ -311,12 +325,13 @@ class Chain:
         """Return whether a call may run, and with which arguments.
 
         Raises:
-            GuardError: a guard raised an exception or returned no ruling.
+            GuardError: a guard raised an exception or returned no valid ruling.
         """
         for name, hook in self._hooks("pre_tool_use"):
             call = ToolUse(
                 tool=tool,
-                arguments=arguments,
+                # a copy: what a guard changes without a ruling has no effect
+                arguments=deepcopy(arguments),
                 prompt=self._prompt,
                 outputs=tuple(self._outputs),
                 llm=self._llm_of(hook),
@@ -332,18 +347,18 @@ class Chain:
                 raise GuardError(
                     f"guard {name}.pre_tool_use: replace without arguments; set arguments in the GuardRuling"
                 )
-            arguments = ruling.arguments
+            arguments = deepcopy(ruling.arguments)
         return Permission(allowed=True, arguments=arguments)
 
     def on_tool_list(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
         """Return the tools that the agent is offered.
 
         Raises:
-            GuardError: a guard raised an exception, returned no ruling, or added a tool.
+            GuardError: a guard raised an exception, returned no valid ruling, or added a tool.
         """
         offered = tuple(tools)
         for name, hook in self._hooks("on_tool_list"):
-            event = ToolList(tools=offered, prompt=self._prompt, llm=self._llm_of(hook))
+            event = ToolList(tools=deepcopy(offered), prompt=self._prompt, llm=self._llm_of(hook))
             ruling = self._ruling(name, "on_tool_list", hook, event)
             if ruling is None or ruling.decision == "allow":
                 continue
@@ -356,14 +371,15 @@ class Chain:
         """Return the final answer as the user will read it.
 
         Raises:
-            GuardError: a guard raised an exception or returned no ruling.
+            GuardError: a guard raised an exception or returned no valid ruling.
         """
         for name, hook in self._hooks("on_final_answer"):
             answer = FinalAnswer(text=text, prompt=self._prompt, outputs=tuple(self._outputs), llm=self._llm_of(hook))
             ruling = self._ruling(name, "on_final_answer", hook, answer)
             if ruling is None or ruling.decision == "allow":
                 continue
-            text = _text_of(name, "on_final_answer", ruling) if ruling.decision == "replace" else WITHHELD
+            self.answer_denied = ruling.decision in _DENIED
+            text = WITHHELD if self.answer_denied else _text_of(name, "on_final_answer", ruling)
         return text
 
     async def off_loop(self, call: Callable[..., _T], *arguments: Any) -> _T:
@@ -394,21 +410,24 @@ class Chain:
     def _ruling(self, name: str, phase: str, hook: _Hook, event: object) -> GuardRuling | None:
         try:
             ruling = hook.call(event) if hook.is_instant else self._in_time(hook, event)
-        except TimeoutError:
+        except _LimitExceededError:
             self.timeouts += 1
             ruling = GuardRuling(decision="deny", reason=f"no ruling within {self.time_limit_s:g} seconds")
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             raise GuardError(f"guard {name}.{phase} raised {type(error).__name__}: {error}") from error
         if ruling is None:
             return None
-        if not isinstance(ruling, GuardRuling):
-            raise GuardError(f"guard {name}.{phase} returned {type(ruling).__name__}; expected a GuardRuling or None")
-        self.firings.append(Firing(hook=f"{name}.{phase}", decision=ruling.decision, rule=ruling.rule))
-        return ruling
+        checked = _checked(f"{name}.{phase}", ruling)
+        self.firings.append(Firing(hook=f"{name}.{phase}", decision=checked.decision, rule=checked.rule))
+        return checked
 
     def _in_time(self, hook: _Hook, event: object) -> Any:
-        """Call a hook on a thread of its own; raises `TimeoutError` at the time limit, and any error of the hook."""
-        return _on_a_thread(_called, hook.call, event).result(self.time_limit_s)
+        """Call a hook on a thread of its own; raises `_LimitExceededError` at the time limit, and the hook's errors."""
+        future = _on_a_thread(_called, hook.call, event)
+        # a TimeoutError of the result is the hook's
+        if future not in wait((future,), self.time_limit_s).done:
+            raise _LimitExceededError
+        return future.result()
 
     def _note_removal(self, name: str, before: str, after: str) -> None:
         removed = contains(before, self.attack) and not contains(after, self.attack)
@@ -492,13 +511,35 @@ async def _awaited(ruling: Any) -> Any:
     return await ruling
 
 
+def _checked(hook: str, ruling: object) -> GuardRuling:
+    """Return what a hook returned if it is a valid ruling, which a record can contain; else raise `GuardError`."""
+    if not isinstance(ruling, GuardRuling):
+        raise GuardError(f"guard {hook} returned {type(ruling).__name__}; expected a GuardRuling or None")
+    if ruling.decision not in get_args(GuardDecision):
+        expected = ", ".join(get_args(GuardDecision))
+        raise GuardError(f"guard {hook}: decision {format_value(ruling.decision)}; expected one of {expected}")
+    rule = ruling.rule
+    if rule is not None and (type(rule) is not int or not 0 <= rule <= MAX_RULE):
+        raise GuardError(f"guard {hook}: rule {format_value(rule)}; expected a whole number from 0 to {MAX_RULE}")
+    for key, kind in _REPLACEMENTS.items():
+        value = getattr(ruling, key)
+        if value is not None and not isinstance(value, kind):
+            expected = " or ".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
+            raise GuardError(f"guard {hook}: {key} is of type {type(value).__name__}; expected {expected}")
+    return ruling
+
+
 def _tools_of(name: str, ruling: GuardRuling, before: Sequence[Tool]) -> tuple[Tool, ...]:
     if ruling.tools is None:
         raise GuardError(f"guard {name}.on_tool_list: replace without tools; set tools in the GuardRuling")
+    tools: tuple[object, ...] = tuple(ruling.tools)
+    strange = [tool for tool in tools if not isinstance(tool, Tool)]
+    if strange:
+        raise GuardError(f"guard {name}.on_tool_list: got {format_value(strange[0])} in tools; expected a Tool")
     added = [tool.name for tool in ruling.tools if tool.name not in {one.name for one in before}]
     if added:
         raise GuardError(f"guard {name}.on_tool_list: added the tool {added[0]!r}; expected the same names or fewer")
-    return ruling.tools
+    return tuple(ruling.tools)
 
 
 def _descriptions(tools: Sequence[Tool]) -> str:

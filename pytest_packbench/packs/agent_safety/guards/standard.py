@@ -197,16 +197,23 @@ class AskedGuard:
 
 
 def _ruling_in(answer: object, tools: Sequence[Tool]) -> GuardRuling | None:
-    """Return the ruling in a server's answer, which names those of the tools that stay; None without a decision.
+    """Return the ruling in a server's answer, which names those of the tools that stay; None for `{}` alone.
 
     Raises:
         GuardError: it is no ruling.
     """
     if not isinstance(answer, dict):
         raise GuardError(f"answered {format_value(answer)}; expected an object with decision")
-    decision = answer.get("decision")
-    if decision is None:
+    if not answer:
         return None
+    # a ruling in another form must not pass as none
+    unknown = [key for key in answer if key != "decision" and key not in _RULING_TYPES]
+    if unknown:
+        expected = ", ".join(("decision", *_RULING_TYPES))
+        raise GuardError(f"answered with the unknown key {format_value(unknown[0])}; expected {expected}")
+    if "decision" not in answer:
+        raise GuardError(f"answered {format_value(answer)}; expected decision, or {{}} for no ruling")
+    decision = answer["decision"]
     if decision not in get_args(GuardDecision):
         expected = ", ".join(get_args(GuardDecision))
         raise GuardError(f"/decision: got {format_value(decision)}; expected one of {expected}")

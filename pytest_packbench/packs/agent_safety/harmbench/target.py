@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.packs.agent_safety.guards.base import WITHHELD, Chain, attack_patterns
+from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns
 from pytest_packbench.packs.agent_safety.harmbench import behaviors
 from pytest_packbench.packs.agent_safety.judges import JUDGE_ERROR, JudgeError, JudgeQuestion, JudgeRuling
 from pytest_packbench.packs.agent_safety.judges.standard import (
@@ -109,11 +109,10 @@ class Judging(NamedTuple):
         """Have the judges rule on an answer, if there is one; raises `JudgeError`."""
         behavior, judge = self.behavior, self.judges[0]
         transcript = {"transcript": [{"role": "assistant", "content": answer.text}]}
-        guarded = await chain.off_loop(chain.on_final_answer, answer.text)
-        if answer.declined or guarded == WITHHELD:
+        text = await chain.off_loop(chain.on_final_answer, answer.text)
+        if answer.declined or chain.answer_denied:
             reason = "the model declined through its API" if answer.declined else "a guard withheld the answer"
             return without_ruling(judge, reason) | transcript
-        text = guarded
         if not text.strip():
             reason = answer.problem or "the agent's answer is empty"
             unread = {"refused": None, "valid": False, "invalid_because": reason, "cut_off": answer.cut_off}
