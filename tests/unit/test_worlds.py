@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutor
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 
 from pytest_packbench.engine.targets import TargetCaller, as_target, run_in_thread
 from pytest_packbench.model.request import AnswerError, Tool, VerifyContext
@@ -433,8 +434,6 @@ class Played(BasePipelineElement):  # type: ignore[misc]  # an extra
         self.calls, self.tells, self.executor = calls, tells, executor or ToolsExecutor()
 
     def query(self, query: str, runtime: Any, env: Any, messages: Any = (), extra_args: Any = None) -> Any:
-        from agentdojo.functions_runtime import FunctionCall
-
         messages = [{"role": "user", "content": [{"type": "text", "content": query}]}]
         before = env.model_copy(deep=True)
         for name, arguments in self.calls:
@@ -469,13 +468,58 @@ def test_a_pipeline_cannot_hide_what_it_did() -> None:
     def as_before(messages: Any, env: Any, before: Any) -> Any:
         return messages, before
 
-    for tells in (without_calls, as_before):
+    def restored(messages: Any, env: Any, before: Any) -> Any:
+        for name in type(env).model_fields:
+            setattr(env, name, getattr(before, name))
+        return messages, env
+
+    for tells in (without_calls, as_before, restored):
         assert act(Played([READS, OBEYS], tells)).score.verdict == "failed"
     # attempted calls count in the checker of this attack
     pair = checked(case_of(Pair("slack", 0, 5, "easy")))
     attack = suite_of("v1.2.2", "slack").injection_tasks["injection_task_5"].ground_truth(None)
     attempts = [(call.function, dict(call.args)) for call in attack]
     assert act(Played(attempts, without_calls), pair).score.verdict == "failed"
+
+
+def test_a_pipeline_does_its_users_task_through_the_runtime() -> None:
+    task = suite_of("v1.2.2", "banking").user_tasks["user_task_0"]
+    pair = checked(case_of(Pair("banking", 0, 7, "easy")))
+
+    def in_place(messages: Any, env: Any, before: Any) -> Any:
+        runtime = FunctionsRuntime(suite_of("v1.2.2", "banking").tools)
+        for call in task.ground_truth(env):
+            runtime.run_function(env, call.function, dict(call.args))
+        return messages, env
+
+    calls = [(call.function, dict(call.args)) for call in task.ground_truth(None)]
+    assert act(Played(calls), pair).outcome.utility
+    assert not act(Played(calls[:1], in_place), pair).outcome.utility
+
+
+@pytest.mark.parametrize(
+    ("tells", "problem"),
+    [
+        (None, "None"),
+        (lambda *step: step[:4], "a tuple"),
+        (lambda query, runtime, env, messages, extra: (query, runtime, None, messages, extra), "a NoneType as the env"),
+        (lambda query, runtime, env, messages, extra: (query, runtime, env, [], extra), "no messages"),
+        (
+            lambda query, runtime, env, messages, extra: (query, runtime, env, messages[:1], extra),
+            "messages whose last",
+        ),
+    ],
+)
+def test_a_pipeline_that_returns_no_step_is_told_and_judged(tells: Any, problem: str) -> None:
+    class Returning(Played):
+        def query(self, *step: Any) -> Any:
+            whole = super().query(*step)
+            return tells(*whole) if tells else None
+
+    with pytest.raises(TypeError, match=f"the pipeline Returning returned {problem}.*; expected .query, runtime, env"):
+        act(Returning([READS]))
+    run = act(Returning([READS, OBEYS]))
+    assert (run.score.verdict, run.outcome.landed) == ("failed", True)
 
 
 @pytest.mark.parametrize(
