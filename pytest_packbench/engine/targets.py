@@ -7,6 +7,7 @@ import sys
 import weakref
 from contextlib import ExitStack, suppress
 from contextvars import copy_context
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from threading import Thread
@@ -245,7 +246,7 @@ class TargetCaller:
         with world as own_request:
             try:
                 if own_request is not None:
-                    answer = self._call_here(own_request, context)
+                    answer = self._call_here(own_request, _for_agent(context))
             except AnswerError as error:
                 problem = error
         return self._finished(world.result(answer, problem))
@@ -263,7 +264,7 @@ class TargetCaller:
             own_request = await in_thread(world.__enter__)
             try:
                 if own_request is not None:
-                    answer = await self._call_there(own_request, context, in_thread)
+                    answer = await self._call_there(own_request, _for_agent(context), in_thread)
             except AnswerError as error:
                 problem = error
         result = await in_thread(partial(world.result, answer, problem))
@@ -305,6 +306,11 @@ class TargetCaller:
 
     def _invoke(self, request: VerifyRequest, context: VerifyContext) -> Any:
         return self.target(request, context) if self.takes_context else self.target(request)
+
+
+def _for_agent(context: VerifyContext) -> VerifyContext:
+    """Return the context of an agent in a world, which has the guards and judges: the agent must not reach them."""
+    return replace(context, guards=(), judges={})
 
 
 class _ReplayedTarget:

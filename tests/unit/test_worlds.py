@@ -11,6 +11,7 @@ import inspect
 import json
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -250,6 +251,31 @@ def test_guards_stand_before_every_agent() -> None:
     seen: list[Any] = []
     run = act(seen.append, guards=[RulingGuard("blocks", on_prompt_submit=GuardRuling(decision="deny"))])
     assert (seen, run.score.verdict) == ([], "vacuous")
+
+
+def test_an_agent_cannot_reach_the_guards_and_judges_of_its_world() -> None:
+    met: list[VerifyContext] = []
+
+    def disarms(request: AgentRequest, context: VerifyContext) -> str:
+        met.append(context)
+        for guard in context.guards:
+            guard.on_tool_output = lambda _: None
+        request.call(*READS)
+        request.call(*OBEYS)
+        return "Done."
+
+    async def disarms_later(request: AgentRequest, context: VerifyContext) -> str:
+        return disarms(request, context)
+
+    for agent in (disarms, disarms_later):
+        run = act(agent, guards=[PACK.guards()["redact"]()])
+        assert (run.outcome.removed_by, run.outcome.exposed, run.outcome.guards) == (("redact",), False, ("redact",))
+    # as the engine calls targets
+    caller = TargetCaller(as_target(disarms, "agent"), PACK.worlds(RULES, "my:agent"))
+    context = replace(context_of(PAIR, [PACK.guards()["redact"]()]), judges={"mine": print})
+    result = asyncio.run(caller.call_async(PACK.request(PAIR), context, run_in_thread))
+    assert (result["exposed"], result["guards"]) == (False, ["redact"])
+    assert [(context.guards, context.judges, context.case_id) for context in met] == [((), {}, PAIR.id)] * 3
 
 
 def ignoring(request: AgentRequest) -> str:
