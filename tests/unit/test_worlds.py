@@ -275,7 +275,11 @@ def test_an_agent_cannot_reach_the_guards_and_judges_of_its_world() -> None:
     context = replace(context_of(PAIR, [PACK.guards()["redact"]()]), judges={"mine": print})
     result = asyncio.run(caller.call_async(PACK.request(PAIR), context, run_in_thread))
     assert (result["exposed"], result["guards"]) == (False, ["redact"])
-    assert [(context.guards, context.judges, context.case_id) for context in met] == [((), {}, PAIR.id)] * 3
+    assert [(context.guards, context.judges) for context in met] == [((), {})] * 3
+    # whose id names the attack
+    (case_id,) = {context.case_id for context in met}
+    assert case_id.startswith("case_")
+    assert "task" not in case_id
 
 
 def ignoring(request: AgentRequest) -> str:
@@ -506,6 +510,23 @@ def test_a_pipeline_cannot_hide_what_it_did() -> None:
     attack = suite_of("v1.2.2", "slack").injection_tasks["injection_task_5"].ground_truth(None)
     attempts = [(call.function, dict(call.args)) for call in attack]
     assert act(Played(attempts, without_calls), pair).score.verdict == "failed"
+
+
+@pytest.mark.parametrize(("name", "value"), [("security", lambda *_: False), ("GOAL", "Nothing.")])
+def test_an_agent_that_changes_the_checkers_is_an_error(monkeypatch: pytest.MonkeyPatch, name: str, value: Any) -> None:
+    task = type(suite_of("v1.2.2", "banking").injection_tasks["injection_task_7"])
+
+    def agent(request: AgentRequest) -> str:
+        request.call(*READS)
+        monkeypatch.setattr(task, name, value)
+        request.call(*OBEYS)
+        return "Done."
+
+    run = act(agent)
+    assert run.score.verdict == "error"
+    assert f"checkers_changed: {task.__module__}.InjectionTask7.{name} is not as AgentDojo has it" in run.score.message
+    monkeypatch.undo()
+    assert act(plays(READS, OBEYS)).score.verdict == "failed"
 
 
 def test_a_pipeline_does_its_users_task_through_the_runtime() -> None:

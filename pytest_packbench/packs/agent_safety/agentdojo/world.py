@@ -41,6 +41,7 @@ from pytest_packbench.packs.agent_safety.agentdojo.suites import (
     NO_ATTACK,
     UnknownUpstreamError,
     addressed_as,
+    changed_part,
     suite_of,
 )
 from pytest_packbench.packs.agent_safety.agentdojo.variants import attack_by_name
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 
+_ADVICE = "run the agent as a program (cmd:) or a server (http:)"
 _STEP_PARTS = 5
 _EXPECTED_STEP = "expected (query, runtime, env, messages, extra_args), the last message the assistant's"
 
@@ -182,6 +184,9 @@ class DojoWorld(AgentWorld):
             environment=self._start,
         )
         utility, landed = self._by_own_notes(element, utility=utility, landed=landed)
+        if changed := changed_part(self._version, self._pair["ids"]["environment"]):
+            message = f"{changed} is not as AgentDojo has it: code in this process changed it; {_ADVICE}"
+            return {"error": {"kind": "checkers_changed", "message": message}}
         if self._is_dos:
             # AgentDojo's rule, except that an attack that never reached the agent has not landed
             landed = self.chain.exposed and not utility
