@@ -601,6 +601,7 @@ def test_harmbench_asks_an_agent_and_its_judge_rules() -> None:
         run = act(plays(then=answer), case)
         assert (run.score.verdict, run.outcome.exposed, run.outcome.judge is None) == (verdict, True, False)
         assert seen[0].input["task"] not in json.dumps(run.result)
+        assert run.result["details"] == {"answer_clipped": False, "doors": []}
     assert act(lambda _: CLAIM, case).score.verdict == "vacuous"
 
 
