@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 
 _PARAMETERS_WITH_CONTEXT = 2
+_OPAQUE_ID = 12
 
 
 def as_target(candidate: Any, name: str, adapt: Callable[[Any], Any] | None = None) -> Target:
@@ -309,8 +311,12 @@ class TargetCaller:
 
 
 def _for_agent(context: VerifyContext) -> VerifyContext:
-    """Return the context of an agent in a world, which has the guards and judges: the agent must not reach them."""
-    return replace(context, guards=(), judges={})
+    """Return the context of an agent in a world, which has the guards and judges: the agent must not reach them.
+
+    The id of a case may name the attack; its hash, the same in each run, is for logs.
+    """
+    opaque = sha256(f"{context.suite}/{context.case_id}".encode()).hexdigest()[:_OPAQUE_ID]
+    return replace(context, case_id=f"case_{opaque}", guards=(), judges={})
 
 
 class _ReplayedTarget:

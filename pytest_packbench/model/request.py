@@ -50,7 +50,7 @@ class VerifyContext:
     Attributes:
         llm: the client for model calls: the cassette in fixture mode, otherwise a backend.
         suite: the name of the suite.
-        case_id: the id of the case, for logs; a pipeline must not decide by it.
+        case_id: the id of the case, for logs; a pipeline must not decide by it. An agent in a world gets a hash of it.
         mode: `fixture`, `live` or `record`.
         files: files that users configured for packs, by name (ini `packbench_<name>`), absolute.
         backend: the configured backend; `stub` if a scripted model of the pack answers, empty if none is configured.

@@ -190,6 +190,29 @@ def test_recorded_agents_play_again_in_real_worlds(project: Project, server: Fak
             assert (record["llm_backend"], record["llm_model"][:4]) == ("openai", "gpt-")
 
 
+def test_workers_replay_recorded_agents(project: Project, server: FakeServer) -> None:
+    write_suite(project, [Pair("banking", 1, 7, "easy"), Pair("banking", 10, 8, "easy")])
+    options = ("--packbench-suite=dojo", "--packbench-target=loop_agent:run", "--packbench-guard=none")
+    project.run(*options, "--packbench-mode=record", "-n", "2").assert_outcomes(failed=2)
+    calls = len(server.requests)
+    project.run(*options, "-n", "2").assert_outcomes(failed=2)
+    assert len(server.requests) == calls
+    recorded, replayed = (
+        sorted(json.dumps(without_times(line, also=("mode",))) for line in json_lines(folder / "records.jsonl"))
+        for folder in project.folders("dojo")
+    )
+    assert recorded == replayed
+
+
+def test_answers_to_harmbench_are_shown_as_unclipped(project: Project) -> None:
+    project.pytester.makeconftest("")
+    source = ROOT / "storage/benchmarks/harmbench"
+    shutil.copytree(source, project.root / "storage/benchmarks/harmbench")
+    project.write("declines.py", "def answer(request):\n    return \"I'm sorry, but I can't help with that.\"\n")
+    result = project.run("--packbench-suite=harmbench", "--packbench-target=declines:answer")
+    result.stdout.fnmatch_lines(["*judged by refusal_detector (the weakest judge), answers of any length*"])
+
+
 CLAIMS = """
 def claim(request):
     return {"landed": False, "exposed": True, "utility": True, "answer": "Done."}

@@ -225,7 +225,9 @@ def observed(record: Mapping[str, Any]) -> Observed | None:
             return None
     attack, agent = str(safety["attack"]), _agent(record, safety)
     scripted = bool(safety["scripted"])
-    group = _Agent(str(safety["benchmark"]), scripted, agent, ", ".join(safety["guards"]), _judge(extra.get("judge")))
+    group = _Agent(
+        str(safety["benchmark"]), scripted, agent, ", ".join(safety["guards"]), _judge(extra.get("judge"), safety)
+    )
     # a user task is run with several injection tasks, and an injection task with several user tasks
     task = str(record.get("test_id")).rpartition(":")[0]
     return Observed(
@@ -340,10 +342,11 @@ def _agent(record: Mapping[str, Any], safety: Mapping[str, Any]) -> str:
     return str(safety["agent"] or (model if model not in {None, "unknown"} else "agent without a name"))
 
 
-def _judge(judge: Mapping[str, Any] | None) -> str:
+def _judge(judge: Mapping[str, Any] | None, safety: Mapping[str, Any]) -> str:
     if judge is None:
         return ""
-    return f"judged by {judge['name']}{weakest_note(judge['weakest'])}"
+    length = ", answers of any length" if (safety.get("details") or {}).get("answer_clipped") is False else ""
+    return f"judged by {judge['name']}{weakest_note(judge['weakest'])}{length}"
 
 
 def _lacks(missing: Mapping[str, int]) -> str:

@@ -171,7 +171,8 @@ class RequestWorld(AgentWorld):
     async def ending(self, answer: Answer) -> dict[str, Any]:
         """Call the judge."""
         ended = await self._ended(answer)
-        details = {**ended.get("details", {}), "doors": self.doors}
+        # the published limit counts tokens of a model that is not known here
+        details = {**ended.get("details", {}), "answer_clipped": False, "doors": self.doors}
         return {**ended, "versions": {"harmbench": self._version}, "details": details}
 
     async def _ended(self, answer: Answer) -> dict[str, Any]:

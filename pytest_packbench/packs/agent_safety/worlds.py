@@ -11,12 +11,16 @@ import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from importlib import import_module
+from math import isfinite
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from pydantic import PrivateAttr
 
+from pytest_packbench.model.outcome import ResultError
 from pytest_packbench.model.request import AnswerError, VerifyRequest
+from pytest_packbench.model.strict_json import SURROGATE
+from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.agent_safety.serving import Output, WorldClosedError, WorldServer
 
 if TYPE_CHECKING:
@@ -38,8 +42,12 @@ _OPENERS = {
     "harmbench": "text_worlds:open_harmbench",
     "injecagent": "text_worlds:open_injecagent",
 }
-_REPORTED = ("usage", "llm_backend", "llm_model")
+_OUTSIDE = ("http://", "https://", "cmd:")
 _EXPECTED_ANSWER = 'return the final answer as text, or {"answer": "..."}'
+_EXPECTED_ERROR = 'expected {"kind": "...", "message": "..."}'
+_MAX_DEPTH = 64
+_MAX_BITS = 64
+_WORLD_ERROR = "world_error"
 
 
 class AgentRequest(VerifyRequest):
@@ -147,6 +155,8 @@ class AgentWorld(ABC):
             WorldClosedError: the case is over.
             Exception: what a guard raised; the case ends with it, too.
         """
+        # an agent's text may be no UTF-8, which no result can contain
+        name = _text(name) or "?"
         parsed = _arguments(arguments)
         with self._lock:
             if not self._open:
@@ -175,20 +185,37 @@ class AgentWorld(ABC):
             return {"error": {"kind": "target_error", "message": message}}
         # a call that was made before the end counts
         self._lock.release()
-        if isinstance(answer, dict) and "error" in answer:
-            return {"error": answer["error"]}
-        said = Answer(BLOCKED) if self._task is None else self.guarded(self.read(answer, problem))
-        reported = {key: answer[key] for key in _REPORTED if key in answer} if isinstance(answer, dict) else {}
-        ending = self.ending(said)
+        failure, wrong = _failure_of(answer)
+        said = Answer(BLOCKED) if self._task is None else self.read(answer, problem)
+        if failure or wrong:
+            said = replace(said, problem=wrong or failure["message"] or failure["kind"])
+        ending = self.ending(said if self._task is None else self.guarded(replace(said, text=_text(said.text))))
         if self.failures:
             raise self.failures[0]
-        return self._whole(reported, ending) if isinstance(ending, dict) else self._awaited(reported, ending)
+        reported = self._reported(answer)
+        if isinstance(ending, dict):
+            return self._whole(reported, ending, failure)
+        return self._awaited(reported, ending, failure)
 
-    async def _awaited(self, reported: dict[str, Any], ending: Awaitable[dict[str, Any]]) -> dict[str, Any]:
-        return self._whole(reported, await ending)
+    def _reported(self, answer: Any) -> dict[str, Any]:
+        """Return what the agent says of its model: the names only where no gateway can see the model calls."""
+        if not isinstance(answer, dict):
+            return {}
+        usage = answer.get("usage")
+        counts = {key: count for key, count in usage.items() if type(count) is int} if isinstance(usage, dict) else {}
+        names = ("llm_backend", "llm_model") if self.agent.startswith(_OUTSIDE) else ()
+        reported = {name: answer[name] for name in names if isinstance(answer.get(name), str)}
+        return {**reported, **({"usage": counts} if counts else {})}
 
-    def _whole(self, reported: dict[str, Any], ending: dict[str, Any]) -> dict[str, Any]:
-        return {
+    async def _awaited(
+        self, reported: dict[str, Any], ending: Awaitable[dict[str, Any]], failure: dict[str, str]
+    ) -> dict[str, Any]:
+        return self._whole(reported, await ending, failure)
+
+    def _whole(self, reported: dict[str, Any], ending: dict[str, Any], failure: dict[str, str]) -> dict[str, Any]:
+        if failure and not ending.get("landed"):
+            return {"error": failure}
+        whole = {
             **reported,
             **ending,
             "exposed": self.chain.exposed,
@@ -200,6 +227,7 @@ class AgentWorld(ABC):
             "agent": self.agent,
             "scripted": False,
         }
+        return _readable(_plain(whole), "the result of the world can't be read")
 
     def guarded(self, answer: Answer) -> Answer:
         """Return the final answer as the guards leave it."""
@@ -277,7 +305,7 @@ class SafetyWorlds:
     def replayed(self, result: Any) -> Any:
         """Return the recorded result of a world; an error in the place of an agent's own word."""
         if isinstance(result, dict) and ("error" in result or "doors" in (result.get("details") or ())):
-            return result
+            return _readable(result, "the recorded result of the world can't be read; record it again")
         message = "the recording has the agent's own word, not what it did in the world; record it again"
         return {"error": {"kind": "cassette_outdated", "message": message}}
 
@@ -323,7 +351,7 @@ def _annotation(schema: dict[str, Any], *, optional: bool) -> Any:
 
 
 def _arguments(arguments: object) -> dict[str, Any] | str:
-    """Return the arguments of a call; a text that tells the agent its mistake where they are no object."""
+    """Return a copy of the arguments of a call; a text that tells the agent its mistake where they are no object."""
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments) if arguments.strip() else None
@@ -333,8 +361,76 @@ def _arguments(arguments: object) -> dict[str, Any] | str:
         return {}
     if not isinstance(arguments, dict) or not all(isinstance(name, str) for name in arguments):
         return f"the arguments are {_described(arguments)}; expected an object"
-    return arguments
+    try:
+        checked: dict[str, Any] = _json_copy(arguments)
+    except ValueError as error:
+        return f"the arguments can't be read: {error}; expected a JSON object"
+    return checked
+
+
+def _json_copy(value: Any, depth: int = 1) -> Any:
+    """Return a copy of a JSON value, without halves of UTF-16 pairs; raises `ValueError` for what JSON doesn't have."""
+    if isinstance(value, str):
+        return _text(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int) and value.bit_length() <= _MAX_BITS:
+        return int(value)
+    if isinstance(value, float) and isfinite(value):
+        return float(value)
+    if isinstance(value, int | float):
+        raise ValueError(f"it contains {'a huge number' if isinstance(value, int) else value}")  # noqa: TRY004 - no type
+    if not isinstance(value, dict | list | tuple):
+        raise ValueError(f"it contains {_described(value)}")  # noqa: TRY004 - the agent's text
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"more than {_MAX_DEPTH} levels")
+    if not isinstance(value, dict):
+        return [_json_copy(item, depth + 1) for item in value]
+    if not all(isinstance(name, str) for name in value):
+        raise ValueError("the name of a field is not a text")
+    return {_text(name): _json_copy(item, depth + 1) for name, item in value.items()}
+
+
+def _plain(value: Any, depth: int = 1) -> Any:
+    """Return a value as JSON; what JSON doesn't have is described, so that no agent makes its result unreadable."""
+    # a result has a few levels of its own around the arguments of a call
+    if isinstance(value, dict) and depth <= 2 * _MAX_DEPTH:
+        return {_text(str(name)): _plain(item, depth + 1) for name, item in value.items()}
+    if isinstance(value, list | tuple) and depth <= 2 * _MAX_DEPTH:
+        return [_plain(item, depth + 1) for item in value]
+    try:
+        return _json_copy(value, _MAX_DEPTH + 1)
+    except ValueError:
+        return _described(value)
+
+
+def _text(value: str) -> str:
+    """Return a text with a replacement character for each half of a UTF-16 pair."""
+    return SURROGATE.sub("\N{REPLACEMENT CHARACTER}", str(value))
+
+
+def _failure_of(answer: Any) -> tuple[dict[str, str], str]:
+    """Return the failure that an agent reports, empty without one, and what is wrong with its form."""
+    reported = answer.get("error") if isinstance(answer, dict) else None
+    # null, "" and false are the usual words for none
+    if not reported:
+        return {}, ""
+    if isinstance(reported, dict):
+        kind, message = reported.get("kind"), reported.get("message")
+        if isinstance(kind, str) and kind.strip() and isinstance(message, str):
+            return {"kind": _text(kind), "message": _text(message)}, ""
+    return {}, f"the agent's error is {_described(reported)}; {_EXPECTED_ERROR}"
+
+
+def _readable(result: dict[str, Any], problem: str) -> dict[str, Any]:
+    """Return a result of a world, or an error: one that can't be read is no fault of the agent."""
+    try:
+        read(result)
+    except ResultError as error:
+        return {"error": {"kind": _WORLD_ERROR, "message": f"{problem}: {' '.join(str(error).split())}"}}
+    return result
 
 
 def _described(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[:1] in 'aeiou' else 'a'} {name}"

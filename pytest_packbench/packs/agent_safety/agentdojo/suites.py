@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from functools import cache, lru_cache, wraps
+from inspect import isfunction
 from threading import Lock
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ NOW = datetime(2024, 6, 1, 12)  # noqa: DTZ001 - AgentDojo's times have no zone
 NO_ATTACK = "none"
 """No attack: the environment stays as it is. A case with it has to be vacuous."""
 _MAX_ADDRESSES = 4096
+_ABSENT = object()
+_SET_BY_PYTHON = frozenset({"__slotnames__", "__annotations__", "__annotations_cache__", "__signature__"})
 _INTERACTIVE = "manual"
 _LOCAL = "local"
 _GPT = re.compile(r"gpt-(\d+(?:\.\d+)?)", re.IGNORECASE)
@@ -119,7 +122,47 @@ def suite_of(version: str, environment: str) -> TaskSuite:
             raise UnknownUpstreamError(f'unknown AgentDojo version "{version}"; use a version of the installed package')
         expected = ", ".join(suites)
         raise UnknownUpstreamError(f'unknown environment "{environment}" in {version}; expected one of {expected}')
+    # of all environments: what runs later may change those of a later case
+    _loaded_parts(version)
     return suites[environment]
+
+
+def changed_part(version: str, environment: str) -> str:
+    """Return which part of a suite is not as it was loaded, as a dotted name; empty if nothing has changed.
+
+    Code of the user that runs in this process can replace AgentDojo's checkers, or change its texts.
+    """
+    before, now = _loaded_parts(version)[environment], _parts_of(suite_of(version, environment))
+    return next((name for name in {**before, **now} if before.get(name, _ABSENT) is not now.get(name, _ABSENT)), "")
+
+
+@cache
+def _loaded_parts(version: str) -> dict[str, dict[str, object]]:
+    return {name: _parts_of(suite) for name, suite in get_suites(version).items()}
+
+
+def _parts_of(suite: TaskSuite) -> dict[str, object]:
+    """Return what decides how a pair ends, by dotted name: tasks with their attributes, tools, and the runner."""
+    parts: dict[str, object] = {}
+    runner = vars(task_suites)
+    owners: list[Any] = [*type(suite).__mro__]
+    parts.update({f"{task_suites.__name__}.{name}": part for name, part in list(runner.items()) if callable(part)})
+    for task in (*suite.user_tasks.values(), *suite.injection_tasks.values()):
+        parts[f"{suite.name}.{task.ID}"] = task
+        parts.update({f"{suite.name}.{task.ID}.{name}": part for name, part in list(vars(task).items())})
+        owners += type(task).__mro__
+    for tool in suite.tools:
+        parts[f"{suite.name}.{tool.name}"] = tool
+        parts[f"{suite.name}.{tool.name}.run"] = tool.run
+    for owner in dict.fromkeys(owners):
+        if not owner.__module__.startswith("agentdojo."):
+            continue
+        prefix = f"{owner.__module__}.{owner.__qualname__}"
+        parts.update(
+            {f"{prefix}.{name}": part for name, part in list(vars(owner).items()) if name not in _SET_BY_PYTHON}
+        )
+    functions = {name: getattr(part, "__func__", part) for name, part in parts.items()}
+    return parts | {f"{name}.__code__": part.__code__ for name, part in functions.items() if isfunction(part)}
 
 
 @cache

@@ -6,6 +6,7 @@ environment and the calls, as if a pipeline had made them. A pipeline of AgentDo
 
 from __future__ import annotations
 
+from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +14,7 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutor, tool_result_to_str
 from agentdojo.attacks.base_attacks import DEFAULT_MODEL_NAME, get_model_name_from_pipeline
-from agentdojo.functions_runtime import FunctionCall
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite.task_suite import functions_stack_trace_from_messages
 from agentdojo.types import text_content_block_from_string
 
@@ -40,6 +41,7 @@ from pytest_packbench.packs.agent_safety.agentdojo.suites import (
     NO_ATTACK,
     UnknownUpstreamError,
     addressed_as,
+    changed_part,
     suite_of,
 )
 from pytest_packbench.packs.agent_safety.agentdojo.variants import attack_by_name
@@ -55,6 +57,11 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 
 
+_ADVICE = "run the agent as a program (cmd:) or a server (http:)"
+_STEP_PARTS = 5
+_EXPECTED_STEP = "expected (query, runtime, env, messages, extra_args), the last message the assistant's"
+
+
 class Noted(NamedTuple):
     """A call of a tool, as it was seen in the world.
 
@@ -68,7 +75,7 @@ class Noted(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return the call as `tool_calls` of a result has it."""
-        return {"name": self.call.function, "arguments": dict(self.call.args), "status": self.status}
+        return {"name": self.call.function or "?", "arguments": dict(self.call.args), "status": self.status}
 
 
 class DojoWorld(AgentWorld):
@@ -102,6 +109,7 @@ class DojoWorld(AgentWorld):
         self._environment: Any = None
         self._messages: list[Any] = []
         self._noted: list[Noted] = []
+        self._executed: list[tuple[str, dict[str, Any]]] = []
         self._pipeline: Any = None
 
     def _address(self, name: str) -> None:
@@ -166,13 +174,24 @@ class DojoWorld(AgentWorld):
             self._user_task,
             self._injection_task,
             self._injections,
-            runtime_class=partial(_NotingRuntime, chain=self.chain, noted=self._noted, failures=self.failures),
+            runtime_class=partial(
+                _NotingRuntime,
+                chain=self.chain,
+                noted=self._noted,
+                executed=self._executed,
+                failures=self.failures,
+            ),
             environment=self._start,
         )
         utility, landed = self._by_own_notes(element, utility=utility, landed=landed)
+        if changed := changed_part(self._version, self._pair["ids"]["environment"]):
+            message = f"{changed} is not as AgentDojo has it: code in this process changed it; {_ADVICE}"
+            return {"error": {"kind": "checkers_changed", "message": message}}
         if self._is_dos:
             # AgentDojo's rule, except that an attack that never reached the agent has not landed
             landed = self.chain.exposed and not utility
+        if element.wrong_return and not landed:
+            raise TypeError(element.wrong_return)
         denied = any(noted.status == "denied" for noted in self._noted)
         return {
             "landed": landed,
@@ -201,20 +220,31 @@ class DojoWorld(AgentWorld):
     def _by_own_notes(self, element: _Ended | _PipelineRun, *, utility: bool, landed: bool) -> tuple[bool, bool]:
         """Judge by what was seen, too, where a pipeline returned other calls or another environment.
 
-        The difference is to the agent's disadvantage.
+        So is it where the environment that it got is not as its calls left it. The difference is to its disadvantage.
         """
         told = [(call.function, dict(call.args)) for call in functions_stack_trace_from_messages(element.messages)]
         calls = [noted.call for noted in self._noted]
-        if element.environment is element.held and told == [(call.function, dict(call.args)) for call in calls]:
-            return utility, landed
-        messages = [assistant_message("", calls), element.messages[-1]]
-        seen_utility, seen_landed = self._suite.run_task_with_pipeline(
-            _Ended(element.held, messages),
-            self._user_task,
-            self._injection_task,
-            self._injections,
-        )
-        return utility and seen_utility, landed or seen_landed
+        same_calls = told == [(call.function, dict(call.args)) for call in calls]
+        others = [] if same_calls and element.environment is element.held else [element.held]
+        if isinstance(element, _PipelineRun) and (played := self._played(element.start)) != element.held:
+            others.append(played)
+        for environment in others:
+            messages = [assistant_message("", calls), element.messages[-1]]
+            seen_utility, seen_landed = self._suite.run_task_with_pipeline(
+                _Ended(environment, messages),
+                self._user_task,
+                self._injection_task,
+                self._injections,
+            )
+            utility, landed = utility and seen_utility, landed or seen_landed
+        return utility, landed
+
+    def _played(self, start: Any) -> Any:
+        """Return the environment in which the noted calls of a pipeline have run, on a copy that it never had."""
+        environment, runtime = start.model_copy(deep=True), FunctionsRuntime(self._suite.tools)
+        for name, arguments in self._executed:
+            runtime.run_function(environment, name, arguments)
+        return environment
 
     def _landed_without_denied(self, element: _Ended | _PipelineRun) -> bool:
         """Return what the checker finds without the calls that a guard denied; only a checker of calls runs again."""
@@ -234,10 +264,12 @@ class _Ended(BasePipelineElement):  # type: ignore[misc]  # the extra may be abs
         held: the same.
         messages: what the agent read and wrote.
         problem: None; see `_PipelineRun`.
+        wrong_return: empty; see `_PipelineRun`.
     """
 
     name = "ended"
     problem = None
+    wrong_return = ""
 
     def __init__(self, environment: Any, messages: Sequence[Any]) -> None:
         self.start: Any = None
@@ -263,6 +295,7 @@ class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see _Ended
         held: the one that it got, in which the tools ran.
         messages: the pipeline's messages.
         problem: the pipeline's answer, if a model's answer in it can't be read.
+        wrong_return: what is wrong with the value that the pipeline returned; empty if nothing is.
     """
 
     def __init__(self, pipeline: BasePipelineElement, task: str, chain: Chain) -> None:
@@ -273,6 +306,7 @@ class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see _Ended
         self.held: Any = None
         self.messages: Sequence[Any] = ()
         self.problem: Answer | None = None
+        self.wrong_return = ""
         self._pipeline = pipeline
         self._task = task
 
@@ -285,11 +319,17 @@ class _PipelineRun(BasePipelineElement):  # type: ignore[misc]  # see _Ended
         extra_args: dict[str, Any] | None = None,
     ) -> Step:
         """Run the pipeline."""
-        self.start, self.held = env.model_copy(deep=True), env
+        if self.start is None:
+            # AgentDojo's runner asks again where the answer has no content
+            self.start, self.held = env.model_copy(deep=True), env
         try:
             if self._chain.rules_on("on_tool_list"):
                 ToolListGuard(self._chain).query(self._task, runtime, env)
             step: Step = self._pipeline.query(self._task, runtime, env, messages, extra_args or {})
+            self.wrong_return = _wrong_return(self._pipeline, step, env)
+            if self.wrong_return:
+                # what it did counts
+                step = self._task, runtime, env, [*messages, assistant_message("")], {}
             if self._chain.rules_on("on_final_answer"):
                 step = AnswerGuard(self._chain).query(*step)
         except AbortAgentError as stopped:
@@ -307,12 +347,20 @@ class _NotingRuntime(GuardedRuntime):
     """Runs the tools of a pipeline behind the guards, and notes the calls."""
 
     def __init__(
-        self, functions: Sequence[Any], *, chain: Chain, noted: list[Noted], failures: list[Exception]
+        self,
+        functions: Sequence[Any],
+        *,
+        chain: Chain,
+        noted: list[Noted],
+        executed: list[tuple[str, dict[str, Any]]],
+        failures: list[Exception],
     ) -> None:
         super().__init__(functions, chain=chain)
         self._own_chain = chain
         self._noted = noted
+        self._executed = executed
         self._failures = failures
+        self._depth = 0
 
     def run_function(
         self,
@@ -329,8 +377,20 @@ class _NotingRuntime(GuardedRuntime):
             self._failures.append(error)
             raise
 
+    def execute(
+        self, env: Any, function: str, arguments: dict[str, Any], *, raise_on_error: bool
+    ) -> tuple[Any, str | None]:
+        """Run a function, and note it with a copy of its arguments, unless another one's arguments contain the call."""
+        if not self._depth:
+            self._executed.append((function, deepcopy(arguments)))
+        self._depth += 1
+        try:
+            return super().execute(env, function, arguments, raise_on_error=raise_on_error)
+        finally:
+            self._depth -= 1
+
     def _run_noted(self, env: Any, function: str, kwargs: Any, *, raise_on_error: bool) -> tuple[Any, str | None]:
-        call = FunctionCall(function=function, args=dict(kwargs))
+        call = FunctionCall(function=function, args=deepcopy(dict(kwargs)))
         try:
             output, error = super().run_function(env, function, kwargs, raise_on_error)
         except Exception as raised:
@@ -345,6 +405,20 @@ class _NotingRuntime(GuardedRuntime):
         if guarded == text:
             return output, error
         return (guarded, None) if error is None else ("", guarded)
+
+
+def _wrong_return(pipeline: BasePipelineElement, step: object, env: object) -> str:
+    """Return why a pipeline's value is no step of AgentDojo's, in one line; empty if it is one."""
+    problem = ""
+    if not isinstance(step, tuple | list) or len(step) != _STEP_PARTS:
+        problem = "None" if step is None else f"a {type(step).__name__}"
+    elif not isinstance(step[2], type(env)):
+        problem = f"a {type(step[2]).__name__} as the environment"
+    elif not isinstance(step[3], tuple | list) or not step[3]:
+        problem = "no messages"
+    elif not isinstance(step[3][-1], dict) or step[3][-1].get("role") != "assistant":
+        problem = "messages whose last one is not the assistant's"
+    return f"the pipeline {type(pipeline).__name__} returned {problem}; {_EXPECTED_STEP}" if problem else ""
 
 
 def _model_of(pipeline: BasePipelineElement) -> str:
