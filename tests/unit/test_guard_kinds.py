@@ -7,6 +7,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import anyio._backends._asyncio
+import httpcore2
+import httpx2
 import pytest
 
 from pytest_packbench.backends import BackendError, BackendOptions, open_backend
@@ -20,6 +23,8 @@ from tests.unit.safety_runs import PACK, ScriptedModel, case, run_case, scripted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# pytester forgets what a run imported: the client is imported once, or its exceptions would be two classes
+_WARM = (anyio, httpcore2, httpx2)
 DENY = GuardRuling(decision="deny", rule=7, reason="no")
 TOOLS = tuple(Tool(name=name, description=f"the tool {name}", parameters={}) for name in ("read", "send"))
 
