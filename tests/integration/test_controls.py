@@ -120,6 +120,48 @@ def test_a_stored_run_with_a_control_that_deviates_fails_its_gates(
     assert "1 of 2 controls ended as written: FAIL" in capsys.readouterr().out
 
 
+CHANGED: dict[str, tuple[tuple[str, str] | None, str]] = {
+    "no file": (None, "  controls: unknown: *controls.jsonl is missing, but the report counts 2 controls; *: FAIL"),
+    "another outcome": (('"deviates"', '"as_written"'), "  1 of 2 controls ended as written: FAIL"),
+    "not run": (('"deviates"', '"not_run"'), "  1 of 2 controls ended as written: FAIL"),
+    "another control": (
+        ('"control":"wrong_b"', '"control":"c"'),
+        "  controls: unknown: * has other controls than *: FAIL",
+    ),
+    "another score": (('"score":0.9', '"score":0.3'), "  1 of 2 controls ended as written: FAIL"),
+    "no end": (('"actual":{', '"actual":null,"was":{'), "  controls: unknown: *: outcome: got * without both *: FAIL"),
+    "no end of a score": (('"kind":""', '"sort":""'), "  controls: unknown: *: expected and actual are not *: FAIL"),
+    "another run": (('{"run_id":"', '{"run_id":"0'), "  controls: unknown: *: run_id: got '0*: FAIL"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_changed_controls_of_a_stored_run_fail_its_gates(
+    small: Project, change: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_control(small, "wrong_b", **{**LOW, "payload": {"points": 0.9}})
+    small.run_toy()
+    file, (words, line) = small.left() / "controls.jsonl", CHANGED[change]
+    if words is None:
+        file.unlink()
+    else:
+        assert words[0] in file.read_text("utf-8")
+        file.write_text(file.read_text("utf-8").replace(*words), "utf-8")
+    for name in (".", "records.jsonl", "report.json"):
+        assert main(["gate", str(small.left() / name)]) == 1
+        assert any(fnmatchcase(each, line) for each in capsys.readouterr().out.splitlines())
+
+
+def test_shards_without_their_controls_are_not_merged(small: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in (1, 2):
+        small.run_toy(f"--packbench-shard={number}/2")
+    parts = small.folders()
+    for part in parts:
+        (part / "controls.jsonl").unlink(missing_ok=True)
+    assert main(["merge", *map(str, parts), "--output=merged"]) == 2
+    assert "controls.jsonl is missing, but the report counts" in capsys.readouterr().err
+
+
 SELECTED: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "all": (("--packbench-suite=toy",), {"a", "b", "wrong_a", "wrong_b"}),
     "the folder": (("storage/benchmarks/toy",), {"a", "b", "wrong_a", "wrong_b"}),
