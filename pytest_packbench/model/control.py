@@ -252,10 +252,14 @@ class ControlTally(NamedTuple):
     @property
     def text(self) -> str:
         """The line of reports: how many ended as written, and how many were not replayed."""
+        return self.line()
+
+    def line(self, about: str = "") -> str:
+        """Return the line of reports, with words about what controls are."""
         total, idle = len(self.results), sum(result.outcome == "not_run" for result in self.results)
         if not total:
             return f"{pluralize(self.present, 'control')} not selected"
-        line = f"{self.as_written} of {pluralize(total, 'control')} ended as written"
+        line = f"{self.as_written} of {pluralize(total, 'control')} {about}ended as written"
         unselected = self.present - total
         more = (f"{idle} not run" if idle else "", f"{unselected} not selected" if unselected > 0 else "")
         return ", ".join(filter(None, (line, *more)))
