@@ -352,8 +352,12 @@ def _failures_of_the_measure(conclusion: Conclusion) -> Iterator[str]:
     if conclusion.baseline is not None:
         yield from conclusion.baseline.failures
     if conclusion.controls is not None and conclusion.controls.wrong:
-        count = len(conclusion.controls.wrong)
-        yield f"{pluralize(count, 'control')} did not end as written: the measure may miss wrong answers"
+        broken = sum(result.outcome == "broken" for result in conclusion.controls.wrong)
+        deviating = len(conclusion.controls.wrong) - broken
+        if deviating:
+            yield f"{pluralize(deviating, 'control')} did not end as written: the measure may miss wrong answers"
+        if broken:
+            yield f"{pluralize(broken, 'control')} could not be replayed"
 
 
 def _success(conclusion: Conclusion) -> str:

@@ -154,12 +154,14 @@ class RunFigures:
         suites: its suites, in the order of the wire format, then by name.
         effort: tokens, time and cost.
         figures: the figures of packs in the run's reports, by suite.
+        controls: how the controls of the run ended, a line by suite; only where its report has any.
     """
 
     run_id: str
     suites: tuple[SuiteFigures, ...]
     effort: Effort
     figures: dict[str, tuple[Figure, ...]] = field(default_factory=dict)
+    controls: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +270,7 @@ def overview(
     with_errors: bool = False,
     caps: ReportCaps | None = None,
     figures: Mapping[tuple[str, str], tuple[Figure, ...]] | None = None,
+    controls: Mapping[tuple[str, str], str] | None = None,
 ) -> Overview:
     """Compute the figures of the counted records, in an order that does not depend on the order of the records.
 
@@ -278,6 +281,7 @@ def overview(
         with_errors: as there.
         caps: judged like gates.
         figures: the figures of packs in the reports of runs, by run id and suite.
+        controls: how the controls of runs ended, likewise.
     """
     by_run: dict[str, dict[str, list[_KeyedSums]]] = {}
     for run_id, suite in tally.errors:
@@ -289,6 +293,7 @@ def overview(
         replace(
             _run(tally, run_id, by_run[run_id]),
             figures={suite: each for (run, suite), each in sorted((figures or {}).items()) if run == run_id},
+            controls={suite: line for (run, suite), line in sorted((controls or {}).items()) if run == run_id},
         )
         for run_id in sorted(by_run)
     )

@@ -26,8 +26,11 @@ from pytest_packbench.cases.files import (
 from pytest_packbench.cases.recordings import (
     all_recordings,
     case_of_control,
+    check_target,
+    escaped_name,
     find_controls,
     find_recording,
+    hidden_controls,
     load_control,
 )
 from pytest_packbench.model.authoring import FiledCase, Finding
@@ -196,15 +199,20 @@ def _read_controls(suite: Suite, pack: Pack, findings: list[Finding]) -> dict[st
     found = find_controls(suite.controls_path)
     index = CaseIndex(iter_cases(suite.cases_path) if found else ())
     for each in found:
-        file = _name(suite, Path(each.location.path))
+        file = escaped_name(_name(suite, Path(each.location.path)))
         source = each.location.label(file)
         try:
             control = load_control(each, file=file, names_checks=names_checks(pack))
             case_of_control(control, index, source=source)
+            check_target(control, pack, suite.config, source=source)
         except ControlError as error:
             findings += _unreadable(error.source, error.problems, "control_unreadable")
         else:
             controls[source] = control
+    for name in hidden_controls(suite.controls_path):
+        file = f"{_name(suite, suite.controls_path)}/{name}"
+        message = "a hidden file is not read; rename it, or remove it"
+        findings.append(Finding(file=file, pointer="", rule="control_hidden", message=message))
     return controls
 
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
+# deeper values can't be written as JSON again
+_MAX_DEPTH, _NAMED = 100, 2
 _FIELD_NAMES: dict[frozenset[str], set[str]] = {}
 
 
@@ -184,11 +186,29 @@ def parse_control(raw: bytes, *, source: str, name: str | None, names_checks: bo
     if isinstance(data, dict) and "cassette_version" in data and "expected" not in data:
         advice = "put its exchanges under cassette of a control (for its format: packbench schema control)"
         raise ControlError(source, [Problem("", "a recording, which has no expected end", advice)])
+    nested = _nested_deeply(data)
+    if nested is not None:
+        problem = Problem(nested, f"nested deeper than {_MAX_DEPTH}", "remove levels")
+        raise ControlError(source, [problem])
     control = _validated(data, Control, source, ControlError)
     problems = control_problems(control, control.id if name is None else name, names_checks=names_checks)
     if problems:
         raise ControlError(source, problems)
     return control
+
+
+def _nested_deeply(data: Any) -> str | None:
+    """Return the JSON pointer, cut after two names, of a value that is nested too deeply to be written again."""
+    pending: list[tuple[Any, int, str]] = [(data, 1, "")]
+    while pending:
+        value, depth, pointer = pending.pop()
+        if not isinstance(value, dict | list):
+            continue
+        if depth > _MAX_DEPTH:
+            return pointer
+        names = value.items() if isinstance(value, dict) else enumerate(value)
+        pending += [(item, depth + 1, f"{pointer}/{name}" if depth <= _NAMED else pointer) for name, item in names]
+    return None
 
 
 def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: str) -> SuiteConfig:

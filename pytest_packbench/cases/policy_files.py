@@ -62,7 +62,8 @@ def folder_files(folder: Path) -> Iterator[tuple[str, bytes]]:
             for name in sorted(names):
                 path = Path(parent, name)
                 try:
-                    yield (relative / name).as_posix(), path.read_bytes()
+                    # reading a pipe would wait forever
+                    yield (relative / name).as_posix(), path.read_bytes() if path.is_file() else b""
                 except OSError:
                     # the run reports it as an error
                     yield (relative / name).as_posix(), b""

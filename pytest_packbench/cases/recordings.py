@@ -13,11 +13,12 @@ import re
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cases.files import (
     CASE_SUFFIX,
     LINES_SUFFIX,
+    SUFFIXES,
     CaseLocation,
     case_lines,
     file_stem,
@@ -28,7 +29,14 @@ from pytest_packbench.cases.files import (
 )
 from pytest_packbench.cases.load import parse_cassette, parse_control
 from pytest_packbench.cases.packed import RECORDINGS
-from pytest_packbench.model.errors import CassetteError, ControlError, Problem, duplicate_id, suggestion
+from pytest_packbench.model.errors import (
+    CassetteError,
+    ControlError,
+    Problem,
+    describe_error,
+    duplicate_id,
+    suggestion,
+)
 from pytest_packbench.model.suite import PENDING
 
 if TYPE_CHECKING:
@@ -37,6 +45,7 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
+    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.run import Shard
     from pytest_packbench.model.suite import Suite
 
@@ -138,29 +147,59 @@ def find_controls(folder: Path) -> list[FoundControl]:
 
 def count_controls(folder: Path, shard: Shard | None = None) -> int:
     """Return the number of controls in a folder, or of those in a shard; files that can't be read count as well."""
-    if not folder.is_dir():
-        return 0
     return sum(shard is None or found.location.name in shard for found in find_controls(folder))
 
 
 def _controls_in(folder: Path) -> Iterator[tuple[CaseLocation, Problem | None]]:
     try:
-        with os.scandir(folder) as entries:
-            listed = sorted((entry.name, entry.path, entry.is_dir()) for entry in entries)
-    except OSError:
+        names = sorted(os.listdir(folder))  # noqa: PTH208 - strings
+    except FileNotFoundError:
         return
-    for name, path, is_folder in listed:
-        if name.startswith(".") or name == "__pycache__":
+    except OSError as error:
+        unread = Problem("", f"cannot be read: {error.strerror}", "expected a folder of controls")
+        yield CaseLocation(str(folder), folder.name), unread
+        return
+    for name in names:
+        if name.startswith("."):
             continue
-        if is_folder:
-            yield CaseLocation(path, name), Problem("", "a folder is not read", f"move its controls to {folder.name}")
+        path, shown = os.path.join(folder, name), escaped_name(name)  # noqa: PTH118 - a string
+        problem = control_file_problem(path)
+        if problem is not None:
+            yield CaseLocation(path, shown), problem
         elif name.endswith(CASE_SUFFIX):
-            yield CaseLocation(path, file_stem(path)), None
+            yield CaseLocation(path, escaped_name(file_stem(path))), None
         elif name.endswith(LINES_SUFFIX):
-            yield from _control_lines(path, name)
-        elif is_unread(name):
-            wrong = "not read as a control, because of its suffix"
-            yield CaseLocation(path, name), Problem("", wrong, "rename it to .json, or remove it")
+            yield from _control_lines(path, shown)
+
+
+def control_file_problem(path: str) -> Problem | None:
+    """Return why a file in the folder of controls is not read at all; None if it is, or need not be."""
+    folder, name = os.path.split(path)
+    if name == "__pycache__":
+        return None
+    if os.path.isdir(path):  # noqa: PTH112 - strings
+        return Problem("", "a folder is not read", f"move its controls to {os.path.basename(folder)}")  # noqa: PTH119
+    if name.endswith(SUFFIXES):
+        # opening a pipe would wait forever; a broken link is an error when it is read
+        special = os.path.exists(path) and not os.path.isfile(path)  # noqa: PTH110, PTH113 - strings
+        return Problem("", "not a regular file", "replace it by a file, or remove it") if special else None
+    if is_unread(name):
+        return Problem("", "not read as a control, because of its suffix", "rename it to .json, or remove it")
+    return None
+
+
+def hidden_controls(folder: Path) -> list[str]:
+    """Return the names of hidden files in a folder of controls, which are not read but look like controls."""
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208 - strings
+    except OSError:
+        return []
+    return [escaped_name(name) for name in names if name.startswith(".") and name.lower().endswith(SUFFIXES)]
+
+
+def escaped_name(name: str) -> str:
+    """Return the name or path of a file with its line ends escaped; reports have one line for each control."""
+    return name.replace("\r", "\\r").replace("\n", "\\n")
 
 
 def _control_lines(path: str, name: str) -> Iterator[tuple[CaseLocation, Problem | None]]:
@@ -198,6 +237,24 @@ def load_control(found: FoundControl, *, file: str, names_checks: bool | None = 
         raise ControlError(source, [Problem("", f"cannot be read: {error.strerror}", "expected a file")]) from None
     name = None if location.line else location.name
     return parse_control(raw, source=source, name=name, names_checks=names_checks)
+
+
+def check_target(control: Control, pack: Pack, rules: Any, *, source: str) -> None:
+    """Check that the pack has the target through which a control's answers of a model are replayed.
+
+    Raises:
+        ControlError: it has none.
+    """
+    if control.cassette is None:
+        return
+    try:
+        missing = pack.target(rules) is None
+    except Exception as error:  # noqa: BLE001 - a pack may raise anything
+        wrong = f'the pack "{pack.name}" raised in target(): {describe_error(error)}'
+    else:
+        wrong = f'the pack "{pack.name}" has no target of its own' if missing else ""
+    if wrong:
+        raise ControlError(source, [Problem("/cassette", wrong, "give the result as payload instead")])
 
 
 def case_of_control(control: Control, cases: CaseIndex, *, source: str) -> CaseLocation:
@@ -248,7 +305,7 @@ def needs_gateway(folders: Iterable[Path]) -> bool:
 def _has_own_calls(folder: Path) -> bool:
     try:
         with os.scandir(folder) as entries:
-            paths = [entry.path for entry in entries if entry.name.endswith((".json", ".jsonl"))]
+            paths = [entry.path for entry in entries if entry.name.endswith(SUFFIXES) and entry.is_file()]
     except OSError:
         return False
     for number, path in enumerate(paths[:_MAX_FILES]):

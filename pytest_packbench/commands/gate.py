@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.suite import SuiteConfig
     from pytest_packbench.runs.stored import StoredRun
 
@@ -141,10 +140,9 @@ def _check_runs(arguments: argparse.Namespace) -> bool:
         ):
             passed = passed and result.passed
             sys.stdout.write(f"  {one_line(result.text, _MAX_LINE)}\n")
-        controls = _controls_of(stored)
-        passed = passed and not (controls and controls.wrong)
-        fails = ": FAIL" if controls and controls.wrong else ""
-        sys.stdout.write(f"  {controls.text}{fails}\n" if controls else "")
+        line, failed = _controls_of(stored)
+        passed = passed and not failed
+        sys.stdout.write(f"  {one_line(line, _MAX_LINE)}{': FAIL' if failed else ''}\n" if line else "")
     for name in arguments.require:
         if name not in {stored.run.suite for stored in runs}:
             passed = False
@@ -154,16 +152,22 @@ def _check_runs(arguments: argparse.Namespace) -> bool:
     return passed
 
 
-def _controls_of(stored: StoredRun) -> ControlTally | None:
-    """Return how the controls of a run ended; None if it has none, or is known by its records only."""
-    from pytest_packbench.runs.lines import read_controls
-
-    results = read_controls(Path(stored.source).parent)
-    if not results:
-        return None
+def _controls_of(stored: StoredRun) -> tuple[str, bool]:
+    """Return the line about the controls of a run, empty without any, and whether they fail it."""
     from pytest_packbench.model.control import tally_of
+    from pytest_packbench.runs.folder import StoredRunError
+    from pytest_packbench.runs.lines import controls_of_report, read_controls
 
-    return tally_of(results, len(results))
+    folder = Path(stored.source).parent
+    try:
+        if stored.source.endswith(".jsonl"):
+            # records alone do not say how many there were
+            controls = tally_of(read_controls(folder, stored.run.run_id), 0)
+        else:
+            controls = controls_of_report(folder, stored.run.run_id, stored.controls)
+    except StoredRunError as error:
+        return f"controls: unknown: {error}", True
+    return (controls.text, bool(controls.wrong)) if controls is not None else ("", False)
 
 
 def _rules(arguments: argparse.Namespace, stored: StoredRun) -> SuiteConfig:

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.overview import Overview
     from pytest_packbench.model.figure import Figure
     from pytest_packbench.runs.lines import RecordSource
+    from pytest_packbench.runs.report import OpenRun
 
 STDIN = _STDOUT = "-"
+_MAX_WRONG = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -123,12 +125,23 @@ def _count(sources: Sequence[RecordSource], arguments: argparse.Namespace) -> Ov
         raise UsageError(f"no records{of_run} in {', '.join(arguments.files)}{bad}{without_score}")
     with_errors = all(source.errors is not None for source in sources)
     caps = ReportCaps(tokens=arguments.max_tokens, seconds=arguments.max_seconds, cost_usd=arguments.max_cost)
-    figures = dict(_stored_figures(sources))
-    return overview(tally, skipped=skipped, other_runs=others, with_errors=with_errors, caps=caps, figures=figures)
+    reports = list(_stored_reports(sources))
+    return overview(
+        tally,
+        skipped=skipped,
+        other_runs=others,
+        with_errors=with_errors,
+        caps=caps,
+        figures={key: figures for key, figures, _ in reports},
+        controls={key: line for key, _, line in reports if line},
+    )
 
 
-def _stored_figures(sources: Iterable[RecordSource]) -> Iterator[tuple[tuple[str, str], tuple[Figure, ...]]]:
-    """Yield the figures of packs in the reports of runs, by run id and suite; only folders of runs have a report."""
+def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[tuple[tuple[str, str], tuple[Figure, ...], str]]:
+    """Yield the figures of packs and the line about controls in the reports of runs, with run id and suite.
+
+    Only folders of runs have a report.
+    """
     from pytest_packbench.model.figure import Figure
     from pytest_packbench.runs.folder import REPORT, StoredRunError
     from pytest_packbench.runs.report import open_report
@@ -139,10 +152,27 @@ def _stored_figures(sources: Iterable[RecordSource]) -> Iterator[tuple[tuple[str
             continue
         try:
             opened = open_report(report)
-            yield (opened.run.run_id, opened.run.suite), tuple(map(Figure.from_json, opened.figures))
+            figures = tuple(map(Figure.from_json, opened.figures))
+            yield (opened.run.run_id, opened.run.suite), figures, _controls_line(report.parent, opened)
         except (StoredRunError, ValueError) as error:
             # the records are read all the same
             sys.stderr.write(f"packbench: no figures of packs: {error}\n")
+
+
+def _controls_line(folder: Path, report: OpenRun) -> str:
+    """Return how the controls of a run ended, with the ids of those that did not end as written."""
+    from pytest_packbench.runs.folder import StoredRunError
+    from pytest_packbench.runs.lines import controls_of_report
+
+    try:
+        tally = controls_of_report(folder, report.run.run_id, report.controls)
+    except (StoredRunError, OSError) as error:
+        return f"unknown: {error}"
+    if tally is None:
+        return ""
+    wrong = ", ".join(result.control for result in tally.wrong[:_MAX_WRONG])
+    more = " ..." if len(tally.wrong) > _MAX_WRONG else ""
+    return f"{tally.text}; otherwise: {wrong}{more}" if wrong else tally.text
 
 
 def _text(summary: Overview, output_format: str) -> str:

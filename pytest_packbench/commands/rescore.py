@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
+    from pytest_packbench.runs.report import OpenRun
 
 
 _Terms = tuple[dict[str, Any], ...]
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         OpenRun(source=f"{folder} rescored", run=now, status="", results=after),
     )
     failed = true_conditions(arguments.fail_on, comparison)
-    page = diff_markdown(replace(comparison, differences=()), failed, [_note(comparison)])
+    page = diff_markdown(replace(comparison, differences=()), failed, [_note(comparison, report)])
     if arguments.out is None:
         sys.stdout.write(page)
     else:
@@ -99,10 +100,11 @@ def rescored(results: Iterable[CaseResult], run: Run, payloads: Path, suite: Sui
     yield from remaining.values()
 
 
-def _note(comparison: RunComparison) -> str:
+def _note(comparison: RunComparison, report: OpenRun) -> str:
     changed = f": {'; '.join(comparison.differences)}" if comparison.differences else ", which are those of the run"
     return (
         f"Current is the same run, its stored results scored with the current rules{changed}. The target was not run."
+        f"{' Controls are not scored again.' if report.controls else ''}"
     )
 
 

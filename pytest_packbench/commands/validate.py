@@ -19,7 +19,7 @@ from pytest_packbench.cases.load import (
     parse_json,
     read_changes,
 )
-from pytest_packbench.cases.recordings import case_of_control
+from pytest_packbench.cases.recordings import case_of_control, check_target, control_file_problem, escaped_name
 from pytest_packbench.cli import FINE, UNUSABLE
 from pytest_packbench.commands.paths import add_packs, bundled_folder, packs_of
 from pytest_packbench.model.case import Case
@@ -91,7 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
     for path in arguments.paths:
         for file in _files(bundled_folder(path)):
             try:
-                sys.stdout.write(printable(f"{file}: {kind_of(file, packs, strict=arguments.strict)}") + "\n")
+                kind = kind_of(file, packs, strict=arguments.strict)
+                sys.stdout.write(printable(f"{escaped_name(str(file))}: {kind}") + "\n")
             except (ValueError, OSError) as error:
                 bad = True
                 sys.stdout.write(printable(f"{_error_text(file, error)}: NOT VALID") + "\n")
@@ -113,6 +114,9 @@ def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
         ValueError: the file is not valid; one line with the location.
         OSError: the file can't be read.
     """
+    problem = control_file_problem(str(path)) if _is_in_controls(path) else None
+    if problem is not None:
+        raise ControlError(escaped_name(str(path)), [problem])
     if path.suffix in {".yaml", ".yml"}:
         return _yaml(path, packs)
     if path.suffix == ".jsonl":
@@ -151,16 +155,22 @@ def _files(path: Path) -> Iterator[Path]:
         yield path
         return
     suffixes = {".json", ".jsonl", ".yaml"}
-    # a broken link is a file that can't be read
-    files = (file for file in sorted(path.rglob("*")) if file.is_file() or not file.exists())
-    yield from (file for file in files if file.suffix in suffixes)
+    for file in sorted(path.rglob("*")):
+        if _is_in_controls(file):
+            # what a run reads or refuses; hidden files are a finding of lint
+            is_read = file.suffix in suffixes or control_file_problem(str(file)) is not None
+            yield from [file] if is_read and not file.name.startswith(".") else []
+        # a broken link is a file that can't be read
+        elif (file.is_file() or not file.exists()) and file.suffix in suffixes:
+            yield file
 
 
 def _error_text(file: Path, error: ValueError | OSError) -> str:
     text = (error.strerror or str(error)) if isinstance(error, OSError) else " ".join(str(error).split())
     # most errors begin with the file, some with its absolute path
-    text = text.replace(str(file.absolute()), str(file), 1)
-    return text if text.startswith(str(file)) else f"{file}: {text}"
+    shown = escaped_name(str(file))
+    text = text.replace(str(file.absolute()), shown, 1)
+    return text if text.startswith(shown) else f"{shown}: {text}"
 
 
 def _case(path: Path, data: Any, packs: Packs) -> str:
@@ -178,18 +188,24 @@ def _is_control(path: Path, data: object) -> bool:
     if isinstance(data, dict) and data.keys() & {"pack_id", "run_id"}:
         return False
     has_keys = isinstance(data, dict) and {"case", "expected"} <= data.keys()
-    return has_keys or path.absolute().parent.parts[-2:] == (FIXTURES, CONTROLS)
+    return has_keys or _is_in_controls(path)
+
+
+def _is_in_controls(path: Path) -> bool:
+    return path.absolute().parent.parts[-2:] == (FIXTURES, CONTROLS)
 
 
 def _checked_control(raw: bytes, path: Path, packs: Packs, *, name: str | None, line: int = 0) -> Control:
     """Read a control, and check that its suite has its case; of a file elsewhere nothing is known."""
-    source, folder = format_location(str(path), line), path.absolute().parent
+    source, folder = format_location(escaped_name(str(path)), line), path.absolute().parent
     suite = folder.parent.parent
     if folder.parts[-2:] != (FIXTURES, CONTROLS) or not (suite / CONFIG_NAME).exists():
         return parse_control(raw, source=source, name=name)
-    pack = packs[load_suite(suite, packs=packs).config.pack]
+    config = load_suite(suite, packs=packs).config
+    pack = packs[config.pack].for_suite(config)
     control = parse_control(raw, source=source, name=name, names_checks=names_checks(pack))
     case_of_control(control, _cases_of(suite), source=source)
+    check_target(control, pack, config, source=source)
     return control
 
 

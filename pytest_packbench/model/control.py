@@ -25,8 +25,9 @@ from pytest_packbench.model.score import UNREAD
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-SCORE_TOLERANCE = 0.001
-"""How far a score may be from the expected one: people write three decimals."""
+SCORE_TOLERANCE = 0.0005
+"""How far a score may be from the expected one, except 0 and 1: people write three decimals."""
+_NOISE = 1e-9
 Outcome = Literal["as_written", "deviates", "broken", "not_run"]
 """How a control ended: as written; otherwise; it could not be replayed at all; the session ended before it."""
 _OWN_FAULTS = frozenset(
@@ -71,7 +72,7 @@ class ControlExpected(StrictModel):
 
     Attributes:
         verdict: the verdict.
-        score: the score, within 0.001.
+        score: the score, within 0.0005; 0 and 1 exactly.
         terms: names of terms that have to occur and change the score; a note does not count.
         kind: the reason's name, for the verdicts `error` and `vacuous`, as `errors.jsonl` has it.
         decided_by: what `Pack.decided_by` has to return; null if no check of the pipeline may have objected.
@@ -209,6 +210,23 @@ class ControlResult(NamedTuple):
             raise ValueError(problem)
         return cls(**{name: data[name] for name in cls._fields})
 
+    def compared_again(self) -> ControlResult:
+        """Return it with the outcome that follows from `expected` and `actual`: a stored one may have been changed.
+
+        Raises:
+            ValueError: they are missing, or not those of a control.
+        """
+        if self.outcome == "broken" or (self.outcome == "not_run" and self.actual is None):
+            return self
+        if self.expected is None or self.actual is None:
+            raise ValueError(f"outcome: got {format_value(self.outcome)} without both expected and actual")
+        try:
+            end = ControlEnd(**{**self.actual, "terms": tuple(self.actual.get("terms", ()))})
+            deviation = deviation_text(compare(ControlExpected.model_validate(self.expected), end), end)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise ValueError("expected and actual are not those of a control") from None
+        return self._replace(outcome="deviates" if deviation else "as_written", message=deviation)
+
 
 class ControlTally(NamedTuple):
     """The controls of a run.
@@ -234,10 +252,14 @@ class ControlTally(NamedTuple):
     @property
     def text(self) -> str:
         """The line of reports: how many ended as written, and how many were not replayed."""
+        return self.line()
+
+    def line(self, about: str = "") -> str:
+        """Return the line of reports, with words about what controls are."""
         total, idle = len(self.results), sum(result.outcome == "not_run" for result in self.results)
         if not total:
             return f"{pluralize(self.present, 'control')} not selected"
-        line = f"{self.as_written} of {pluralize(total, 'control')} ended as written"
+        line = f"{self.as_written} of {pluralize(total, 'control')} {about}ended as written"
         unselected = self.present - total
         more = (f"{idle} not run" if idle else "", f"{unselected} not selected" if unselected > 0 else "")
         return ", ".join(filter(None, (line, *more)))
@@ -294,7 +316,7 @@ def control_problems(control: Control, name: str, *, names_checks: bool | None =
 
 def _unfit_expectations(control: Control, *, names_checks: bool | None) -> Iterator[Problem]:
     expected = control.expected
-    right = expected.score is None or expected.score > 1 - SCORE_TOLERANCE
+    right = expected.score is None or _is_score(1.0, expected.score)
     # a result itself states what decided it
     checked = bool(expected.decided_by) and not control.has_payload
     if expected.verdict == "passed" and right and not checked:
@@ -333,8 +355,10 @@ def compare(expected: ControlExpected, end: ControlEnd) -> list[Row]:
     if expected.kind is not None:
         rows.append(_row("kind", expected.kind, end.kind or _NOTHING))
     if expected.score is not None:
+        agrees = end.score is not None and _is_score(end.score, expected.score)
         wanted, actual = f"{expected.score:.3f}", _NOTHING if end.score is None else f"{end.score:.3f}"
-        agrees = end.score is not None and abs(end.score - expected.score) < SCORE_TOLERANCE
+        if not agrees and actual == wanted:
+            wanted, actual = str(expected.score), str(end.score)
         rows.append(Row("score", wanted, actual, "" if agrees else f"score {actual} instead of {wanted}"))
     occurring = end.effective_terms
     for name in expected.terms or ():
@@ -369,6 +393,12 @@ def control_line_problem(data: Mapping[str, Any]) -> str:
     if data["outcome"] not in outcomes:
         return f"outcome: got {format_value(data['outcome'])}; expected one of {', '.join(outcomes)}"
     return ""
+
+
+def _is_score(score: float, expected: float) -> bool:
+    """Whether a score is the expected one: a rule that takes off little must not look like none."""
+    exact = expected in {0, 1}
+    return abs(score - expected) <= (_NOISE if exact else SCORE_TOLERANCE + _NOISE)
 
 
 def _row(what: str, expected: str, actual: str) -> Row:

@@ -522,7 +522,7 @@ def _fixtures_of(suites: Iterable[Suite]) -> dict[str, Callable[[pytest.Collecto
     """Return what collects the folders of recordings and of controls, by path, of suites with controls."""
     found: dict[str, Callable[[pytest.Collector, Collector], pytest.Directory]] = {}
     for suite in suites:
-        if suite.controls_path.is_dir():
+        if os.path.lexists(suite.controls_path) and suite.controls_path.parent.is_dir():
             # most suites have none
             from pytest_packbench.pytest_plugin.controls import ControlFolder, FixturesFolder
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cases.files import SUFFIXES, CaseIndex, iter_cases, load_case
-from pytest_packbench.cases.recordings import case_of_control, find_controls, load_control
+from pytest_packbench.cases.recordings import case_of_control, escaped_name, find_controls, load_control
 from pytest_packbench.engine.attempt import replay, score_payload
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.model.control import ControlEnd, ControlResult, compare, deviation_text
@@ -22,6 +22,7 @@ from pytest_packbench.model.errors import CaseError, ControlError, Problem, desc
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.result import format_timestamp
 from pytest_packbench.model.run import CONTROL_OWNER
+from pytest_packbench.model.suite import CONTROLS
 from pytest_packbench.plugin import CONTEXTS, CONTROL_ATTRIBUTE
 from pytest_packbench.pytest_plugin.case_run import CaseBroken
 from pytest_packbench.pytest_plugin.explain import RERUN, explanation_at
@@ -187,7 +188,7 @@ class ControlItem(pytest.Item):
         suite = self.packbench_control
         if suite.bundled:
             # as in records, without this machine's folders
-            return f"bundled:{suite.record_name}/{self.path.relative_to(suite.path).as_posix()}"
+            return escaped_name(f"bundled:{suite.record_name}/{self.path.relative_to(suite.path).as_posix()}")
         return self.parent.nodeid if self.parent is not None else str(self.path)
 
     def explanation(self) -> str:
@@ -196,7 +197,7 @@ class ControlItem(pytest.Item):
         path = os.path.relpath(self.path, folder)
         if path.startswith(os.pardir) and self.packbench_control.bundled:
             path = str(self.path)
-        command = f"{RERUN} pytest {path}::{self.name}"
+        command = f"{RERUN} pytest {escaped_name(path)}::{self.name}"
         return control_text(self.result, self._rows, command) if self.result is not None else ""
 
 
@@ -245,6 +246,12 @@ class FixturesFolder(pytest.Directory):
             is_folder = entry.is_dir()
             if entry.name.startswith(".") or (not is_folder and entry.name.endswith(SUFFIXES)):
                 continue
+            if entry.name == CONTROLS and not is_folder:
+                # its only item says so
+                yield ControlFolder.from_parent(
+                    self, path=self.path / CONTROLS, suite=self.suite, collector=self.collector
+                )
+                continue
             path = self.path / entry.name
             if self.ihook.pytest_ignore_collect(collection_path=path, config=self.config):
                 continue
@@ -275,12 +282,13 @@ class ControlFolder(pytest.Directory):
             if self.collector.in_shard(found.location.name):
                 by_path.setdefault(found.location.path, []).append(found)
         for text, of_file in by_path.items():
-            path = self.path / os.path.basename(text)  # noqa: PTH119 - a string, as files are listed
+            # the folder itself, where it can't be read
+            path = self.path if text == str(self.path) else self.path / os.path.basename(text)  # noqa: PTH119 - a string
             if self.ihook.pytest_ignore_collect(collection_path=path, config=self.config):
                 continue
-            nodeid = printable(self.collector.nodeid_of(text))
+            nodeid = printable(escaped_name(self.collector.nodeid_of(text)))
             file: ControlFile = ControlFile.from_parent(
-                self, path=path, name=printable(path.name), nodeid=nodeid, suite=self.suite, found=of_file
+                self, path=path, name=printable(escaped_name(path.name)), nodeid=nodeid, suite=self.suite, found=of_file
             )
             # pytest looks for an argument that names a file among files
             yield from (file,) if self.collector.by_file or len(of_file) > 1 else file.collect()

@@ -81,7 +81,8 @@ class SuiteRun:
         conclusion: gates and figures of the run, at the end.
         selected_controls: the selected controls by node id, each with its file.
         control_results: what they came to so far, by node id.
-        controls: what they came to, at the end; None if none was selected.
+        controls: what they came to, at the end; None if there are none.
+        control_note: why none was replayed, in a line; empty if that is not so.
     """
 
     suite: Suite
@@ -96,6 +97,7 @@ class SuiteRun:
     selected_controls: dict[str, str] = field(default_factory=dict)
     control_results: dict[str, ControlResult] = field(default_factory=dict)
     controls: ControlTally | None = None
+    control_note: str = ""
 
     @property
     def problems(self) -> list[str]:
@@ -236,11 +238,12 @@ class Recorder:
     def _conclude_controls(self, run: SuiteRun) -> None:
         """Count the controls of a suite; those that pytest did not report were not run."""
         settings = self.contexts.settings
-        present = count_controls(run.suite.controls_path, settings.shard) if settings.mode == FIXTURE else 0
+        present = count_controls(run.suite.controls_path, settings.shard)
         prior = run.results.writer.prior
-        # a part of the cases is run without the controls
-        is_whole = prior is not None or len(run.selected) >= run.due_count
-        if not present or not (run.selected_controls or is_whole):
+        if not present or not (run.selected or run.selected_controls or prior is not None):
+            return
+        if settings.mode != FIXTURE:
+            run.control_note = f"{pluralize(present, 'control')}: fixture mode only"
             return
         from pytest_packbench.model.control import ControlResult, tally_of
 

@@ -171,6 +171,8 @@ def _run(run: RunFigures) -> Iterator[str]:
         yield _effort(run.effort)
     for suite in run.suites:
         yield from _suite(suite)
+    for name, line in run.controls.items():
+        yield f"Controls of {escape_markdown(name)}: {escape_markdown(line, WIDE)}."
     for name, figures in run.figures.items():
         yield from figure_sections(figures, title=f"Figures of {name}", level=3)
 

@@ -264,7 +264,7 @@ def control_lines(tally: ControlTally | None) -> list[str]:
         return []
     wrong = [f"  {one_line(f'{result.control}: {result.message}', _SENTENCE)}" for result in tally.wrong[:MAX_CASES]]
     more = len(tally.wrong) - len(wrong)
-    return [tally.text, *wrong, *([f"  and {more} more"] if more else [])]
+    return [tally.line("(wrong answers that must be noticed) "), *wrong, *([f"  and {more} more"] if more else [])]
 
 
 def transcript_lines(transcript: Sequence[tuple[str, str, str]]) -> list[str]:

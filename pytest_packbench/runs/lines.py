@@ -26,7 +26,7 @@ from pytest_packbench.runs.folder import CONTROLS, ERRORS, PAYLOADS, RECORDS, St
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_packbench.model.control import ControlResult
+    from pytest_packbench.model.control import ControlResult, ControlTally
     from pytest_packbench.model.result import CaseResult
 
 
@@ -242,8 +242,12 @@ def read_run_errors(path: Path, run_id: str) -> Iterator[ErrorLine]:
             yield ErrorLine(**texts, trial=trial if isinstance(trial, int) and trial > 0 else 0)
 
 
-def read_controls(folder: Path) -> list[ControlResult]:
-    """Read the `controls.jsonl` of a run; an empty list if it has none.
+def read_controls(folder: Path, run_id: str | None = None) -> list[ControlResult]:
+    """Read the `controls.jsonl` of a run; an empty list if it has none. Each outcome is computed again.
+
+    Args:
+        folder: the folder of the run.
+        run_id: the id that each line has to have; None if any may.
 
     Raises:
         StoredRunError: a line is not valid.
@@ -257,10 +261,37 @@ def read_controls(folder: Path) -> list[ControlResult]:
     results = []
     for location, data in _values(path):
         try:
-            results.append(ControlResult.from_line(data if isinstance(data, dict) else {}))
+            results.append(ControlResult.from_line(data if isinstance(data, dict) else {}).compared_again())
         except ValueError as error:
             raise StoredRunError(f"{location}: {error}") from None
+        if run_id is not None and data.get("run_id") != run_id:
+            raise StoredRunError(f"{location}: run_id: got {data.get('run_id')!r:.60}; expected {run_id}")
     return results
+
+
+def controls_of_report(folder: Path, run_id: str, counts: object) -> ControlTally | None:
+    """Return the controls of a run as its `report.json` counts them; None if it had none.
+
+    Args:
+        folder: the folder of the run.
+        run_id: its id.
+        counts: `packbench.controls` of its report; None if the report has none.
+
+    Raises:
+        StoredRunError: `controls.jsonl` is missing, invalid, or differs from the report.
+        OSError: the file cannot be read.
+    """
+    from pytest_packbench.model.control import tally_of
+
+    results = read_controls(folder, run_id)
+    present = counts.get("present") if isinstance(counts, dict) else None
+    tally = tally_of(results, present if type(present) is int else 0)
+    if (None if tally is None else tally.as_json()) == counts:
+        return tally
+    path, selected = folder / CONTROLS, counts.get("selected") if isinstance(counts, dict) else None
+    if not path.exists():
+        raise StoredRunError(f"{path} is missing, but the report counts {selected!r:.20} controls; run the suite again")
+    raise StoredRunError(f"{path} has other controls than the report counts; run the suite again")
 
 
 def read_payloads(path: Path) -> Iterator[tuple[tuple[str, int], Any]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.run import TEST_TARGET_PREFIX, Shard
 from pytest_packbench.runs.folder import RECORDS, StoredRunError
-from pytest_packbench.runs.lines import ResultFiles, read_controls
+from pytest_packbench.runs.lines import ResultFiles, controls_of_report
 from pytest_packbench.runs.metadata import SPENT, sum_run_spending
 from pytest_packbench.runs.report import open_report
 
@@ -272,10 +272,14 @@ class Merge:
         """Return what the controls of all runs came to; of shards each control is in one.
 
         Raises:
-            StoredRunError: a line can't be read.
+            StoredRunError: the file of a run is missing or invalid, or differs from the run's report.
             OSError: a file can't be read.
         """
-        return [result for folder in self._folders for result in read_controls(folder)]
+        tallies = (
+            controls_of_report(folder, report.run.run_id, report.controls)
+            for folder, report in zip(self._folders, self._reports, strict=True)
+        )
+        return [result for tally in tallies if tally is not None for result in tally.results]
 
     def partial(self) -> str:
         """Describe why the merged run is not complete, after its results were read; empty if it is complete."""

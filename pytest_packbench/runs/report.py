@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _HEADER_KEYS = frozenset({"version", "status", "run"})
 # absent in reports of other versions
-_OPTIONAL_KEYS = frozenset({"figures", "gates", "comparison", "policy", "policy_changes"})
+_OPTIONAL_KEYS = frozenset({"figures", "gates", "comparison", "policy", "policy_changes", "controls"})
 
 
 class OpenRun(NamedTuple):
@@ -44,6 +44,7 @@ class OpenRun(NamedTuple):
         policy: the acceptance policy, as `Policy.stored` returns it; None where the report has none.
         policy_failed: whether the run failed because its acceptance policy was not as strict as that of its base.
         figures: the figures of its pack, as plain JSON.
+        controls: the counts of its controls, as `ControlTally.as_json` returns them; None where the report has none.
     """
 
     source: str
@@ -56,6 +57,7 @@ class OpenRun(NamedTuple):
     policy: dict[str, Any] | None = None
     policy_failed: bool = False
     figures: Sequence[Any] = ()
+    controls: Any = None
 
 
 def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any], rows: Iterable[bytes]) -> None:
@@ -141,6 +143,7 @@ def open_report(path: Path) -> OpenRun:
         policy=header.get("policy"),
         policy_failed=_policy_failed(header),
         figures=figures if isinstance(figures := header.get("figures"), list) else (),
+        controls=header.get("controls"),
     )
 
 

@@ -48,6 +48,7 @@ class StoredRun:
             count them.
         attempts: for each case of a committed baseline, which has one result for all trials of a case, how many of its
             trials passed and how many there were; None for a run.
+        controls: the counts of its controls in its report; None where it has none.
     """
 
     source: str
@@ -56,6 +57,7 @@ class StoredRun:
     status: str = ""
     lists_all_cases: bool = True
     attempts: Mapping[str, tuple[int, int]] | None = None
+    controls: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +245,10 @@ def load_run(path: Path) -> StoredRun:
     if path.name == BASELINE_NAME and not path.is_dir():
         return _from_baseline(path)
     report = open_report(path)
-    return StoredRun(source=report.source, run=report.run, results=_sorted(report.results), status=report.status)
+    results = _sorted(report.results)
+    return StoredRun(
+        source=report.source, run=report.run, results=results, status=report.status, controls=report.controls
+    )
 
 
 def read_run(path: Path) -> StoredRun:

@@ -208,7 +208,7 @@ def test_the_page_has_the_numbers_and_names_for_each_objection_where_it_is_reach
     page, count = PAGE.read_text("utf-8"), len(controls)
     replayed = sum(control.cassette is not None for control in controls)
     chapters = len({control.case.split("_")[1] for control in controls})
-    assert f"`{count} of {count} controls ended as written`" in page
+    assert f"`{count} of {count} controls (wrong answers that must be noticed) ended as written`" in page
     assert f"for {len({control.case for control in controls})} cases of {chapters} chapters" in page
     assert f"{replayed} of them are answers of a model" in page
     assert f"{count - replayed} are results that only the scorer can catch" in page

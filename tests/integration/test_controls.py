@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,9 +89,14 @@ def test_each_control_ends_as_written_or_is_reported(both: Project) -> None:
         "not_run": 0,
         "wrong": [names[name] for name, (_, outcome, _) in TABLE.items() if outcome != "as_written"],
     }
-    text = f"{outcomes.count('as_written')} of {len(TABLE)} controls ended as written"
-    assert f"{text}." in (both.left() / "summary.md").read_text("utf-8")
-    result.stdout.fnmatch_lines([text, f"*{names['an answer that passes']}: verdict passed instead of failed*"])
+    text = f"{outcomes.count('as_written')} of {len(TABLE)} controls"
+    assert f"{text} ended as written." in (both.left() / "summary.md").read_text("utf-8")
+    result.stdout.fnmatch_lines(
+        [
+            f"{text} (wrong answers that must be noticed) ended as written",
+            f"*{names['an answer that passes']}: verdict passed instead of failed*",
+        ]
+    )
     result.stdout.fnmatch_lines_random(
         ["verdict *failed*passed*DEVIATES", "score *0.000*1.000*DEVIATES", f"re-run: pytest {FOLDER}/*::control_*"]
     )
@@ -106,7 +112,7 @@ def test_controls_are_in_no_rate_and_fail_a_run_that_only_gates_decide(small: Pr
     result = small.run_toy("--packbench-gate=suite", "--packbench-output=second")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert result.parseoutcomes() == {"passed": 4, "failed": 1}
-    result.stdout.fnmatch_lines(["*1 control did not end as written*", "2 of 3 controls ended as written"])
+    result.stdout.fnmatch_lines(["*1 control did not end as written*", "2 of 3 controls (*) ended as written"])
     (run,) = (path for path in (small.root / "second" / "toy").iterdir() if path.is_dir())
     assert json.loads((run / "report.json").read_text("utf-8"))["packbench"]["status"] == "failed"
 
@@ -118,6 +124,75 @@ def test_a_stored_run_with_a_control_that_deviates_fails_its_gates(
     small.run_toy()
     assert main(["gate", str(small.left())]) == 1
     assert "1 of 2 controls ended as written: FAIL" in capsys.readouterr().out
+    assert main(["report", str(small.left())]) in {0, 1}
+    assert "Controls of toy: 1 of 2 controls ended as written; otherwise: wrong_b." in capsys.readouterr().out
+    assert main(["rescore", str(small.left())]) == 0
+    assert "Controls are not scored again." in capsys.readouterr().out
+
+
+def test_files_that_are_no_controls_break_a_control_each(small: Project) -> None:
+    folder = small.root / FOLDER
+    os.mkfifo(folder / "pipe.json")
+    for name in ("UPPER.JSON", "c.yaml", "a\nb.json", ".hidden.json"):
+        (folder / name).write_text("{", encoding="utf-8")
+    result = small.run_toy()
+    assert result.parseoutcomes() == {"passed": 4, "errors": 4}
+    lines = {line["control"]: line for line in small.lines("controls.jsonl")}
+    assert lines.keys() == {"wrong_a", "wrong_b", "pipe.json", "UPPER.JSON", "c.yaml", "a\\nb"}
+    assert all("\n" not in line["file"] + line["nodeid"] for line in lines.values())
+    assert "not a regular file" in lines["pipe.json"]["message"]
+    result.stdout.fnmatch_lines(["*4 controls could not be replayed*"])
+    result.stdout.no_fnmatch_line("*did not end as written*")
+
+
+def test_a_file_instead_of_the_folder_of_controls_is_a_broken_control(project: Project) -> None:
+    project.case("a")
+    project.write(FOLDER, "words")
+    result = project.run_toy()
+    assert result.parseoutcomes() == {"passed": 1, "errors": 1}
+    result.stdout.fnmatch_lines(["*cannot be read: Not a directory; expected a folder of controls*"])
+
+
+CHANGED: dict[str, tuple[tuple[str, str] | None, str]] = {
+    "no file": (None, "  controls: unknown: *controls.jsonl is missing, but the report counts 2 controls; *: FAIL"),
+    "another outcome": (('"deviates"', '"as_written"'), "  1 of 2 controls ended as written: FAIL"),
+    "not run": (('"deviates"', '"not_run"'), "  1 of 2 controls ended as written: FAIL"),
+    "another control": (
+        ('"control":"wrong_b"', '"control":"c"'),
+        "  controls: unknown: * has other controls than *: FAIL",
+    ),
+    "another score": (('"score":0.9', '"score":0.3'), "  1 of 2 controls ended as written: FAIL"),
+    "no end": (('"actual":{', '"actual":null,"was":{'), "  controls: unknown: *: outcome: got * without both *: FAIL"),
+    "no end of a score": (('"kind":""', '"sort":""'), "  controls: unknown: *: expected and actual are not *: FAIL"),
+    "another run": (('{"run_id":"', '{"run_id":"0'), "  controls: unknown: *: run_id: got '0*: FAIL"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_changed_controls_of_a_stored_run_fail_its_gates(
+    small: Project, change: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_control(small, "wrong_b", **{**LOW, "payload": {"points": 0.9}})
+    small.run_toy()
+    file, (words, line) = small.left() / "controls.jsonl", CHANGED[change]
+    if words is None:
+        file.unlink()
+    else:
+        assert words[0] in file.read_text("utf-8")
+        file.write_text(file.read_text("utf-8").replace(*words), "utf-8")
+    for name in (".", "records.jsonl", "report.json"):
+        assert main(["gate", str(small.left() / name)]) == 1
+        assert any(fnmatchcase(each, line) for each in capsys.readouterr().out.splitlines())
+
+
+def test_shards_without_their_controls_are_not_merged(small: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in (1, 2):
+        small.run_toy(f"--packbench-shard={number}/2")
+    parts = small.folders()
+    for part in parts:
+        (part / "controls.jsonl").unlink(missing_ok=True)
+    assert main(["merge", *map(str, parts), "--output=merged"]) == 2
+    assert "controls.jsonl is missing, but the report counts" in capsys.readouterr().err
 
 
 SELECTED: dict[str, tuple[tuple[str, ...], set[str]]] = {
@@ -147,9 +222,9 @@ def test_controls_are_selected_as_tests_are(small: Project, how: str) -> None:
 
 
 def test_a_complete_run_without_its_controls_says_so(small: Project) -> None:
-    result = small.run_toy("-m", "not packbench(kind='control')")
-    result.stdout.fnmatch_lines(["2 controls not selected"])
-    assert not (small.left() / "controls.jsonl").exists()
+    for words in (("-m", "not packbench(kind='control')"), ("-k", "a and not wrong_a and not wrong_b")):
+        result = small.run_toy(*words)
+        result.stdout.fnmatch_lines(["2 controls not selected"])
 
 
 def test_the_last_failed_control_runs_alone(small: Project) -> None:
@@ -157,7 +232,7 @@ def test_the_last_failed_control_runs_alone(small: Project) -> None:
     assert small.run_toy("-p", "cacheprovider").ret == pytest.ExitCode.TESTS_FAILED
     result = small.run_toy("--lf")
     assert result.parseoutcomes() == {"failed": 1, "deselected": 3}
-    result.stdout.fnmatch_lines(["0 of 1 control ended as written, 1 not selected"])
+    result.stdout.fnmatch_lines(["0 of 1 control (*) ended as written, 1 not selected"])
 
 
 def test_controls_are_replayed_in_fixture_mode_only(small: Project) -> None:
@@ -167,7 +242,9 @@ def test_controls_are_replayed_in_fixture_mode_only(small: Project) -> None:
 
     without_model(act)
     """)
-    assert small.run_toy(mode).parseoutcomes() == {"passed": 2}
+    result = small.run_toy(mode)
+    assert result.parseoutcomes() == {"passed": 2}
+    result.stdout.fnmatch_lines(["2 controls: fixture mode only"])
     assert "controls" not in small.report()["packbench"]
     result = small.run(mode, f"{FOLDER}/wrong_a.json")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -186,7 +263,7 @@ def test_each_control_is_in_one_shard_and_in_the_merged_run(small: Project, caps
     for part in parts.values():
         assert part == sorted(name for name in names if shard_of(name, 2) == shard_of(part[0], 2))
     assert main(["merge", *map(str, parts), "--output=merged"]) == 0
-    assert "6 of 6 controls ended as written" in capsys.readouterr().out
+    assert "6 of 6 controls (wrong answers that must be noticed) ended as written" in capsys.readouterr().out
     (merged,) = (path for path in (small.root / "merged" / "toy").iterdir() if path.is_dir())
     assert [line["control"] for line in json_lines(merged / "controls.jsonl")] == sorted(names)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,45 @@ def test_a_packed_suite_has_the_same_controls(tmp_path: Path, capsys: pytest.Cap
     assert "controls.jsonl: 2 lines, each control" in capsys.readouterr().out
 
 
+NESTED = '{"a": ' * 500 + "1" + "}" * 500
+REPLAYED = {"cassette_version": 2, "exchanges": [{"role": "a", "answer": {}}]}
+UNREPLAYABLE = {key: value for key, value in WRONG.items() if key != "payload"} | {
+    "id": "replayed",
+    "cassette": REPLAYED,
+}
+
+
+def test_validate_and_lint_refuse_what_a_run_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    others: dict[str, Any] = {"UPPER.JSON": WRONG, "c.yaml": "id: c", ".hidden.json": WRONG, "a\nb.json": "{"}
+    suite = make_suite(
+        tmp_path / "suite",
+        wrong=WRONG,
+        deep=json.dumps({**WRONG, "id": "deep", "payload": "X"}).replace('"X"', NESTED),
+        replayed=UNREPLAYABLE,
+        **others,
+    )
+    os.mkfifo(suite.controls_path / "pipe.json")
+    (suite.controls_path / "inside").mkdir()
+    expected = {
+        "deep.json": "/payload/a: nested deeper than 100; remove levels",
+        "replayed.json": '/cassette: the pack "generic" has no target of its own; give the result as payload instead',
+        "UPPER.JSON": "not read as a control, because of its suffix; rename it to .json, or remove it",
+        "c.yaml": "not read as a control, because of its suffix; rename it to .json, or remove it",
+        "a\\nb.json": "not JSON",
+        "pipe.json": "not a regular file; replace it by a file, or remove it",
+        "inside": "a folder is not read; move its controls to controls",
+    }
+    assert main(["validate", str(suite.controls_path)]) == 2
+    printed = {line.partition(": ")[0].rpartition("/")[2]: line for line in capsys.readouterr().out.splitlines()}
+    assert {name for name, line in printed.items() if line.endswith(": NOT VALID")} == expected.keys()
+    found = {finding.file.rpartition("/")[2]: finding for finding in lint(suite, GenericPack(), {})}
+    assert found.pop(".hidden.json").rule == "control_hidden"
+    for name, message in expected.items():
+        assert message in printed[name]
+        assert message.startswith((found[name].pointer, "not"))
+        assert found[name].rule == "control_unreadable"
+
+
 def test_of_two_controls_with_one_id_the_second_is_an_error(tmp_path: Path) -> None:
     suite = make_suite(tmp_path / "suite", wrong=WRONG, **{"more.jsonl": json.dumps(WRONG) + "\n\n"})
     problems = [str(found.problem) for found in find_controls(suite.controls_path) if found.problem is not None]
@@ -115,6 +155,8 @@ def test_of_two_controls_with_one_id_the_second_is_an_error(tmp_path: Path) -> N
 
 def test_of_a_control_in_two_runs_the_worse_end_counts() -> None:
     fine = ControlResult("s", "a", "n", "f", "as_written")
+    with pytest.raises(ValueError, match="without both expected and actual"):
+        fine.compared_again()
     tally = tally_of([fine, fine._replace(outcome="deviates"), fine._replace(control="b", outcome="not_run")], 3)
     assert tally is not None
     assert tally.text == "0 of 2 controls ended as written, 1 not run, 1 not selected"
