@@ -558,7 +558,7 @@ def _low_rates(inputs: SavingsInput, base: StatedRates, general: GeneralRate) ->
     for rate in (base.total, base.stated):
         is_listed = rate is not None and listed is not None and _same(rate, listed)
         if rate is not None and not is_listed and general.pct is not None and rate < general.pct - RATE_TOLERANCE:
-            yield f"{_shown(base.code)} is said to pay {rate:g} %; the schedule has {general.text}"
+            yield f"{_shown(base.code)} pays {rate:g} % in the answer; the schedule has {general.text}"
 
 
 def _sum_faults(inputs: SavingsInput, base: StatedRates) -> Iterator[str]:
