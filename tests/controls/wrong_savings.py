@@ -455,7 +455,33 @@ KINDS: dict[str, dict[str, Variants]] = {
         "additional duty that is no number": unreadable_layers,
     },
 }
+
+
+def of_each_article(**changes: Any) -> Variants:
+    """Change every article of an answer about several."""
+    return lambda right: with_dossier(
+        right,
+        articles=[
+            {**item, **changes, "baseline": {**item["baseline"], **changes.get("baseline", {})}}
+            for item in right.copy()["tariff_dossier"]["articles"]
+        ],
+    )
+
+
+ARTICLE_HORSE = {**WORDS, "id": "horse", "expected_hts": HORSE}
 WRONG_SAVINGS = (
+    WrongAnswer(
+        "base_rate",
+        "invented base rate of an article",
+        of_each_article(baseline=breakdown(0.123)),
+        of_articles=True,
+    ),
+    WrongAnswer(
+        "savings_lever",
+        "invented change of an article",
+        of_each_article(what_if_candidates=[ARTICLE_HORSE]),
+        of_articles=True,
+    ),
     *(WrongAnswer(term, name, variants) for term, kinds in KINDS.items() for name, variants in kinds.items()),
     WrongAnswer("savings_size", "saving less than the least", saving(changed), of_case=least),
 )
