@@ -14,6 +14,8 @@ import io
 import sys
 from pathlib import Path
 
+from pytest_packbench.packs.tariff.edition import parse_percentage
+
 _FIGURES = {"free", "ad_valorem", "specific", "compound"}
 _LINE = 8
 
@@ -28,7 +30,8 @@ def table(source: Path) -> bytes:
         code = row["code"].replace(".", "")
         if len(code) == _LINE:
             text = {"none": ""}.get(row["rate_kind"], "text")
-            rates[code] = row["general"] if row["rate_kind"] in _FIGURES else text
+            is_figure = row["rate_kind"] in _FIGURES or parse_percentage(row["general"]) is not None
+            rates[code] = row["general"] if is_figure else text
         else:
             unit = "" if row["units"] == "," else row["units"]
             suffixes.setdefault(code[:_LINE], {}).setdefault(unit, []).append(code[_LINE:])

@@ -239,9 +239,150 @@ def claims_by_form(right: RightAnswer) -> Iterator[Json]:
         yield from with_dossier(right, baseline={**baseline, **low})
         base = {"duty_rate_pct": rate, "duty_breakdown": {"base_rate_pct": rate / 4, "total_rate_pct": rate}}
         yield from with_dossier(right, optimized={"hts_code": code, **base})
+    yield from hidden_claims(right, baseline)
+
+
+def hidden_claims(right: RightAnswer, baseline: Json) -> Iterator[Json]:
+    """Yield claims in unusual places, and denials that claim."""
+    horse = {**WORDS, "id": "horse", "expected_hts": HORSE, "estimated_duty_delta": -29.0}
+    for names in ({"what_ifs": [horse]}, {"levers": [horse]}, {"selected_levers": [horse]}, {"savings": [horse]}):
+        yield from with_dossier(right, **names)
+        yield from changed(right, **names)
+        yield from changed(right, proof=names)
+    yield from with_dossier(right, lever_proof={"selected_levers": [horse]})
+    yield from changed(right, lever_proof={"selected_levers": [], "best": horse})
+    last = right.copy()["iterations"]
+    for part in ({"what_if_candidates": [horse]}, {"tariff_dossier": {"optimized": {"hts_code": HORSE}}}):
+        yield from changed(right, iterations=[*last[:-1], {**last[-1], **part}])
+    yield from changed(right, optimized={"hts_code": HORSE, "duty_rate_pct": 0.0})
+    for estimate in ({"per_unit": 8}, {"total": 800}, {"pct": 50}):
+        yield from changed(right, savings_estimate=estimate)
+        yield from changed(right, proof={"savings_estimate": estimate})
+    yield from with_dossier(right, savings_estimate={"total": 800})
+    yield from changed_part(right, "baseline", what_if_candidates=[horse])
+    yield from changed_part(right, "baseline", estimated_savings_per_unit=3)
+    yield from with_dossier(right, optimized={"what_if_id": "rename"})
+    layers = {"applied_additional_duties": [{"pct": -1.0}]}
+    yield from with_dossier(right, optimized={"hts_code": baseline["hts_code"], "duty_breakdown": layers})
+    if right.outcome.baseline_rate_pct:
+        preferred = {"duty_breakdown": {**baseline["duty_breakdown"], "preferential_rate_pct": 0.0}}
+        yield from changed_part(right, "baseline", **preferred)
+        yield from with_dossier(right, optimized={"hts_code": baseline["hts_code"], **preferred})
+    for note in ("no saving like this one: the rate falls to Free", "quality unchanged, duty falls by half"):
+        yield from with_dossier(right, mutations=[{"id": "m", "expected_savings_note": note}])
+    for claim in ({"estimated_duty_delta": -29.0}, {"hts_code": HORSE}):
+        yield from with_dossier(right, mutations=[{"id": "m", "expected_savings_note": "no savings", **claim}])
+
+
+def unasked(variants: Variants) -> Variants:
+    """Limit variants to cases that say nothing of savings and whose request lists no change."""
+
+    def limited(right: RightAnswer) -> Iterable[Json]:
+        expected = right.expected
+        says_nothing = not (expected.savings or expected.no_savings_expected or right.case.input.options.changes)
+        return variants(right) if says_nothing else ()
+
+    return limited
+
+
+def invented_levers(right: RightAnswer) -> Iterator[Json]:
+    """Yield a horse as the optimised code, or offered only, by a change that the request does not list."""
+    part = {"hts_code": HORSE, "duty_rate_pct": 0.0}
+    horse = {**WORDS, "id": "horse", "expected_hts": HORSE}
+    yield from with_dossier(right, optimized={**part, "what_if_id": "horse"}, what_if_candidates=[horse])
+    yield from with_dossier(right, optimized=part, mutations=[{"id": "m", "hts_code": HORSE}])
+    (plain,) = with_dossier(right, optimized=part)
+    yield plain | {"lever_proof": {"selected_levers": [{}]}}
+    for offered in (horse, {**horse, "estimated_duty_delta": -99.0}, {**horse, "kind": "description"}):
+        yield from with_dossier(right, what_if_candidates=[offered])
+        yield from changed(right, lever_proof={"selected_levers": [{**offered, "sequence": [{"label": PICTURE}]}]})
+    yield from with_dossier(right, savings_estimate={"per_unit": 1e9})
+
+
+def forbidden_offers(right: RightAnswer) -> Iterator[Json]:
+    """Yield each forbidden code as one to which an offered change leads."""
+    for code in right.forbidden:
+        offered = {**WORDS, "id": "other", "expected_hts": code, "estimated_duty_delta": -99.0}
+        yield from with_dossier(right, what_if_candidates=[offered])
+        yield from changed(right, lever_proof={"selected_levers": [offered]})
+
+
+def contradicting_levers(right: RightAnswer) -> Iterator[Json]:
+    """Yield the right what-if beside a selected lever of its name that says something else."""
+    best = best_what_if(right)["id"]
+    for wrong in ({"expected_hts": HORSE}, {"change": PICTURE}, {"kind": "description"}):
+        levers = right.copy()["lever_proof"]["selected_levers"]
         yield from changed(
-            right, proof={"tariff_dossier": {"baseline": baseline, "optimized": {"hts_code": code, **low}}}
+            right,
+            lever_proof={"selected_levers": [{**lever, **wrong} if lever["id"] == best else lever for lever in levers]},
         )
+
+
+def horses_elsewhere(right: RightAnswer) -> Iterator[Json]:
+    """Yield the right saving beside a mutation, or a change in another place, that leads to a horse."""
+    mutation = {"id": "m", "hts_code": HORSE, "expected_duty_rate_pct": 0.0}
+    horse = {**WORDS, "id": "horse", "expected_hts": HORSE, "estimated_duty_delta": -99.0}
+    yield from with_dossier(right, mutations=[mutation])
+    yield from changed(right, mutations=[mutation])
+    yield from changed(right, what_if_candidates=[horse])
+    yield from changed(right, proof={"what_if_candidates": [horse]})
+    useful = {target.change for target in right.expected.savings.targets} if right.expected.savings else set()
+    useless = next(change.id for change in right.case.input.options.changes if change.id not in useful)
+    free = {"id": "z", "change": useless, "estimated_duty_delta": 0.0, "expected_duty_rate_pct": 0.0}
+    yield from with_dossier(right, what_if_candidates=[*right.copy()["tariff_dossier"]["what_if_candidates"], free])
+
+
+def wrong_offered_rates(right: RightAnswer) -> Iterator[Json]:
+    """Yield the best what-if with a rate, or a difference as text, that is not the schedule's."""
+    yield from with_best(right, expected_duty_rate_pct=-5.0)
+    yield from with_best(right, duty_rate_pct=-5.0)
+    yield from with_best(right, estimated_duty_delta="-99")
+
+
+def hidden_base_rates(right: RightAnswer) -> Iterator[Json]:
+    """Yield base rates that a preference, an additional duty or a larger total hides."""
+    rate = general(right, right.preferred_code)
+    if rate is None or right.expected.no_savings_expected:
+        return
+    yield from changed_part(
+        right, "baseline", duty_rate_pct=None, duty_breakdown={"base_rate_pct": rate, "total_rate_pct": rate + 300}
+    )
+    if not rate:
+        return
+    unknown = {"applied_additional_duties": [{"layer_id": "x"}]}
+    preferred = {"base_rate_pct": rate, "preferential_rate_pct": 0.0, "total_rate_pct": 0.0}
+    for hidden in (unknown, {**unknown, "total_rate_pct": 0.0}, preferred):
+        yield from changed_part(right, "baseline", duty_rate_pct=0.0, duty_breakdown=hidden)
+    yield from changed_part(right, "baseline", duty_basis="free")
+
+
+def unreadable_layers(right: RightAnswer) -> Iterator[Json]:
+    for layers in ([{"pct": "25%"}], {"a": 1}):
+        yield from changed_part(right, "baseline", duty_breakdown={"applied_additional_duties": layers})
+
+
+def second_dossiers(right: RightAnswer) -> Iterator[Json]:
+    """Yield the right answer beside a dossier, or levers, under `proof` that say something else."""
+    dossier = right.copy()["tariff_dossier"]
+    baseline = dossier["baseline"] or {}
+    other = {"hts_code": HORSE, "duty_rate_pct": 0.0}
+    for changes in (
+        {"baseline": {**baseline, "hts_code": HORSE}},
+        {"baseline": {**baseline, "duty_rate_pct": -1.0}},
+        {"optimized": other},
+        {"what_if_candidates": [{**WORDS, "id": "horse", "expected_hts": HORSE}]},
+        {"savings_estimate": {"per_unit": 8}},
+        {"citations": [{"source_id": "lab", "quote": "words that stand in no document at all"}]},
+        {
+            "gri_trace": {
+                "steps": [{"rule": "4", "level": "heading", "candidates": [], "outcome": "decided", "chosen": "0101"}]
+            }
+        },
+    ):
+        yield from changed(right, proof={"tariff_dossier": {**dossier, **changes}})
+        yield from changed(right, proof={"tariff_dossier": changes})
+    if right.outcome.levers:
+        yield from changed(right, proof={"lever_proof": {"selected_levers": [{"id": "horse", **WORDS}]}})
 
 
 def least(right: RightAnswer) -> Json:
@@ -287,20 +428,60 @@ KINDS: dict[str, dict[str, Variants]] = {
         "true target without its what-if": saving(missing_what_ifs),
         "true target beside a foreign lever": saving(foreign_levers),
         "optimised code that nothing explains": unexplained,
+        "invented change where the request lists none": unasked(invented_levers),
+        "lever that contradicts its what-if": saving(contradicting_levers),
+        "true saving beside a horse in another place": saving(horses_elsewhere),
     },
     "base_rate": {
         "invented base rate": invented_base_rates,
         "saving without a base rate": saving(missing_base_rate),
+        "hidden base rate": hidden_base_rates,
     },
     "optimized_rate": {
         "invented rate of the target": saving(wrong_optimised_rates),
         "invented difference": saving(wrong_deltas),
+        "invented rate of a what-if": saving(wrong_offered_rates),
     },
-    "forbidden_code": {"forbidden code as the optimised one": forbidden_optimised},
+    "forbidden_code": {
+        "forbidden code as the optimised one": forbidden_optimised,
+        "forbidden code as an offered one": unasked(forbidden_offers),
+    },
+    "contradictory_decision": {
+        "second dossier that says something else": lambda right: second_dossiers(right) if right.accepts else ()
+    },
     "no_savings_violation": {"claimed savings: any other form": unsaving(claims_by_form)},
-    "unreadable_answer": {"rate that is no number": unreadable_rates},
+    "unreadable_answer": {
+        "rate that is no number": unreadable_rates,
+        "additional duty that is no number": unreadable_layers,
+    },
 }
+
+
+def of_each_article(**changes: Any) -> Variants:
+    """Change every article of an answer about several."""
+    return lambda right: with_dossier(
+        right,
+        articles=[
+            {**item, **changes, "baseline": {**item["baseline"], **changes.get("baseline", {})}}
+            for item in right.copy()["tariff_dossier"]["articles"]
+        ],
+    )
+
+
+ARTICLE_HORSE = {**WORDS, "id": "horse", "expected_hts": HORSE}
 WRONG_SAVINGS = (
+    WrongAnswer(
+        "base_rate",
+        "invented base rate of an article",
+        of_each_article(baseline=breakdown(0.123)),
+        of_articles=True,
+    ),
+    WrongAnswer(
+        "savings_lever",
+        "invented change of an article",
+        of_each_article(what_if_candidates=[ARTICLE_HORSE]),
+        of_articles=True,
+    ),
     *(WrongAnswer(term, name, variants) for term, kinds in KINDS.items() for name, variants in kinds.items()),
     WrongAnswer("savings_size", "saving less than the least", saving(changed), of_case=least),
 )
@@ -317,6 +498,10 @@ def odd_savings(right: RightAnswer) -> Iterator[Json]:
     yield from with_best(right, change=f" {text.capitalize()} ")
     for spelling in (digits(best["expected_hts"]), f"HTS {best['expected_hts']}", f"{best['expected_hts']} 1/"):
         yield from changed_part(right, "optimized", hts_code=spelling)
+    for change in (f"{best['change']}: {text}", f"'{text}.'", best["change"].title().replace("_", "")):
+        yield from with_best(right, change=change)
+    yield from with_best(right, expected_hts=None, expected_hts_change=f"{base['hts_code']} -> {best['expected_hts']}")
+    yield right.copy() | {"proof": right.copy()}
     yield from changed_part(right, "optimized", what_if_id=None)
     yield from changed_part(right, "baseline", duty_breakdown=None)
     yield from changed_part(right, "baseline", duty_rate_pct=None)
@@ -326,9 +511,11 @@ def odd_savings(right: RightAnswer) -> Iterator[Json]:
     useful = {target.change for target in right.expected.savings.targets}
     useless = next(change.id for change in right.case.input.options.changes if change.id not in useful)
     no_effect = {"id": "other", "change": useless, "estimated_duty_delta": 0.0, "expected_hts": base["hts_code"]}
-    yield from with_dossier(
-        right, what_if_candidates=[*right.copy()["tariff_dossier"]["what_if_candidates"], no_effect]
-    )
+    said = {"id": "other", "change": useless, "expected_savings_note": "no savings"}
+    for other in (no_effect, {**said, "expected_duty_rate_pct": base["duty_rate_pct"]}):
+        yield from with_dossier(
+            right, what_if_candidates=[*right.copy()["tariff_dossier"]["what_if_candidates"], other]
+        )
 
 
 def other_targets(right: RightAnswer) -> Iterator[Json]:
@@ -366,3 +553,13 @@ def no_saving(right: RightAnswer) -> Iterator[Json]:
         rate = right.outcome.baseline_rate_pct
         mutations = [{"id": "m1", "expected_savings_note": "No savings expected."}, {"expected_duty_rate_pct": rate}]
         yield from with_dossier(right, mutations=mutations, savings_estimate={"per_unit": 0, "annualized": None})
+        words = (
+            "No change in duty",
+            "does not reduce duty",
+            "None",
+            "Zero",
+            "rate stays the same",
+            "cannot be reduced",
+        )
+        yield from with_dossier(right, mutations=[{"id": "m", "expected_savings_note": word} for word in words])
+        yield from with_dossier(right, mutations=[{"estimated_duty_delta": 0.0, "hts_code": baseline["hts_code"]}])

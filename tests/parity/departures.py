@@ -203,11 +203,19 @@ class Readings:
             self._let_the_last_iteration_decide()
             # our reader stopped at the contradiction
             odd_values.drop_the_rest(self.result)
+            self._keep_the_first_dossier()
 
     def caught_crash_is_a_refusal(self) -> None:
         if any(map(is_caught_crash, (self.given, self.result))):
             self.result["status"] = "rejected"
             odd_values.drop_the_rest(self.result)
+
+    def _keep_the_first_dossier(self) -> None:
+        """Remove what stands under `proof` where the top of the result has it too; the original does not read it."""
+        proof = self.result.get("proof") or {}
+        for key in ("tariff_dossier", "lever_proof"):
+            if self.result.get(key):
+                proof.pop(key, None)
 
     def _let_the_last_iteration_decide(self) -> None:
         """Have the status say what the last iteration says; without one, `refused` only that nothing was accepted."""
@@ -346,6 +354,21 @@ def drop_base_rate(part: Json) -> None:
     rate = breakdown.get("base_rate_pct")
     if rate is not None and (isinstance(rate, (str, bool, list, dict)) or not math.isfinite(rate)):
         del breakdown["base_rate_pct"]
+    drop_unread_rates(breakdown)
+
+
+def drop_unread_rates(breakdown: Json) -> None:
+    """Remove a preferential rate and additional duties that can't be read; the original reads neither."""
+    try:
+        read(
+            {
+                "status": "verified",
+                "tariff_dossier": {"baseline": {"duty_breakdown": {**breakdown, "total_rate_pct": None}}},
+            }
+        )
+    except ResultError:
+        for key in ("preferential_rate_pct", "applied_additional_duties"):
+            breakdown.pop(key, None)
 
 
 def spelling_matters(code: str, expected: Json) -> bool:

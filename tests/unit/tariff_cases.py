@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 RIGHT = "6404.11.9020"
+CHANGE = {"id": "other_sole", "text": "mould another sole"}
 BASE_RATE = 20.0
 
 
@@ -70,7 +71,11 @@ def answer(
     are what the gates and the trace say. `dossier` and `changes` replace keys of the dossier and of the result.
     """
     selected = [
-        {"sequence": [{"label": "do it"}] * count, "gate_results": {"plausibility": [{"ok": plausible}]}}
+        {
+            "change": CHANGE["id"],
+            "sequence": [{"label": "do it"}] * count,
+            "gate_results": {"plausibility": [{"ok": plausible}]},
+        }
         for count in levers
     ]
     return {

@@ -18,7 +18,7 @@ from pytest_packbench.packs.tariff.model import TariffCase
 from pytest_packbench.packs.tariff.outcome import TariffOutcome, read
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.packs.tariff.scoring import UNSAFE_TERMS, score
-from tests.unit.tariff_cases import RIGHT, Json, answer, case, result_of, rules, score_of, table
+from tests.unit.tariff_cases import CHANGE, RIGHT, Json, answer, case, result_of, rules, score_of, table
 
 if TYPE_CHECKING:
     from pytest_packbench.model.score import Score
@@ -40,6 +40,9 @@ ROWS: dict[str, Json] = {
 def inputs_of(row: Json, key: str = "answer") -> tuple[TariffCase, TariffOutcome, TariffSuiteConfig]:
     """The case of a row, its answer or its right answer, and the rules of its suite."""
     plain, result = case(row.get("case_type", "positive"), **row.get("case", {})), row.get(key, {})
+    if row.get("rules", {}).get("scored_code") == "baseline":
+        # there a lever has to name a change of the request
+        plain["input"]["options"] = {"changes": [CHANGE]}
     outcome = read(result_of(result if "refusal" in result else {**row["defaults"], **result}))
     return TariffCase.model_validate(plain), outcome, rules(**row.get("rules", {}))
 

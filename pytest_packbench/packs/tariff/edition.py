@@ -23,7 +23,7 @@ _GZIP = 31
 _LINE = 8
 _FULL = 10
 _BARE = "00"
-_PERCENT = re.compile(r"(\d+(?:\.\d+)?)%", re.ASCII)
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)(?: (\d+)/(\d+))? ?%(?: on the entire set)?", re.ASCII)
 
 
 class GeneralRate(NamedTuple):
@@ -36,6 +36,15 @@ class GeneralRate(NamedTuple):
 
     text: str
     pct: float | None
+
+
+def parse_percentage(text: str) -> float | None:
+    """Return an ad valorem rate as the schedule prints it, `6.8%` or `6.5% on the entire set`; None for any other."""
+    percentage = _PERCENT.fullmatch(text)
+    if percentage is None:
+        return None
+    whole, numerator, denominator = percentage.groups()
+    return float(whole) + (int(numerator) / int(denominator) if numerator else 0.0)
 
 
 class Edition:
@@ -63,8 +72,7 @@ class Edition:
         if fields is None or not fields[1]:
             return None
         text = fields[1]
-        percentage = _PERCENT.fullmatch(text)
-        return GeneralRate(text, float(percentage[1]) if percentage else 0.0 if text == "Free" else None)
+        return GeneralRate(text, 0.0 if text == "Free" else parse_percentage(text))
 
     def units(self, code: str) -> str:
         """Return the units of quantity of a code, such as `doz.,kg`; empty where the schedule names none."""

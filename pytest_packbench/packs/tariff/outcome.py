@@ -165,9 +165,56 @@ def read(result: object) -> TariffOutcome:
         raise ResultError("/unreadable", " ".join(reason.split()))
     firings = tuple(_firing(step) for step in _find(top, "trace").items(OBJECT))
     decision = read_decision(top)
-    if decision.breakdown is not None or decision.contradiction:
-        return TariffOutcome(breakdown=decision.breakdown, contradiction=decision.contradiction, firings=firings)
+    contradiction = decision.contradiction or ("" if decision.breakdown else _two_dossiers(top))
+    if decision.breakdown is not None or contradiction:
+        return TariffOutcome(breakdown=decision.breakdown, contradiction=contradiction, firings=firings)
     return _outcome(top, decision, firings)
+
+
+def _two_dossiers(top: _Node) -> str:
+    """Return how the dossier or the levers under `proof` contradict those at the top, of which only one would be read.
+
+    What the second one states has to be stated by the first one too; what it leaves out is no contradiction.
+    """
+    for key, read_parts in (("tariff_dossier", _dossier_parts), ("lever_proof", _lever_parts)):
+        first, second = top.at(key).value, top.at("proof").at(key).value
+        if first and second and isinstance(first, dict) and isinstance(second, dict) and first != second:
+            known, other = read_parts(first), read_parts(second)
+            name = next((name for name, value in other.items() if not known.get(name, frozenset()) >= value), None)
+            if name is not None:
+                return f"the result has two {key} whose {name} differ (/{key} and /proof/{key})"
+    return ""
+
+
+def _dossier_parts(plain: dict[str, object]) -> dict[str, frozenset[object]]:
+    """Return what is read of a dossier, by name, as sets of what it states."""
+    stated = read_savings(plain, None)
+    parts: dict[str, frozenset[object]] = {}
+    for name, part in (("baseline", stated.baseline), ("optimised part", stated.optimized)):
+        rates = () if part is None else part._replace(code=None, added=part.added or None)._asdict().items()
+        parts[f"rates of the {name}"] = frozenset(
+            item for item in rates if item[1] is not None and item[1] is not False
+        )
+        parts[f"code of the {name}"] = frozenset({digits(part.code)} if part is not None and part.code else ())
+    trace = plain.get("gri_trace")
+    steps = _plain_items(trace.get("steps") if isinstance(trace, dict) else None)
+    return {
+        **parts,
+        "steps": frozenset(enumerate(map(_step, steps))),
+        "articles": frozenset((part.code and digits(part.code), *part[1:]) for part in stated.articles),
+        "citations": frozenset(_quotation(_Node(item)) for item in _plain_items(plain.get("citations"))),
+        "what-ifs": frozenset((*stated.what_ifs, stated.best) if stated.best else stated.what_ifs),
+        "mutations": frozenset(stated.mutations),
+        "amounts": frozenset(stated.amounts),
+    }
+
+
+def _lever_parts(plain: dict[str, object]) -> dict[str, frozenset[object]]:
+    return {"levers": frozenset(read_savings(None, plain.get("selected_levers")).levers)}
+
+
+def _plain_items(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def _outcome(top: _Node, decision: Decision, firings: tuple[Firing, ...]) -> TariffOutcome:
@@ -307,13 +354,17 @@ def _savings(top: _Node, dossier: _Node) -> StatedSavings:
     """Return what the answer says of rates and savings; rates and amounts of another type are refused."""
     estimate, baseline, optimized = dossier.at("savings_estimate"), dossier.at("baseline"), dossier.at("optimized")
     for part in (baseline, optimized):
-        part.at("duty_breakdown").at("base_rate_pct").number()
+        breakdown = part.at("duty_breakdown")
+        breakdown.at("base_rate_pct").number()
+        breakdown.at("preferential_rate_pct").number()
+        for layer in breakdown.at("applied_additional_duties").items(OBJECT):
+            layer.at("pct").number()
     for mutation in dossier.at("mutations").items(OBJECT):
         mutation.at("expected_duty_rate_pct").number()
     for amount in (optimized.at("estimated_savings_per_unit"), estimate.at("per_unit"), estimate.at("annualized")):
         amount.number()
     levers = _find(top, "lever_proof").at("selected_levers").value
-    return read_savings(dossier.value, levers, (top.value, top.at("proof").value))
+    return read_savings(dossier.value, levers, top.value)
 
 
 def _firing(step: _Node) -> Firing:

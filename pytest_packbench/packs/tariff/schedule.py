@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pytest_packbench.model.errors import InputError, Problem
+from pytest_packbench.packs.tariff.edition import parse_percentage
 from pytest_packbench.packs.tariff.notation import LEVELS, digits
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ _FIELDS = {
     "general": ("general", "General Rate of Duty"),
     "special": ("special", "Special Rate of Duty"),
 }
-_PERCENT = re.compile(r"(\d+(?:\.\d+)?)(?: (\d+)/(\d+))? ?%(?: on the entire set)?")
 # a preferential rate and the programmes that give it: "Free (A+,AU,BH) 2.8% (JP)"
 _PREFERENCE = re.compile(r"([^()]+)\([^()]*\)")
 _AMOUNT = re.compile(r"[$¢]|\bcents?\b")
@@ -195,11 +195,9 @@ def parse_rate(text: str) -> DutyRate:
     plain = " ".join(text.split())
     if plain.casefold() == "free":
         return DutyRate(plain, "free", 0.0)
-    percentage = _PERCENT.fullmatch(plain)
+    percentage = parse_percentage(plain)
     if percentage is not None:
-        whole, numerator, denominator = percentage.groups()
-        fraction = int(numerator) / int(denominator) if numerator else 0.0
-        return DutyRate(plain, "ad valorem", float(whole) + fraction)
+        return DutyRate(plain, "ad valorem", percentage)
     if "%" in plain:
         return DutyRate(plain, "compound", None)
     return DutyRate(plain, "specific" if _AMOUNT.search(plain) else None, None)

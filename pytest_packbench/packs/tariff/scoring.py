@@ -524,7 +524,15 @@ _ANSWER_RULES: tuple[Callable[[_RuleInput], Iterator[Term]], ...] = (
     _direction,
     _levers,
 )
-_ARTICLE_RULES = (_articles, _process_bonus, _gri_sequence, _forbidden_articles, _no_savings, _citations)
+_ARTICLE_RULES = (
+    _articles,
+    _process_bonus,
+    _gri_sequence,
+    _forbidden_articles,
+    _no_savings,
+    _judged_savings,
+    _citations,
+)
 # by whether an answer is expected, and whether one was given
 _RULES = {
     (True, True): _ANSWER_RULES,

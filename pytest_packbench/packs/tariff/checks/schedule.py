@@ -94,7 +94,9 @@ def _wrong_rates(proposal: Proposal, baseline: Classification, edition: Edition)
         return
     code, base = dotted(baseline.hts_code), baseline.duty_breakdown.base_rate_pct
     kind = _kind(general)
-    if baseline.duty_basis != kind:
+    # a rate that is called free at the general rate contradicts itself; the gate on the arithmetic objects to it
+    calls_itself_free = baseline.duty_basis == "free" and bool(base) and general.pct is not None
+    if baseline.duty_basis != kind and not (calls_itself_free and same_rate(base or 0.0, general.pct or 0.0)):
         yield Violation(
             "kind_of_rate",
             f"the general rate of {code} is {quoted(general.text)}, which is {kind}, not {baseline.duty_basis}; "
