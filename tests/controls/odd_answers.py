@@ -76,12 +76,17 @@ def respelled_rules(right: RightAnswer) -> Iterator[Any]:
     yield from with_trace(right, steps)
 
 
-EMPTY: tuple[Any, ...] = (None, "", " ", {}, [], False)
+EMPTY: tuple[Any, ...] = (None, "", " ", {}, [], False, 0, "none", "null", "n/a")
 
 
 def with_empty_fields(right: RightAnswer) -> Iterator[Any]:
     """Yield a result with an empty error or, beside an answer, an empty refusal, in every usual form, some under `proof`."""
-    nothing = [*EMPTY, {"kind": None, "message": ""}, {"category": None, "reason": "", "questions": []}]
+    nothing = [
+        *EMPTY,
+        {"kind": None, "message": ""},
+        {"category": None, "reason": "", "questions": []},
+        {"category": "none"},
+    ]
     for key in ("error", "refusal") if right.accepts else ("error",):
         for index, value in enumerate(nothing):
             yield right.copy() | ({"proof": {key: value}} if index % 2 else {key: value})
@@ -93,18 +98,27 @@ def with_less_said(right: RightAnswer) -> Iterator[Any]:
         yield {name: value for name, value in right.copy().items() if name not in keys}
     yield right.copy() | {"status": right.copy()["status"].title()}
     yield right.copy() | {"status": "completed"}
+    for status in ("Verified", "accepted", "completed") if right.accepts else ("REFUSED", "declined", "completed"):
+        yield {name: value for name, value in right.copy().items() if name != "iterations"} | {"status": status}
     yield {"proof": right.copy()}
 
 
 def respelled_categories(right: RightAnswer) -> Iterator[Any]:
     """Yield a refusal whose category is written in another way, or stands where reasons stand."""
     category = right.outcome.refusal_category
-    for word in (category.upper(), category.replace("_", " "), category.title(), f" {category.replace('_', '-')}\n"):
+    plain = category.replace("_", " ")
+    joined, bound = plain.title().replace(" ", ""), category.replace("_", "\u2011")
+    marked = (f"{category}.", f'"{plain}"', f"category: {category}")
+    for word in (category.upper(), plain, category.title(), f" {category.replace('_', '-')}\n", joined, bound, *marked):
         yield right.copy() | {"refusal": {**right.copy()["refusal"], "category": word}}
         yield right.copy() | {"refusal": {"reason": word}}
         for status, refusal in (("failed", None), ("rejected", {}), ("refused", {"category": None})):
             iterations = [{"accepted": False, "rejected_because": [word]}]
             yield right.copy() | {"status": status, "refusal": refusal, "iterations": iterations}
+        uncategorized = {"category": None, "reason": "two facts are open"}
+        yield right.copy() | {"refusal": uncategorized, "rejected_because": [word]}
+    nothing = {"baseline": {"hts_code": "open: one of 2 headings"}}
+    yield right.copy() | {"tariff_dossier": {**(right.copy()["tariff_dossier"] or {}), **nothing}}
 
 
 def respelled_articles(right: RightAnswer) -> Iterator[Any]:

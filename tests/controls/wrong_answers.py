@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 # the terms of wrong answers to goods that must be refused
 OF_REFUSALS = frozenset({"unexpected_acceptance", "refusal_category_mismatch"})
-OF_ALL = frozenset({"contradictory_decision"})
+OF_ALL = frozenset({"contradictory_decision", "unreadable_answer"})
 # the terms of wrong answers to cases of one article and of several
-OF_ANY_NUMBER = frozenset({"contradictory_decision", "unexpected_refusal"})
+OF_ANY_NUMBER = frozenset({"contradictory_decision", "unreadable_answer", "unexpected_refusal"})
 BELOW = frozenset(
     {
         *("allowed_match", "chapter_match", "no_match", "code_form", "invalid_code", "refusal_category_mismatch"),
@@ -148,6 +148,7 @@ def refusals(right: RightAnswer, categories: Iterable[str | None]) -> Iterator[J
         result["iterations"][-1] |= {"accepted": False, "rejected_because": reasons}
         if result["tariff_dossier"]:
             nothing: Json = {"baseline": None, "optimized": None, "what_if_candidates": [], "articles": []}
+            nothing["gri_trace"] = None
             result["tariff_dossier"] |= nothing
         yield result
 
@@ -308,6 +309,94 @@ def contradictions(right: RightAnswer) -> Iterator[Json]:
         yield from changed(right, proof=change)
 
 
+# words of other programs, by whether they deny an answer
+OTHER_STATUSES = {
+    True: (
+        "error",
+        "timeout",
+        "Not verified",
+        "unverified",
+        "denied",
+        "cannot_classify",
+        "refuse",
+        "abstained",
+        "fail",
+    ),
+    False: ("ok", "success", "classified", "approved"),
+}
+
+
+def other_statuses(right: RightAnswer) -> Iterator[Json]:
+    for status in OTHER_STATUSES[right.accepts]:
+        yield from changed(right, status=status)
+        yield from changed(right, proof={"status": status})
+
+
+def unreadable_statuses(right: RightAnswer) -> Iterator[Json]:
+    for status in (False, 0, ["refused"], {"state": "refused"}):
+        yield from changed(right, status=status)
+        yield from changed(right, proof={"status": status})
+
+
+def objections(right: RightAnswer) -> Iterator[Json]:
+    """Yield an answer with reasons against it, at the top, under `proof`, or in the iteration that is accepted."""
+    if not right.accepts:
+        return
+    for reason in (*CATEGORIES[:-1], "critic", "llm_unavailable", "illegal_evasion_suggestion"):
+        yield from changed(right, rejected_because=[reason])
+        yield from changed(right, proof={"rejected_because": [reason]})
+        yield from with_last(right, rejected_because=[reason])
+    yield from changed(right, refused=True)
+    yield from changed(right, errors=[FAILURE])
+    yield from with_last(right, conflicts=["two headings fit"])
+    yield from with_last(right, status="refused")
+    yield from with_last(right, refusal={"category": "ambiguous"})
+    yield from with_last(right, error=FAILURE)
+
+
+def with_last(right: RightAnswer, **changes: Any) -> list[Json]:
+    """Change the last iteration of a right answer."""
+    iterations = right.copy()["iterations"]
+    return changed(right, iterations=[*iterations[:-1], {**iterations[-1], **changes}])
+
+
+def recommendations(right: RightAnswer) -> Iterator[Json]:
+    """Yield a refusal that recommends a code or a rate all the same, in other places than its parts."""
+    if right.accepts:
+        return
+    for code in (*right.forbidden[:1], "0101.21.0010"):
+        offer = {"id": "w", "expected_hts": code, "estimated_duty_delta": -5.0}
+        step = {"rule": "6", "level": "suffix", "candidates": [code], "outcome": "decided", "chosen": code}
+        arabic = code.translate({ord("0") + digit: 0x660 + digit for digit in range(10)})
+        for part in (
+            {"what_if_candidates": [offer]},
+            {"mutations": [{"id": "m", "hts_code": code}]},
+            {"articles": [{"optimized": {"hts_code": code}}]},
+            {"gri_trace": {"steps": [step]}},
+            {"baseline": {"hts_code": arabic}},
+            {"baseline": {"duty_rate_pct": 3.2}},
+            {"optimized": {"duty_rate_pct": 0.0}},
+            {"hts_code": code},
+        ):
+            yield from changed(right, tariff_dossier={**(right.copy()["tariff_dossier"] or {}), **part})
+        yield from changed(right, lever_proof={"selected_levers": [offer]})
+        yield from changed(right, hts_code=code)
+
+
+def several_categories(right: RightAnswer) -> Iterator[Json]:
+    """Yield a refusal that names another category as well."""
+    expected = right.expected.expected_refusal_category
+    refusal = {"category": expected, "reason": "no"}
+    others = [category for category in CATEGORIES if category not in {expected, None}] if expected else []
+    for other in others:
+        yield from changed(right, proof={"refusal": {"category": other}})
+        yield from changed(right, refusal={**refusal, "reason": other})
+        yield from with_last(right, rejected_because=[other])
+    if others:
+        iterations = [{"accepted": False, "rejected_because": [expected, *others]}]
+        yield from changed(right, refusal=None, iterations=iterations)
+
+
 def codes_beside_a_refusal(right: RightAnswer) -> Iterator[Json]:
     """Yield a refusal with a code: every forbidden one, one that no case lists, and a text with two."""
     for code in (*right.forbidden, "0101.21.0010", "6404.11 or 6402") if not right.accepts else ():
@@ -409,7 +498,10 @@ def only_allowed(right: RightAnswer) -> Json:
 KINDS: dict[str, dict[str, Variants]] = {
     "contradictory_decision": {
         "fields that state another decision": contradictions,
+        "status of another program that states another decision": other_statuses,
+        "reasons beside an answer": objections,
         "code beside a refusal": codes_beside_a_refusal,
+        "refusal that recommends a code or a rate": recommendations,
     },
     "forbidden_code": {
         "nearest forbidden code": with_codes(lambda right: right.forbidden[:1]),
@@ -444,7 +536,11 @@ KINDS: dict[str, dict[str, Variants]] = {
         "acceptance instead of refusal": acceptances,
         "answer of its pair, although the deciding fact is missing": of_its_pair,
     },
-    "refusal_category_mismatch": {"wrong or no refusal category": wrong_categories},
+    "refusal_category_mismatch": {
+        "wrong or no refusal category": wrong_categories,
+        "several refusal categories": several_categories,
+    },
+    "unreadable_answer": {"status that is no text": unreadable_statuses},
     "citations_invalid": {
         "invalid citations": lambda right: changed(right, citation_gate_result={"ok": False}),
         "quote that stands nowhere": lambda right: quoting(right, invented_quote),
