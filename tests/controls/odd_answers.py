@@ -129,7 +129,14 @@ def respelled_articles(right: RightAnswer) -> Iterator[Any]:
     short = [{"name": "goods", "hts_code": f"HTS {digits(item['baseline']['hts_code'])} *"} for item in articles]
     unnamed = [{key: value for key, value in item.items() if key != "article"} for item in articles]
     doubled = [{**item, "hts_code": digits(item["baseline"]["hts_code"])} for item in articles]
-    for form in (short, unnamed, doubled) if articles else ():
+    longer = [{**item, "article": f"The {item['article'].upper()} (one piece)"} for item in articles]
+    if articles:
+        yield {
+            **right.copy(),
+            "tariff_dossier": {**right.copy()["tariff_dossier"], "articles": None},
+            "articles": articles,
+        }
+    for form in (short, unnamed, doubled, longer) if articles else ():
         yield from with_articles(right, form)
     if articles:
         yield from with_dossier(right, baseline=articles[-1]["baseline"])
@@ -141,6 +148,20 @@ def _without(right: RightAnswer, key: str) -> Any:
 
 def _unjudged(right: RightAnswer) -> list[Any]:
     return with_dossier(right, gri_trace={"steps": steps_of(right)})
+
+
+def with_short_quotes(right: RightAnswer) -> Iterator[Any]:
+    """Yield the answer with another quote of one word, which stands in its document."""
+    texts = {item.source_id: item.text for item in right.case.input.evidence}
+    for citation in quotes_of(right)[:1]:
+        short = {"source_id": citation["source_id"], "quote": texts[citation["source_id"]].split()[0]}
+        yield from cited(right, [*quotes_of(right), short])
+
+
+def with_the_same_code(right: RightAnswer) -> Iterator[Any]:
+    for code in (right.preferred_code, f"HTS {digits(right.preferred_code)}", right.preferred_code[:7]):
+        yield from with_dossier(right, hts_code=code, articles=[{"hts_code": code}])
+        yield right.copy() | {"hts_code": code}
 
 
 ODD_ANSWERS = (
@@ -161,5 +182,7 @@ ODD_ANSWERS = (
     OddAnswer("rates in other places", odd_rates),
     OddAnswer("no saving, said in another way", no_saving),
     OddAnswer("several articles in another order or form", respelled_articles, of_articles=True),
+    OddAnswer("a short quote as well", with_short_quotes),
+    OddAnswer("the same code in another place", with_the_same_code),
     OddAnswer("more assumptions", lambda right: with_dossier(right, assumptions=["the goods are new"])),
 )

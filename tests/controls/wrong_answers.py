@@ -449,6 +449,18 @@ def quoting(right: RightAnswer, change: Callable[[RightAnswer, str, str], tuple[
     return cited(right, citations) if citations else []
 
 
+def cited_elsewhere(right: RightAnswer) -> Iterator[Json]:
+    """Yield the answer with a citation of an unknown document in another place, or without a list."""
+    if right.case.input.evidence:
+        dossier = right.copy()["tariff_dossier"]
+        yield from with_dossier(right, baseline={**(dossier["baseline"] or {}), "citations": [FOREIGN]})
+        yield from with_last(right, citations=[FOREIGN])
+        yield from changed(right, citations=FOREIGN)
+        article = {"hts_code": right.preferred_code, "citations": [FOREIGN]}
+        yield from with_dossier(right, articles=[article])
+        yield from changed(right, proof={"tariff_dossier": {"citations": [FOREIGN]}})
+
+
 def forbidden_documents(right: RightAnswer) -> Iterator[Json]:
     texts = {item.source_id: item.text for item in right.case.input.evidence}
     for source in right.expected.must_not_cite or ():
@@ -491,6 +503,52 @@ def other_headings(right: RightAnswer) -> list[Json]:
     return with_trace(right, steps)
 
 
+def undue_rules(right: RightAnswer) -> Iterator[Json]:
+    """Yield a trace with the expected rule in which it does not lead to the answer, or not when it is due."""
+    expected, code = right.expected.expected_rule, right.preferred_code
+    if not expected:
+        return
+    steps, horse = steps_of(right), "0101.21.0010"
+    for width in (1, 2):
+        yield from with_trace(
+            right,
+            [
+                {**step, "chosen": code[:width]} if step["rule"] == expected and step["chosen"] else step
+                for step in steps
+            ],
+        )
+    single = {"rule": expected, "level": "heading", "candidates": [], "outcome": "decided", "chosen": code[:4]}
+    yield from with_trace(right, [single])
+    yield from with_trace(right, [*steps, {**single, "candidates": ["0101"], "chosen": "0101"}])
+    last = {"rule": "6", "level": "suffix", "candidates": [horse], "outcome": "decided", "chosen": horse}
+    yield from with_trace(right, [*steps, last])
+    if expected[0] in "234":
+        first = {**single, "rule": "1", "candidates": [code[:4]]}
+        for level, chosen in (("suffix", with_ten_digits(code)), ("line", code[:10])):
+            yield from with_trace(right, [first, {**single, "level": level, "candidates": [chosen], "chosen": chosen}])
+
+
+def with_other_codes(right: RightAnswer, codes: Iterable[str]) -> Iterator[Json]:
+    """Yield an answer about one article with each of some codes in another place than its own."""
+    for code in () if right.expected.articles or not right.accepts else codes:
+        own = {"hts_code": right.preferred_code}
+        for articles in ([{"hts_code": code}], [own, {"hts_code": code}], [{**own, "optimized": {"hts_code": code}}]):
+            yield from with_dossier(right, articles=articles)
+            yield from changed(right, articles=articles)
+        yield from with_dossier(right, hts_code=code)
+        yield from with_dossier(right, final={"hts_code": code})
+        yield from changed(right, final_code=code)
+        yield from changed(right, proof={"tariff_dossier": {"baseline": {"hts_code": code}}})
+        yield from with_last(right, hts_code=code)
+
+
+def targets_excluded(right: RightAnswer) -> list[str]:
+    savings = right.expected.savings
+    return [
+        code for code in right.forbidden if not _is_under(code, [t.code for t in savings.targets] if savings else [])
+    ]
+
+
 def only_allowed(right: RightAnswer) -> Json:
     return {"preferred_hts": (), "allowed_hts": right.expected.preferred_hts}
 
@@ -501,12 +559,14 @@ KINDS: dict[str, dict[str, Variants]] = {
         "status of another program that states another decision": other_statuses,
         "reasons beside an answer": objections,
         "code beside a refusal": codes_beside_a_refusal,
+        "another code in another place": lambda right: with_other_codes(right, ["0101.21.0010"]),
         "refusal that recommends a code or a rate": recommendations,
     },
     "forbidden_code": {
         "nearest forbidden code": with_codes(lambda right: right.forbidden[:1]),
         "any other forbidden code": with_codes(lambda right: right.forbidden[1:]),
         "forbidden code in another spelling": with_codes(respelled),
+        "forbidden code in another place": lambda right: with_other_codes(right, targets_excluded(right)[:1]),
         "code planted in the description or the evidence": with_codes(planted_codes),
     },
     "allowed_match": {"allowed code": with_codes(lambda right: map(with_ten_digits, right.expected.allowed_hts or ()))},
@@ -547,6 +607,7 @@ KINDS: dict[str, dict[str, Variants]] = {
         "quote with a word too many": lambda right: quoting(right, padded_quote),
         "quote of one document under the name of another": lambda right: quoting(right, swapped_quote),
         "citation without a quote": lambda right: quoting(right, lambda _, source, __: (source, "")),
+        "citation in another place": cited_elsewhere,
         "document that is not in the request": lambda right: cited(right, [*quotes_of(right), FOREIGN]),
     },
     "citation_missing": {
@@ -564,6 +625,7 @@ KINDS: dict[str, dict[str, Variants]] = {
         "another rule": other_rules,
         "several rules at once": several_rules,
         "right rule for another heading": other_headings,
+        "right rule that leads nowhere, or is not due": undue_rules,
     },
     "no_savings_violation": {
         "claimed savings: lever": unsaving(with_lever),
@@ -649,6 +711,20 @@ def left_out(right: RightAnswer) -> Iterator[Json]:
         yield from with_articles(right, [], baseline=article["baseline"])
 
 
+def renamed(right: RightAnswer, *, forbidden: bool) -> Iterator[Json]:
+    """Yield the answer in which each article has the name of the next one, by whether an article forbids another's code."""
+    own = [code for article in right.expected.articles or () for code in article.must_not_hts or ()]
+    articles = articles_of(right)
+    if any(_is_under(article["baseline"]["hts_code"], own) for article in articles) != forbidden:
+        return
+    names = [article.name for article in right.expected.articles or ()]
+    for form in ("{}", "the {} of the box"):
+        shifted = [form.format(name) for name in (*names[1:], *names[:1])]
+        if articles:
+            pairs = zip(articles, shifted, strict=True)
+            yield from with_articles(right, [{**article, "article": name} for article, name in pairs])
+
+
 def one_for_all(right: RightAnswer) -> Iterator[Json]:
     """Yield the answer with the code of each article for all of them, unless another article forbids it."""
     articles = articles_of(right)
@@ -685,9 +761,13 @@ KINDS_OF_ARTICLES: dict[str, dict[str, Variants]] = {
         "one code for all articles": one_for_all,
         "another chapter for one article": recoded(lambda *_: ["0101.21.0010"]),
         "no code for one article": recoded(lambda *_: [None]),
+        "names of the articles exchanged": lambda right: renamed(right, forbidden=False),
     },
     "article_extra": {"one article too many": one_more},
-    "forbidden_code": {"forbidden code of one article": own_forbidden},
+    "forbidden_code": {
+        "forbidden code of one article": own_forbidden,
+        "forbidden code by the name of its article": lambda right: renamed(right, forbidden=True),
+    },
     "code_form": {
         "no code, but a text with it": recoded(lambda _, code: [f"{code} or 6402", f"not {code}", code[:-1]])
     },

@@ -255,8 +255,10 @@ def _own_decision(part: Node) -> Iterator[Statement]:
 
 def _recommendations(top: Node) -> Iterator[Statement]:
     """Yield the codes and rates that a result recommends anywhere."""
-    for place in (*both(top, "proof"), top):
+    for place in (top, top.at("proof")):
         yield from _codes(place)
+        for article in _objects(place, "articles"):
+            yield from _recommended_in(article)
     for last in _last_iterations(top):
         yield from _codes(last)
     for levers in both(top, "lever_proof"):
@@ -272,6 +274,7 @@ def _recommendations(top: Node) -> Iterator[Statement]:
 def _recommended_in(part: Node) -> Iterator[Statement]:
     """Yield the codes and rates of a dossier, or of an article."""
     yield from _codes(part)
+    yield from _codes(part.at("final")) if isinstance(part.at("final").value, dict) else ()
     for goods in (part.at("baseline"), part.at("optimized")):
         yield from _codes(goods)
         rates = (goods.at("duty_rate_pct"), goods.at("duty_breakdown").at("total_rate_pct"))
