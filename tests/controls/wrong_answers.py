@@ -366,13 +366,11 @@ def recommendations(right: RightAnswer) -> Iterator[Json]:
         return
     for code in (*right.forbidden[:1], "0101.21.0010"):
         offer = {"id": "w", "expected_hts": code, "estimated_duty_delta": -5.0}
-        step = {"rule": "6", "level": "suffix", "candidates": [code], "outcome": "decided", "chosen": code}
         arabic = code.translate({ord("0") + digit: 0x660 + digit for digit in range(10)})
         for part in (
             {"what_if_candidates": [offer]},
             {"mutations": [{"id": "m", "hts_code": code}]},
             {"articles": [{"optimized": {"hts_code": code}}]},
-            {"gri_trace": {"steps": [step]}},
             {"baseline": {"hts_code": arabic}},
             {"baseline": {"duty_rate_pct": 3.2}},
             {"optimized": {"duty_rate_pct": 0.0}},

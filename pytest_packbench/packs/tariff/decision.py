@@ -79,7 +79,6 @@ _MARKS = " \"'`.,!()[]*"
 _LABEL = re.compile(r"(?:refusal_)?category_?[:=]_?")
 # fewer digits than these are a count, not a code
 _LEAST_DIGITS = 4
-_FULL_CODE = 10
 _CODES = ("hts_code", "expected_hts", "final_code")
 _GATES = ("citation_gate_result", "missing_evidence_gate_result")
 
@@ -282,11 +281,6 @@ def _recommended_in(part: Node) -> Iterator[Statement]:
     for key in ("what_if_candidates", "mutations"):
         for offer in _objects(part, key):
             yield from _codes(offer)
-    for step in _objects(part.at("gri_trace"), "steps") if isinstance(part.at("gri_trace").value, dict) else ():
-        chosen = step.at("chosen")
-        # a step to a line may be followed by one that leaves the suffix open
-        if isinstance(chosen.value, str) and _count_digits(chosen.value) >= _FULL_CODE:
-            yield Statement("code", f"{chosen.pointer} {format_value(chosen.value)}")
 
 
 def _codes(part: Node) -> Iterator[Statement]:

@@ -238,7 +238,7 @@ def _other_codes(top: _Node, dossier: _Node, lists: list[_Node]) -> Iterator[tup
     items = [item for node in lists for item in node.items(OBJECT)]
     places = [(place, key) for place in (top, top.at("proof"), dossier, last_iteration(top)) for key in _FINAL_CODES]
     places += [(part, "hts_code") for part in (dossier.at("final"), *(item.at("optimized") for item in items))]
-    for second in (node for node in both(top, "tariff_dossier") if node.path != dossier.path):
+    for second in (node for node in both(top, "tariff_dossier") if node.value != dossier.value):
         items = second.at("articles").items(OBJECT)
         parts = (
             second,
