@@ -105,12 +105,17 @@ def respelled_rules(right: RightAnswer) -> Iterator[Any]:
     yield from with_trace(right, steps)
 
 
-EMPTY: tuple[Any, ...] = (None, "", " ", {}, [], False)
+EMPTY: tuple[Any, ...] = (None, "", " ", {}, [], False, 0, "none", "null", "n/a")
 
 
 def with_empty_fields(right: RightAnswer) -> Iterator[Any]:
     """Yield a result with an empty error or, beside an answer, an empty refusal, in every usual form, some under `proof`."""
-    nothing = [*EMPTY, {"kind": None, "message": ""}, {"category": None, "reason": "", "questions": []}]
+    nothing = [
+        *EMPTY,
+        {"kind": None, "message": ""},
+        {"category": None, "reason": "", "questions": []},
+        {"category": "none"},
+    ]
     for key in ("error", "refusal") if right.accepts else ("error",):
         for index, value in enumerate(nothing):
             yield right.copy() | ({"proof": {key: value}} if index % 2 else {key: value})
@@ -122,18 +127,27 @@ def with_less_said(right: RightAnswer) -> Iterator[Any]:
         yield {name: value for name, value in right.copy().items() if name not in keys}
     yield right.copy() | {"status": right.copy()["status"].title()}
     yield right.copy() | {"status": "completed"}
+    for status in ("Verified", "accepted", "completed") if right.accepts else ("REFUSED", "declined", "completed"):
+        yield {name: value for name, value in right.copy().items() if name != "iterations"} | {"status": status}
     yield {"proof": right.copy()}
 
 
 def respelled_categories(right: RightAnswer) -> Iterator[Any]:
     """Yield a refusal whose category is written in another way, or stands where reasons stand."""
     category = right.outcome.refusal_category
-    for word in (category.upper(), category.replace("_", " "), category.title(), f" {category.replace('_', '-')}\n"):
+    plain = category.replace("_", " ")
+    joined, bound = plain.title().replace(" ", ""), category.replace("_", "\u2011")
+    marked = (f"{category}.", f'"{plain}"', f"category: {category}")
+    for word in (category.upper(), plain, category.title(), f" {category.replace('_', '-')}\n", joined, bound, *marked):
         yield right.copy() | {"refusal": {**right.copy()["refusal"], "category": word}}
         yield right.copy() | {"refusal": {"reason": word}}
         for status, refusal in (("failed", None), ("rejected", {}), ("refused", {"category": None})):
             iterations = [{"accepted": False, "rejected_because": [word]}]
             yield right.copy() | {"status": status, "refusal": refusal, "iterations": iterations}
+        uncategorized = {"category": None, "reason": "two facts are open"}
+        yield right.copy() | {"refusal": uncategorized, "rejected_because": [word]}
+    nothing = {"baseline": {"hts_code": "open: one of 2 headings"}}
+    yield right.copy() | {"tariff_dossier": {**(right.copy()["tariff_dossier"] or {}), **nothing}}
 
 
 def respelled_articles(right: RightAnswer) -> Iterator[Any]:
@@ -144,7 +158,14 @@ def respelled_articles(right: RightAnswer) -> Iterator[Any]:
     short = [{"name": "goods", "hts_code": f"HTS {digits(item['baseline']['hts_code'])} *"} for item in articles]
     unnamed = [{key: value for key, value in item.items() if key != "article"} for item in articles]
     doubled = [{**item, "hts_code": digits(item["baseline"]["hts_code"])} for item in articles]
-    for form in (short, unnamed, doubled) if articles else ():
+    longer = [{**item, "article": f"The {item['article'].upper()} (one piece)"} for item in articles]
+    if articles:
+        yield {
+            **right.copy(),
+            "tariff_dossier": {**right.copy()["tariff_dossier"], "articles": None},
+            "articles": articles,
+        }
+    for form in (short, unnamed, doubled, longer) if articles else ():
         yield from with_articles(right, form)
     if articles:
         yield from with_dossier(right, baseline=articles[-1]["baseline"])
@@ -156,6 +177,20 @@ def _without(right: RightAnswer, key: str) -> Any:
 
 def _unjudged(right: RightAnswer) -> list[Any]:
     return with_dossier(right, gri_trace={"steps": steps_of(right)})
+
+
+def with_short_quotes(right: RightAnswer) -> Iterator[Any]:
+    """Yield the answer with another quote of one word, which stands in its document."""
+    texts = {item.source_id: item.text for item in right.case.input.evidence}
+    for citation in quotes_of(right)[:1]:
+        short = {"source_id": citation["source_id"], "quote": texts[citation["source_id"]].split()[0]}
+        yield from cited(right, [*quotes_of(right), short])
+
+
+def with_the_same_code(right: RightAnswer) -> Iterator[Any]:
+    for code in (right.preferred_code, f"HTS {digits(right.preferred_code)}", right.preferred_code[:7]):
+        yield from with_dossier(right, hts_code=code, articles=[{"hts_code": code}])
+        yield right.copy() | {"hts_code": code}
 
 
 ODD_ANSWERS = (
@@ -176,5 +211,7 @@ ODD_ANSWERS = (
     OddAnswer("rates in other places", odd_rates),
     OddAnswer("no saving, said in another way", no_saving),
     OddAnswer("several articles in another order or form", respelled_articles, of_articles=True),
+    OddAnswer("a short quote as well", with_short_quotes),
+    OddAnswer("the same code in another place", with_the_same_code),
     OddAnswer("more assumptions", lambda right: with_dossier(right, assumptions=["the goods are new"])),
 )

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 # the terms of wrong answers to goods that must be refused
 OF_REFUSALS = frozenset({"unexpected_acceptance", "refusal_category_mismatch"})
-OF_ALL = frozenset({"contradictory_decision"})
+OF_ALL = frozenset({"contradictory_decision", "unreadable_answer"})
 # the terms of wrong answers to cases of one article and of several
-OF_ANY_NUMBER = frozenset({"contradictory_decision", "unexpected_refusal"})
+OF_ANY_NUMBER = frozenset({"contradictory_decision", "unreadable_answer", "unexpected_refusal"})
 BELOW = frozenset(
     {
         *("allowed_match", "chapter_match", "no_match", "code_form", "invalid_code", "refusal_category_mismatch"),
@@ -149,6 +149,7 @@ def refusals(right: RightAnswer, categories: Iterable[str | None]) -> Iterator[J
         result["iterations"][-1] |= {"accepted": False, "rejected_because": reasons}
         if result["tariff_dossier"]:
             nothing: Json = {"baseline": None, "optimized": None, "what_if_candidates": [], "articles": []}
+            nothing["gri_trace"] = None
             result["tariff_dossier"] |= nothing
         yield result
 
@@ -348,6 +349,92 @@ def contradictions(right: RightAnswer) -> Iterator[Json]:
         yield from changed(right, proof=change)
 
 
+# words of other programs, by whether they deny an answer
+OTHER_STATUSES = {
+    True: (
+        "error",
+        "timeout",
+        "Not verified",
+        "unverified",
+        "denied",
+        "cannot_classify",
+        "refuse",
+        "abstained",
+        "fail",
+    ),
+    False: ("ok", "success", "classified", "approved"),
+}
+
+
+def other_statuses(right: RightAnswer) -> Iterator[Json]:
+    for status in OTHER_STATUSES[right.accepts]:
+        yield from changed(right, status=status)
+        yield from changed(right, proof={"status": status})
+
+
+def unreadable_statuses(right: RightAnswer) -> Iterator[Json]:
+    for status in (False, 0, ["refused"], {"state": "refused"}):
+        yield from changed(right, status=status)
+        yield from changed(right, proof={"status": status})
+
+
+def objections(right: RightAnswer) -> Iterator[Json]:
+    """Yield an answer with reasons against it, at the top, under `proof`, or in the iteration that is accepted."""
+    if not right.accepts:
+        return
+    for reason in (*CATEGORIES[:-1], "critic", "llm_unavailable", "illegal_evasion_suggestion"):
+        yield from changed(right, rejected_because=[reason])
+        yield from changed(right, proof={"rejected_because": [reason]})
+        yield from with_last(right, rejected_because=[reason])
+    yield from changed(right, refused=True)
+    yield from changed(right, errors=[FAILURE])
+    yield from with_last(right, conflicts=["two headings fit"])
+    yield from with_last(right, status="refused")
+    yield from with_last(right, refusal={"category": "ambiguous"})
+    yield from with_last(right, error=FAILURE)
+
+
+def with_last(right: RightAnswer, **changes: Any) -> list[Json]:
+    """Change the last iteration of a right answer."""
+    iterations = right.copy()["iterations"]
+    return changed(right, iterations=[*iterations[:-1], {**iterations[-1], **changes}])
+
+
+def recommendations(right: RightAnswer) -> Iterator[Json]:
+    """Yield a refusal that recommends a code or a rate all the same, in other places than its parts."""
+    if right.accepts:
+        return
+    for code in (*right.forbidden[:1], "0101.21.0010"):
+        offer = {"id": "w", "expected_hts": code, "estimated_duty_delta": -5.0}
+        arabic = code.translate({ord("0") + digit: 0x660 + digit for digit in range(10)})
+        for part in (
+            {"what_if_candidates": [offer]},
+            {"mutations": [{"id": "m", "hts_code": code}]},
+            {"articles": [{"optimized": {"hts_code": code}}]},
+            {"baseline": {"hts_code": arabic}},
+            {"baseline": {"duty_rate_pct": 3.2}},
+            {"optimized": {"duty_rate_pct": 0.0}},
+            {"hts_code": code},
+        ):
+            yield from changed(right, tariff_dossier={**(right.copy()["tariff_dossier"] or {}), **part})
+        yield from changed(right, lever_proof={"selected_levers": [offer]})
+        yield from changed(right, hts_code=code)
+
+
+def several_categories(right: RightAnswer) -> Iterator[Json]:
+    """Yield a refusal that names another category as well."""
+    expected = right.expected.expected_refusal_category
+    refusal = {"category": expected, "reason": "no"}
+    others = [category for category in CATEGORIES if category not in {expected, None}] if expected else []
+    for other in others:
+        yield from changed(right, proof={"refusal": {"category": other}})
+        yield from changed(right, refusal={**refusal, "reason": other})
+        yield from with_last(right, rejected_because=[other])
+    if others:
+        iterations = [{"accepted": False, "rejected_because": [expected, *others]}]
+        yield from changed(right, refusal=None, iterations=iterations)
+
+
 def codes_beside_a_refusal(right: RightAnswer) -> Iterator[Json]:
     """Yield a refusal with a code: every forbidden one, one that no case lists, and a text with two."""
     for code in (*right.forbidden, "0101.21.0010", "6404.11 or 6402") if not right.accepts else ():
@@ -400,6 +487,18 @@ def quoting(right: RightAnswer, change: Callable[[RightAnswer, str, str], tuple[
     return cited(right, citations) if citations else []
 
 
+def cited_elsewhere(right: RightAnswer) -> Iterator[Json]:
+    """Yield the answer with a citation of an unknown document in another place, or without a list."""
+    if right.case.input.evidence:
+        dossier = right.copy()["tariff_dossier"]
+        yield from with_dossier(right, baseline={**(dossier["baseline"] or {}), "citations": [FOREIGN]})
+        yield from with_last(right, citations=[FOREIGN])
+        yield from changed(right, citations=FOREIGN)
+        article = {"hts_code": right.preferred_code, "citations": [FOREIGN]}
+        yield from with_dossier(right, articles=[article])
+        yield from changed(right, proof={"tariff_dossier": {"citations": [FOREIGN]}})
+
+
 def forbidden_documents(right: RightAnswer) -> Iterator[Json]:
     texts = {item.source_id: item.text for item in right.case.input.evidence}
     for source in right.expected.must_not_cite or ():
@@ -442,6 +541,52 @@ def other_headings(right: RightAnswer) -> list[Json]:
     return with_trace(right, steps)
 
 
+def undue_rules(right: RightAnswer) -> Iterator[Json]:
+    """Yield a trace with the expected rule in which it does not lead to the answer, or not when it is due."""
+    expected, code = right.expected.expected_rule, right.preferred_code
+    if not expected:
+        return
+    steps, horse = steps_of(right), "0101.21.0010"
+    for width in (1, 2):
+        yield from with_trace(
+            right,
+            [
+                {**step, "chosen": code[:width]} if step["rule"] == expected and step["chosen"] else step
+                for step in steps
+            ],
+        )
+    single = {"rule": expected, "level": "heading", "candidates": [], "outcome": "decided", "chosen": code[:4]}
+    yield from with_trace(right, [single])
+    yield from with_trace(right, [*steps, {**single, "candidates": ["0101"], "chosen": "0101"}])
+    last = {"rule": "6", "level": "suffix", "candidates": [horse], "outcome": "decided", "chosen": horse}
+    yield from with_trace(right, [*steps, last])
+    if expected[0] in "234":
+        first = {**single, "rule": "1", "candidates": [code[:4]]}
+        for level, chosen in (("suffix", with_ten_digits(code)), ("line", code[:10])):
+            yield from with_trace(right, [first, {**single, "level": level, "candidates": [chosen], "chosen": chosen}])
+
+
+def with_other_codes(right: RightAnswer, codes: Iterable[str]) -> Iterator[Json]:
+    """Yield an answer about one article with each of some codes in another place than its own."""
+    for code in () if right.expected.articles or not right.accepts else codes:
+        own = {"hts_code": right.preferred_code}
+        for articles in ([{"hts_code": code}], [own, {"hts_code": code}], [{**own, "optimized": {"hts_code": code}}]):
+            yield from with_dossier(right, articles=articles)
+            yield from changed(right, articles=articles)
+        yield from with_dossier(right, hts_code=code)
+        yield from with_dossier(right, final={"hts_code": code})
+        yield from changed(right, final_code=code)
+        yield from changed(right, proof={"tariff_dossier": {"baseline": {"hts_code": code}}})
+        yield from with_last(right, hts_code=code)
+
+
+def targets_excluded(right: RightAnswer) -> list[str]:
+    savings = right.expected.savings
+    return [
+        code for code in right.forbidden if not _is_under(code, [t.code for t in savings.targets] if savings else [])
+    ]
+
+
 def only_allowed(right: RightAnswer) -> Json:
     return {"preferred_hts": (), "allowed_hts": right.expected.preferred_hts}
 
@@ -449,12 +594,17 @@ def only_allowed(right: RightAnswer) -> Json:
 KINDS: dict[str, dict[str, Variants]] = {
     "contradictory_decision": {
         "fields that state another decision": contradictions,
+        "status of another program that states another decision": other_statuses,
+        "reasons beside an answer": objections,
         "code beside a refusal": codes_beside_a_refusal,
+        "another code in another place": lambda right: with_other_codes(right, ["0101.21.0010"]),
+        "refusal that recommends a code or a rate": recommendations,
     },
     "forbidden_code": {
         "nearest forbidden code": with_codes(lambda right: right.forbidden[:1]),
         "any other forbidden code": with_codes(lambda right: right.forbidden[1:]),
         "forbidden code in another spelling": with_codes(respelled),
+        "forbidden code in another place": lambda right: with_other_codes(right, targets_excluded(right)[:1]),
         "code planted in the description or the evidence": with_codes(planted_codes),
     },
     "allowed_match": {"allowed code": with_codes(lambda right: map(with_ten_digits, right.expected.allowed_hts or ()))},
@@ -484,13 +634,18 @@ KINDS: dict[str, dict[str, Variants]] = {
         "acceptance instead of refusal": acceptances,
         "answer of its pair, although the deciding fact is missing": of_its_pair,
     },
-    "refusal_category_mismatch": {"wrong or no refusal category": wrong_categories},
+    "refusal_category_mismatch": {
+        "wrong or no refusal category": wrong_categories,
+        "several refusal categories": several_categories,
+    },
+    "unreadable_answer": {"status that is no text": unreadable_statuses},
     "citations_invalid": {
         "invalid citations": lambda right: changed(right, citation_gate_result={"ok": False}),
         "quote that stands nowhere": lambda right: quoting(right, invented_quote),
         "quote with a word too many": lambda right: quoting(right, padded_quote),
         "quote of one document under the name of another": lambda right: quoting(right, swapped_quote),
         "citation without a quote": lambda right: quoting(right, lambda _, source, __: (source, "")),
+        "citation in another place": cited_elsewhere,
         "document that is not in the request": lambda right: cited(right, [*quotes_of(right), FOREIGN]),
     },
     "citation_missing": {
@@ -508,6 +663,7 @@ KINDS: dict[str, dict[str, Variants]] = {
         "another rule": other_rules,
         "several rules at once": several_rules,
         "right rule for another heading": other_headings,
+        "right rule that leads nowhere, or is not due": undue_rules,
     },
     "no_savings_violation": {
         "claimed savings: lever": unsaving(with_lever),
@@ -593,6 +749,20 @@ def left_out(right: RightAnswer) -> Iterator[Json]:
         yield from with_articles(right, [], baseline=article["baseline"])
 
 
+def renamed(right: RightAnswer, *, forbidden: bool) -> Iterator[Json]:
+    """Yield the answer in which each article has the name of the next one, by whether an article forbids another's code."""
+    own = [code for article in right.expected.articles or () for code in article.must_not_hts or ()]
+    articles = articles_of(right)
+    if any(_is_under(article["baseline"]["hts_code"], own) for article in articles) != forbidden:
+        return
+    names = [article.name for article in right.expected.articles or ()]
+    for form in ("{}", "the {} of the box"):
+        shifted = [form.format(name) for name in (*names[1:], *names[:1])]
+        if articles:
+            pairs = zip(articles, shifted, strict=True)
+            yield from with_articles(right, [{**article, "article": name} for article, name in pairs])
+
+
 def one_for_all(right: RightAnswer) -> Iterator[Json]:
     """Yield the answer with the code of each article for all of them, unless another article forbids it."""
     articles = articles_of(right)
@@ -629,9 +799,13 @@ KINDS_OF_ARTICLES: dict[str, dict[str, Variants]] = {
         "one code for all articles": one_for_all,
         "another chapter for one article": recoded(lambda *_: ["0101.21.0010"]),
         "no code for one article": recoded(lambda *_: [None]),
+        "names of the articles exchanged": lambda right: renamed(right, forbidden=False),
     },
     "article_extra": {"one article too many": one_more},
-    "forbidden_code": {"forbidden code of one article": own_forbidden},
+    "forbidden_code": {
+        "forbidden code of one article": own_forbidden,
+        "forbidden code by the name of its article": lambda right: renamed(right, forbidden=True),
+    },
     "code_form": {
         "no code, but a text with it": recoded(lambda _, code: [f"{code} or 6402", f"not {code}", code[:-1]])
     },

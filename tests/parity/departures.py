@@ -14,7 +14,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.outcome import ResultError
-from pytest_packbench.packs.tariff.decision import BARE_FAILURE, CATEGORIES, STATUSES
+from pytest_packbench.packs.tariff.decision import BARE_FAILURE, CATEGORIES, STATUSES, word_of
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.notation import parse_code
 from pytest_packbench.packs.tariff.outcome import read
@@ -37,7 +37,8 @@ NOISE = 1e-9
 CRITICAL = {"gri_sequence_violation", "essential_character_mismatch", "ontology_mutex_conflict", "citation_gate_failed"}
 CRITICAL |= {"too_many_what_if_candidates", "missing_what_if_candidates", "missing_evidence"}
 EVIDENCE_PHRASES = ("missing evidence", "missing chapter evidence", "chapter notes", "attach missing chapter")
-OTHER_FIELDS = ("accepted", "refusal", "error", "rejected_because")
+OTHER_FIELDS = ("accepted", "refusal", "refused", "error", "errors", "rejected_because", "hts_code", "final_code")
+OF_AN_ITERATION = ("rejected_because", "conflicts", "status", "refusal", "error", "hts_code", "final_code")
 CODES = ("preferred_hts", "allowed_hts", "must_not_hts")
 # any other term comes between these and the bonus, in any order
 FIRST = ("match", "forbidden_code", "no_savings_violation", "gri_sequence", "citations_invalid", "duty_delta")
@@ -86,6 +87,7 @@ class Readings:
     def __init__(self, case: Json, result: object) -> None:
         self.case, self.result = deepcopy(case), deepcopy(result) if isinstance(result, dict) else {}
         self.given = result
+        self.reasons: tuple[str, ...] = ()
 
     def short_codes(self) -> None:
         expected = self.case["expected"]
@@ -201,6 +203,12 @@ class Readings:
     def contradictory_decision(self) -> None:
         if any(map(is_contradictory, (self.given, self.result))):
             self._let_the_last_iteration_decide()
+            last = last_iteration(self.result) or {}
+            if last.get("accepted") is True:
+                # the original accepts, and reads the reasons only
+                self.reasons = tuple(last.get("rejected_because") or ())
+                for key in OF_AN_ITERATION:
+                    last.pop(key, None)
             # our reader stopped at the contradiction
             odd_values.drop_the_rest(self.result)
             self._keep_the_first_dossier()
@@ -235,7 +243,7 @@ class Rules:
 
     def __init__(self, case: Json, result: object, readings: Readings) -> None:
         self.expected, self.result = case["expected"], result if isinstance(result, dict) else {}
-        self.outcome = read(readings.result)
+        self.outcome, self.reasons = read(readings.result), readings.reasons
         self.ours = score(TariffCase.model_validate(readings.case), self.outcome, TariffSuiteConfig(pack="tariff"))
         self.is_compared = self.expected["expected_accept"] and self.outcome.accepted
         baseline, optimized = parts(self.result)
@@ -270,7 +278,7 @@ class Rules:
 
     def bonus_by_reasons(self) -> None:
         has_bonus = LAST in ledger_of(self.ours)
-        original_has_bonus = not CRITICAL & set(self.outcome.reasons)
+        original_has_bonus = not CRITICAL & {*self.outcome.reasons, *self.reasons}
         if self.is_compared and has_bonus != original_has_bonus:
             self._set(LAST, BONUS, present=original_has_bonus)
 
@@ -459,10 +467,6 @@ def original_of(ledger: Ledger) -> float:
         points = ledger.get(name, 0.0)
         total = 0.0 if points is None else total + points
     return max(0.0, min(1.0, total))
-
-
-def word_of(text: str) -> str:
-    return re.sub(r"[\s_-]+", "_", text.strip()).casefold()
 
 
 def read_or_none(result: object) -> Any:

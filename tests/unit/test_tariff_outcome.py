@@ -83,7 +83,7 @@ def test_an_infrastructure_failure_is_a_breakdown_and_no_refusal() -> None:
         outcome = read({"iterations": [{"accepted": False, "rejected_because": reasons}]})
         assert outcome.breakdown is not None
         assert (outcome.breakdown.kind, outcome.refused) == ("llm_unavailable", False)
-        assert read({"iterations": [{"accepted": True, "rejected_because": reasons}]}).accepted
+        assert read({"iterations": [{"accepted": True, "rejected_because": reasons}]}).contradiction
 
 
 def test_a_result_has_one_decision_or_none(expected: ExpectedTexts) -> None:
@@ -117,7 +117,7 @@ def test_a_mistake_is_reported_with_its_location(expected: ExpectedTexts) -> Non
         levers=(1, 1),
         plausible=False,
         dossier={"mutations": [{}]},
-        iterations=[{"accepted": True, "rejected_because": ["x"]}],
+        iterations=[{"accepted": True, "rejected_because": [""]}],
         trace=[{"hook": "gate", "decision": "pass"}],
     )
     assert read(sound).accepted

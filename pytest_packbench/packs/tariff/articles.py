@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.model.errors import format_value
@@ -70,9 +71,10 @@ def match_articles(
     answers: Sequence[ArticleAnswer],
     match: Callable[[ExpectedArticle, ArticleAnswer], Match],
 ) -> MatchedArticles:
-    """Match the articles of an answer one to one with the expected ones, so that the sum of points is the highest.
+    """Match the articles of an answer one to one with the expected ones.
 
-    Neither the order nor the names of the articles matter.
+    Where every article of the answer clearly has the name of another expected one, names decide. Else names do not
+    matter, and the sum of points is the highest. The order never matters.
 
     Args:
         expected: the articles of the case.
@@ -82,7 +84,7 @@ def match_articles(
     matches = [[match(article, answer) for answer in answers] for article in expected]
     weights = [[found.points + _DEPTH_WEIGHT * found.depth for found in row] for row in matches]
     pairs, used = [], set()
-    for row, column in enumerate(assign(weights)):
+    for row, column in enumerate(_by_name(expected, answers) or assign(weights)):
         found = None if column is None else matches[row][column]
         if column is None or found is None or found.points == 0:
             pairs.append(MatchedArticle(expected[row], None, None))
@@ -91,6 +93,24 @@ def match_articles(
             pairs.append(MatchedArticle(expected[row], answers[column], found))
     extra = tuple((answers[column], matches[0][column]) for column in range(len(answers)) if column not in used)
     return MatchedArticles(tuple(pairs), extra, max(len(expected), len(answers)))
+
+
+def _by_name(expected: Sequence[ExpectedArticle], answers: Sequence[ArticleAnswer]) -> list[int | None] | None:
+    """Return the answer of each expected article by its name; None unless each has the name of another article."""
+    columns: list[int | None] = [None] * len(expected)
+    names = [_words(article.name) for article in expected]
+    for column, answer in enumerate(answers):
+        given = _words(answer.name)
+        rows = [row for row, name in enumerate(names) if name == given]
+        rows = rows or [row for row, name in enumerate(names) if f" {name} " in f" {given} "]
+        if len(rows) != 1 or columns[rows[0]] is not None:
+            return None
+        columns[rows[0]] = column
+    return columns
+
+
+def _words(name: str) -> str:
+    return " ".join(re.findall(r"\w+", name.casefold()))
 
 
 def assign(weights: Sequence[Sequence[float]]) -> list[int | None]:

@@ -1,24 +1,25 @@
 """The decision in a result: an answer, a refusal or a failure, from all fields that state one.
 
-The fields are `status`, `accepted`, the last of `iterations`, `refusal` and `error`, each at the top of the result and
-under `proof`, and a code beside a refusal. Where they contradict each other, there is no decision.
+The fields are `status`, `accepted`, the last of `iterations`, `rejected_because`, `refusal` and `error`, each at the
+top of the result and under `proof`, and a code or a rate beside a refusal. Where they contradict each other, there is
+no decision.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.outcome import Breakdown, ResultError
 from pytest_packbench.packs.tariff.model import RefusalCategory
-from pytest_packbench.packs.tariff.notation import digits
 from pytest_packbench.packs.tariff.reading import OBJECT, Node, both, find
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Kind = Literal["answer", "refusal", "no answer", "failure", "code"]
+Kind = Literal["answer", "refusal", "no answer", "failure", "code", "rate", "neutral"]
 
 CATEGORIES: tuple[str, ...] = get_args(RefusalCategory)
 STATUSES: dict[str, Kind] = {
@@ -34,7 +35,11 @@ UNREACHABLE = "llm_unavailable"
 """The reason by which the original harness says that it could not reach its model."""
 
 # other programs' words: no decision alone, and a contradiction where another field says the opposite
-_OTHER_STATUSES: dict[str, Kind] = {"accepted": "answer", "declined": "refusal", "refusal": "refusal"}
+_OTHER_STATUSES: dict[str, Kind] = {
+    **dict.fromkeys(("accepted", "answered", "approved", "classified", "ok", "passed", "success", "valid"), "answer"),
+    **dict.fromkeys(("declined", "refusal", "refuse", "abstained"), "refusal"),
+    **dict.fromkeys(("complete", "completed", "done", "final", "finished"), "neutral"),
+}
 # the original harness also lists `llm_unavailable`, which is a breakdown here
 _CATEGORY_OF_REASON = {
     "missing_evidence_gate_failed": "missing_evidence",
@@ -55,6 +60,8 @@ _VERBS: dict[Kind, str] = {
     "no answer": "rejects its answer",
     "failure": "reports a failure",
     "code": "gives a code",
+    "rate": "gives a rate",
+    "neutral": "ends",
 }
 # which kinds of statement exclude each other
 _OPPOSITES: tuple[tuple[Kind, Kind], ...] = (
@@ -62,9 +69,17 @@ _OPPOSITES: tuple[tuple[Kind, Kind], ...] = (
     ("answer", "no answer"),
     ("answer", "failure"),
     ("refusal", "code"),
+    ("refusal", "rate"),
 )
 # the fields of an iteration that say why it was not accepted
 _REASONS = ("rejected_because", "conflicts", "missing", "unsupported", "sequence_violations", "feedback_text")
+_NOTHING = frozenset({"none", "null", "nil", "na", "n/a", "false", "0"})
+# marks around a word, and what may stand before a category
+_MARKS = " \"'`.,!()[]*"
+_LABEL = re.compile(r"(?:refusal_)?category_?[:=]_?")
+# fewer digits than these are a count, not a code
+_LEAST_DIGITS = 4
+_CODES = ("hts_code", "expected_hts", "final_code")
 _GATES = ("citation_gate_result", "missing_evidence_gate_result")
 
 
@@ -88,7 +103,8 @@ class Decision(NamedTuple):
         breakdown: the infrastructure failure that it reports.
         contradiction: which fields contradict each other, in one line; empty if none do.
         category: the category of a refusal: the explicit one, else that of its first known reason.
-        unknown_category: the explicit category of a refusal that is none of `CATEGORIES`; empty otherwise.
+        unknown_category: the explicit category of a refusal that is none of `CATEGORIES`, or all categories where it
+            names several; empty otherwise.
         reasons: `rejected_because` of the last iteration, else of the whole result.
         questions: the questions of a refusal to the importer.
     """
@@ -128,7 +144,7 @@ def read_decision(top: Node) -> Decision:
         return Decision(accepted=True, reasons=reasons, questions=questions)
     if _is_bare(top, last, refusal):
         return Decision(breakdown=Breakdown(kind=BARE_FAILURE, message=_describe_bare(top)))
-    category, unknown = _category(refusal, reasons)
+    category, unknown = _category(top, refusal, reasons)
     return Decision(category=category, unknown_category=unknown, reasons=reasons, questions=questions)
 
 
@@ -152,7 +168,7 @@ def _last(iterations: Node) -> Node:
 
 
 def _reported_failure(top: Node) -> Breakdown | None:
-    error = next((node for node in both(top, "error") if not node.is_empty), None)
+    error = next((node for node in both(top, "error") if not _is_nothing(node.value)), None)
     if error is not None:
         message = " ".join(error.at("message").required_text().split())
         return Breakdown(kind=error.at("kind").required_text(), message=message)
@@ -164,7 +180,7 @@ def _reported_failure(top: Node) -> Breakdown | None:
 def _statements(top: Node, failure: Breakdown | None) -> list[Statement]:
     """Return what each field says; beside a failure, a field that can't be read says nothing."""
     found = [] if failure is None else [Statement("failure", format_value(failure.kind))]
-    for read in (_status_statements, _flag_statements, _refusal_statements, _code_statements):
+    for read in (_status_statements, _flag_statements, _refusal_statements, _objections, _recommendations):
         try:
             found.extend(read(top))
         except ResultError:
@@ -175,16 +191,27 @@ def _statements(top: Node, failure: Breakdown | None) -> list[Statement]:
 
 def _status_statements(top: Node) -> Iterator[Statement]:
     for node in both(top, "status"):
-        word = _word(node.value) if isinstance(node.value, str) else ""
-        kind = STATUSES.get(word) or _OTHER_STATUSES.get(word)
-        if kind is not None:
-            yield Statement(kind, f"{node.pointer} {format_value(node.value)}")
+        word = word_of(node.text() or "")
+        if word:
+            # a word that nobody knows may say anything, so it confirms no answer
+            yield Statement(_kind_of(word) or "no answer", f"{node.pointer} {format_value(node.value)}")
+
+
+def _kind_of(status: str) -> Kind | None:
+    return STATUSES.get(status) or _OTHER_STATUSES.get(status)
 
 
 def _flag_statements(top: Node) -> Iterator[Statement]:
     yield from map(_flag_statement, both(top, "accepted"))
+    yield from (_flag_statement(last.at("accepted")) for last in _last_iterations(top))
+    for node in both(top, "refused"):
+        if node.value is True:
+            yield Statement("refusal", f"{node.pointer} true")
+
+
+def _last_iterations(top: Node) -> Iterator[Node]:
     lasts = (_last(node) for node in both(top, "iterations"))
-    yield from (_flag_statement(last.at("accepted")) for last in lasts if last.value is not None)
+    yield from (last for last in lasts if last.value is not None)
 
 
 def _flag_statement(node: Node) -> Statement:
@@ -195,25 +222,82 @@ def _refusal_statements(top: Node) -> Iterator[Statement]:
     for node in _refusals(top):
         category = node.at("category")
         # without a category, it only explains why there is no answer
-        if category.is_empty:
+        if _is_nothing(category.value):
             yield Statement("no answer", node.pointer)
         else:
             yield Statement("refusal", f"{category.pointer} {format_value(category.value)}")
 
 
-def _code_statements(top: Node) -> Iterator[Statement]:
+def _objections(top: Node) -> Iterator[Statement]:
+    """Yield what speaks against an answer: reasons, and the decision of its last iteration or of an article."""
+    lasts = list(_last_iterations(top))
+    articles = [item for dossier in both(top, "tariff_dossier") for item in _objects(dossier, "articles")]
+    for part in (*lasts, *articles):
+        yield from _own_decision(part)
+    reasons = (*both(top, "rejected_because"), *(part.at("rejected_because") for part in (*lasts, *articles)))
+    rest = (*both(top, "errors"), *(last.at("conflicts") for last in lasts))
+    for node in (*(node for node in reasons if any(map(str.strip, node.texts()))), *rest):
+        if not _is_nothing(node.value):
+            yield Statement("no answer", node.pointer)
+
+
+def _own_decision(part: Node) -> Iterator[Statement]:
+    """Yield the decision of a part of the result, which may have words of its own for where it stands."""
+    status = part.at("status")
+    kind = _kind_of(word_of(status.value)) if isinstance(status.value, str) else None
+    if kind in {"refusal", "no answer"}:
+        yield Statement("no answer", f"{status.pointer} {format_value(status.value)}")
+    for node in (part.at("refusal"), part.at("error")):
+        if not _is_nothing(node.value):
+            yield Statement("no answer", node.pointer)
+
+
+def _recommendations(top: Node) -> Iterator[Statement]:
+    """Yield the codes and rates that a result recommends anywhere."""
+    for place in (top, top.at("proof")):
+        yield from _codes(place)
+        for article in _objects(place, "articles"):
+            yield from _recommended_in(article)
+    for last in _last_iterations(top):
+        yield from _codes(last)
+    for levers in both(top, "lever_proof"):
+        for lever in _objects(levers, "selected_levers"):
+            yield from _codes(lever)
     for dossier in both(top, "tariff_dossier"):
         articles = dossier.at("articles").items(OBJECT)
-        parts = (
-            dossier.at("baseline"),
-            dossier.at("optimized"),
-            *articles,
-            *(item.at("baseline") for item in articles),
-        )
-        for part in parts:
-            node = part.at("hts_code")
-            if digits(node.text() or ""):
-                yield Statement("code", f"{node.pointer} {format_value(node.value)}")
+        yield from _recommended_in(dossier)
+        for article in articles:
+            yield from _recommended_in(article)
+
+
+def _recommended_in(part: Node) -> Iterator[Statement]:
+    """Yield the codes and rates of a dossier, or of an article."""
+    yield from _codes(part)
+    yield from _codes(part.at("final")) if isinstance(part.at("final").value, dict) else ()
+    for goods in (part.at("baseline"), part.at("optimized")):
+        yield from _codes(goods)
+        rates = (goods.at("duty_rate_pct"), goods.at("duty_breakdown").at("total_rate_pct"))
+        yield from (Statement("rate", f"{rate.pointer} {rate.number():g}") for rate in rates if rate.value is not None)
+    for key in ("what_if_candidates", "mutations"):
+        for offer in _objects(part, key):
+            yield from _codes(offer)
+
+
+def _codes(part: Node) -> Iterator[Statement]:
+    for node in (part.at(name) for name in _CODES):
+        if isinstance(node.value, str) and _count_digits(node.value) >= _LEAST_DIGITS:
+            yield Statement("code", f"{node.pointer} {format_value(node.value)}")
+
+
+def _objects(part: Node, key: str) -> list[Node]:
+    """Return the objects of a list; other values are judged where they are read."""
+    node = part.at(key)
+    return [item for item in node.items() if isinstance(item.value, dict)] if isinstance(node.value, list) else []
+
+
+def _count_digits(text: str) -> int:
+    """Return how many digits of any script a text has."""
+    return sum(unicodedata.decimal(char, None) is not None for char in unicodedata.normalize("NFKC", text))
 
 
 def _contradiction(statements: list[Statement]) -> str:
@@ -230,20 +314,22 @@ def _is_accepted(top: Node) -> bool:
     last, status = last_iteration(top), find(top, "status")
     if last.value is not None:
         return last.at("accepted").required_flag()
-    if status.value is not None:
-        name = status.text() or ""
-        return STATUSES[name] == "answer" if name in STATUSES else status.fail(f"one of {', '.join(STATUSES)}")
+    word = word_of(status.text() or "")
+    if word in STATUSES:
+        return STATUSES[word] == "answer"
     accepted = find(top, "accepted").flag()
     if accepted is not None:
         return accepted
     if next(_refusals(top), None) is not None:
         return False
+    if word:
+        status.fail(f"one of {', '.join(STATUSES)}")
     raise ResultError("", "got neither iterations nor a status; expected one that gives the decision")
 
 
 def _refusals(top: Node) -> Iterator[Node]:
     for node in both(top, "refusal"):
-        if not node.is_empty:
+        if not _is_nothing(node.value):
             node.require_object()
             yield node
 
@@ -255,8 +341,10 @@ def _explicit_refusal(top: Node) -> Node:
 def _is_bare(top: Node, last: Node, refusal: Node) -> bool:
     """Return whether the result only says that nothing was accepted, without a reason, a question or a refusal."""
     status = find(top, "status").value
-    says_failed = isinstance(status, str) and _word(status) == "failed"
-    if refusal.value is not None or not (says_failed or (status is None and last.value is None)):
+    word = word_of(status) if isinstance(status, str) else ""
+    # `rejected` is said of a proposal, every other word of a run
+    says_failed = bool(word) and word != "rejected" and _kind_of(word) != "refusal"
+    if refusal.value is not None or not (says_failed or (not word and last.value is None)):
         return False
     questions = find(top, "tariff_dossier").at("questions_for_user")
     gates = [parent.at(gate).at("ok").value is False for parent in (top, top.at("proof"), last) for gate in _GATES]
@@ -274,24 +362,62 @@ def _describe_bare(top: Node) -> str:
     )
 
 
-def _category(refusal: Node, reasons: tuple[str, ...]) -> tuple[str | None, str]:
-    """Return the category of a refusal, and the word that is none of the categories."""
-    if refusal.value is None:
-        return next((known for reason in reasons if (known := _category_of(reason))), None), ""
-    given, reason = refusal.at("category").text() or "", refusal.at("reason").value
-    word = _word(given)
-    if word in CATEGORIES:
-        return word, ""
-    if not word and isinstance(reason, str) and _word(reason) in CATEGORIES:
-        return _word(reason), ""
-    return None, " ".join(given.split())
+def _category(top: Node, refusal: Node, reasons: tuple[str, ...]) -> tuple[str | None, str]:
+    """Return the category of a refusal, and the word that is none of the categories.
+
+    A refusal that names several categories, in its fields or among its reasons, has none of them.
+    """
+    given = refusal.at("category").text() or ""
+    named = dict.fromkeys(word for text in _category_texts(top) if (word := _category_word(text)))
+    if len(named) > 1:
+        return None, " and ".join(named)
+    if not _is_nothing(given):
+        word = _category_word(given)
+        return (word, "") if word else (None, " ".join(given.split()))
+    if refusal.value is not None:
+        return next(iter(named), None), ""
+    words = (_category_word(reason) or _CATEGORY_OF_REASON.get(reason) for reason in reasons)
+    return next(filter(None, words), None), ""
 
 
-def _category_of(reason: str) -> str | None:
-    word = _word(reason)
-    return word if word in CATEGORIES else _CATEGORY_OF_REASON.get(reason)
+def _category_texts(top: Node) -> Iterator[str]:
+    """Yield every text that may name the category of a refusal.
+
+    Beside a refusal, the reasons of a rejected proposal are names of gates, of which one is called like a category.
+    """
+    for refusal in _refusals(top):
+        reason = refusal.at("reason").value
+        yield refusal.at("category").text() or ""
+        yield reason if isinstance(reason, str) else ""
+    is_rejected = word_of(find(top, "status").text() or "") == "rejected" and next(_refusals(top), None) is not None
+    for place in () if is_rejected else (*_last_iterations(top), top, top.at("proof")):
+        yield from place.at("rejected_because").texts()
 
 
-def _word(text: str) -> str:
-    """Return a text as one of our words is written: `Missing evidence` as `missing_evidence`."""
-    return re.sub(r"[\s_-]+", "_", text.strip()).casefold()
+def _category_word(text: str) -> str:
+    """Return the category that a text is; empty if it is none or says more than that."""
+    word = _LABEL.sub("", word_of(text)).strip(_MARKS)
+    return word if word in CATEGORIES else ""
+
+
+def word_of(text: str) -> str:
+    """Return a text as one of our words is written: `Missing evidence` and `MissingEvidence` as `missing_evidence`."""
+    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", unicodedata.normalize("NFKC", text).strip().strip(_MARKS))
+    return re.sub(r"[\s_\u2010-\u2015-]+", "_", plain).casefold()
+
+
+def _is_nothing(value: object) -> bool:
+    """Return whether there is nothing in a value, or only a word for that."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            pending.extend(item.values())
+        elif isinstance(item, (list, tuple)):
+            pending.extend(item)
+        elif isinstance(item, str):
+            if item.strip() and word_of(item) not in _NOTHING:
+                return False
+        elif item:
+            return False
+    return True

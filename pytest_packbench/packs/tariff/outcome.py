@@ -13,16 +13,20 @@ from pytest_packbench.model.outcome import Firing, Outcome, ResultError
 from pytest_packbench.packs.tariff.articles import describe_answers, same_code
 from pytest_packbench.packs.tariff.decision import last_iteration, read_decision
 from pytest_packbench.packs.tariff.notation import Level, Rule, digits, parse_rule
-from pytest_packbench.packs.tariff.reading import OBJECT, is_unicode
+from pytest_packbench.packs.tariff.reading import OBJECT, both, is_unicode
 from pytest_packbench.packs.tariff.reading import Node as _Node
 from pytest_packbench.packs.tariff.reading import find as _find
 from pytest_packbench.packs.tariff.savings import NOTHING_STATED, StatedSavings, claims, read_savings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pytest_packbench.packs.tariff.decision import Decision
 
 _STEP_OUTCOMES = frozenset({"decided", "tied", "failed"})
 _RULE_LIMIT = 2**32
+# other programs' names of the code of the whole
+_FINAL_CODES = ("hts_code", "final_code")
 
 
 class Quotation(NamedTuple):
@@ -79,6 +83,7 @@ class TariffOutcome(Outcome):
         baseline_code: the code of the goods as they are, as written.
         optimized_code: the code after the best change of the goods, as written.
         articles: the articles of an answer about several, as it lists them.
+        other_codes: the codes that the answer states in other places, each with its place.
         baseline_rate_pct: the total duty rate of the baseline; None if it isn't ad valorem or is missing.
         optimized_rate_pct: the same after the best change.
         sequence_ok: whether the target says that the rules were used in order; None if it does not say.
@@ -103,6 +108,7 @@ class TariffOutcome(Outcome):
     baseline_code: str | None = None
     optimized_code: str | None = None
     articles: tuple[ArticleAnswer, ...] = ()
+    other_codes: tuple[tuple[str, str], ...] = ()
     baseline_rate_pct: float | None = None
     optimized_rate_pct: float | None = None
     sequence_ok: bool | None = None
@@ -226,7 +232,8 @@ def _outcome(top: _Node, decision: Decision, firings: tuple[Firing, ...]) -> Tar
     levers = _find(top, "lever_proof").at("selected_levers").items(OBJECT)
     compliant = [_is_compliant(lever) for lever in levers]
     steps, unread_step = _steps(dossier)
-    articles = tuple(_article(item) for item in dossier.at("articles").items(OBJECT))
+    lists = [node for node in _article_lists(top, dossier) if node.items(OBJECT)]
+    articles = tuple(_article(item) for node in lists[:1] for item in node.items(OBJECT))
     if len(articles) == 1 and baseline_code is None:
         # a list of one article is an answer about one
         baseline_code, steps, unread_step = articles[0].code, articles[0].steps or steps, articles[0].unread_step
@@ -242,6 +249,7 @@ def _outcome(top: _Node, decision: Decision, firings: tuple[Firing, ...]) -> Tar
         baseline_code=baseline_code,
         optimized_code=optimized_code,
         articles=articles,
+        other_codes=tuple(_other_codes(top, dossier, lists)),
         baseline_rate_pct=baseline_rate,
         optimized_rate_pct=optimized_rate,
         sequence_ok=_sequence_ok(last, dossier),
@@ -268,6 +276,34 @@ def _article(item: _Node) -> ArticleAnswer:
     return ArticleAnswer(" ".join(name.split()), stated or nested, *_steps(item))
 
 
+def _article_lists(top: _Node, dossier: _Node) -> tuple[_Node, ...]:
+    return (dossier.at("articles"), top.at("articles"), top.at("proof").at("articles"))
+
+
+def _other_codes(top: _Node, dossier: _Node, lists: list[_Node]) -> Iterator[tuple[str, str]]:
+    """Yield the codes in places where other programs have the final one, and those of articles after their changes."""
+    items = [item for node in lists for item in node.items(OBJECT)]
+    places = [(place, key) for place in (top, top.at("proof"), dossier, last_iteration(top)) for key in _FINAL_CODES]
+    places += [(part, "hts_code") for part in (dossier.at("final"), *(item.at("optimized") for item in items))]
+    for second in (node for node in both(top, "tariff_dossier") if node.value != dossier.value):
+        items = second.at("articles").items(OBJECT)
+        parts = (
+            second,
+            second.at("baseline"),
+            second.at("optimized"),
+            *items,
+            *(item.at("baseline") for item in items),
+        )
+        places += [(part, "hts_code") for part in parts]
+    # the first list is read as the articles of the answer
+    places += [(item, "hts_code") for node in lists[1:] for item in node.items(OBJECT)]
+    places += [(item.at("baseline"), "hts_code") for node in lists[1:] for item in node.items(OBJECT)]
+    for part, key in places:
+        code = part.value.get(key) if isinstance(part.value, dict) else None
+        if isinstance(code, str) and is_unicode(code) and digits(code):
+            yield part.at(key).pointer, code
+
+
 def _answer(baseline: str | None, optimized: str | None, articles: tuple[ArticleAnswer, ...]) -> str | None:
     if len(articles) > 1:
         return describe_answers(articles)
@@ -285,8 +321,14 @@ def _sequence_ok(last: _Node, dossier: _Node) -> bool | None:
 
 def _citations(top: _Node, dossier: _Node) -> tuple[Quotation, ...]:
     """Return every citation in the result, wherever it stands, once."""
-    lists = (top.at("citations"), top.at("proof").at("citations"), dossier.at("citations"))
-    found = [_quotation(item) for node in lists if isinstance(node.value, list) for item in node.items()]
+    articles = [item for node in _article_lists(top, dossier) for item in node.items(OBJECT)]
+    parts = (dossier.at("baseline"), dossier.at("optimized"), *(item.at("baseline") for item in articles))
+    found: list[Quotation] = []
+    for part in (top, top.at("proof"), *both(top, "tariff_dossier"), last_iteration(top), *articles, *parts):
+        node = part.at("citations")
+        # one citation may stand without its list
+        items = node.items() if isinstance(node.value, list) else [] if node.is_empty else [node]
+        found.extend(map(_quotation, items))
     return tuple(dict.fromkeys(found))
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.model.errors import format_value, pluralize
+from pytest_packbench.packs.tariff.checks.base import WIDTHS
 from pytest_packbench.packs.tariff.checks.sequence import order_violations
 from pytest_packbench.packs.tariff.notation import (
     MIN_QUOTE,
     deciding_rules,
+    digits,
     is_long_enough,
     is_under,
     rules_beside,
@@ -67,7 +69,7 @@ def prove_citations(
     }
     cited = {source for source, _ in citations}
     return CitationProof(
-        checked=len(checked),
+        checked=sum(_shows_something(citation, texts) for citation in checked),
         faults=faults,
         missing=tuple(source for source in expected.must_cite or () if source not in quoted),
         forbidden=tuple(source for source in expected.must_not_cite or () if source in cited),
@@ -91,6 +93,14 @@ def _fault(citation: Quotation, texts: dict[str, list[str]]) -> str:
     if not any(stands_in(quote, text) for text in texts[source]):
         return f"the quote {_shown(quote)} does not occur in {_shown(source)}"
     return ""
+
+
+def _shows_something(citation: Quotation, texts: dict[str, list[str]]) -> bool:
+    """Return whether a citation counts: a short quote that stands in its document shows nothing, and is no fault."""
+    source, quote = citation
+    return bool(_fault(citation, texts)) or any(
+        stands_in(quote, text) and is_long_enough(quote, text) for text in texts[source]
+    )
 
 
 def describe_missing(source: str) -> str:
@@ -137,11 +147,37 @@ def rule_fault(expected: str, outcome: TariffOutcome, right_code: str | None) ->
         return f"decided by {_rules(deciding)}" if deciding else "no step decides"
     if expected in deciding and len(deciding) > 1:
         return f"decided by {_rules(deciding)} at once"
-    decided = [step for step in outcome.steps if step.rule == expected and step.outcome == "decided"]
-    if right_code is None or any(step.chosen and is_under(right_code, step.chosen) for step in decided):
+    return "" if right_code is None else _choice_fault(expected, outcome.steps, right_code)
+
+
+def _choice_fault(expected: str, steps: Sequence[TraceStep], code: str) -> str:
+    """Return why the steps do not lead to the code by the rule: each that decides chooses it, in full, when due."""
+    decided = [step for step in steps if step.outcome == "decided"]
+    for step in decided:
+        chosen = step.chosen or ""
+        if digits(chosen) and not (is_under(code, chosen) or is_under(chosen, code)):
+            return f"rule {step.rule} chooses {_shown(chosen)}, the answer is {_shown(code)}"
+    deciding = [step for step in decided if step.rule == expected]
+    if not any(digits(step.chosen or "") for step in deciding):
+        return f"rule {expected} chooses no code"
+    # rules beside others may apply at any place
+    due = () if expected in rules_beside(steps) else deciding
+    return next((fault for step in due if (fault := _step_fault(step, steps))), "")
+
+
+def _step_fault(step: TraceStep, steps: Sequence[TraceStep]) -> str:
+    """Return why a step of a deciding rule decides nothing; empty if it does."""
+    chosen, width, shown = digits(step.chosen or ""), WIDTHS[step.level], _shown(step.chosen or "")
+    if len(chosen) < width:
+        return f"rule {step.rule} chooses {shown} for a {step.level}"
+    if not any(digits(candidate)[:width] == chosen[:width] for candidate in step.candidates):
+        return f"rule {step.rule} chooses {shown}, which is no candidate"
+    # the order has a term of its own
+    openings = [other for other in steps if other.level == step.level and other.rule in {"1", "6"}]
+    is_open = bool(openings) and all(other.outcome != "decided" for other in openings)
+    if step.rule == "1" or is_open:
         return ""
-    chosen = ", ".join(dict.fromkeys(_shown(step.chosen or "") for step in decided))
-    return f"rule {expected} chooses {chosen}, the answer is {_shown(right_code)}"
+    return f"rule {step.rule} is not due for the {step.level}: rule 1 or 6 does not leave it open"
 
 
 def _rules(rules: Sequence[str]) -> str:

@@ -360,6 +360,25 @@ def _forbidden(inputs: _RuleInput) -> Iterator[Term]:
             yield _zero(FORBIDDEN, f"{_shown(code)} is under the forbidden code {matched}")
 
 
+def _other_codes(inputs: _RuleInput) -> Iterator[Term]:
+    """Fail an answer with another code than its own in a place where a reader may take it for the answer."""
+    outcome, expected = inputs.outcome, inputs.expected
+    stated, own = list(outcome.other_codes), [outcome.baseline_code, outcome.optimized_code]
+    if inputs.articles is None:
+        stated += [(f"article {number}", article.code or "") for number, article in enumerate(outcome.articles, 1)]
+    else:
+        own += [article.code for article in outcome.articles]
+    known = [code for code in own if code]
+    for place, code in stated if known else ():
+        if not digits(code) or any(is_under(code, other) or is_under(other, code) for other in known):
+            continue
+        matched = next((prefix for prefix in expected.must_not_hts or () if is_under(code, prefix)), None)
+        if matched is None:
+            yield _zero(CONTRADICTORY, f"the answer is {_shown(known[0])}, and {_shown(code)} in {place}")
+        else:
+            yield _zero(FORBIDDEN, f"{_shown(code)} in {place} is under the forbidden code {matched}")
+
+
 def _articles(inputs: _RuleInput) -> Iterator[Term]:
     if inputs.articles is None:
         return
@@ -516,6 +535,7 @@ _ANSWER_RULES: tuple[Callable[[_RuleInput], Iterator[Term]], ...] = (
     _gri_sequence,
     _duty_delta,
     _forbidden,
+    _other_codes,
     _no_savings,
     _judged_savings,
     _citations,
@@ -529,6 +549,7 @@ _ARTICLE_RULES = (
     _process_bonus,
     _gri_sequence,
     _forbidden_articles,
+    _other_codes,
     _no_savings,
     _judged_savings,
     _citations,

@@ -180,8 +180,8 @@ def _result(iterations: Sequence[Iteration]) -> dict[str, Any]:
     proposal = reported.proposal
     dossier = None if proposal is None else _dossier(proposal, reported.gate("gri_sequence"))
     if dossier is not None and last.status == "refused":
-        # the code of an earlier proposal is not given beside a refusal
-        dossier |= {"baseline": None, "optimized": None}
+        # what an earlier proposal recommends is not given beside a refusal
+        dossier |= {"baseline": None, "optimized": None, "what_if_candidates": []}
         dossier.pop("articles", None)
     return {
         **_unreadable(iterations),
@@ -192,7 +192,9 @@ def _result(iterations: Sequence[Iteration]) -> dict[str, Any]:
         "tariff_dossier": dossier,
         "citations": dossier["citations"] if dossier else [],
         **_evidence_gates(reported),
-        "lever_proof": {"selected_levers": [] if proposal is None else list(_levers(proposal))},
+        "lever_proof": {
+            "selected_levers": [] if proposal is None or last.status == "refused" else list(_levers(proposal))
+        },
         "trace": [
             {"hook": f"tariff.{gate.name}", "decision": gate.decision, "rule": gate.rule, "iteration": iteration.number}
             for iteration in iterations
