@@ -63,13 +63,15 @@ _SHARES: Mapping[str, _Kind] = {
     },
     "invalid_codes": _Kind(
         "invalid codes",
-        "Answers whose code is no code by its form, or is not in the schedule, among all answers with a code.",
+        "Answers with a code that is none by its form, or that is not in the schedule, among all answers with a code: "
+        "also those about several articles, and those that contradict themselves.",
         _ACCURACY,
         headline=True,
     ),
     "forbidden_codes": _Kind(
         "forbidden codes",
-        "Answers with a code that the case forbids, among the answers to cases that expect one.",
+        "Answers with a code that the case forbids, among the answers with a code to cases that expect one: also those "
+        "about several articles, and those that contradict themselves.",
         _ACCURACY,
         headline=True,
     ),
@@ -169,13 +171,15 @@ def answer_facts(
     }
 
 
-def is_valid(outcome: TariffOutcome, rules: TariffSuiteConfig, edition: Edition | None) -> bool | None:
-    """Return whether the scored code is one, and in the schedule; None without a schedule, an answer or a code."""
-    code = scored_code(outcome, rules) if outcome.accepted else None
-    if edition is None or code is None:
+def is_valid(outcome: TariffOutcome, edition: Edition | None) -> bool | None:
+    """Return whether each code that an answer gives is one, and in the schedule if there is any; None without a code.
+
+    The codes of an answer that contradicts itself count as well: else a contradiction would hide them.
+    """
+    codes = [parse_code(code) for code in outcome.given_codes]
+    if not codes:
         return None
-    plain = parse_code(code)
-    return plain is not None and edition.existing(plain) == plain
+    return all(code is not None and (edition is None or edition.existing(code) == code) for code in codes)
 
 
 def _nearest(expected: TariffExpected, given: str | None) -> str | None:
@@ -400,7 +404,7 @@ class _Sums:
 def _codes(extra: Mapping[str, Any], *, refused: bool, known: int) -> Iterator[tuple[str, bool]]:
     agreed = _count(extra.get("match_depth"))
     yield from ((f"accuracy_{level}", not refused and agreed >= level) for level in LEVELS if level <= known)
-    if not refused:
+    if not refused and isinstance(extra.get("valid"), bool):
         terms = extra.get("terms")
         names = [_object(term).get("name") for term in terms] if isinstance(terms, list) else []
         yield "forbidden_codes", FORBIDDEN in names
