@@ -81,7 +81,8 @@ def lines_of(figures_of_run: list[Figure]) -> str:
     for each in figures_of_run:
         value = f"{each.number} {each.unit}" if each.number is not None else f"{each.count} / {each.total}"
         ends = each.interval and f"; {each.interval.low:.3f} to {each.interval.high:.3f}, {each.interval.method}"
-        lines.append(f"{each.group}: {'! ' if each.headline else ''}{each.name}: {value}{ends or ''}")
+        note = each.note and f"; {each.note}"
+        lines.append(f"{each.group}: {'! ' if each.headline else ''}{each.name}: {value}{ends or ''}{note}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -131,6 +132,13 @@ def test_what_is_not_known_counts_nowhere() -> None:
     assert "own gates" not in text
 
 
+def test_every_confusion_of_chapters_is_a_figure() -> None:
+    codes = [f"{number:02d}01" for number in range(1, 98) if number not in {64, 77}]
+    records = [record_of(code, {"answer": {"code": code}}) for code in codes]
+    confused = [each.name for each in figures(records) if each.group == "confusion of chapters"]
+    assert confused == [f"64 taken for {code[:2]}" for code in codes]
+
+
 def test_the_duty_at_stake_comes_from_the_schedule() -> None:
     edition = load_edition("us_2026_revision_10")
     right = "6404119020"
@@ -168,7 +176,7 @@ def results() -> list[CaseResult]:
 @pytest.mark.parametrize(
     ("metric", "figure"),
     [
-        ("accuracy_4", "right to 4 digits"),
+        *((f"accuracy_{digits}", f"right to {digits} digits") for digits in (2, 4, 6, 8, 10)),
         ("forbidden_code_rate", "forbidden codes"),
         ("invalid_code_rate", "invalid codes"),
         ("refusal_precision", "precision of refusals"),

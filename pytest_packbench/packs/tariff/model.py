@@ -362,7 +362,7 @@ def _accuracy(level: int) -> Metric:
 
 
 FIELD_METRICS: Mapping[str, Metric] = {
-    # answers that agree to so many digits, among the cases that expect an answer
+    # answers that are right to so many digits, among the cases that expect an answer
     **{f"accuracy_{level}": _accuracy(level) for level in LEVELS},
     # answers with a code that is none, or not in the schedule, among the answers with a code
     "invalid_code_rate": Metric(

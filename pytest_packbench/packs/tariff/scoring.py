@@ -15,7 +15,7 @@ from pytest_packbench.model.errors import format_value, pluralize
 from pytest_packbench.model.score import TOLERANCE, Score, Term, judged
 from pytest_packbench.packs.tariff.articles import article_terms, forbidden_articles, match_articles
 from pytest_packbench.packs.tariff.model import FORBIDDEN_LEVEL
-from pytest_packbench.packs.tariff.notation import depth, digits, dotted, is_under, parse_code
+from pytest_packbench.packs.tariff.notation import LEVELS, depth, digits, dotted, is_under, parse_code
 from pytest_packbench.packs.tariff.proof import describe_missing, prove_citations, prove_orders, rule_fault
 from pytest_packbench.packs.tariff.savings import TARGET, SavingsInput, judge_savings
 
@@ -82,6 +82,11 @@ class Match:
     malformed: str = ""
     invalid: str = ""
 
+    @property
+    def known_depth(self) -> int:
+        """The depth, and 10 for a code that is right to all digits that the case expects: nothing deeper is known."""
+        return LEVELS[-1] if self.level == "preferred" else self.depth
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RuleInput:
@@ -111,8 +116,8 @@ def score(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig, ed
         `refusal_category_mismatch`, `unexpected_refusal`, `unexpected_acceptance`, `forbidden_code`, `invalid_code`,
         `contradictory_decision`.
         `match_depth` is the most leading digits that the scored code shares with a preferred code (0, 2, 4, 6, 8 or
-        10), as far as it is in the schedule; None unless an answer is expected and given. A breakdown has the verdict
-        `error` and no score.
+        10), as far as it is in the schedule, and 10 where it is right to all digits that the case expects; None unless
+        an answer is expected and given. A breakdown has the verdict `error` and no score.
     """
     threshold = threshold_of(case, rules)
     if outcome.breakdown is not None:
@@ -154,7 +159,7 @@ def score(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig, ed
         verdict=judged(points, threshold),
         terms=(*terms, *clamp),
         match_level=level,
-        match_depth=None if match is None else match.depth,
+        match_depth=None if match is None else match.known_depth,
     )
 
 
