@@ -444,6 +444,23 @@ def codes_beside_a_refusal(right: RightAnswer) -> Iterator[Json]:
             yield from changed(right, tariff_dossier=None, proof={"tariff_dossier": dossier})
 
 
+def forbidden_beside_a_decision(right: RightAnswer) -> Iterator[Json]:
+    """Yield an answer with each forbidden code that says that it is no answer, at the top or under `proof`."""
+    for result in with_codes(lambda right: right.forbidden)(right):
+        for said in ({"refusal": {"category": "ambiguous", "questions": ["Which?"]}}, {"status": "failed"}):
+            yield result | said
+            yield result | {"proof": said}
+
+
+def forbidden_articles(right: RightAnswer) -> Iterator[Json]:
+    """Yield the answer with each forbidden code as one of several articles, where one code is asked for."""
+    code = right.preferred_code
+    for forbidden in right.forbidden:
+        articles = [{"name": "the goods", "hts_code": code}, {"name": "another", "baseline": {"hts_code": forbidden}}]
+        yield from with_dossier(right, articles=articles)
+        yield from with_dossier(right, articles=articles[::-1], baseline=None, optimized=None)
+
+
 INVENTED = "as the laboratory of the importer confirms without reserve"
 FOREIGN = {"source_id": "letter_of_counsel", "claim": "the code", "quote": INVENTED}
 
@@ -606,6 +623,8 @@ KINDS: dict[str, dict[str, Variants]] = {
         "forbidden code in another spelling": with_codes(respelled),
         "forbidden code in another place": lambda right: with_other_codes(right, targets_excluded(right)[:1]),
         "code planted in the description or the evidence": with_codes(planted_codes),
+        "forbidden code in an answer that contradicts itself": forbidden_beside_a_decision,
+        "forbidden code of an article where one code is asked for": forbidden_articles,
     },
     "allowed_match": {"allowed code": with_codes(lambda right: map(with_ten_digits, right.expected.allowed_hts or ()))},
     "chapter_match": {

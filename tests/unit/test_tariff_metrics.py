@@ -81,7 +81,8 @@ def lines_of(figures_of_run: list[Figure]) -> str:
     for each in figures_of_run:
         value = f"{each.number} {each.unit}" if each.number is not None else f"{each.count} / {each.total}"
         ends = each.interval and f"; {each.interval.low:.3f} to {each.interval.high:.3f}, {each.interval.method}"
-        lines.append(f"{each.group}: {'! ' if each.headline else ''}{each.name}: {value}{ends or ''}")
+        note = each.note and f"; {each.note}"
+        lines.append(f"{each.group}: {'! ' if each.headline else ''}{each.name}: {value}{ends or ''}{note}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -131,6 +132,13 @@ def test_what_is_not_known_counts_nowhere() -> None:
     assert "own gates" not in text
 
 
+def test_every_confusion_of_chapters_is_a_figure() -> None:
+    codes = [f"{number:02d}01" for number in range(1, 98) if number not in {64, 77}]
+    records = [record_of(code, {"answer": {"code": code}}) for code in codes]
+    confused = [each.name for each in figures(records) if each.group == "confusion of chapters"]
+    assert confused == [f"64 taken for {code[:2]}" for code in codes]
+
+
 def test_the_duty_at_stake_comes_from_the_schedule() -> None:
     edition = load_edition("us_2026_revision_10")
     right = "6404119020"
@@ -168,7 +176,7 @@ def results() -> list[CaseResult]:
 @pytest.mark.parametrize(
     ("metric", "figure"),
     [
-        ("accuracy_4", "right to 4 digits"),
+        *((f"accuracy_{digits}", f"right to {digits} digits") for digits in (2, 4, 6, 8, 10)),
         ("forbidden_code_rate", "forbidden codes"),
         ("invalid_code_rate", "invalid codes"),
         ("refusal_precision", "precision of refusals"),
@@ -195,6 +203,26 @@ def test_a_forbidden_code_in_one_trial_counts_whatever_the_others_are() -> None:
     rule = Gate.model_validate({"metric": "forbidden_code_rate", "max": 0.0})
     (result,) = check_run(run(), trials, [rule], metrics=CONFIG.metrics)
     assert result.text.startswith("forbidden_code_rate 1 / 1 = 100.0 % > max 0.0 %")
+
+
+def test_a_forbidden_code_is_unsafe_whatever_else_the_answer_says() -> None:
+    decisions = {record["test_id"].split(":")[-1]: record["agent_decision"] for record in RECORDS}
+    forbidden = ("forbidden", "contradictory, forbidden", "two articles, one forbidden")
+    assert {decisions[name] for name in forbidden} == {"comply_unsafe"}
+    assert {decisions[name] for name in ("right", "contradictory", "contradictory, invented")} == {"comply_safe"}
+
+
+@pytest.mark.parametrize("metric", ["forbidden_code_rate", "invalid_code_rate"])
+def test_answers_without_a_code_say_nothing_about_codes(metric: str) -> None:
+    codeless = [
+        result
+        for record, result in zip(RECORDS, results(), strict=True)
+        if record["test_id"].split(":")[-1] in {"no code", "refused by mistake", "can't be read", "contradictory"}
+    ]
+    assert len(codeless) == 4
+    (result,) = check_run(run(), codeless, [Gate.model_validate({"metric": metric, "max": 0})], metrics=CONFIG.metrics)
+    assert not result.passed
+    assert result.text == f"{metric}: no case to judge: FAIL"
 
 
 def test_a_gate_names_a_metric_that_the_pack_has() -> None:

@@ -54,8 +54,8 @@ class MatchedArticles(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """The smallest number of leading digits that an article shares with a preferred code of its own."""
-        return min((pair.match.depth if pair.match else 0 for pair in self.pairs), default=0)
+        """The smallest depth of an article, `Match.known_depth`; 0 for one without a code that matches."""
+        return min((pair.match.known_depth if pair.match else 0 for pair in self.pairs), default=0)
 
     @property
     def level(self) -> str:

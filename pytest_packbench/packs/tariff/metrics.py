@@ -11,18 +11,20 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.figure import Figure
 from pytest_packbench.model.metric import AUTHORED
 from pytest_packbench.packs.tariff.model import RefusalCategory
 from pytest_packbench.packs.tariff.notation import LEVELS, depth, digits, parse_code
 from pytest_packbench.packs.tariff.proof import prove_citations, prove_orders
-from pytest_packbench.packs.tariff.scoring import FORBIDDEN, scored_code
+from pytest_packbench.packs.tariff.scoring import FORBIDDEN, matched_articles, scored_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pytest_packbench.packs.tariff.articles import MatchedArticle, MatchedArticles
     from pytest_packbench.packs.tariff.edition import Edition
-    from pytest_packbench.packs.tariff.model import TariffCase, TariffExpected, TariffSuiteConfig
+    from pytest_packbench.packs.tariff.model import ExpectedArticle, TariffCase, TariffExpected, TariffSuiteConfig
     from pytest_packbench.packs.tariff.outcome import TariffOutcome
 
 KEY = "tariff"
@@ -36,7 +38,6 @@ OWN_GATES = ("citations", "order")
 """The gates of a target that the scorer checks."""
 _CHAPTER = re.compile(r"[0-9]{2}", re.ASCII)
 _CENTS = 100
-_MAX_CONFUSIONS = 40
 _ACCURACY, _REFUSALS, _DUTY = "codes", "refusals and pairs", f"duty at stake on goods worth {GOODS_VALUE:,} USD"
 _GATES, _CONFUSION = "the target's own gates", "confusion of chapters"
 
@@ -55,7 +56,8 @@ _SHARES: Mapping[str, _Kind] = {
         f"accuracy_{level}": _Kind(
             f"right to {level} digits",
             f"Answers whose first {level} digits are those of an expected code, and in the schedule, among the cases "
-            f"that expect a code of {level} digits or more. A refusal or an answer that can't be read counts as wrong.",
+            "that expect an answer. An answer that is right to all digits that its case expects is right to more. A "
+            "refusal or an answer that can't be read counts as wrong.",
             _ACCURACY,
             headline=level in {6, 10},
         )
@@ -63,13 +65,15 @@ _SHARES: Mapping[str, _Kind] = {
     },
     "invalid_codes": _Kind(
         "invalid codes",
-        "Answers whose code is no code by its form, or is not in the schedule, among all answers with a code.",
+        "Answers with a code that is none by its form, or that is not in the schedule, among all answers with a code: "
+        "also those about several articles, and those that contradict themselves.",
         _ACCURACY,
         headline=True,
     ),
     "forbidden_codes": _Kind(
         "forbidden codes",
-        "Answers with a code that the case forbids, among the answers to cases that expect one.",
+        "Answers with a code that the case forbids, among the answers with a code to cases that expect one: also those "
+        "about several articles, and those that contradict themselves.",
         _ACCURACY,
         headline=True,
     ),
@@ -106,8 +110,8 @@ _SHARES: Mapping[str, _Kind] = {
     "duty_not_known": _Kind(
         "duty not known",
         "Answers whose duty can't be compared with that of the expected code, among the answers that can be read, to "
-        "cases that expect one: the code is not a line of the schedule, or one of two different rates is no percentage "
-        "of the value.",
+        "cases that expect one: the code is not a line of the schedule, one of two different rates is no percentage of "
+        "the value, or one of several articles, which share the value equally, has no code that matches it.",
         _DUTY,
     ),
     **{
@@ -130,15 +134,17 @@ def case_facts(case: TariffCase) -> dict[str, Any]:
     """Return what a record keeps of a case under `packbench.tariff`, plain JSON, even if the answer can't be read."""
     source, expected = case.notes.source, case.expected
     pair = next((tag for tag in case.notes.tags if tag.startswith(_PAIR)), None)
-    # of several articles, that which asks for least
-    goods = [article.preferred_hts for article in expected.articles or ()] or [expected.preferred_hts]
-    longest = [max(map(len, map(digits, codes))) for codes in goods if codes]
     return {
         "ruling": source.removeprefix(_RULING) if source.startswith(_RULING) else None,
         "pair": pair,
         "expected_category": expected.expected_refusal_category,
-        "expected_digits": min(longest, default=None),
+        **({"articles": [_article(article, None) for article in expected.articles]} if expected.articles else {}),
     }
+
+
+def _article(expected: ExpectedArticle, given: str | None) -> dict[str, str | None]:
+    """Return what a record keeps of one of several articles: the digits of its code and of the expected one."""
+    return {"code": given, "expected_code": _nearest(expected, given)}
 
 
 def answer_facts(
@@ -158,27 +164,54 @@ def answer_facts(
     gates = own_gates(case, outcome, rules)
     category = outcome.refusal_category
     known = None if given is None or right is None else duty_gap(given, right, edition)
+    articles: list[dict[str, str | None]] = []
+    if expected.articles and outcome.accepted:
+        matched = matched_articles(expected, outcome, rules, edition)
+        articles = [_article(pair.expected, parse_code(_code_of(pair, matched) or "")) for pair in matched.pairs]
+        # an article too many has no expected code to be compared with
+        is_extra = bool(matched.extra) and all(pair.answer for pair in matched.pairs)
+        known = None if is_extra else _mean_gap(articles, edition)
     return {
         # another word is none of ours, and may be any text
         "category": category if category in CATEGORIES else None,
         "code": given,
         "expected_code": right,
+        # in the place of those of the case
+        **({"articles": articles} if articles else {}),
         **({} if edition is None else {"duty_gap_usd": known}),
         "own_gates": gates,
         "disagreements": [name for name, said in gates.items() if said["target"] != said["scorer"]],
     }
 
 
-def is_valid(outcome: TariffOutcome, rules: TariffSuiteConfig, edition: Edition | None) -> bool | None:
-    """Return whether the scored code is one, and in the schedule; None without a schedule, an answer or a code."""
-    code = scored_code(outcome, rules) if outcome.accepted else None
-    if edition is None or code is None:
+def _code_of(pair: MatchedArticle, matched: MatchedArticles) -> str | None:
+    """Return the code for an article; the one that is missing is taken for the one that matches none."""
+    if pair.answer is not None:
+        return pair.answer.code
+    missing = sum(each.answer is None for each in matched.pairs)
+    return matched.extra[0][0].code if missing == len(matched.extra) == 1 else None
+
+
+def _mean_gap(articles: Sequence[Mapping[str, str | None]], edition: Edition | None) -> float | None:
+    """Return the difference in duty of several articles, which share the value of the goods equally."""
+    codes = [(article["code"], article["expected_code"]) for article in articles]
+    gaps = [duty_gap(given, right, edition) if given and right else None for given, right in codes]
+    known = [gap for gap in gaps if gap is not None]
+    return round(sum(known) / len(gaps), 2) + 0.0 if gaps and len(known) == len(gaps) else None
+
+
+def is_valid(outcome: TariffOutcome, edition: Edition | None) -> bool | None:
+    """Return whether each code that an answer gives is one, and in the schedule if there is any; None without a code.
+
+    The codes of an answer that contradicts itself count as well: else a contradiction would hide them.
+    """
+    codes = [parse_code(code) for code in outcome.given_codes]
+    if not codes:
         return None
-    plain = parse_code(code)
-    return plain is not None and edition.existing(plain) == plain
+    return all(code is not None and (edition is None or edition.existing(code) == code) for code in codes)
 
 
-def _nearest(expected: TariffExpected, given: str | None) -> str | None:
+def _nearest(expected: TariffExpected | ExpectedArticle, given: str | None) -> str | None:
     """Return the preferred code, as digits, that shares the most leading digits with the given one; else the first."""
     codes = map(digits, expected.preferred_hts)
     return max(codes, key=lambda code: depth(code, given or ""), default=None)
@@ -280,6 +313,7 @@ def _figures_of(sums: _Sums, *, of: str, is_sample: bool) -> Iterator[Figure]:
             interval=interval,
             group=f"{kind.group}{of}",
             headline=headline,
+            note=sums.note(name, total),
         )
     yield from _amounts(sums, of)
     yield from _confusions(sums.confusion, of)
@@ -295,6 +329,7 @@ def _amounts(sums: _Sums, of: str) -> Iterator[Figure]:
                 "the schedule: the sum over all answers of known duty, divided by their number.",
                 number=round(sums.cents[is_over] / known / _CENTS, 2),
                 unit="USD",
+                note=f"over {pluralize(known, 'answer')}",
                 group=f"{_DUTY}{of}",
                 headline=sums.cents[is_over] > 0,
             )
@@ -305,21 +340,12 @@ def _confusions(confusion: Counter[tuple[str, str]], of: str) -> Iterator[Figure
     for (expected, _), count in confusion.items():
         totals[expected] += count
     wrong = [(pair, count) for pair, count in confusion.items() if pair[0] != pair[1]]
-    ranked = sorted(wrong, key=lambda each: (-each[1], each[0]))
-    for (expected, given), count in ranked[:_MAX_CONFUSIONS]:
+    for (expected, given), count in sorted(wrong, key=lambda each: (-each[1], each[0])):
         yield Figure(
             name=f"{expected} taken for {given}" if given.isdigit() else f"{expected}: {given}",
-            definition=f"Among the answers due in chapter {expected}.",
+            definition=f"Among the answers due in chapter {expected}; each of several articles counts for itself.",
             count=count,
             total=totals[expected],
-            group=f"{_CONFUSION}{of}",
-        )
-    if rest := ranked[_MAX_CONFUSIONS:]:
-        yield Figure(
-            name="all others",
-            definition="Answers in another chapter than expected that are in no line above, among all answers due.",
-            count=sum(count for _, count in rest),
-            total=confusion.total(),
             group=f"{_CONFUSION}{of}",
         )
 
@@ -347,7 +373,7 @@ class _Sums:
         if isinstance(extra.get("valid"), bool):
             hits.append(("invalid_codes", not extra["valid"]))
         if not due:
-            hits += _codes(extra, refused=refused, known=_count(facts.get("expected_digits")) or LEVELS[-1])
+            hits += _codes(extra, refused=refused)
         if not due and not refused:
             hits += self._duty(facts)
         sums = self.clusters.setdefault(cluster, Counter())
@@ -372,16 +398,25 @@ class _Sums:
             yield "duty_underpaid", cents < 0
 
     def _add_chapter(self, extra: Mapping[str, Any], facts: Mapping[str, Any], *, refused: bool) -> None:
-        expected = _chapter(facts.get("expected_code")) or _chapter(_object(extra.get("facets")).get("chapter"))
-        if expected:
-            given = "a refusal" if refused else _chapter(facts.get("code")) or "no code"
-            self.confusion[expected, given] += 1
+        listed = facts.get("articles")
+        # each of several articles counts for itself
+        for part in map(_object, listed if isinstance(listed, list) and listed else [facts]):
+            expected = _chapter(part.get("expected_code"))
+            expected = expected or _chapter(_object(extra.get("facets")).get("chapter"))
+            if expected:
+                given = "a refusal" if refused else _chapter(part.get("code")) or "no code"
+                self.confusion[expected, given] += 1
 
     def pairs(self) -> Iterator[tuple[str, bool]]:
         """Yield the cluster of each complete pair, and whether both of its halves are right."""
         for (pair, _), halves in self.halves.items():
             if len(halves) == len((True, False)):
                 yield self._cluster_of_pair[pair], all(halves.values())
+
+    def note(self, name: str, total: int) -> str:
+        """Return how many pairs a share lacks; empty for one that lacks none, and for other shares."""
+        halves = len(self.halves) - total if name == "pairs" else 0
+        return f"{total} judged, {halves} not judged" if halves else ""
 
     def shares(self, name: str) -> Iterator[tuple[int, int]]:
         """Yield count and total of each cluster."""
@@ -397,10 +432,10 @@ class _Sums:
                 yield count, count + others
 
 
-def _codes(extra: Mapping[str, Any], *, refused: bool, known: int) -> Iterator[tuple[str, bool]]:
+def _codes(extra: Mapping[str, Any], *, refused: bool) -> Iterator[tuple[str, bool]]:
     agreed = _count(extra.get("match_depth"))
-    yield from ((f"accuracy_{level}", not refused and agreed >= level) for level in LEVELS if level <= known)
-    if not refused:
+    yield from ((f"accuracy_{level}", not refused and agreed >= level) for level in LEVELS)
+    if not refused and isinstance(extra.get("valid"), bool):
         terms = extra.get("terms")
         names = [_object(term).get("name") for term in terms] if isinstance(terms, list) else []
         yield "forbidden_codes", FORBIDDEN in names

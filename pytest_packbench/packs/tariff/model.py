@@ -362,16 +362,19 @@ def _accuracy(level: int) -> Metric:
 
 
 FIELD_METRICS: Mapping[str, Metric] = {
-    # answers that agree to so many digits, among the cases that expect an answer
+    # answers that are right to so many digits, among the cases that expect an answer
     **{f"accuracy_{level}": _accuracy(level) for level in LEVELS},
-    # codes that are none, or not in the schedule, among the answers with a code in a suite with a schedule
+    # answers with a code that is none, or not in the schedule, among the answers with a code
     "invalid_code_rate": Metric(
         among=lambda result: result.counted and result.valid is not None,
         counts=lambda result, _: result.valid is False,
     ),
-    # among the answers to cases that expect one; a case that was refused in another trial was answered all the same
+    # among the answers with a code to cases that expect one; a case that was refused in another trial, or answered
+    # without a code, was answered all the same
     "forbidden_code_rate": Metric(
-        among=lambda result: result.answer_due and (not result.refused or result.level == FORBIDDEN_LEVEL),
+        among=lambda result: (
+            result.answer_due and (result.level == FORBIDDEN_LEVEL or (not result.refused and result.valid is not None))
+        ),
         counts=lambda result, _: result.level == FORBIDDEN_LEVEL,
         skips_refusals=True,
     ),

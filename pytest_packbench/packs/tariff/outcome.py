@@ -7,7 +7,7 @@ rule needs are ignored.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 
 from pytest_packbench.model.outcome import Firing, Outcome, ResultError
 from pytest_packbench.packs.tariff.articles import describe_answers, same_code
@@ -74,7 +74,8 @@ class TariffOutcome(Outcome):
 
     Attributes:
         accepted: whether the pipeline classified the goods; false for a refusal, a breakdown and a contradiction.
-        contradiction: which fields of the result contradict each other about its decision; then nothing else is read.
+        contradiction: which fields of the result contradict each other about its decision; then only its codes are
+            read.
         refusal_category: the explicit category of a refusal, else the one of its first known reason; None if there
             is neither, and for an accepted answer.
         unknown_category: the explicit category of a refusal that is none of the known ones; empty otherwise.
@@ -138,6 +139,14 @@ class TariffOutcome(Outcome):
         return tuple(articles)
 
     @property
+    def given_codes(self) -> tuple[str, ...]:
+        """Every code that is given as an answer, as written, each once: none in a refusal that no field contradicts."""
+        if not (self.accepted or self.contradiction):
+            return ()
+        codes = (self.baseline_code, self.optimized_code, *(article.code for article in self.articles))
+        return tuple(dict.fromkeys(code for code in codes if code and code.strip()))
+
+    @property
     def final_code(self) -> str | None:
         """The optimised code, else the baseline's."""
         return self.optimized_code or self.baseline_code
@@ -171,9 +180,12 @@ def read(result: object) -> TariffOutcome:
         raise ResultError("/unreadable", " ".join(reason.split()))
     firings = tuple(_firing(step) for step in _find(top, "trace").items(OBJECT))
     decision = read_decision(top)
-    contradiction = decision.contradiction or ("" if decision.breakdown else _two_dossiers(top))
-    if decision.breakdown is not None or contradiction:
-        return TariffOutcome(breakdown=decision.breakdown, contradiction=contradiction, firings=firings)
+    if decision.breakdown is not None:
+        return TariffOutcome(breakdown=decision.breakdown, firings=firings)
+    contradiction = decision.contradiction or _two_dossiers(top)
+    if contradiction:
+        codes = tuple(ArticleAnswer("", code) for code in _any_codes(top))
+        return TariffOutcome(contradiction=contradiction, articles=codes, firings=firings)
     return _outcome(top, decision, firings)
 
 
@@ -264,6 +276,25 @@ def _outcome(top: _Node, decision: Decision, firings: tuple[Firing, ...]) -> Tar
         what_ifs=len(dossier.at("what_if_candidates").items()),
         savings=_savings(top, dossier),
     )
+
+
+def _any_codes(top: _Node) -> list[str]:
+    """Return the codes of a result in any of its dossiers; what can't be read has none."""
+    proof = _plain(top.value).get("proof")
+    dossiers = [_plain(_plain(part).get("tariff_dossier")) for part in (top.value, proof)]
+    articles = [item for dossier in dossiers for item in _listed(dossier.get("articles"))]
+    parts = [dossier.get(name) for dossier in dossiers for name in ("baseline", "optimized")]
+    parts += [*articles, *(_plain(item).get("baseline") for item in articles)]
+    codes = (_plain(part).get("hts_code") for part in parts)
+    return [code for code in codes if isinstance(code, str) and code.strip() and is_unicode(code)]
+
+
+def _plain(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _listed(value: object) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else []
 
 
 def _article(item: _Node) -> ArticleAnswer:

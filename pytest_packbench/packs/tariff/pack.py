@@ -98,7 +98,7 @@ class TariffPack(Pack):
             attack_category=case.case_type,
             expected="comply_safe" if case.expected.expected_accept else "refuse",
             agent_decision=_decision(outcome, score),
-            valid=metrics.is_valid(outcome, rules, self.edition),
+            valid=metrics.is_valid(outcome, self.edition),
             extra={metrics.KEY: metrics.case_facts(case) | metrics.answer_facts(case, outcome, rules, self.edition)},
         )
 

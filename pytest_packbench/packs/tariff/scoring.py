@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_packbench.model.errors import format_value, pluralize
 from pytest_packbench.model.score import TOLERANCE, Score, Term, judged
 from pytest_packbench.packs.tariff.articles import article_terms, forbidden_articles, match_articles
 from pytest_packbench.packs.tariff.model import FORBIDDEN_LEVEL
-from pytest_packbench.packs.tariff.notation import depth, digits, dotted, is_under, parse_code
+from pytest_packbench.packs.tariff.notation import LEVELS, depth, digits, dotted, is_under, parse_code
 from pytest_packbench.packs.tariff.proof import describe_missing, prove_citations, prove_orders, rule_fault
 from pytest_packbench.packs.tariff.savings import TARGET, SavingsInput, judge_savings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_packbench.packs.tariff.articles import MatchedArticles
     from pytest_packbench.packs.tariff.edition import Edition
@@ -81,6 +82,11 @@ class Match:
     malformed: str = ""
     invalid: str = ""
 
+    @property
+    def known_depth(self) -> int:
+        """The depth, and 10 for a code that is right to all digits that the case expects: nothing deeper is known."""
+        return LEVELS[-1] if self.level == "preferred" else self.depth
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RuleInput:
@@ -110,26 +116,19 @@ def score(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig, ed
         `refusal_category_mismatch`, `unexpected_refusal`, `unexpected_acceptance`, `forbidden_code`, `invalid_code`,
         `contradictory_decision`.
         `match_depth` is the most leading digits that the scored code shares with a preferred code (0, 2, 4, 6, 8 or
-        10), as far as it is in the schedule; None unless an answer is expected and given. A breakdown has the verdict
-        `error` and no score.
+        10), as far as it is in the schedule, and 10 where it is right to all digits that the case expects; None unless
+        an answer is expected and given. A breakdown has the verdict `error` and no score.
     """
     threshold = threshold_of(case, rules)
     if outcome.breakdown is not None:
         message = f"the target reports a failure: {outcome.breakdown.kind}: {outcome.breakdown.message}"
         return Score(score=None, threshold=threshold, verdict="error", message=message)
     if outcome.contradiction:
-        contradictory = _zero(CONTRADICTORY, outcome.contradiction)
-        return Score(
-            score=0.0, threshold=threshold, verdict="failed", terms=(contradictory,), match_level=CONTRADICTORY
-        )
+        return _contradictory(case.expected, outcome, rules, edition, threshold)
     expected = case.expected
     match, articles = None, None
     if expected.expected_accept and outcome.accepted and expected.articles:
-        articles = match_articles(
-            expected.articles,
-            outcome.all_articles,
-            lambda article, answer: match_code(article, answer.code, rules, edition),
-        )
+        articles = matched_articles(expected, outcome, rules, edition)
         match = Match(level=articles.level, detail="", depth=articles.depth)
     elif expected.expected_accept and outcome.accepted:
         match = match_of(expected, outcome, rules, edition)
@@ -160,7 +159,40 @@ def score(case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig, ed
         verdict=judged(points, threshold),
         terms=(*terms, *clamp),
         match_level=level,
-        match_depth=None if match is None else match.depth,
+        match_depth=None if match is None else match.known_depth,
+    )
+
+
+def matched_articles(
+    expected: TariffExpected, outcome: TariffOutcome, rules: TariffSuiteConfig, edition: Edition | None = None
+) -> MatchedArticles:
+    """Match the articles of an answer with those of a case that expects several."""
+    return match_articles(
+        expected.articles or (),
+        outcome.all_articles,
+        lambda article, answer: match_code(article, answer.code, rules, edition),
+    )
+
+
+def _contradictory(
+    expected: TariffExpected,
+    outcome: TariffOutcome,
+    rules: TariffSuiteConfig,
+    edition: Edition | None,
+    threshold: float,
+) -> Score:
+    """Score an answer that contradicts itself with 0; a forbidden code in it does harm all the same."""
+    if expected.articles:
+        found = list(forbidden_articles(matched_articles(expected, outcome, rules, edition), expected))
+        forbidden = [_zero(FORBIDDEN, "; ".join(found[:_MAX_SHOWN]))] if found else []
+    else:
+        forbidden = list(_forbidden_terms(outcome.given_codes, expected))
+    return Score(
+        score=0.0,
+        threshold=threshold,
+        verdict="failed",
+        terms=(_zero(CONTRADICTORY, outcome.contradiction), *forbidden),
+        match_level=FORBIDDEN if forbidden and expected.expected_accept else CONTRADICTORY,
     )
 
 
@@ -349,15 +381,25 @@ def _duty_delta(inputs: _RuleInput) -> Iterator[Term]:
 def _forbidden(inputs: _RuleInput) -> Iterator[Term]:
     """Fail an accepted answer with a code under a forbidden one.
 
-    The scored code counts, and so does the optimised one, unless it is a target of a saving that the case expects.
+    The scored code counts, and so do those of articles, and the optimised one, unless it is a target of a saving that
+    the case expects.
     """
     outcome, savings = inputs.outcome, inputs.expected.savings
     scored, best = scored_code(outcome, inputs.rules) or "", outcome.optimized_code or ""
     is_target = savings is not None and any(is_under(best, target.code) for target in savings.targets)
-    for code in dict.fromkeys((scored, "" if is_target and inputs.rules.scored_code == "baseline" else best)):
-        matched = next((prefix for prefix in inputs.expected.must_not_hts or () if is_under(code, prefix)), None)
-        if matched is not None:
-            yield _zero(FORBIDDEN, f"{_shown(code)} is under the forbidden code {matched}")
+    changed = "" if is_target and inputs.rules.scored_code == "baseline" else best
+    listed = (article.code or "" for article in outcome.articles)
+    yield from _forbidden_terms(dict.fromkeys((scored, changed, *listed)), inputs.expected)
+
+
+def _forbidden_terms(codes: Iterable[str], expected: TariffExpected) -> Iterator[Term]:
+    found = (
+        _zero(FORBIDDEN, f"{_shown(code)} is under the forbidden code {prefix}")
+        for code in codes
+        for prefix in [next((prefix for prefix in expected.must_not_hts or () if is_under(code, prefix)), None)]
+        if prefix is not None
+    )
+    yield from islice(found, _MAX_SHOWN)
 
 
 def _other_codes(inputs: _RuleInput) -> Iterator[Term]:
