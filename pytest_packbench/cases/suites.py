@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.cases.files import (
+    LINES_SUFFIX,
+    case_lines,
     case_paths,
     count_cases,
     count_cases_in,
     format_location,
     load_case,
+    read_id,
     stray_locations,
     suite_locations,
 )
@@ -176,15 +181,20 @@ def case_counts(suite: Suite, shard: Shard | None) -> tuple[int, int]:
 
 
 def describe_case_counts(folder: Path) -> str:
-    """Describe how many cases a folder contains, and how many each of its subfolders: `3 cases (a 2, b 1)`."""
-    counts: dict[str, int] = {}
+    """Describe how many cases a folder contains: `3 cases (a 2, b 1)`.
+
+    Files are counted by their subfolder, lines of a JSON Lines file by their case type.
+    """
+    counts: Counter[str] = Counter()
     for path in case_paths(folder):
-        cases = count_cases_in(path)
-        if cases:
-            kind = os.path.relpath(os.path.dirname(path), folder)  # noqa: PTH120 - a string, as case_paths yields
-            counts[kind] = counts.get(kind, 0) + cases
-    total = sum(counts.values())
-    listed = ", ".join(f"{kind} {count}" for kind, count in counts.items())
+        kind = os.path.relpath(os.path.dirname(path), folder)  # noqa: PTH120 - a string, as case_paths yields
+        if path.endswith(LINES_SUFFIX):
+            with suppress(OSError):
+                counts.update(read_id(line.raw, "case_type") or kind for line in case_lines(path))
+        else:
+            counts[kind] += count_cases_in(path)
+    total = counts.total()
+    listed = ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items()))
     return f"{pluralize(total, 'case')}{f' ({listed})' if listed else ''}"
 
 

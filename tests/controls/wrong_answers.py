@@ -513,7 +513,6 @@ def cited_elsewhere(right: RightAnswer) -> Iterator[Json]:
         yield from changed(right, citations=FOREIGN)
         article = {"hts_code": right.preferred_code, "citations": [FOREIGN]}
         yield from with_dossier(right, articles=[article])
-        yield from changed(right, proof={"tariff_dossier": {"citations": [FOREIGN]}})
 
 
 def forbidden_documents(right: RightAnswer) -> Iterator[Json]:

@@ -121,7 +121,7 @@ def test_what_does_not_fit_is_a_case_error_or_scores_0_and_a_failed_network_is_a
     for no_case in (None, [], "case"):
         with pytest.raises(CaseError):
             score(no_case, answer(), pack="tariff")
-    for result in (None, {}, {"status": "VERIFIED"}):
+    for result in (None, {}, {"status": 3}):
         for expected_accept in (True, False):
             unread = score(case(expected_accept=expected_accept), result)
             assert (unread.score, unread.verdict) == (0.0, "failed")

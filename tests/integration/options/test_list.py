@@ -20,7 +20,7 @@ def test_suites_are_listed_with_their_cases_by_folder(project: Project, bundled:
     project.case_lines(toy_case("a"), "", toy_case("b"), "{", path=f"{CASES}/all.jsonl")
     result = project.run("--packbench-list")
     assert result.ret == pytest.ExitCode.OK
-    toy = "  toy: 6 cases (. 3, one 2, two 1); pack toy: a toy"
+    toy = "  toy: 6 cases (. 1, one 2, plain 2, two 1); pack toy: a toy"
     assert result.outlines[:2] == ["suites under storage/benchmarks: 1", toy]
     project.suite("broken", "pack: nothing\n")
     result = project.run("--packbench-list")
