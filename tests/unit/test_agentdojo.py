@@ -406,6 +406,11 @@ def test_the_loader_in_c_reads_the_same_environment() -> None:
     assert yaml.safe_load.__module__ == "yaml"
 
 
+def _loading() -> tuple[str, Any]:
+    name = "load_and_inject_default_environment"
+    return name, vars(task_suites.TaskSuite)[name]
+
+
 @pytest.mark.parametrize("user", [7, 13, 18, 21, 33])
 def test_skipping_what_is_equal_finds_the_same_differences(user: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = case("workspace", user, 2)
@@ -417,7 +422,10 @@ def test_skipping_what_is_equal_finds_the_same_differences(user: int, monkeypatc
     assert [run_case(pair, RULES, model=model).result for model in ("obedient", "gullible")] == fast
 
 
-def test_preparing_agentdojo_changes_nothing_for_other_code_and_nothing_twice() -> None:
+def test_preparing_agentdojo_changes_nothing_for_other_code_and_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    # what prepares it once more is taken back: a world compares AgentDojo with what was loaded
+    monkeypatch.setattr(task_suites.TaskSuite, *_loading())
+
     def state() -> tuple[object, ...]:
         return pydantic.networks.validate_email, yaml.safe_load, yaml.SafeLoader
 
