@@ -12,6 +12,7 @@ from pytest_packbench.analysis.formatting import format_interval, format_with_bo
 from pytest_packbench.analysis.intervals import exact_bound, wilson_interval
 from pytest_packbench.analysis.metrics import (
     Bounds,
+    ResultSums,
     arithmetic,
     groups,
     line,
@@ -19,7 +20,6 @@ from pytest_packbench.analysis.metrics import (
     pairs,
     run_sums,
 )
-from pytest_packbench.analysis.sums import ResultSums
 from pytest_packbench.analysis.tally import TAG, Tally
 from pytest_packbench.analysis.trials import (
     MEAN,

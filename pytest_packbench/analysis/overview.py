@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.intervals import wilson_interval
-from pytest_packbench.analysis.metrics import Bounds, arithmetic, line, measure
+from pytest_packbench.analysis.metrics import NANO, Bounds, RecordSums, arithmetic, line, measure
 from pytest_packbench.analysis.rust_report import RUST_CONDITIONS, rust_report
-from pytest_packbench.analysis.sums import NANO, RecordSums
 from pytest_packbench.analysis.tally import RecordKey
 from pytest_packbench.model.metric import AUTHORED, GENERAL_METRICS, MEAN_SCORE
 from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES
@@ -17,8 +16,8 @@ from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from pytest_packbench.analysis.metrics import ResultSums
     from pytest_packbench.analysis.rust_report import RustReport
-    from pytest_packbench.analysis.sums import ResultSums
     from pytest_packbench.analysis.tally import Duplicates, FailingCase, Tally
     from pytest_packbench.model.figure import Figure
     from pytest_packbench.model.metric import Metric

@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.analysis.intervals import wilson_interval
-from pytest_packbench.analysis.metrics import measure, run_sums
-from pytest_packbench.analysis.sums import merged
+from pytest_packbench.analysis.metrics import measure, merged, run_sums
 from pytest_packbench.analysis.tally import TAG
 from pytest_packbench.model.metric import AUTHORED, EXPOSURE, GENERAL_METRICS, MEAN_SCORE
 from pytest_packbench.model.result import QUARANTINE
@@ -17,7 +16,7 @@ from pytest_packbench.model.score import VERDICTS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_packbench.analysis.sums import ResultSums
+    from pytest_packbench.analysis.metrics import ResultSums
     from pytest_packbench.analysis.tally import Tally
     from pytest_packbench.analysis.trials import TrialFigures
 

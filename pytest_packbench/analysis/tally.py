@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pytest_packbench.analysis.listing import keep_first
-from pytest_packbench.analysis.sums import RecordSums, ResultSums, number_of, points_of, trial_of
+from pytest_packbench.analysis.metrics import RecordSums, ResultSums, number_of, points_of, trial_of
 from pytest_packbench.analysis.trials import (
     MEAN,
     TrialCounter,

@@ -12,8 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.analysis.audit import INPUTS, Audit, AuditedCase, InputCount, Tally, conclude, is_empty, scored
-from pytest_packbench.analysis.broken_results import OTHER_RESULT, Change, ResultBreaker, changed_input
+from pytest_packbench.analysis.audit import (
+    INPUTS,
+    OTHER_RESULT,
+    Audit,
+    AuditedCase,
+    Change,
+    InputCount,
+    ResultBreaker,
+    Tally,
+    changed_input,
+    conclude,
+    is_empty,
+    scored,
+)
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.analysis.broken_results import KINDS, ResultBreaker
+from pytest_packbench.analysis.audit import KINDS, ResultBreaker
 from pytest_packbench.cli import main
 from pytest_packbench.testing import case, write_suite
 from tests.unit.run_builders import data

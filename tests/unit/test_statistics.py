@@ -26,9 +26,8 @@ from pytest_packbench.analysis.intervals import (
     wilson_interval,
 )
 from pytest_packbench.analysis.listing import Listing
-from pytest_packbench.analysis.metrics import run_sums
+from pytest_packbench.analysis.metrics import ResultSums, points_of, run_sums
 from pytest_packbench.analysis.statistics import statistics_of
-from pytest_packbench.analysis.sums import ResultSums, points_of
 from pytest_packbench.analysis.tally import Tally
 from pytest_packbench.analysis.trials import (
     TrialsRuleError,
