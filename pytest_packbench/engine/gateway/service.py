@@ -487,7 +487,7 @@ class Gateway:
         headers = {name: value for name, value in answer.headers.items() if name not in _HIDDEN_HEADERS}
         reply.start(answer.status, headers, answer.length)
         size, last = 0, b""
-        async for piece in answer.pieces():
+        while piece := await answer.read():
             size += len(piece)
             if size > MAX_ANSWER_BYTES:
                 raise CutError(f"the answer is longer than {MAX_ANSWER_BYTES // 2**20} MiB")

@@ -7,16 +7,19 @@ run, or nowhere.
 from __future__ import annotations
 
 import asyncio
+import select
 import ssl
+import sys
 import time
 import zlib
 from binascii import b2a_base64
 from collections import defaultdict
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
 
 _CONNECT_S = 20.0
 _HEAD_BYTES = 64 * 1024
@@ -92,6 +95,9 @@ class Answer:
         self._size = self.length = int(stated) if stated.isdigit() else None
         if method == "HEAD" or self.status in {_NO_CONTENT, _NOT_MODIFIED}:
             self._size, self._is_chunked = 0, False
+        # of the body, or of the chunk that is being read
+        self._missing = self._size or 0
+        self._has_begun = self._is_read = False
         coding = self.headers.get("content-encoding", "").lower()
         self._decoder = zlib.decompressobj(_DECODERS[coding]) if coding in _DECODERS else None
         if self._decoder is not None:
@@ -99,60 +105,66 @@ class Answer:
             del self.headers["content-encoding"]
             self.length = None
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Return the pieces of the body as they arrive, decoded.
+    async def read(self) -> bytes:
+        """Return the next piece of the body as it arrives, decoded; nothing at its end, where the connection is free.
 
         Raises:
             CutError: the provider broke off.
         """
-        is_whole = False
         try:
-            async for piece in self._raw():
-                decoded = piece if self._decoder is None else self._decoder.decompress(piece)
-                if decoded:
-                    yield decoded
-            if self._decoder is not None and (rest := self._decoder.flush()):
-                yield rest
-            if self._decoder is not None and not self._decoder.eof and self._size != 0:
-                raise ValueError("the compressed answer is not complete")  # noqa: TRY301 - as zlib's own errors
-            is_whole = True
+            piece = await (self._raw() if self._decoder is None else self._decoded(self._decoder))
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, zlib.error) as error:
+            self.close()
             raise CutError("the provider broke off its answer") from error
-        finally:
-            if is_whole and self._keeps:
-                self._upstream.keep(self._origin, self._connection)
-            else:
-                self._connection.writer.transport.abort()
-
-    async def _raw(self) -> AsyncIterator[bytes]:
-        reader = self._connection.reader
-        if self._is_chunked:
-            while size := int((await reader.readuntil(b"\n")).partition(b";")[0].strip(), 16):
-                async for piece in _exactly(reader, size):
-                    yield piece
-                await reader.readuntil(b"\n")
-            while (await reader.readuntil(b"\n")).strip():
-                pass
-        elif self._size is not None:
-            async for piece in _exactly(reader, self._size):
-                yield piece
+        if piece:
+            return piece
+        if self._keeps:
+            self._upstream.keep(self._origin, self._connection)
         else:
+            self.close()
+        return b""
+
+    async def _decoded(self, decoder: zlib._Decompress) -> bytes:
+        while not self._is_read:
+            raw = await self._raw()
+            self._is_read = not raw
+            if piece := decoder.decompress(raw) if raw else decoder.flush():
+                return piece
+        if not decoder.eof and self._size != 0:
+            raise ValueError("the compressed answer is not complete")
+        return b""
+
+    async def _raw(self) -> bytes:
+        """Return what has arrived, as the provider sent it; nothing at the end."""
+        reader = self._connection.reader
+        if self._is_chunked and not self._missing:
+            self._missing = await self._next_chunk(reader)
+        elif self._size is None and not self._is_chunked:
             self._keeps = False
-            while piece := await reader.read(_PIECE_BYTES):
-                yield piece
+            return await reader.read(_PIECE_BYTES)
+        if not self._missing:
+            return b""
+        piece = await reader.read(min(self._missing, _PIECE_BYTES))
+        if not piece:
+            raise asyncio.IncompleteReadError(b"", self._missing)
+        self._missing -= len(piece)
+        return piece
+
+    async def _next_chunk(self, reader: asyncio.StreamReader) -> int:
+        """Return the size of the next chunk; 0 after the last, with the trailing headers read."""
+        if self._has_begun:
+            await reader.readuntil(b"\n")
+        self._has_begun = True
+        size = int((await reader.readuntil(b"\n")).partition(b";")[0].strip(), 16)
+        if size < 0:
+            raise ValueError(f"a chunk of {size} bytes")
+        while not size and (await reader.readuntil(b"\n")).strip():
+            pass
+        return size
 
     def close(self) -> None:
         """Give up the answer."""
         self._connection.writer.transport.abort()
-
-
-async def _exactly(reader: asyncio.StreamReader, size: int) -> AsyncIterator[bytes]:
-    while size:
-        piece = await reader.read(min(size, _PIECE_BYTES))
-        if not piece:
-            raise asyncio.IncompleteReadError(b"", size)
-        size -= len(piece)
-        yield piece
 
 
 class Upstream:
@@ -174,22 +186,11 @@ class Upstream:
         Raises:
             UpstreamError: there is no answer.
         """
-        parts = urlsplit(url)
-        secure = parts.scheme == "https"
-        try:
-            origin = _Origin(parts.scheme, parts.hostname or "", parts.port or (443 if secure else 80))
-        except ValueError as error:
-            raise UpstreamError(f"the address can't be read: {error}") from None
-        if parts.scheme not in {"http", "https"} or not origin.host:
-            raise UpstreamError("the address is neither http:// nor https://")
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        login, _, host = parts.netloc.rpartition("@")
+        origin, host, target, authorization = _address(url)
         lines = [f"{method} {target} HTTP/1.1", f"host: {host}", "accept-encoding: identity"]
         lines += [f"{name}: {value}" for name, value in headers.items() if name not in _NOT_FORWARDED]
-        if login and "authorization" not in headers:
-            name, _, password = login.partition(":")
-            pair = b2a_base64(unquote_to_bytes(name) + b":" + unquote_to_bytes(password), newline=False)
-            lines.append(f"authorization: Basic {pair.decode()}")
+        if authorization and "authorization" not in headers:
+            lines.append(f"authorization: {authorization}")
         if body or method not in {"GET", "HEAD"}:
             lines.append(f"content-length: {len(body)}")
         data = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace") + body
@@ -222,14 +223,18 @@ class Upstream:
 
     async def _kept(self, origin: _Origin) -> _Connection | None:
         """Return a connection that is free; None where there is none."""
-        # the loop may not have seen yet that the provider has closed one
-        for _ in range(2 * bool(self._idle[origin])):
-            await asyncio.sleep(0)
-        while self._idle[origin]:
-            connection, since = self._idle[origin].pop()
+        idle = self._idle[origin]
+        if idle and origin.scheme == "https":
+            # the loop may not have seen yet that the provider has closed one
+            for _ in range(2):
+                await asyncio.sleep(0)
+        while idle:
+            connection, since = idle.pop()
             # closed meanwhile, or soon, or it has sent what nobody asked for
             is_old = time.monotonic() - since > _MAX_IDLE_S
-            if not (is_old or connection.reader.at_eof() or connection.writer.transport.is_closing()):
+            if not (is_old or connection.reader.at_eof() or connection.writer.transport.is_closing()) and (
+                origin.scheme == "https" or not _has_news(connection.writer)
+            ):
                 return connection
             connection.writer.transport.abort()
         return None
@@ -272,6 +277,43 @@ class Upstream:
             if not is_answered:
                 writer.transport.abort()
         return Answer(self, origin, connection, method, head)
+
+
+@lru_cache(maxsize=64)
+def _address(url: str) -> tuple[_Origin, str, str, str]:
+    """Return where a URL leads, the value of the header `host`, the path with the query, and a login as a header.
+
+    Raises:
+        UpstreamError: it is no address of a provider.
+    """
+    parts = urlsplit(url)
+    try:
+        origin = _Origin(parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+    except ValueError as error:
+        raise UpstreamError(f"the address can't be read: {error}") from None
+    if parts.scheme not in {"http", "https"} or not origin.host:
+        raise UpstreamError("the address is neither http:// nor https://")
+    login, _, host = parts.netloc.rpartition("@")
+    authorization = ""
+    if login:
+        name, _, password = login.partition(":")
+        pair = b2a_base64(unquote_to_bytes(name) + b":" + unquote_to_bytes(password), newline=False)
+        authorization = f"Basic {pair.decode()}"
+    return origin, host, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), authorization
+
+
+def _has_news(writer: asyncio.StreamWriter) -> bool:
+    """Whether a connection that is free has something to read: its end, or what nobody asked for.
+
+    Asking the system costs less than rounds of the event loop, in which it would notice.
+    """
+    descriptor = writer.get_extra_info("socket").fileno()
+    if sys.platform == "win32":
+        return bool(select.select([descriptor], [], [], 0)[0])
+    # `select` takes no descriptor above 1023
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 async def _head(reader: asyncio.StreamReader) -> tuple[int, str, dict[str, str]]:
