@@ -19,6 +19,7 @@ from pytest_packbench.cases.policy_files import (
     source_files,
     text_sha256,
 )
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.policy import CHANGES_NAME, Policy, PolicyError, PolicyOutcome, same
 from pytest_packbench.model.suite import CONFIG_NAME
 
@@ -248,7 +249,7 @@ def _both(base: PolicyBase, suite: Suite, pack: Pack, project: PolicyProject) ->
     wanted = (case_id for case_id, facts in old.cases.items() if facts.data is not None)
     now = now._replace(cases={**now.cases, **case_data(folder_files(suite.path), wanted)})
     added = len(now.cases.keys() - old.cases.keys()) if old.cases else 0
-    counted = f"{added} {'case' if added == 1 else 'cases'} added, which may change a rate" if added else ""
+    counted = f"{pluralize(added, 'case')} added, which may change a rate" if added else ""
     return old, now, (*notes, counted)
 
 

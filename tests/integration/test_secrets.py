@@ -184,6 +184,7 @@ def test_no_key_of_a_fixture_run_is_in_any_file_or_output(both: Project, monkeyp
     result.assert_outcomes(passed=2, failed=3, errors=2)
     assert leaks(both, result) == []
     text = both.all_text()
+    assert "using [redacted]" in (both.root / "log.txt").read_text("utf-8") or both.workers
     for name in ("mine.json", "junit.xml", "job.md"):
         # Markdown escapes the brackets
         assert "redacted" in (both.root / name).read_text("utf-8"), name
