@@ -38,7 +38,7 @@ class EarlierCase(NamedTuple):
 
     Attributes:
         verdict: one of `VERDICTS`, or `quarantined`.
-        score: the mean over its trials; None if any of them has none.
+        score: the mean over its judged trials; None if the case was not judged, or one of them has none.
         answer: the answer in one short string, of the trial with the lowest score; None if it is not known.
         case_sha256: the hash of the case's content; None if it could not be read.
         judge: the name of the judge; None if the rules decided.
@@ -262,17 +262,15 @@ def _cases(rows: Iterable[Mapping[str, Any]], rule: object) -> dict[str, Earlier
 
 
 def _case(trials: Sequence[Mapping[str, Any]], rule: object) -> EarlierCase:
-    worst = (
-        trials[0] if len(trials) == 1 else min(trials, key=lambda row: -1.0 if row["score"] is None else row["score"])
-    )
-    scores = [row["score"] for row in trials if row["score"] is not None]
-    score = math.fsum(scores) / len(scores) if len(scores) == len(trials) else None
     verdict = _verdict(trials, rule)
     if verdict not in VERDICTS and verdict != QUARANTINED:
         raise ValueError(verdict)
+    worst = min(trials, key=lambda row: -1.0 if row["score"] is None else row["score"])
+    scores = [row["score"] for row in trials if row["verdict"] in COUNTED]
+    is_scored = verdict in COUNTED and scores and None not in scores
     return EarlierCase(
         verdict=verdict,
-        score=score,
+        score=math.fsum(scores) / len(scores) if is_scored else None,
         answer=worst["answer"],
         case_sha256=worst["case_sha256"],
         judge=worst.get("judge"),

@@ -110,5 +110,5 @@ def test_the_verdict_over_trials_is_that_of_the_statistics(results: list[CaseRes
     assert cases.keys() == folded.keys()
     for test_id, result in folded.items():
         assert cases[test_id].verdict == (QUARANTINED if result.quarantined else result.verdict)
-        if result.score is not None and not result.quarantined:
-            assert cases[test_id].score == pytest.approx(result.score)
+        score = None if result.quarantined else result.score
+        assert cases[test_id].score == (None if score is None else pytest.approx(score))
