@@ -108,7 +108,11 @@ def test_the_verdict_over_trials_is_that_of_the_statistics(results: list[CaseRes
     cases = earlier_run(stored, stored["cases"]).cases or {}
     folded = {result.test_id: result for result in fold_trials(results, rule)}
     assert cases.keys() == folded.keys()
+    # the notes of a case hold for all its trials
+    mixed = {each.test_id for each in results if each.quarantined} & {e.test_id for e in results if not e.quarantined}
     for test_id, result in folded.items():
+        if test_id in mixed:
+            continue
         assert cases[test_id].verdict == (QUARANTINED if result.quarantined else result.verdict)
         score = None if result.quarantined else result.score
         assert cases[test_id].score == (None if score is None else pytest.approx(score))
