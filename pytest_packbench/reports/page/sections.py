@@ -586,9 +586,10 @@ def _rates(statistics: Statistics) -> Iterator[Part]:
     tables = {
         name: (_group_table(name, groups, statistics), len(groups)) for name, groups in statistics.grouped().items()
     }
-    short = [[part] for part, number in tables.values() if number <= _FEW_GROUPS]
-    short += [[part] for part in (*_depths(statistics), *_refusals(statistics))]
-    yield {"kind": "columns", "columns": short}
+    yield from (part for part, number in tables.values() if number <= _FEW_GROUPS)
+    columns = [[part] for part in (*_depths(statistics), *_refusals(statistics))]
+    if columns:
+        yield {"kind": "columns", "columns": columns}
     for name, (part, number) in tables.items():
         if number > _FEW_GROUPS:
             yield {"kind": "details", "text": f"By {name.replace('_', ' ')}: {number} groups", "parts": [part]}
@@ -667,18 +668,14 @@ def _figure_table(caption: str, figures: Sequence[Figure]) -> Part:
         if figure.share is not None and figure.interval is not None:
             plot = interval_svg(figure.share, axis, interval=figure.interval[:2])
         cells: list[Cell] = [
-            figure.name,
+            {"text": figure.name, "note": figure.definition, "cls": "figure"},
             {"text": figure_value(figure), "cls": "text"},
-            *(
-                ({"text": figure_interval(figure) or DASH, "cls": "nowrap"}, {"svg": plot, "text": ""})
-                if plotted
-                else ()
-            ),
-            {"text": figure.definition, "cls": "text muted"},
         ]
+        if plotted:
+            cells += [{"text": figure_interval(figure) or DASH, "cls": "text"}, {"svg": plot, "text": ""}]
         rows.append(_row(*cells))
     columns = ("interval", _axis_text(axis)) if plotted else ()
-    return _table(caption, ("figure", "value", *columns, "what it is"), rows)
+    return _table(caption, ("figure", "value", *columns), rows)
 
 
 def _figure_ends(figure: Figure) -> tuple[float, ...]:
