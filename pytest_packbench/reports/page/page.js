@@ -59,17 +59,19 @@
     document.querySelector(`script.packbench-data[data-run="${run}"][data-name="${name}"]`)?.textContent || "";
   const chunks = new Map();
 
-  /** Return the details of a case, with a function that returns a text of its chunk. */
+  /** Return an object of the values in a row of a table. */
+  const named = (names, values) => values && Object.fromEntries(names.map((name, index) => [name, values[index]]));
+  const unpackedChunk = async (row) => {
+    const texts = (await unpack(block(row.page, `details-${row.details}`))).split("\x1e");
+    const head = JSON.parse(texts.shift());
+    const shared = head.shared.map((place) => texts[place]);
+    return { ...head, shared, texts: texts.slice(shared.length) };
+  };
   const detailsOf = async (row) => {
     const key = `${row.page} ${row.details}`;
     if (!chunks.has(key)) {
       if (chunks.size > 4) chunks.clear();
-      chunks.set(key, unpack(block(row.page, row.details)).then((text) => {
-        const texts = text.split("\x1e");
-        const head = JSON.parse(texts.shift());
-        const shared = head.shared.map((place) => texts[place]);
-        return { cases: head.cases, shared, texts: texts.slice(shared.length) };
-      }));
+      chunks.set(key, unpackedChunk(row));
     }
     const chunk = await chunks.get(key);
     const restored = (value) => {
@@ -80,23 +82,21 @@
       if (Array.isArray(value)) return value.map(restored);
       return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, restored(item)]));
     };
-    const read = (place, isShared = false) => {
-      if (!place) return undefined;
-      const value = parsed(chunk.texts[place - 1]);
-      return isShared ? restored(value) : value;
+    const read = (place) => (place ? parsed(chunk.texts[place - 1]) : undefined);
+    const attempt = (values) => {
+      const stored = named(chunk.attempts, values);
+      return stored && {
+        ...stored,
+        terms: restored(stored.terms) || [],
+        hooks: restored(stored.hooks) || [],
+        payload: stored.is_plain ? read(stored.payload) : restored(read(stored.payload)),
+      };
     };
-    const attempt = (stored) => stored && {
-      ...stored,
-      terms: restored(stored.terms) || [],
-      hooks: restored(stored.hooks) || [],
-      payload: read(stored.payload, !stored.is_plain),
-    };
-    const stored = chunk.cases[row.key || 0];
+    const stored = named(chunk.details, chunk.cases[row.key]);
     return {
+      ...stored,
       case: read(stored.case),
       recording: read(stored.recording),
-      remark: stored.remark,
-      history: stored.history || [],
       trials: stored.trials.map(attempt),
       baseline: attempt(stored.baseline),
     };
@@ -111,19 +111,21 @@
   const isFailing = (row) => ["failed", "error"].includes(status(row)) || (status(row) === "vacuous");
   const rank = (row) => (row.change === "new_failure" ? (status(row) === "failed" ? 0 : 0.5) : row.change === "regressed" && isFailing(row) ? 1 : RANK[status(row)] ?? 8);
 
-  /** Fill in what a row leaves out. */
-  const complete = (row, page, position) => {
-    row.page = page;
-    row.position = position;
-    row.type ||= "";
-    row.difficulty ||= "";
-    row.tags ||= [];
-    row.terms ||= [];
-    row.lost ||= [];
-    row.facets ||= {};
-    row.file ||= "";
-    row.test_id ||= `${row.suite}:${row.type}:${row.id}`;
-    row.command ||= `pytest ${row.file}::${row.id}`;
+  /** Return the rows of a run, with what follows from their columns. */
+  const rowsOf = (table, page) => {
+    const names = Object.keys(table.columns);
+    const size = names.length ? table.columns[names[0]].length : 0;
+    return Array.from({ length: size }, (_, index) => complete(named(names, names.map((name) => table.columns[name][index])), table, page));
+  };
+  const complete = (row, table, page) => {
+    const file = row.file.replace(/(\.jsonl):\d+$/, "$1");
+    const terms = table.terms[row.terms] || [];
+    Object.assign(row, { page, run: table.run, id: row.case_id, type: row.case_type });
+    row.terms = terms.map(([name]) => name);
+    row.lost = terms.filter(([, costs]) => costs).map(([name]) => name);
+    row.command ||= `pytest ${row.file}::${row.id}${table.options}`;
+    const isLinked = table.root && !/^bundled:|^\/|^[a-z]:|\\|(^|\/)\.\.(\/|$)/i.test(file);
+    row.link = isLinked ? [table.root, ...file.split("/").map(encodeURIComponent)].join("/") : "";
     row.cause = row.lost.join(" + ") || (isFailing(row) ? row.kind || row.terms[0] || "low score" : "");
     row.text = [row.id, row.test_id, row.answer ?? "", row.message ?? ""].join("\n").toLowerCase();
     return row;
@@ -526,7 +528,7 @@
     const pages = [...document.querySelectorAll('script.packbench-data[data-name="rows"]')].map((script) => script.dataset.run);
     const rows = [];
     for (const page of pages) {
-      for (const row of JSON.parse(await unpack(block(page, "rows")))) rows.push(complete(row, page, rows.length));
+      for (const row of rowsOf(JSON.parse(await unpack(block(page, "rows"))), page)) rows.push(Object.assign(row, { position: rows.length }));
     }
     const hasRuns = pages.length > 1;
     const byKey = new Map();
@@ -761,12 +763,11 @@
         ...Object.entries(row.facets).map(([name, value]) => [words(name), value]),
         ["model", shown.llm_backend === "unknown" ? "not known" : [shown.llm_backend, shown.llm_model].filter(Boolean).join(" / ")], ["judge", shown.judge],
         ["time", duration(row.duration_ms || 0)],
-        ["tokens", typeof row.tokens === "number" ? `${row.tokens.toLocaleString("en")} (${shown.tokens?.[0] ?? "?"} in, ${shown.tokens?.[1] ?? "?"} out)` : ""],
+        ["tokens", typeof row.tokens === "number" ? `${row.tokens.toLocaleString("en")} (${shown.tokens_input ?? "?"} in, ${shown.tokens_output ?? "?"} out)` : ""],
         ["run", hasRuns ? row.run : ""],
       ].filter(([, value]) => value);
       const exchanges = transcript(details.recording);
       const messages = conversation(shown.payload, 3);
-      const hash = row.file.replace(/:\d+$/, "");
       add(view.replaceChildren(bar) || view, [
         title,
         el("p", { class: "case-head" }, badge(status(row)), typeof row.score === "number" && typeof row.threshold === "number"
@@ -789,7 +790,7 @@
           folded("As the target returned it", jsonNode(shown.payload)),
           details.baseline?.payload !== undefined && details.baseline ? folded("Against the baseline's result, by line", lineDiff(pretty(details.baseline.payload), pretty(shown.payload))) : null) : null,
         part("File and command",
-          el("p", {}, row.root ? el("a", { href: [row.root, ...hash.split("/").map(encodeURIComponent)].join("/") }, row.file) : el("code", {}, row.file)),
+          el("p", {}, row.link ? el("a", { href: row.link }, row.file) : el("code", {}, row.file)),
           el("div", { class: "command-line" }, command, button("Copy", async () => {
             copied.textContent = (await copyText(row.command, command)) ? "Copied" : "Select the text and copy it";
           }, { id: "case-copy", "aria-label": "Copy the command" }), copied),
