@@ -142,6 +142,15 @@ def like_runs(
     return found[::-1]
 
 
+def verdict_rows(earlier: Iterable[EarlierRun]) -> dict[str, list[str]]:
+    """Return the verdicts of each case by its test id, in the order of the runs."""
+    rows: dict[str, list[str]] = {}
+    for run in earlier:
+        for test_id, verdict in run.verdicts.items():
+            rows.setdefault(test_id, []).append(verdict)
+    return rows
+
+
 class Kind(NamedTuple):
     """What runs have in common if their figures belong to one trend: the same pipeline, in the same mode.
 
