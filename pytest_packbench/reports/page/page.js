@@ -3,9 +3,9 @@
 // All text of cases, models and files goes through textContent: nothing here parses HTML.
 (() => {
   const $ = (id) => document.getElementById(id);
-  const SIGNS = { passed: "✓", failed: "✗", error: "!", vacuous: "∅", known_hole: "○", not_run: "–", quarantined: "‖" };
+  const SIGNS = { __proto__: null, passed: "✓", failed: "✗", error: "!", vacuous: "∅", known_hole: "○", not_run: "–", quarantined: "‖" };
   const CHANGES = ["new_failure", "recovered", "regressed", "improved", "added", "changed", "same"];
-  const RANK = { failed: 2, error: 3, vacuous: 4, not_run: 5, known_hole: 6, quarantined: 7, passed: 9 };
+  const RANK = { __proto__: null, failed: 2, error: 3, vacuous: 4, not_run: 5, known_hole: 6, quarantined: 7, passed: 9 };
   const PAGE_ROWS = 100;
   const LONG_TEXT = 1600;
   const MAX_DIFF = 4e6;
@@ -134,6 +134,7 @@
   // ---- filter ----
 
   const FIELDS = {
+    __proto__: null,
     verdict: (row) => [status(row), row.verdict],
     type: (row) => [row.type],
     difficulty: (row) => [row.difficulty],
@@ -151,15 +152,16 @@
   const NUMBERS = { score: "score", duration: "duration_ms", tokens: "tokens" };
 
   /** Return a function of a row for the words of a filter; each word has to be true. */
-  const matcher = (query, facets) => {
+  const matcher = (query, facets, rows) => {
     const tests = [];
     for (const [, minus, word] of query.matchAll(/(-?)((?:[^\s":]+:)?"[^"]*"?|\S+)/g)) {
-      const test = wordTest(word.toLowerCase(), facets);
+      if (word === "-") continue;
+      const test = wordTest(word.toLowerCase(), facets, rows);
       tests.push(minus ? (row) => !test(row) : test);
     }
     return (row) => tests.every((test) => test(row));
   };
-  const wordTest = (word, facets) => {
+  const wordTest = (word, facets, rows) => {
     const compared = /^(score|duration|tokens)(<=|>=|<|>|=)([\d.]+)$/.exec(word);
     if (compared) {
       const [, name, sign, bound] = compared;
@@ -174,8 +176,11 @@
     if (name && (FIELDS[name] || facets.has(name))) {
       const value = quoted.replaceAll('"', "");
       const read = FIELDS[name] || ((row) => [row.facets[facets.get(name)] ?? ""]);
-      const isEqual = CONTAINS.has(name) ? (text) => text.includes(value) : (text) => text === value;
-      return (row) => read(row).some((each) => isEqual(String(each).toLowerCase()));
+      const lower = (row) => read(row).map((each) => String(each).toLowerCase());
+      // a value that no case has may be the beginning of one that is being typed
+      const isWhole = !CONTAINS.has(name) && rows.some((row) => lower(row).includes(value));
+      const isEqual = isWhole ? (text) => text === value : CONTAINS.has(name) ? (text) => text.includes(value) : (text) => text.startsWith(value);
+      return (row) => lower(row).some(isEqual);
     }
     if (word in SIGNS) return (row) => status(row) === word;
     if (word === "failing") return isFailing;
@@ -449,6 +454,11 @@
       el("td", {}, badge(trial.verdict)), el("td", { class: "number" }, number(trial.score)), el("td", {}, trial.answer ?? "–"),
       el("td", { class: "number" }, duration(trial.duration_ms || 0)), el("td", {}, trial.message || ""))))));
 
+  const pairNode = (expected, actual) => {
+    const [first, second] = wordDiff(expected, actual);
+    return el("dl", { class: "pair" }, el("dt", {}, "expected"), el("dd", {}, first), el("dt", {}, "actual"), el("dd", {}, second));
+  };
+
   /** Return expected, actual and the baseline's answer beside each other, and what differs line by line. */
   const expectation = (row, details, shown) => {
     const expected = isObject(details.case) ? details.case.expected : undefined;
@@ -471,11 +481,12 @@
     const lines = [];
     const pair = comparable(expected, shown.payload);
     if (row.expected_text && row.actual_text) {
-      const [first, second] = wordDiff(row.expected_text, row.actual_text);
-      lines.push(el("dl", { class: "pair" }, el("dt", {}, "expected"), el("dd", {}, first), el("dt", {}, "actual"), el("dd", {}, second)));
+      lines.push(pairNode(row.expected_text, row.actual_text));
     }
     if (pair && pretty(pair[0]) !== pretty(pair[1])) {
-      lines.push(el("h4", {}, "Expected (−) against actual (+), by line"), lineDiff(pretty(pair[0]), pretty(pair[1])));
+      const texts = pair.map(pretty);
+      if (texts.some((text) => text.includes("\n"))) lines.push(el("h4", {}, "Expected (−) against actual (+), by line"), lineDiff(...texts));
+      else if (!row.expected_text) lines.push(pairNode(...texts));
     }
     return [el("div", { class: `columns ${before ? "three" : "two"}` }, columns), lines];
   };
@@ -571,6 +582,7 @@
       return el("span", { class: `change is-${row.change}` }, words(row.change));
     };
     const GROUPS = {
+      __proto__: null,
       "": ["no groups", null],
       terms: ["fails on the same term", (row) => (isFailing(row) ? row.cause : status(row))],
       type: ["type", (row) => row.type || "(no type)"],
@@ -666,7 +678,7 @@
     };
 
     const showTable = () => {
-      const found = rows.filter(matcher(state.q, facets));
+      const found = rows.filter(matcher(state.q, facets, rows));
       const { sizes, keyed } = ordered(found);
       shownRows = keyed.map((each) => each.row);
       const pageCount = Math.max(1, Math.ceil(keyed.length / PAGE_ROWS));
