@@ -129,9 +129,12 @@ def source_texts(suite: Suite, root: Path, *, is_checked: bool = True) -> Source
         root: the project's root, from which results name their files.
         is_checked: whether the texts are compared with the hashes of results; a run that has just read them need not.
     """
+    folder, prefix = f"{os.path.realpath(suite.path)}{os.sep}", f"bundled:{suite.record_name}/"
 
     def case_text(result: CaseResult) -> str | None:
-        location = _case_location(suite, root, result)
+        file = _FILE_LINE.sub(r"\1", result.file)
+        within = file.removeprefix(prefix)
+        location = _case_within(folder, os.path.join(suite.path if within != file else root, within), result.case_id)  # noqa: PTH118 - strings
         return None if location is None else _text_of(location)
 
     def exchanges_text(result: CaseResult) -> str | None:
@@ -153,13 +156,16 @@ def source_texts(suite: Suite, root: Path, *, is_checked: bool = True) -> Source
     return SourceTexts(case_text, exchanges_text, remark)
 
 
-def _case_location(suite: Suite, root: Path, result: CaseResult) -> CaseLocation | None:
-    file = _FILE_LINE.sub(r"\1", result.file)
-    within = file.removeprefix(f"bundled:{suite.record_name}/")
-    path = os.path.realpath((suite.path if within != file else root) / within)
-    if not path.startswith(os.path.realpath(suite.path) + os.sep):
-        return None
-    return find_case(path, result.case_id)
+def _case_within(folder: str, path: str, name: str) -> CaseLocation | None:
+    """Return the location of a case in a file; None if the file is not within the folder, or has no such case."""
+    parent, file = os.path.split(path)
+    is_within = f"{_real_folder(parent)}{os.sep}".startswith(folder) and not os.path.islink(path)  # noqa: PTH114 - a string
+    return find_case(path, name) if is_within and file else None
+
+
+@lru_cache(maxsize=64)
+def _real_folder(path: str) -> str:
+    return os.path.realpath(path)
 
 
 def _text_of(location: CaseLocation) -> str | None:

@@ -1,16 +1,21 @@
 """The cases of a page as compressed data: rows for the table, and chunks of details for the view of one case.
 
 The script of the page unpacks the rows at its start, and a chunk of details when one of its cases is opened. Texts of
-files and results stay strings there, and are parsed when they are shown.
+files and results are parsed when they are shown. A chunk is a JSON object, then these texts, each after `SEPARATOR`;
+the details of a case name a text by its position. What several cases have in common is one text, which `{"$shared":
+<position>}` stands for. Keys whose value is null, false or empty are omitted, and so are
+a test id and a command that follow from suite, case type, file and id.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import zlib
-from base64 import b64encode
+from binascii import b2a_base64
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.analysis.comparison import change_of
@@ -32,14 +37,24 @@ MAX_PAYLOADS = 2 * MAX_EXCHANGES
 _MAX_TEXT = 2 * 1024 * 1024
 _CHUNK_CASES = 64
 _CHUNK_CHARACTERS = 1024 * 1024
-# twice as fast as the default, for a tenth more bytes
-_LEVEL = 3
+_LEVEL = 7
 _GZIP = 31
+SEPARATOR = "\x1e"
+"""Separates the texts of a chunk; JSON contains it in escaped form only."""
+_SHARED = "$shared"
+# fewer objects in an array are not worth a look
+_MIN_SHARED = 4
+_MAX_DEPTH = 4
+_PROSE = re.compile(r'"[^"]{40}')
+_DIGESTS = re.compile(r'"(?:input|request)_sha256": ?"[0-9a-f]{64}", ?')
 _ATTEMPT_FIELDS = (
-    *("trial", "verdict", "kind", "message", "score", "threshold", "terms", "match_level", "match_depth", "answer"),
+    *("trial", "verdict", "kind", "message", "score", "threshold", "match_level", "match_depth", "answer"),
     *("decision", "refused", "utility", "valid", "judge", "stale", "remark", "llm_backend", "llm_model"),
-    *("duration_ms", "cached", "timestamp"),
+    *("duration_ms", "cached"),
 )
+
+
+_ATTEMPT_VALUES = attrgetter(*_ATTEMPT_FIELDS)
 
 
 class CaseSources(NamedTuple):
@@ -121,7 +136,7 @@ def case_blocks(
         row["details"], row["key"] = packed.add(case, trials, before, history.get(case.test_id, ()))
         rows.append(row)
     packed.flush()
-    blocks = (Block("rows", _compressed(rows)), *packed.blocks)
+    blocks = (Block("rows", _compressed(_json(rows))), *packed.blocks)
     return CaseBlocks(blocks, packed.notices())
 
 
@@ -140,7 +155,9 @@ class _Details:
         self._sources = sources
         self._redact = redact
         self._chunk: list[dict[str, Any]] = []
-        self._characters = self._size = 0
+        self._texts: list[str] = []
+        self._shared: dict[str, int] = {}
+        self._characters = self._size = self._references = 0
         self._without_exchanges = self._without_texts = self._cut = 0
 
     def add(
@@ -151,7 +168,7 @@ class _Details:
             self.flush()
         keeps_texts = self._size < MAX_PAYLOADS
         details: dict[str, Any] = {
-            "case": self._text(self._sources.case_text(case), redact=True) if keeps_texts else None,
+            "case": self._source(self._sources.case_text(case)) if keeps_texts else None,
             "recording": self._exchanges(case),
             "remark": self._sources.remark(case),
             "trials": [self._attempt(result, keeps_texts=keeps_texts) for result in trials],
@@ -165,10 +182,15 @@ class _Details:
     def flush(self) -> None:
         """Compress what was collected since the last chunk."""
         if self._chunk:
-            block = Block(f"details-{len(self.blocks)}", _compressed(self._chunk))
+            # sorted, because similar texts are compressed best beside each other
+            shared = sorted(self._shared)
+            places = {self._shared[text]: place for place, text in enumerate(shared)}
+            head = {"cases": self._chunk, "shared": [places[number] for number in range(len(places))]}
+            texts = SEPARATOR.join([_json(head), *shared, *self._texts])
+            block = Block(f"details-{len(self.blocks)}", _compressed(texts))
             self.blocks.append(block)
             self._size += len(block.text)
-        self._chunk, self._characters = [], 0
+        self._chunk, self._texts, self._shared, self._characters = [], [], {}, 0
 
     def notices(self) -> tuple[str, ...]:
         """Return what was left out."""
@@ -186,32 +208,66 @@ class _Details:
             found.append(f"{pluralize(self._cut, 'text')} of more than {_MAX_TEXT >> 20} MB were cut")
         return tuple(text[0].upper() + text[1:] + "." for text in found)
 
-    def _exchanges(self, case: CaseResult) -> str | None:
+    def _exchanges(self, case: CaseResult) -> int | None:
         text = self._sources.exchanges_text(case)
         if text is not None and self._size + self._characters // 4 >= MAX_EXCHANGES:
             self._without_exchanges += 1
             return None
-        return self._text(text, redact=True)
+        return self._source(text)
 
     def _attempt(self, result: CaseResult, *, keeps_texts: bool) -> dict[str, Any]:
         record = result.record or {}
+        values = zip(_ATTEMPT_FIELDS, _ATTEMPT_VALUES(result), strict=True)
         return {
-            **{name: getattr(result, name) for name in _ATTEMPT_FIELDS},
-            "hooks": record.get("hook_decisions", ()),
+            **_stated(values),
+            "terms": self._share(result.terms),
+            "hooks": self._share(record.get("hook_decisions", ())),
             "tokens": [record.get("tokens_input"), record.get("tokens_output")],
-            "payload": None if result.payload is None or not keeps_texts else self._text(_json(result.payload)),
+            "payload": self._payload(result.payload) if keeps_texts else None,
         }
 
-    def _text(self, text: str | None, *, redact: bool = False) -> str | None:
+    def _payload(self, payload: Any) -> int | None:
+        if payload is None:
+            return None
+        self._references = 0
+        text = _json(self._with_shared(payload, _MAX_DEPTH))
+        # a payload may have such a key of its own
+        return self._add_text(text if text.count(_SHARED) == self._references else _json(payload))
+
+    def _with_shared(self, value: Any, depth: int) -> Any:
+        """Return a value without its arrays of objects: cases often have the same, such as the log of all checks."""
+        if not depth or not isinstance(value, dict | list):
+            return value
+        if isinstance(value, dict):
+            return {key: self._with_shared(item, depth - 1) for key, item in value.items()}
+        if len(value) >= _MIN_SHARED and isinstance(value[0], dict):
+            return value if _PROSE.search(text := _json(value)) else self._share_text(text)
+        return [self._with_shared(item, depth - 1) for item in value] if value and isinstance(value[0], dict) else value
+
+    def _share(self, value: Any) -> dict[str, int]:
+        return self._share_text(_json(value))
+
+    def _share_text(self, text: str) -> dict[str, int]:
+        self._references += 1
+        return {_SHARED: self._shared.setdefault(text, len(self._shared))}
+
+    def _source(self, text: str | None) -> int | None:
+        """Return the text of a file without secrets, indentation and digests, none of which is shown."""
         if text is None:
             return None
-        if redact:
-            text = self._redact(text)
+        if text.startswith("{"):
+            # no string of a JSON text contains a line break
+            text = "".join([line.strip(" \r\t") for line in text.split("\n")])
+        return self._add_text(self._redact(_DIGESTS.sub("", text.replace(SEPARATOR, ""))))
+
+    def _add_text(self, text: str) -> int:
+        """Add a text to the chunk; return its position, from 1."""
         if len(text) > _MAX_TEXT:
             self._cut += 1
             text = text[:_MAX_TEXT]
         self._characters += len(text)
-        return text
+        self._texts.append(text)
+        return len(self._texts)
 
 
 def _row(
@@ -226,9 +282,10 @@ def _row(
     path = case.file.partition(".jsonl:")
     file = path[0] + (".jsonl" if path[1] else "")
     is_linked = root_link is not None and not file.startswith(("bundled:", "/")) and ".." not in file.split("/")
-    return {
+    command = f"pytest {shell_quoted(case.nodeid)}{' ' if options else ''}{options}"
+    values = {
         "id": case.case_id,
-        "test_id": case.test_id,
+        "test_id": case.test_id if case.test_id != f"{case.suite}:{case.case_type}:{case.case_id}" else None,
         "suite": case.suite,
         "run": run,
         "verdict": case.verdict,
@@ -252,11 +309,17 @@ def _row(
         "terms": [str(term.get("name")) for term in case.terms],
         "lost": [str(term.get("name")) for term in case.terms if _costs(term)],
         "file": case.file,
-        "link": f"{root_link}/{file}" if is_linked else None,
-        "nodeid": case.nodeid,
-        "command": f"pytest {shell_quoted(case.nodeid)}{' ' if options else ''}{options}",
+        # the path up to the project's root, from which the file's name leads to it
+        "root": root_link if is_linked else None,
+        "command": command if command != f"pytest {case.file}::{case.case_id}" else None,
         "case_sha256": case.case_sha256,
     }
+    return _stated(values.items())
+
+
+def _stated(values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return values by name, without those that the script takes for granted; 0 is stated."""
+    return {name: value for name, value in values if value or (value == 0 and value is not False)}
 
 
 def shell_quoted(text: str) -> str:
@@ -274,7 +337,8 @@ def _failures_first(trials: Sequence[CaseResult]) -> bool:
 def _costs(term: Mapping[str, Any]) -> bool:
     """Whether a term lowers the score."""
     value = term.get("value")
-    return term.get("effect") == "zero" or (isinstance(value, int | float) and value < 0)
+    effect = term.get("effect")
+    return effect == "zero" or (effect == "add" and isinstance(value, int | float) and value < 0)
 
 
 def _tokens(trials: Iterable[CaseResult]) -> int | None:
@@ -289,12 +353,11 @@ def _counts(result: CaseResult) -> Iterator[int | None]:
     yield record.get("tokens_output")
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _compressed(value: Any) -> str:
-    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+def _compressed(text: str) -> str:
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP, zlib.DEF_MEM_LEVEL + 1)
     # a surrogate can't be encoded otherwise
-    raw = _json(value).encode("utf-8", "backslashreplace")
-    return b64encode(packer.compress(raw) + packer.flush()).decode("ascii")
+    raw = text.encode("utf-8", "backslashreplace")
+    return b2a_base64(packer.compress(raw) + packer.flush(), newline=False).decode("ascii")
+
+
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
