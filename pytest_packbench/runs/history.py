@@ -190,6 +190,15 @@ def read_earlier(folder: Path, *, with_cases: bool = True) -> EarlierRun:
     raise StoredRunError(f"{path}: /packbench: not a run document")
 
 
+def verdict_rows(earlier: Iterable[EarlierRun]) -> dict[str, list[str]]:
+    """Return the verdicts of each case by its test id, in the order of the runs."""
+    rows: dict[str, list[str]] = {}
+    for run in earlier:
+        for test_id, verdict in run.verdicts.items():
+            rows.setdefault(test_id, []).append(verdict)
+    return rows
+
+
 class Kind(NamedTuple):
     """What runs have in common if their figures belong to one trend: the same pipeline, in the same mode.
 
