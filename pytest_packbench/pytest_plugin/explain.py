@@ -17,6 +17,7 @@ from pytest_packbench.reports.terminal import (
     failure_text,
     headline,
     one_line,
+    quoted,
     transcript_lines,
     trials_lines,
 )
@@ -117,14 +118,7 @@ def explain_error(run: CaseRun, trial: Trial) -> str:
 def rerun_command(run: CaseRun) -> str:
     """Return the command that runs only this case, from the folder of this pytest call and with its options."""
     options = [f" --packbench-{name}={shlex.quote(value)}" for name, value in _options(run)]
-    return f"pytest {_quoted(_argument(run))}{''.join(options)}"
-
-
-def _quoted(text: str) -> str:
-    """Quote an argument for a shell, in one line; line breaks and control characters in the form of Bash."""
-    if text.isprintable():
-        return shlex.quote(text)
-    return "$'" + text.encode("unicode_escape").decode().replace("'", r"\'") + "'"
+    return f"pytest {quoted(_argument(run))}{''.join(options)}"
 
 
 def _input_of(run: CaseRun) -> str:
