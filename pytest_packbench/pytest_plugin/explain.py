@@ -8,10 +8,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.recordings import find_recording
+from pytest_packbench.engine.result_builder import shown_input
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.score import Score, Term
 from pytest_packbench.plugin import CONTEXTS
-from pytest_packbench.reports.terminal import error_text, failure_text, headline, transcript_lines, trials_lines
+from pytest_packbench.reports.terminal import (
+    error_text,
+    failure_text,
+    headline,
+    one_line,
+    transcript_lines,
+    trials_lines,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +36,11 @@ if TYPE_CHECKING:
 
 RERUN = "re-run:"
 """What the line with the command that runs a case again begins with."""
+INPUT = "input:"
+"""What the line with the beginning of a case's input begins with."""
+
+# a line or two of a terminal
+_INPUT_WIDTH = 220
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +97,8 @@ def explain_failure(run: CaseRun, trials: Sequence[Trial]) -> str:
     heading = [headline(score)]
     if len(trials) > 1:
         heading = trials_lines([trial.result for trial in trials], run.result, run.suite.config.trials_rule())
+    if worst.result.input_text:
+        heading.append(f"{INPUT} {one_line(worst.result.input_text, _INPUT_WIDTH)}")
     return failure_text(
         heading, score, worst.rows, [*_transcript(run, worst.attempt), *_context_lines(run, worst.attempt)]
     )
@@ -95,7 +110,10 @@ def explain_error(run: CaseRun, trial: Trial) -> str:
     details = failure.details if failure is not None else ()
     is_mismatch = failure is not None and failure.kind == "cassette_mismatch"
     heading = {"heading": "recorded and current request:"} if is_mismatch else {}
-    return error_text(trial.result.message, details, [f"{RERUN} {rerun_command(run)}"], **heading)
+    # of a problem in the code under test, the input may be the cause
+    shown = _input_of(run) if details and not is_mismatch else ""
+    where = [*([f"{INPUT}  {shown}"] if shown else []), f"{RERUN} {rerun_command(run)}"]
+    return error_text(trial.result.message, details, where, **heading)
 
 
 def rerun_command(run: CaseRun) -> str:
@@ -123,6 +141,16 @@ def _quoted(text: str) -> str:
     if text.isprintable():
         return shlex.quote(text)
     return "$'" + text.encode("unicode_escape").decode().replace("'", r"\'") + "'"
+
+
+def _input_of(run: CaseRun) -> str:
+    context = run.item.config.stash[CONTEXTS].opened(run.suite)
+    if context is None:
+        return ""
+    try:
+        return shown_input(run.case_ref(), context)
+    except Exception:  # noqa: BLE001 - packs are the user's code, and the error to show is another one
+        return ""
 
 
 def _score_of(result: CaseResult) -> Score:
