@@ -179,7 +179,7 @@ def test_what_a_report_decided_is_never_shown_as_better(
     project.edit(folder, lambda stored: stored.update(status="failed"))
     text = text_of(page_of(folder, code=1))
     assert "Failed, 4 of 4 judged cases passed" in text
-    assert "The report of the run says failed." in text
+    assert "The report of the run states failed." in text
     project.edit(folder, lambda stored: stored["overall"].update(passed=3))
     assert "The report counts 3 of 4 judged cases as passed, its rows 4 of 4." in text_of(page_of(folder, code=1))
     project.edit(folder, lambda stored: stored.update(controls={"present": 1, "selected": 1, "as_written": 1}))
