@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion, RunEvaluator
     from pytest_packbench.analysis.listing import Order
     from pytest_packbench.cases.files import CaseIndex
-    from pytest_packbench.commands.stored_page import ProjectOfRun
     from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import CaseResult
@@ -59,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from pytest_packbench.analysis.conclusion import RunEvaluator, run_verdict
     from pytest_packbench.cases.files import CaseIndex, suite_locations
-    from pytest_packbench.commands.stored_page import ProjectOfRun
+    from pytest_packbench.commands.stored_page import ProjectOfRun, conclusion_page, pages_html
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.terminal import control_lines, summary_lines
     from pytest_packbench.runs.merge import Merge
@@ -99,7 +98,9 @@ def run(arguments: argparse.Namespace) -> int:
             again = partial(_results_again, folders, merged.run_id, sorted(index), absent)
             conclusion = replace(_with_figures(conclusion, pack, again, earlier), controls=_controls(merge, suite))
             writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
-            _write_pages(writer, conclusion, tuple(again()), earlier, project)
+            _write_summary(writer, conclusion)
+            page = conclusion_page(conclusion, again, earlier.stored, project, writer.folder / PAGE)
+            writer.write_page(PAGE, pages_html([page], merged.suite))
             writer.complete(run_document(conclusion))
     except OSError as error:
         filename = str(error.filename or "")
@@ -112,25 +113,6 @@ def run(arguments: argparse.Namespace) -> int:
     sys.stdout.write("\n".join([*lines, f"reports: {writer.folder}", ""]))
     # as in the summary: a failing or missing case fails a merge as it fails a run
     return FINE if run_verdict(conclusion).status == "passed" else FAILED
-
-
-def _write_pages(
-    writer: RunWriter,
-    conclusion: Conclusion,
-    results: Sequence[CaseResult],
-    earlier: BaselineLookup,
-    project: ProjectOfRun,
-) -> None:
-    from pytest_packbench.commands.stored_page import conclusion_page, pages_html
-    from pytest_packbench.reports.diff import diff_markdown
-    from pytest_packbench.reports.markdown import summary_markdown
-
-    writer.write_page(SUMMARY, summary_markdown(conclusion))
-    page = conclusion_page(conclusion, results, earlier.stored, project, writer.folder / PAGE)
-    writer.write_page(PAGE, pages_html([page], conclusion.run.suite))
-    outcome = conclusion.baseline
-    if outcome is not None and outcome.compared is not None:
-        writer.write_page(DIFF, diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
 
 
 def _check_output(output: Path) -> None:
@@ -196,6 +178,16 @@ def _with_figures(
     except Exception as error:
         raise UsageError(f"the pack {pack.name} raised in figures: {describe_error(error)}") from error
     return conclusion
+
+
+def _write_summary(writer: RunWriter, conclusion: Conclusion) -> None:
+    from pytest_packbench.reports.diff import diff_markdown
+    from pytest_packbench.reports.markdown import summary_markdown
+
+    writer.write_page(SUMMARY, summary_markdown(conclusion))
+    outcome = conclusion.baseline
+    if outcome is not None and outcome.compared is not None:
+        writer.write_page(DIFF, diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
 
 
 def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack, index: CaseIndex) -> CaseResult | None:
