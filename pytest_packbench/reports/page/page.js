@@ -326,6 +326,8 @@
         return el("ul", { class: "chips" }, value.map((item) => el("li", {}, el("code", {}, String(item)))));
       }
       if (value.every((item) => typeof item === "string")) return el("ol", { class: "texts" }, value.map((item) => el("li", {}, textNode(item))));
+      const isFlat = (item) => isObject(item) && Object.values(item).every((each) => each === null || typeof each !== "object");
+      if (value.length <= 8 && value.every(isFlat)) return el("ol", { class: "texts" }, value.map((item) => el("li", {}, valueNode(item, 1))));
       return value.length > 3 || depth > 1 ? folded(plural(value.length, "item"), jsonNode(value)) : jsonNode(value);
     }
     const entries = Object.entries(value);
@@ -561,7 +563,8 @@
       { key: "verdict", title: "verdict", value: rank, cell: (row) => badge(status(row)) },
       { key: "id", title: "case", value: (row) => row.id, row: true, cell: (row) => [
         el("a", { class: "case-link", href: addressOf(row) }, row.id), row.stale ? el("span", { class: "tag" }, "stale") : null,
-        marks.has(markKey(row)) ? el("span", { class: "tag" }, `marked: ${MARKS[marks.get(markKey(row)).mark].toLowerCase()}`) : null] },
+        marks.has(markKey(row)) ? el("span", { class: "tag" }, `marked: ${MARKS[marks.get(markKey(row)).mark].toLowerCase()}`) : null,
+        row.input_text ? el("span", { class: "clip input", title: row.input_text }, row.input_text) : null] },
       hasRuns && { key: "run", title: "run", value: (row) => row.run || row.page, cell: (row) => row.run || row.page },
       has((row) => row.type) && { key: "type", title: "type", value: (row) => row.type, cell: (row) => words(row.type) },
       has((row) => row.difficulty) && { key: "difficulty", title: "difficulty", value: (row) => ["easy", "medium", "hard"].indexOf(row.difficulty) + row.difficulty, cell: (row) => row.difficulty },
