@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.result_builder import Trial
     from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.case_run import CaseRun
     from pytest_packbench.pytest_plugin.settings import Settings
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 RERUN = "re-run:"
@@ -117,8 +119,22 @@ def explain_error(run: CaseRun, trial: Trial) -> str:
 
 def rerun_command(run: CaseRun) -> str:
     """Return the command that runs only this case, from the folder of this pytest call and with its options."""
-    options = [f" --packbench-{name}={shlex.quote(value)}" for name, value in _options(run)]
-    return f"pytest {quoted(_argument(run))}{''.join(options)}"
+    options = rerun_options(run.item.config.stash[CONTEXTS], run.suite, is_marked=bool(run.test_function))
+    return f"pytest {quoted(_argument(run))}{' ' if options else ''}{options}"
+
+
+def rerun_options(contexts: SessionSuites, suite: Suite, *, is_marked: bool) -> str:
+    """Return the options of the command that runs a case again, quoted for a shell.
+
+    Args:
+        contexts: the suites of the session.
+        suite: the suite of the case.
+        is_marked: whether a marked test runs it, which makes its own calls: of the options, only the mode matters.
+    """
+    options = _options(contexts, suite)
+    return " ".join(
+        f"--packbench-{name}={shlex.quote(value)}" for name, value in (options[:1] if is_marked else options) if value
+    )
 
 
 def _input_of(run: CaseRun) -> str:
@@ -186,15 +202,14 @@ def _argument(run: CaseRun) -> str:
     return f"{path}::{run.name}"
 
 
-def _options(run: CaseRun) -> list[tuple[str, str]]:
-    contexts = run.item.config.stash[CONTEXTS]
+def _options(contexts: SessionSuites, suite: Suite) -> tuple[tuple[str, str], ...]:
     settings = contexts.settings
     mode = ("mode", "" if settings.mode == "fixture" else settings.mode)
-    context = contexts.opened(run.suite)
+    context = contexts.opened(suite)
     # as in records: a URL or a command may contain a secret
     target = context.target_name if settings.target and context is not None else settings.target
     guards = "none" if settings.guards == () else ",".join(settings.guards or ())
-    options = (
+    return (
         mode,
         ("target", target),
         ("backend", settings.backend),
@@ -203,8 +218,6 @@ def _options(run: CaseRun) -> list[tuple[str, str]]:
         ("guard", guards),
         ("trials", str(settings.trials) if settings.trials > 1 else ""),
     )
-    # of a marked test only the mode matters: it makes its own calls
-    return [(name, value) for name, value in ([mode] if run.test_function else options) if value]
 
 
 def _base_url(context: SuiteContext | None, settings: Settings) -> str:
