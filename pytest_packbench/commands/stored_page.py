@@ -215,7 +215,7 @@ def _conclusion(
     if project.is_same and project.suite is not None:
         gates = _with_intervals(conclusion, results, project.suite, baseline)
         unknown = sum(now is then for now, then in zip(gates, conclusion.gates, strict=True))
-        if unknown and conclusion.baseline is None:
+        if unknown:
             notes.append(f"{pluralize(unknown, 'gate')} can't be computed again: shown as decided when the run ended.")
         conclusion = replace(conclusion, gates=gates)
     return conclusion, baseline
