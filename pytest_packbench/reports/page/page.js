@@ -475,21 +475,18 @@
         ? el("p", { class: "muted" }, row.expected_text || "The case file is not at hand.") : markEqual(valueNode(expected), actual)),
       el("div", {}, el("h4", {}, "Actual"), el("p", { class: "answer" }, nowNode),
         shown.match_level ? el("p", { class: "muted" }, `match: ${words(shown.match_level)}${typeof shown.match_depth === "number" ? `, depth ${shown.match_depth}` : ""}`) : null,
-        shown.decision && actual !== null ? el("p", { class: "muted" }, `decision: ${words(shown.decision)}`) : null),
+        shown.decision && actual !== null && expected?.decision ? el("p", { class: "muted" }, `decision: ${words(shown.decision)}`) : null),
       before ? el("div", {}, el("h4", {}, "Baseline"), el("p", { class: "answer" }, wasNode),
         el("p", { class: "muted" }, badge(before.verdict), typeof before.score === "number" ? ` score ${number(before.score)}` : ""),
         was === now ? el("p", { class: "muted" }, "the same answer") : null) : null,
     ];
+    const texts = comparable(expected, shown.payload)?.map(pretty);
+    const isDifferent = texts && texts[0] !== texts[1];
     const lines = [];
-    const pair = comparable(expected, shown.payload);
-    if (row.expected_text && row.actual_text) {
-      lines.push(pairNode(row.expected_text, row.actual_text));
-    }
-    if (pair && pretty(pair[0]) !== pretty(pair[1])) {
-      const texts = pair.map(pretty);
-      if (texts.some((text) => text.includes("\n"))) lines.push(el("h4", {}, "Expected (−) against actual (+), by line"), lineDiff(...texts));
-      else if (!row.expected_text) lines.push(pairNode(...texts));
-    }
+    if (isDifferent && texts.some((text) => text.includes("\n"))) {
+      lines.push(el("h4", {}, "Expected (−) against actual (+), by line"), lineDiff(...texts));
+    } else if (row.expected_text || row.actual_text) lines.push(pairNode(row.expected_text || "", row.actual_text || ""));
+    else if (isDifferent) lines.push(pairNode(...texts));
     return [el("div", { class: `columns ${before ? "three" : "two"}` }, columns), lines];
   };
 
