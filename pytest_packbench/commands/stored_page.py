@@ -12,7 +12,7 @@ from pytest_packbench.cli import UsageError
 from pytest_packbench.commands.paths import rootdir_of, suite_and_pack, write_file
 from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.gate import GateResult
-from pytest_packbench.model.score import TOLERANCE
+from pytest_packbench.model.score import FIXTURE, TOLERANCE
 from pytest_packbench.model.suite import BASELINE_NAME
 from pytest_packbench.runs.folder import PAGE, StoredRunError
 
@@ -178,7 +178,7 @@ def _conclusion(
     report: OpenRun, results: Sequence[CaseResult], project: ProjectOfRun, compared: Compared | None, notes: list[str]
 ) -> tuple[Conclusion, StoredRun | None]:
     """Return what a stored run came to, and the baseline that it is compared with."""
-    from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.analysis.conclusion import Conclusion, times_of
     from pytest_packbench.analysis.gates import gate_tally
     from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.analysis.statistics import statistics_of
@@ -211,6 +211,7 @@ def _conclusion(
         controls=_controls(report, notes),
         figures=tuple(map(Figure.from_json, report.figures)),
         stored_status=report.status,
+        times=None if run.mode == FIXTURE else times_of(each.duration_ms for each in results if each.counted),
     )
     if project.is_same and project.suite is not None:
         gates = _with_intervals(conclusion, results, project.suite, baseline)
