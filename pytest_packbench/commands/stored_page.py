@@ -183,7 +183,6 @@ def _conclusion(
     from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.analysis.statistics import statistics_of
     from pytest_packbench.analysis.trials import cluster_facet, trials_rule_of
-    from pytest_packbench.model.figure import Figure
 
     run, header = report.run, report.header
     listing = Listing("id")
@@ -209,7 +208,7 @@ def _conclusion(
         policy=_policy(header, notes),
         stored_policy=report.policy,
         controls=_controls(report, notes),
-        figures=tuple(map(Figure.from_json, report.figures)),
+        figures=_figures(report, notes),
         stored_status=report.status,
         times=None if run.mode == FIXTURE else times_of(each.duration_ms for each in results if each.counted),
     )
@@ -220,6 +219,16 @@ def _conclusion(
             notes.append(f"{pluralize(unknown, 'gate')} can't be computed again: shown as decided when the run ended.")
         conclusion = replace(conclusion, gates=gates)
     return conclusion, baseline
+
+
+def _figures(report: OpenRun, notes: list[str]) -> tuple[Figure, ...]:
+    from pytest_packbench.model.figure import Figure
+
+    try:
+        return tuple(map(Figure.from_json, report.figures))
+    except _MALFORMED:
+        notes.append("The figures in the report of this run can't be read.")
+        return ()
 
 
 def _levels(header: Mapping[str, Any]) -> list[int] | None:

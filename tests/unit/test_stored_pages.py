@@ -190,6 +190,8 @@ def test_what_a_report_decided_is_never_shown_as_better(
     assert "The report counts 3 of 4 judged cases as passed, its rows 4 of 4." in text_of(page_of(folder, code=1))
     project.edit(folder, lambda stored: stored.update(controls={"present": 1, "selected": 1, "as_written": 1}))
     assert "How the controls ended is not known: " in text_of(page_of(folder, code=1))
+    project.edit(folder, lambda stored: stored.update(figures=[{}], depth=[{}]))
+    assert "The figures in the report of this run can't be read." in text_of(page_of(folder, code=1))
     project.edit(folder, lambda stored: stored.pop("gates"))
     code, out, err = packbench("report", folder, "--html", "x.html", "--root", "storage")
     assert (code, out, err.count("\n")) == (2, "", 1)
@@ -293,7 +295,7 @@ def test_open_opens_the_newest_run_and_makes_its_page(
 
     monkeypatch.setattr(webbrowser, "open", browser)
     monkeypatch.setenv("DISPLAY", ":0")
-    nothing = "packbench: no run under reports/benchmarks; run a suite, or pass the folder of a run\n"
+    nothing = "packbench: no run under reports/benchmarks has a page; run a suite, or pass the folder of a run\n"
     assert packbench("open") == (2, "", nothing)
     first, second = project.run(1, results()), project.run(2, results("b"))
     pages = [folder.relative_to(project.reports.parent.parent) / "report.html" for folder in (first, second)]
@@ -315,6 +317,11 @@ def test_open_opens_the_newest_run_and_makes_its_page(
     killed.mkdir()
     with Journal(killed / "journal.jsonl") as journal:
         journal.append(case_result("a"))
-    code, out, err = packbench("open")
+    code, out, err = packbench("open", "--print")
+    assert (code, out) == (0, f"{pages[1]}\n")
+    assert (
+        err == f"packbench: the newest run did not end, so an older one is opened: reports/benchmarks/toy/{ulid(9)}\n"
+    )
+    code, out, err = packbench("open", killed)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "the run did not end" in err
