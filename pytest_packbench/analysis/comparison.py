@@ -216,6 +216,33 @@ FIGURES = (*_KINDS, "quarantined", "added", "removed", "mean")
 """The figures that a condition may name."""
 
 
+def change_of(before: CaseResult, after: CaseResult) -> str:
+    """Return how a case has changed since an earlier run, one result for each.
+
+    Returns:
+        `changed` if the case was edited or judged by another judge, else the first of `new_failure`, `recovered`,
+        `regressed` and `improved` that is true, else `same`.
+    """
+    change = Change(
+        test_id=after.test_id,
+        before=before.verdict,
+        after=after.verdict,
+        score_before=None if before.quarantined else before.score,
+        score_after=None if after.quarantined else after.score,
+        hash_changed=not same_case(before, after),
+    )
+    return next((word for word, kind in _WORDS.items() if _is_of_kind(change, kind)), "same")
+
+
+_WORDS = {
+    "changed": "hash_changed",
+    "new_failure": "new_failures",
+    "recovered": "fixed",
+    "regressed": "regressed",
+    "improved": "improved",
+}
+
+
 def _is_new_failure(before: str, after: str) -> bool:
     return after in _BAD and (before not in _BAD or (before == "vacuous" and after == "failed"))
 
