@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pytest_packbench.model.case import Case
-from pytest_packbench.model.figure import Figure
+from pytest_packbench.model.figure import Figure, Panel
 from pytest_packbench.model.record import EvalDecision
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.model.score import unread_score
@@ -338,6 +338,15 @@ class Pack(ABC):
         """
         return ()
 
+    def panels(self, records: Iterable[Mapping[str, Any]], figures: Sequence[Figure]) -> Sequence[Panel]:  # noqa: ARG002 - for packs with tables of their own
+        """Return what the page of a run shows in addition, in this order: tables and matrices of the domain.
+
+        Args:
+            records: what `figures` gets; an iterator, which can be read once.
+            figures: what `figures` returned.
+        """
+        return ()
+
     def remarks(self, rules: Any, test_ids: Iterable[str]) -> Sequence[str]:  # noqa: ARG002 - for packs whose suites can lack a gate
         """Return what a run can't show because of the rules of its suite, in sentences; the summary has them.
 
@@ -496,6 +505,26 @@ def figures_of(pack: Pack, results: Iterable[CaseResult]) -> tuple[Figure, ...]:
         Exception: anything else that the pack raises.
     """
     return _checked(tuple(pack.figures(filter(None, map(partial(_summarized, pack), results)))), "figures")
+
+
+def panels_of(pack: Pack, results: Iterable[CaseResult], figures: Sequence[Figure]) -> tuple[Panel, ...]:
+    """Return what a pack adds to the page of a run.
+
+    Args:
+        pack: the pack.
+        results: as in `figures_of`.
+        figures: the figures of the run.
+
+    Raises:
+        TypeError: the pack returns something else than panels.
+        Exception: anything else that the pack raises.
+    """
+    if type(pack).panels is Pack.panels:
+        return ()
+    panels = tuple(pack.panels(filter(None, map(partial(_summarized, pack), results)), figures))
+    if not all(isinstance(panel, Panel) for panel in panels):
+        raise TypeError(f"panels() returned {panels!r}, expected objects of the class Panel")
+    return panels
 
 
 def paired_figures_of(pack: Pack, before: Iterable[CaseResult], now: Iterable[CaseResult]) -> tuple[Figure, ...]:

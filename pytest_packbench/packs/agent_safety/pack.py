@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.authoring import Importer, Starter
     from pytest_packbench.model.case import Case
-    from pytest_packbench.model.figure import Figure
+    from pytest_packbench.model.figure import Figure, Panel
     from pytest_packbench.model.request import Target, VerifyContext, Worlds
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
@@ -81,6 +81,10 @@ class AgentSafetyPack(Pack):
     def figures(self, records: Iterable[Mapping[str, Any]]) -> Sequence[Figure]:
         """Return the published numbers of a run; see `summary.figures`."""
         return summary.figures(records)
+
+    def panels(self, records: Iterable[Mapping[str, Any]], figures: Sequence[Figure]) -> Sequence[Panel]:  # noqa: ARG002 - the signature of all packs
+        """Return the numbers that are published of such runs, a panel for each agent; see `summary.panels`."""
+        return summary.panels(figures)
 
     def paired_figures(self, pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Sequence[Figure]:
         """Return what guards save and what they cost; see `summary.paired_figures`."""
