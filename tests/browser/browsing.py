@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 AXE = Path(__file__).with_name("node_modules") / "axe-core" / "axe.min.js"
 WIDE, NARROW = 1280, 400
 _HEIGHT = 900
+_WAIT_MS = 5000
 
 
 class Watched(NamedTuple):
@@ -53,6 +54,7 @@ def opened(
         viewport={"width": WIDE, "height": _HEIGHT}, java_script_enabled=script, accept_downloads=True
     )
     try:
+        context.set_default_timeout(_WAIT_MS)
         page = context.new_page()
         url = path.as_uri()
         troubles: list[str] = []
