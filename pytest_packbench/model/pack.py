@@ -6,6 +6,7 @@ A pack adds one domain to pytest-packbench. Subclass `Pack` and return an instan
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -364,6 +365,17 @@ class Pack(ABC):
         """
         return VerifyRequest(input=case.model_dump(mode="json", by_alias=True, include={"input"})["input"])
 
+    def input_text(self, case: Any) -> str:
+        """Return the input of a case for people who read why it failed; the default lists its values by their names.
+
+        Only its beginning is shown, in a line or two. Not called for cases whose prompts stay in the user's folder
+        (`keeps_prompts`).
+
+        Args:
+            case: the case, an instance of `case_model`.
+        """
+        return "; ".join(_named_values(self.request(case).input))
+
     def test_id(self, suite: str, case: Case) -> str:
         """Return the record's `test_id`; the default is `<suite>:<case type>:<case id>`. It must be unique in a suite.
 
@@ -463,6 +475,19 @@ class Pack(ABC):
     def importers(self) -> tuple[Importer, ...]:
         """Return the importers that create cases of this pack, each a word after `packbench import`."""
         return ()
+
+
+def _named_values(value: Any, name: str = "") -> Iterator[str]:
+    """Yield the values in a JSON value that are not empty, each with its name."""
+    if isinstance(value, dict):
+        for key, member in value.items():
+            yield from _named_values(member, str(key))
+    elif isinstance(value, list | tuple):
+        for member in value:
+            yield from _named_values(member, name)
+    elif value is not None and value != "":
+        text = value if isinstance(value, str) else json.dumps(value)
+        yield f"{name}: {text}" if name else text
 
 
 def names_checks(pack: Pack) -> bool:

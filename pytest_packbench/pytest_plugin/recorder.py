@@ -443,7 +443,7 @@ class Recorder:
         figures = self._figures(run, run.conclusion, earlier)
         run.conclusion = replace(run.conclusion, controls=run.controls, **figures, **self._policy(run))
         writer.close_journal()
-        run.results.guard(partial(self._write, run, run.conclusion))
+        run.results.guard(partial(self._write, run, run.conclusion, earlier))
 
     def _earlier(self, run: SuiteRun, metadata: Run) -> BaselineLookup | None:
         settings = self.contexts.settings
@@ -486,14 +486,14 @@ class Recorder:
         outcome = compare_policy(self.policy_base, suite, pack, project, skipped, tested)
         return {"policy": outcome, "stored_policy": stored}
 
-    def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:
+    def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> None:
         from pytest_packbench.reports.markdown import summary_markdown
 
         writer, outcome = run.results.writer, conclusion.baseline
         writer.write_results(run.ordered)
         writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
         writer.write_page(SUMMARY, summary_markdown(conclusion))
-        writer.write_page(PAGE, self._page(run, conclusion))
+        writer.write_page(PAGE, self._page(run, conclusion, earlier))
         if outcome is not None and outcome.compared is not None:
             from pytest_packbench.reports.diff import diff_markdown
 
@@ -501,13 +501,35 @@ class Recorder:
                 DIFF, self._redact(diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
             )
 
-    def _page(self, run: SuiteRun, conclusion: Conclusion) -> str:
+    def _page(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> str:
         """Return the page of the run."""
-        from pytest_packbench.reports.page import page_html, run_page
+        from pytest_packbench.analysis.trials import trials_rule_of
+        from pytest_packbench.cases.recordings import source_texts
+        from pytest_packbench.pytest_plugin.explain import rerun_options
+        from pytest_packbench.reports.page import page_html, run_page, trend_of
+        from pytest_packbench.reports.page.case_data import CaseSources, case_blocks, root_link
+        from pytest_packbench.runs.history import like_runs
 
-        panels = [panel.with_texts(self._redact) for panel in self._panels(run, conclusion)]
-        page = run_page(conclusion, run.ordered, panels=panels)
-        return page_html([page], title=conclusion.run.suite, redact=self._redact)
+        metadata, folder = conclusion.run, run.results.writer.folder
+        like = like_runs(folder.parent, metadata, models=conclusion.statistics.models)
+        verdicts: dict[str, list[str]] = {}
+        for each in like:
+            for test_id, verdict in each.verdicts.items():
+                verdicts.setdefault(test_id, []).append(verdict)
+        cases = case_blocks(
+            run.ordered,
+            CaseSources(*source_texts(run.suite, self.config.rootpath, is_checked=False)),
+            baseline=_baseline_cases(conclusion.baseline, earlier),
+            history=verdicts,
+            redact=self.contexts.redactor.text,
+            run=metadata.run_id,
+            rule=trials_rule_of(metadata, run.suite.config.trials_rule()),
+            root_link=root_link(self.config.rootpath, folder),
+            options=rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)),
+        )
+        panels = self._panels(run, conclusion)
+        page = run_page(conclusion, run.ordered, cases=cases, trend=trend_of(like), panels=panels)
+        return page_html([page], title=metadata.suite, redact=self._redact)
 
     def _panels(self, run: SuiteRun, conclusion: Conclusion) -> tuple[Panel, ...]:
         pack = self.contexts.pack_of(run.suite)
@@ -699,6 +721,21 @@ def _paired(
     except (StoredRunError, OSError) as error:
         warning = "; ".join(filter(None, (outcome.warning, f"figures not compared: {error}")))
         return {"baseline": outcome._replace(warning=warning)}
+
+
+def _baseline_cases(outcome: BaselineOutcome | None, earlier: BaselineLookup | None) -> dict[str, CaseResult] | None:
+    """Return the cases of a run's baseline by test id, with their payloads; None where they are not compared."""
+    if outcome is None or outcome.compared is None or earlier is None or earlier.stored is None:
+        return None
+    from pytest_packbench.analysis.trials import fold_trials, trials_rule_of
+    from pytest_packbench.runs.stored import complete_results
+
+    stored = earlier.stored
+    try:
+        results = tuple(complete_results(stored.source)) or stored.results
+    except (StoredRunError, OSError):
+        results = stored.results
+    return {case.test_id: case for case in fold_trials(results, trials_rule_of(stored.run))}
 
 
 def _release_cases(suite: Suite, session: pytest.Session) -> None:

@@ -158,6 +158,13 @@ class AgentSafetyPack(Pack):
             return request
         return VerifyRequest(input={**request.input, "ids": {**ids, "injection_task": _ANY_TASK}})
 
+    def input_text(self, case: SafetyCase) -> str:
+        """Return what user and attacker ask for; the upstream ids and the attack, where the texts are elsewhere."""
+        material = case.input.material
+        if case.input.suite != "injecagent":
+            return f"{case.input.upstream_id}, attack {case.input.attack_name}"
+        return f"user: {material.get('user_instruction')}; attacker: {material.get('attacker_instruction')}"
+
     def test_id(self, suite: str, case: Case) -> str:
         """Return the upstream form: `agentdojo:banking:user_task_0:injection_task_6`."""
         if not isinstance(case, SafetyCase):

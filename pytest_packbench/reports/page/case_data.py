@@ -299,6 +299,7 @@ def _row(
         "tags": case.tags,
         "facets": case.facets,
         "answer": case.answer,
+        "refused": case.refused if case.answer is None else None,
         "stale": case.stale,
         "passed": count_passed(trials),
         "trials": len(trials),

@@ -52,6 +52,7 @@ def interval_svg(
     low: float | None = None,
     high: float | None = None,
     status: str = "plain",
+    ends: bool = False,
     width: int = 220,
 ) -> str:
     """Draw a value with its interval on an axis, and the part of the axis that passes.
@@ -63,6 +64,7 @@ def interval_svg(
         low: the smallest value that passes; None without such a limit.
         high: the largest value that passes; None without such a limit.
         status: `pass`, `fail`, `warn` or `plain`, the colour of the value.
+        ends: whether to write the ends of the axis below it, as shares.
         width: of the drawing, in its own units.
     """
     left, right, middle = 6, width - 6, 11
@@ -90,7 +92,10 @@ def interval_svg(
         if limit is not None
     ]
     parts.append(_mark(float(x(value)), middle, status))
-    return _svg("plot-interval", width, 2 * middle, parts)
+    if ends:
+        texts = [_percent(end) if axis.low >= 0 else f"{end:+g}" for end in axis]
+        parts += [_tick(left, 2 * middle + 9, texts[0], "start"), _tick(right, 2 * middle + 9, texts[1], "end")]
+    return _svg("plot-interval", width, 2 * middle + (12 if ends else 0), parts)
 
 
 def bar_svg(share: float, width: int = 120) -> str:

@@ -74,6 +74,7 @@ _ANSWER = 160
 _MAX_FLIPS = 50
 _MAX_SMALL = 20
 _NAMED = 5
+_FEW_GROUPS = 10
 _P50, _P95 = 0.5, 0.95
 _SECOND, _MINUTE, _MANY_SECONDS = 1000, 60_000, 120_000
 _UP_TO_MINUTE = len("2026-05-04T12:30")
@@ -103,7 +104,7 @@ def run_view(page: RunPage, number: int, *, several: bool) -> dict[str, Any]:
         "level": 2 if several else 1,
         "color": color,
         "sign": sign,
-        "headline": _sentence_case(verdict.headline),
+        "headline": _headline(verdict.headline),
         "sentence": verdict.sentence,
         "eyebrow": " · ".join(part for part in about if part),
         "tiles": list(_tiles(page)),
@@ -161,10 +162,10 @@ def _section(name: str, title: str, parts: Iterable[Part], *, nav: str = "", scr
 def _tiles(page: RunPage) -> Iterator[dict[str, str]]:
     statistics, comparison = page.conclusion.statistics, _compared(page.conclusion)
     overall, verdicts = statistics.overall, statistics.totals.verdicts
-    interval = f"{format_percent(overall.passed, overall.n)}, 95 % interval {format_interval(overall.interval)}"
+    interval = f"{format_percent(overall.passed, overall.n)} ({format_interval(overall.interval)})"
     authored = "answers authored: counts only" if overall.n else "nothing was judged"
     yield _tile("Passed", f"{overall.passed} of {overall.n}", interval if overall.interval else authored)
-    yield _tile("Mean score", format_mean(overall.mean_score), f"over {pluralize(overall.n, 'judged case')}")
+    yield _tile("Mean score", format_mean(overall.mean_score), f"of {pluralize(overall.n, 'judged case')}")
     unjudged = [
         f"{verdicts[name]} {SIGNS[name][1]}" for name in ("error", "vacuous", "known_hole", "not_run") if verdicts[name]
     ]
@@ -195,7 +196,7 @@ def _effort_tiles(page: RunPage) -> Iterator[dict[str, str]]:
     tokens = numbers.tokens_input + numbers.tokens_output
     known = "" if numbers.tokens_known == attempts else f", known of {numbers.tokens_known} of {attempts}"
     if numbers.tokens_known:
-        text = f"{_thousands(numbers.tokens_input)} in, {_thousands(numbers.tokens_output)} out{known}"
+        text = f"{_thousands(numbers.tokens_output)} of them output{known}"
         yield _tile("Tokens", _thousands(tokens), text)
     else:
         yield _tile("Tokens", "not known", "")
@@ -207,12 +208,12 @@ def _cost(page: RunPage) -> tuple[str, str]:
     spent = page.conclusion.run.settings.get("spent")
     if isinstance(spent, dict) and isinstance(spent.get("cost"), int | float):
         calls = spent.get("calls")
-        return f"{spent['cost']:.4f} {spent.get('currency', '')}".rstrip(), (
+        return f"{_money(spent['cost'])} {spent.get('currency', '')}".rstrip(), (
             pluralize(calls, "model call") if isinstance(calls, int) else ""
         )
     numbers = page.numbers
     if numbers is not None and numbers.cost_known:
-        return f"{numbers.cost_usd:.4f} USD", f"of {numbers.cost_known} of {len(numbers.durations)} attempts"
+        return f"{_money(numbers.cost_usd)} USD", f"of {numbers.cost_known} of {len(numbers.durations)} attempts"
     return "not known", "no price is set for the model"
 
 
@@ -221,14 +222,22 @@ def _gates(gates: Sequence[GateResult]) -> Iterator[Part]:
         yield _text("The suite has no gate.", "muted")
         return
     rows = []
-    for gate in gates:
-        axis, detailed = _gate_axis(gate), _needs_detail(gate)
+    axes = [_gate_axis(gate) for gate in gates]
+    common = len(set(filter(None, axes))) == 1
+    for gate, axis in zip(gates, axes, strict=True):
+        detailed = _needs_detail(gate)
         color, words = _gate_status(gate)
         plot: Cell = ""
         if gate.observed is not None and axis is not None:
             plot = {
                 "svg": interval_svg(
-                    gate.observed, axis, interval=gate.interval, low=gate.min, high=gate.max, status=color
+                    gate.observed,
+                    axis,
+                    interval=gate.interval,
+                    low=gate.min,
+                    high=gate.max,
+                    status=color,
+                    ends=not common,
                 ),
                 "text": "",
             }
@@ -246,7 +255,9 @@ def _gates(gates: Sequence[GateResult]) -> Iterator[Part]:
         if detailed:
             text = gate.text.removesuffix(": PASS").removesuffix(": FAIL")
             rows.append({"cells": [{"text": text, "span": len(cells)}], "cls": "detail", "plain": True})
-    head = ("gate", "result", "value", "cases", "95 % interval", "limit", "value in its interval, against the limit")
+    ends = next(filter(None, axes), None)
+    scale = f", {_axis_text(ends)}" if common and ends is not None else ""
+    head = ("gate", "result", "value", "cases", "95 % interval", "limit", f"against the limit{scale}")
     failing = sum(not gate.passed for gate in gates)
     held = f"all {len(gates)} held" if len(gates) > 1 else "it held"
     caption = f"{pluralize(len(gates), 'gate')}: {f'{failing} did not hold' if failing else held}"
@@ -269,7 +280,13 @@ def _gate_status(gate: GateResult) -> tuple[str, str]:
 
 
 def _needs_detail(gate: GateResult) -> bool:
-    return not gate.passed or gate.proven is False or gate.observed is None
+    """Whether the arithmetic says more than the columns."""
+    named = gate.metric == "must_pass" or gate.metric in CHANGE_METRICS.values() or "baseline" in gate.text
+    return gate.proven is False or gate.observed is None or (not gate.passed and named)
+
+
+def _axis_text(axis: Range) -> str:
+    return f"{100 * axis.low:g} to {100 * axis.high:g} %"
 
 
 def _gate_axis(gate: GateResult) -> Range | None:
@@ -417,18 +434,21 @@ def _flips(
     rows = [
         _row(
             _case_cell(change.test_id, link),
-            _verdict_cell(change.before),
-            _verdict_cell(change.after),
-            _answer_cell(getattr(change, "answer_before", None)),
-            _answer_cell(getattr(change, "answer_after", None)),
+            _verdict_cell(change.before, getattr(change, "answer_before", None)),
+            _verdict_cell(change.after, getattr(change, "answer_after", None)),
             _number_cell(f"{format_mean(change.score_before)} → {format_mean(change.score_after)}"),
-            {"text": one_line("; ".join(change.reasons), _TEXT), "cls": "text"},
+            {"text": one_line("; ".join(_telling(change.reasons)), _TEXT), "cls": "text muted"},
         )
         for change in changes[:_MAX_FLIPS]
     ]
-    head = ("case", "before", "now", "answer before", "answer now", "score", "why")
+    head = ("case", "in the baseline", "now", "score", "why")
     caption = f"{title}: verdict, answer and score in the baseline and now"
-    yield _table(caption, head, rows, numeric=(5,), total=total, printed=printed)
+    yield _table(caption, head, rows, numeric=(3,), total=total, printed=printed, quiet=True)
+
+
+def _telling(reasons: Sequence[str]) -> Sequence[str]:
+    """Return what changed without notes, which change no score, unless nothing else did."""
+    return [reason for reason in reasons if not reason.endswith("(note)")] or reasons
 
 
 def _mean_change(comparison: RunComparison) -> Iterator[Part]:
@@ -454,9 +474,8 @@ def _mean_change(comparison: RunComparison) -> Iterator[Part]:
     axis_text = f"change, from {axis.low:+g} to {axis.high:+g}"
     head = ("figure", "change", "95 % interval", "pairs", "smallest change that would be seen", "flips", axis_text)
     yield {"kind": "heading", "text": "Mean change", "cls": "no-print"}
-    yield _table(
-        "Change of the mean score over unchanged cases", head, [_row(*cells)], numeric=(1, 3, 4, 5), printed=False
-    )
+    caption = "Change of the mean score over unchanged cases"
+    yield _table(caption, head, [_row(*cells)], numeric=(1, 3, 4, 5), printed=False, quiet=True)
 
 
 def _other_cases(comparison: RunComparison) -> Iterator[Part]:
@@ -481,6 +500,7 @@ def _other_cases(comparison: RunComparison) -> Iterator[Part]:
             ("what", "cases", "first of them"),
             rows,
             numeric=(1,),
+            quiet=True,
         )
 
 
@@ -563,13 +583,16 @@ def _rates(statistics: Statistics) -> Iterator[Part]:
         return
     if not statistics.has_intervals:
         yield _text("Authored answers are no sample of a model's answers, so that only counts are shown.", "intro")
-    columns = [
-        [_group_table(name, groups, statistics)]
-        for name, groups in statistics.grouped().items()
-        if any(group.selected for group in groups)
-    ]
-    columns += [[part] for part in (*_depths(statistics), *_refusals(statistics))]
-    yield {"kind": "columns", "columns": columns}
+    tables = {
+        name: (_group_table(name, groups, statistics), len(groups)) for name, groups in statistics.grouped().items()
+    }
+    yield from (part for part, number in tables.values() if number <= _FEW_GROUPS)
+    columns = [[part] for part in (*_depths(statistics), *_refusals(statistics))]
+    if columns:
+        yield {"kind": "columns", "columns": columns}
+    for name, (part, number) in tables.items():
+        if number > _FEW_GROUPS:
+            yield {"kind": "details", "text": f"By {name.replace('_', ' ')}: {number} groups", "parts": [part]}
 
 
 def _group_table(name: str, groups: Sequence[Group], statistics: Statistics) -> Part:
@@ -588,7 +611,7 @@ def _group_table(name: str, groups: Sequence[Group], statistics: Statistics) -> 
         cells += [_number_cell(format_mean(group.mean_score)), _number_cell(str(group.selected - group.n))]
         rows.append(_row(*cells, cls="total" if group is statistics.overall else ""))
     if sampled:
-        head = (*head[:3], f"{100 * axis.low:g} to {100 * axis.high:g} %", *head[4:])
+        head = (*head[:3], _axis_text(axis), *head[4:])
     return _table(f"By {words}", head, rows, numeric=(1, len(head) - 2, len(head) - 1))
 
 
@@ -624,10 +647,15 @@ def _refusals(statistics: Statistics) -> Iterator[Part]:
 def _figures(conclusion: Conclusion, panels: Sequence[Panel]) -> Iterator[Part]:
     for panel in panels:
         yield from _panel(panel)
-    for group, members in grouped_figures(conclusion.all_figures):
-        if group:
-            yield {"kind": "heading", "text": group, "cls": ""}
-        yield _figure_table(f"Figures: {group}" if group else "Figures", members)
+    figures, shown = conclusion.all_figures, {id(figure) for panel in panels for figure in panel.figures}
+    headlines = [figure for figure in figures if figure.headline and id(figure) not in shown]
+    for group, members in grouped_figures(headlines):
+        yield _figure_table(_capitalized(group) or "Figures", members)
+    if len(figures) > len(headlines):
+        every = [
+            _figure_table(_capitalized(group) or "Figures", members) for group, members in grouped_figures(figures)
+        ]
+        yield {"kind": "details", "text": f"All {pluralize(len(figures), 'figure')}", "parts": every}
 
 
 def _figure_table(caption: str, figures: Sequence[Figure]) -> Part:
@@ -640,18 +668,14 @@ def _figure_table(caption: str, figures: Sequence[Figure]) -> Part:
         if figure.share is not None and figure.interval is not None:
             plot = interval_svg(figure.share, axis, interval=figure.interval[:2])
         cells: list[Cell] = [
-            figure.name,
+            {"text": figure.name, "note": figure.definition, "cls": "figure"},
             {"text": figure_value(figure), "cls": "text"},
-            *(
-                ({"text": figure_interval(figure) or DASH, "cls": "nowrap"}, {"svg": plot, "text": ""})
-                if plotted
-                else ()
-            ),
-            {"text": figure.definition, "cls": "text muted"},
         ]
+        if plotted:
+            cells += [{"text": figure_interval(figure) or DASH, "cls": "text"}, {"svg": plot, "text": ""}]
         rows.append(_row(*cells))
-    columns = ("interval", f"{100 * axis.low:g} to {100 * axis.high:g} %") if plotted else ()
-    return _table(caption, ("figure", "value", *columns, "what it is"), rows)
+    columns = ("interval", _axis_text(axis)) if plotted else ()
+    return _table(caption, ("figure", "value", *columns), rows)
 
 
 def _figure_ends(figure: Figure) -> tuple[float, ...]:
@@ -663,7 +687,7 @@ def _panel(panel: Panel) -> Iterator[Part]:
     if panel.intro:
         yield _text(panel.intro, "intro")
     if panel.figures:
-        yield _figure_table(panel.title, panel.figures)
+        yield {**_figure_table(panel.title, panel.figures), "quiet": True}
     if panel.rows:
         yield _matrix(panel) if panel.matrix else _panel_table(panel)
 
@@ -678,7 +702,7 @@ def _panel_table(panel: Panel) -> Part:
         _row(*(_number_cell(_plain(value)) if index in numeric else _plain(value) for index, value in enumerate(row)))
         for row in panel.rows[:MAX_ROWS]
     ]
-    return _table(panel.title, panel.head, rows, numeric=numeric, total=len(panel.rows))
+    return _table(panel.title, panel.head, rows, numeric=numeric, total=len(panel.rows), quiet=True)
 
 
 def _matrix(panel: Panel) -> Part:
@@ -690,7 +714,7 @@ def _matrix(panel: Panel) -> Part:
             color = "heat-0" if not count else "heat-right" if name == label else "heat-wrong"
             cells.append({"text": _plain(count) if count else "·", "cls": f"heat {color}"})
         rows.append(_row(*cells))
-    return {**_table(panel.title, panel.head, rows, total=len(panel.rows)), "cls": "matrix"}
+    return {**_table(panel.title, panel.head, rows, total=len(panel.rows), quiet=True), "cls": "matrix"}
 
 
 def _plain(value: str | float | None) -> str:
@@ -851,6 +875,7 @@ def _table(
     total: int = 0,
     where: str = "report.json lists all",
     printed: bool = True,
+    quiet: bool = False,
 ) -> Part:
     """Return a table whose first cells name its rows.
 
@@ -862,6 +887,7 @@ def _table(
         total: how many rows there are, if they are not all shown.
         where: where the others are.
         printed: whether it is on the printed sheet.
+        quiet: whether only screen readers get the caption, because a heading says the same.
     """
     columns = set(numeric)
     shown = sum(not row.get("plain") for row in rows)
@@ -873,6 +899,7 @@ def _table(
         "rows": list(rows),
         "more": f"{shown} of {total} shown; {where}." if total > shown else "",
         "cls": "",
+        "quiet": quiet,
         "hidden_in_print": not printed,
     }
 
@@ -886,12 +913,19 @@ def _number_cell(text: str) -> Cell:
 
 
 def _case_cell(test_id: str, link: Link | None, more: str = "") -> Cell:
-    return {"text": f"{test_id}{more}", "href": link(test_id) if link is not None else "", "cls": "mono"}
+    """Return the name of a case without that of its suite, which all cases of a page share."""
+    return {
+        "text": f"{test_id.partition(':')[2] or test_id}{more}",
+        "href": link(test_id) if link is not None else "",
+        "cls": "mono case",
+    }
 
 
-def _verdict_cell(verdict: str) -> Cell:
+def _verdict_cell(verdict: str, answer: str | None = None) -> Cell:
+    """Return a verdict, with an answer below it if it is known."""
     sign, words, color = SIGNS.get(verdict, ("", verdict, "plain"))
-    return {"text": f"{sign} {words}", "badge": color, "cls": "nowrap"}
+    below = "" if answer is None else one_line(answer, _ANSWER)
+    return {"text": f"{sign} {words}", "badge": color, "below": below, "cls": "change" if below else "nowrap"}
 
 
 def _answer_cell(answer: str | None) -> Cell:
@@ -921,15 +955,19 @@ def _thousands(number: int) -> str:
     return f"{number:,}".replace(",", "\u2009")
 
 
+def _money(amount: float) -> str:
+    return f"{amount:.2f}" if amount >= 1 or not amount else f"{amount:.4f}"
+
+
 def _minute(timestamp: str) -> str:
     """Return a time without seconds, such as `2026-05-04 12:30 UTC`."""
     return f"{timestamp[:10]} {timestamp[11:16]} UTC" if len(timestamp) > _UP_TO_MINUTE else timestamp
 
 
-def _sentence_case(headline: str) -> str:
-    """Return a headline without words in capitals."""
-    parts = [part.lower() if part.isupper() else part for part in headline.split(", ")]
-    return _capitalized(", ".join(parts))
+def _headline(headline: str) -> tuple[str, str]:
+    """Return the first words of a headline and the rest of it, without words in capitals."""
+    first, *rest = (part.lower() if part.isupper() else part for part in headline.split(", "))
+    return _capitalized(first), "".join(f", {part}" for part in rest)
 
 
 def _capitalized(text: str) -> str:
