@@ -437,7 +437,7 @@ def _flips(
             _verdict_cell(change.before, getattr(change, "answer_before", None)),
             _verdict_cell(change.after, getattr(change, "answer_after", None)),
             _number_cell(f"{format_mean(change.score_before)} → {format_mean(change.score_after)}"),
-            {"text": one_line("; ".join(_telling(change.reasons)), _TEXT), "cls": "text muted"},
+            {"text": one_line("; ".join(_telling(change.reasons)), _TEXT), "cls": "text muted why"},
         )
         for change in changes[:_MAX_FLIPS]
     ]
@@ -917,7 +917,7 @@ def _case_cell(test_id: str, link: Link | None, more: str = "") -> Cell:
     return {
         "text": f"{test_id.partition(':')[2] or test_id}{more}",
         "href": link(test_id) if link is not None else "",
-        "cls": "mono case",
+        "cls": "case",
     }
 
 
@@ -925,7 +925,7 @@ def _verdict_cell(verdict: str, answer: str | None = None) -> Cell:
     """Return a verdict, with an answer below it if it is known."""
     sign, words, color = SIGNS.get(verdict, ("", verdict, "plain"))
     below = "" if answer is None else one_line(answer, _ANSWER)
-    return {"text": f"{sign} {words}", "badge": color, "below": below, "cls": "change" if below else "nowrap"}
+    return {"text": f"{sign} {words}", "badge": color, "below": below, "cls": "answers" if below else "nowrap"}
 
 
 def _answer_cell(answer: str | None) -> Cell:
