@@ -223,16 +223,18 @@ class _Details:
             "terms": self._share(result.terms),
             "hooks": self._share(record.get("hook_decisions", ())),
             "tokens": [record.get("tokens_input"), record.get("tokens_output")],
-            "payload": self._payload(result.payload) if keeps_texts else None,
+            **(self._payload(result.payload) if keeps_texts else {}),
         }
 
-    def _payload(self, payload: Any) -> int | None:
+    def _payload(self, payload: Any) -> dict[str, Any]:
         if payload is None:
-            return None
+            return {}
         self._references = 0
         text = _json(self._with_shared(payload, _MAX_DEPTH))
-        # a payload may have such a key of its own
-        return self._add_text(text if text.count(_SHARED) == self._references else _json(payload))
+        if text.count(_SHARED) == self._references:
+            return {"payload": self._add_text(text)}
+        # it has such a key of its own
+        return {"payload": self._add_text(_json(payload)), "is_plain": True}
 
     def _with_shared(self, value: Any, depth: int) -> Any:
         """Return a value without its arrays of objects: cases often have the same, such as the log of all checks."""

@@ -3,7 +3,7 @@
 // All text of cases, models and files goes through textContent: nothing here parses HTML.
 (() => {
   const $ = (id) => document.getElementById(id);
-  const SIGNS = { passed: "✓", failed: "✗", error: "!", vacuous: "∅", known_hole: "○", not_run: "–", quarantined: "⏸" };
+  const SIGNS = { passed: "✓", failed: "✗", error: "!", vacuous: "∅", known_hole: "○", not_run: "–", quarantined: "‖" };
   const CHANGES = ["new_failure", "recovered", "regressed", "improved", "added", "changed", "same"];
   const RANK = { failed: 2, error: 3, vacuous: 4, not_run: 5, known_hole: 6, quarantined: 7, passed: 9 };
   const PAGE_ROWS = 100;
@@ -89,7 +89,7 @@
       ...stored,
       terms: restored(stored.terms) || [],
       hooks: restored(stored.hooks) || [],
-      payload: read(stored.payload, true),
+      payload: read(stored.payload, !stored.is_plain),
     };
     const stored = chunk.cases[row.key || 0];
     return {
@@ -109,7 +109,7 @@
 
   const status = (row) => (row.quarantined ? "quarantined" : row.verdict);
   const isFailing = (row) => ["failed", "error"].includes(status(row)) || (status(row) === "vacuous");
-  const rank = (row) => (row.change === "new_failure" ? 0 : row.change === "regressed" && isFailing(row) ? 1 : RANK[status(row)] ?? 8);
+  const rank = (row) => (row.change === "new_failure" ? (status(row) === "failed" ? 0 : 0.5) : row.change === "regressed" && isFailing(row) ? 1 : RANK[status(row)] ?? 8);
 
   /** Fill in what a row leaves out. */
   const complete = (row, page, position) => {
@@ -540,9 +540,9 @@
       has((row) => row.difficulty) && { key: "difficulty", title: "difficulty", value: (row) => ["easy", "medium", "hard"].indexOf(row.difficulty) + row.difficulty, cell: (row) => row.difficulty },
       { key: "score", title: "score", number: true, value: (row) => row.score ?? null, cell: (row) => number(row.score) },
       { key: "answer", title: "answer", value: (row) => row.answer ?? "", cell: (row) => el("span", { class: "clip", title: row.answer ?? row.message }, row.answer ?? row.message ?? (row.refused ? "(refused)" : "–")) },
-      has((row) => row.change) && { key: "change", title: "since the baseline", value: (row) => CHANGES.indexOf(row.change), cell: (row) => changeNode(row) },
+      has((row) => row.change) && { key: "change", title: "change", value: (row) => CHANGES.indexOf(row.change), cell: (row) => changeNode(row) },
       has((row) => row.trials > 1) && { key: "trials", title: "trials passed", number: true, value: (row) => row.passed / row.trials, cell: (row) => `${row.passed} / ${row.trials}` },
-      { key: "cause", title: "decided by", value: (row) => row.cause, cell: (row) => (isFailing(row) ? row.cause : "") },
+      { key: "cause", title: "decided by", value: (row) => row.cause, cell: (row) => (isFailing(row) ? words(row.cause) : "") },
       { key: "duration", title: "time", number: true, value: (row) => row.duration_ms || 0, cell: (row) => duration(row.duration_ms || 0) },
       has((row) => row.tokens) && { key: "tokens", title: "tokens", number: true, value: (row) => row.tokens ?? null, cell: (row) => (typeof row.tokens === "number" ? row.tokens.toLocaleString("en") : "–") },
     ].filter(Boolean);
@@ -847,8 +847,7 @@
       const row = state.case ? current() : null;
       notice.hidden = !state.case || Boolean(row);
       if (!notice.hidden) notice.textContent = `This page has no case “${state.case}”.`;
-      if (row !== openCase || !row) showTable();
-      else { showTable(); }
+      showTable();
       if (row) {
         if (!openCase) scroll = window.scrollY;
         const isNew = openCase !== row;
