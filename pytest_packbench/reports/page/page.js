@@ -391,7 +391,7 @@
     const loud = hooks.filter((hook) => !isQuiet(hook));
     const summary = loud.length ? `${plural(loud.length, "decision")} other than pass or skip` : "none objected";
     return [loud.length ? table(loud) : null,
-      folded(`All ${plural(hooks.length, "decision")} in order (${summary})`, table(hooks))];
+      loud.length === hooks.length ? null : folded(`All ${plural(hooks.length, "decision")} in order (${summary})`, table(hooks))];
   };
 
   const contentNode = (content) => {
@@ -429,6 +429,17 @@
     return [...items, ...calls];
   };
 
+  /** Return the first list of messages with roles in a result; empty without one. */
+  const conversation = (value, depth) => {
+    if (!depth || !value || typeof value !== "object") return [];
+    if (Array.isArray(value)) return value.length && value.every((each) => isObject(each) && typeof each.role === "string") ? value : [];
+    for (const item of Object.values(value)) {
+      const found = conversation(item, depth - 1);
+      if (found.length) return found;
+    }
+    return [];
+  };
+
   const trialsTable = (trials) => el("div", { class: "scroll" }, el("table", { class: "plain" },
     el("caption", { class: "unseen" }, "Trials of this case"),
     el("thead", {}, el("tr", {}, ["trial", "verdict", "score", "answer", "time", "what happened"].map((text) => el("th", { scope: "col" }, text)))),
@@ -441,15 +452,16 @@
     const expected = isObject(details.case) ? details.case.expected : undefined;
     const before = details.baseline;
     const actual = shown.answer ?? null;
-    const now = actual ?? (shown.message || (shown.refused ? "refused" : "no answer"));
-    const was = before ? before.answer ?? (before.message || (before.refused ? "refused" : "no answer")) : null;
+    const said = (attempt) => attempt.answer ?? (attempt.message || (attempt.refused ? "refused" : words(attempt.decision || "no answer")));
+    const now = said(shown);
+    const was = before ? said(before) : null;
     const [wasNode, nowNode] = was !== null && was !== now ? wordDiff(was, now) : [was, now];
     const columns = [
       el("div", {}, el("h4", {}, "Expected"), expected === undefined
         ? el("p", { class: "muted" }, row.expected_text || "The case file is not at hand.") : markEqual(valueNode(expected), actual)),
       el("div", {}, el("h4", {}, "Actual"), el("p", { class: "answer" }, nowNode),
         shown.match_level ? el("p", { class: "muted" }, `match: ${words(shown.match_level)}${typeof shown.match_depth === "number" ? `, depth ${shown.match_depth}` : ""}`) : null,
-        shown.decision ? el("p", { class: "muted" }, `decision: ${words(shown.decision)}`) : null),
+        shown.decision && actual !== null ? el("p", { class: "muted" }, `decision: ${words(shown.decision)}`) : null),
       before ? el("div", {}, el("h4", {}, "Baseline"), el("p", { class: "answer" }, wasNode),
         el("p", { class: "muted" }, badge(before.verdict), typeof before.score === "number" ? ` score ${number(before.score)}` : ""),
         was === now ? el("p", { class: "muted" }, "the same answer") : null) : null,
@@ -460,7 +472,9 @@
       const [first, second] = wordDiff(row.expected_text, row.actual_text);
       lines.push(el("dl", { class: "pair" }, el("dt", {}, "expected"), el("dd", {}, first), el("dt", {}, "actual"), el("dd", {}, second)));
     }
-    if (pair) lines.push(el("h4", {}, "Expected against actual, by line"), lineDiff(pretty(pair[0]), pretty(pair[1])));
+    if (pair && pretty(pair[0]) !== pretty(pair[1])) {
+      lines.push(el("h4", {}, "Expected (−) against actual (+), by line"), lineDiff(pretty(pair[0]), pretty(pair[1])));
+    }
     return [el("div", { class: `columns ${before ? "three" : "two"}` }, columns), lines];
   };
 
@@ -539,7 +553,11 @@
       has((row) => row.type) && { key: "type", title: "type", value: (row) => row.type, cell: (row) => words(row.type) },
       has((row) => row.difficulty) && { key: "difficulty", title: "difficulty", value: (row) => ["easy", "medium", "hard"].indexOf(row.difficulty) + row.difficulty, cell: (row) => row.difficulty },
       { key: "score", title: "score", number: true, value: (row) => row.score ?? null, cell: (row) => number(row.score) },
-      { key: "answer", title: "answer", value: (row) => row.answer ?? "", cell: (row) => el("span", { class: "clip", title: row.answer ?? row.message }, row.answer ?? row.message ?? (row.refused ? "(refused)" : "–")) },
+      { key: "answer", title: "answer", value: (row) => row.answer ?? "", cell: (row) => {
+        const was = row.before?.[2];
+        return [el("span", { class: "clip", title: row.answer ?? row.message }, row.answer ?? row.message ?? (row.refused ? "(refused)" : "–")),
+          was && was !== row.answer ? el("span", { class: "clip was", title: was }, `was ${was}`) : null];
+      } },
       has((row) => row.change) && { key: "change", title: "change", value: (row) => CHANGES.indexOf(row.change), cell: (row) => changeNode(row) },
       has((row) => row.trials > 1) && { key: "trials", title: "trials passed", number: true, value: (row) => row.passed / row.trials, cell: (row) => `${row.passed} / ${row.trials}` },
       { key: "cause", title: "decided by", value: (row) => row.cause, cell: (row) => (isFailing(row) ? words(row.cause) : "") },
@@ -548,8 +566,7 @@
     ].filter(Boolean);
     const changeNode = (row) => {
       if (!row.change || row.change === "same") return "";
-      const was = row.before && row.before[2] && row.before[2] !== row.answer ? el("span", { class: "muted" }, ` was ${row.before[2]}`) : null;
-      return el("span", { class: `change is-${row.change}` }, words(row.change), was);
+      return el("span", { class: `change is-${row.change}` }, words(row.change));
     };
     const GROUPS = {
       "": ["no groups", null],
@@ -742,13 +759,13 @@
       const facts = [
         ["type", words(row.type)], ["difficulty", row.difficulty],
         ...Object.entries(row.facets).map(([name, value]) => [words(name), value]),
-        ["model", [shown.llm_backend, shown.llm_model].filter(Boolean).join(" / ")], ["judge", shown.judge],
+        ["model", shown.llm_backend === "unknown" ? "not known" : [shown.llm_backend, shown.llm_model].filter(Boolean).join(" / ")], ["judge", shown.judge],
         ["time", duration(row.duration_ms || 0)],
         ["tokens", typeof row.tokens === "number" ? `${row.tokens.toLocaleString("en")} (${shown.tokens?.[0] ?? "?"} in, ${shown.tokens?.[1] ?? "?"} out)` : ""],
         ["run", hasRuns ? row.run : ""],
       ].filter(([, value]) => value);
       const exchanges = transcript(details.recording);
-      const messages = isObject(shown.payload) && Array.isArray(shown.payload.messages) ? shown.payload.messages : [];
+      const messages = conversation(shown.payload, 3);
       const hash = row.file.replace(/:\d+$/, "");
       add(view.replaceChildren(bar) || view, [
         title,
