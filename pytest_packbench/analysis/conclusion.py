@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.stored import BaselineLookup
 
 Scope = Literal["whole", "part", "shard"]
+Status = Literal["passed", "failed", "partial"]
+# the worst last
+_STATUSES: tuple[Status, ...] = ("passed", "partial", "failed")
 # how many failing gates a sentence names
 _MAX_NAMED = 3
 _REPLAYED_WHOLE = ("http:", "https:", "cmd:")
@@ -66,6 +69,7 @@ class Conclusion:
         controls: how its controls ended; None if it has none.
         figures: the named figures of its pack, in the order in which they are shown.
         paired_figures: those of what changed since the baseline.
+        stored_status: of a stored run, the status in its report, which is never shown as a better one; else empty.
     """
 
     run: Run
@@ -79,6 +83,7 @@ class Conclusion:
     controls: ControlTally | None = None
     figures: Sequence[Figure] = ()
     paired_figures: Sequence[Figure] = ()
+    stored_status: str = ""
 
     @property
     def all_figures(self) -> tuple[Figure, ...]:
@@ -240,7 +245,7 @@ class RunVerdict(NamedTuple):
         sentence: the reasons, one or more sentences in one line.
     """
 
-    status: Literal["passed", "failed", "partial"]
+    status: Status
     headline: str
     sentence: str
 
@@ -255,7 +260,10 @@ def run_verdict(conclusion: Conclusion) -> RunVerdict:
     """
     run, overall = conclusion.run, conclusion.statistics.overall
     reasons = list(_failures(conclusion))
-    status: Literal["passed", "failed", "partial"] = "failed" if reasons else "partial" if run.partial else "passed"
+    status: Status = "failed" if reasons else "partial" if run.partial else "passed"
+    computed, stored = status, conclusion.stored_status
+    if stored in _STATUSES:
+        status = max(computed, stored, key=_STATUSES.index)
     vacuous = conclusion.statistics.totals.verdicts["vacuous"]
     words = ["PASSED WHERE TESTED" if status == "passed" and vacuous else status.upper()]
     if conclusion.baseline is not None and conclusion.baseline.fails_unseen:
@@ -272,6 +280,8 @@ def run_verdict(conclusion: Conclusion) -> RunVerdict:
     sentences = [f"{_capitalized('; '.join(reasons))}."] if reasons else [_success(conclusion)]
     if run.partial:
         sentences.append(f"The run is incomplete: {run.partial}.")
+    if stored and stored != computed:
+        sentences.append(f"The report of the run says {stored}.")
     return RunVerdict(
         status=status,
         headline=f"{', '.join(words)}, {counted}",
