@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,9 +24,10 @@ class Watched(NamedTuple):
     page: Page
     troubles: list[str]
 
-    def texts(self, selector: str) -> list[str]:
-        """Return the text of each element, as it is shown."""
-        return [text.strip() for text in self.page.locator(selector).all_inner_texts()]
+    def linked_cases(self, selector: str) -> list[str]:
+        """Return the ids of the cases that a section links to, in its order."""
+        links = self.page.locator(f"{selector} a[href*='case=']").all()
+        return [unquote(link.get_attribute("href") or "").rpartition("=")[2].rpartition(":")[2] for link in links]
 
     def barriers(self) -> list[str]:
         """Return what axe-core finds in the page as it is shown now."""
