@@ -506,29 +506,30 @@ class Recorder:
         from pytest_packbench.analysis.trials import trials_rule_of
         from pytest_packbench.cases.recordings import source_texts
         from pytest_packbench.pytest_plugin.explain import rerun_options
-        from pytest_packbench.reports.page import page_html, run_page, trend_of
+        from pytest_packbench.reports.page import baseline_cases, missing_cases, page_html, run_page, trend_of
         from pytest_packbench.reports.page.case_data import CaseSources, case_blocks, root_link
-        from pytest_packbench.runs.history import like_runs
+        from pytest_packbench.runs.history import like_runs, verdict_rows
 
         metadata, folder = conclusion.run, run.results.writer.folder
         like = like_runs(folder.parent, metadata, models=conclusion.statistics.models)
-        verdicts: dict[str, list[str]] = {}
-        for each in like:
-            for test_id, verdict in each.verdicts.items():
-                verdicts.setdefault(test_id, []).append(verdict)
-        cases = case_blocks(
-            run.ordered,
-            CaseSources(*source_texts(run.suite, self.config.rootpath, is_checked=False)),
-            baseline=_baseline_cases(conclusion.baseline, earlier),
-            history=verdicts,
-            redact=self.contexts.redactor.text,
-            run=metadata.run_id,
-            rule=trials_rule_of(metadata, run.suite.config.trials_rule()),
-            root_link=root_link(self.config.rootpath, folder),
-            options=rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)),
+        notes = missing_cases(conclusion.statistics.totals.selected)
+        cases = (
+            None
+            if notes
+            else case_blocks(
+                run.ordered,
+                CaseSources(*source_texts(run.suite, self.config.rootpath, is_checked=False)),
+                baseline=baseline_cases(conclusion.baseline, None if earlier is None else earlier.stored),
+                history=verdict_rows(like),
+                redact=self.contexts.redactor.text,
+                run=metadata.run_id,
+                rule=trials_rule_of(metadata, run.suite.config.trials_rule()),
+                root_link=root_link(self.config.rootpath, folder),
+                options=rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)),
+            )
         )
         panels = self._panels(run, conclusion)
-        page = run_page(conclusion, run.ordered, cases=cases, trend=trend_of(like), panels=panels)
+        page = run_page(conclusion, run.ordered, cases=cases, trend=trend_of(like), notes=notes, panels=panels)
         return page_html([page], title=metadata.suite, redact=self._redact)
 
     def _panels(self, run: SuiteRun, conclusion: Conclusion) -> tuple[Panel, ...]:
@@ -721,21 +722,6 @@ def _paired(
     except (StoredRunError, OSError) as error:
         warning = "; ".join(filter(None, (outcome.warning, f"figures not compared: {error}")))
         return {"baseline": outcome._replace(warning=warning)}
-
-
-def _baseline_cases(outcome: BaselineOutcome | None, earlier: BaselineLookup | None) -> dict[str, CaseResult] | None:
-    """Return the cases of a run's baseline by test id, with their payloads; None where they are not compared."""
-    if outcome is None or outcome.compared is None or earlier is None or earlier.stored is None:
-        return None
-    from pytest_packbench.analysis.trials import fold_trials, trials_rule_of
-    from pytest_packbench.runs.stored import complete_results
-
-    stored = earlier.stored
-    try:
-        results = tuple(complete_results(stored.source)) or stored.results
-    except (StoredRunError, OSError):
-        results = stored.results
-    return {case.test_id: case for case in fold_trials(results, trials_rule_of(stored.run))}
 
 
 def _release_cases(suite: Suite, session: pytest.Session) -> None:

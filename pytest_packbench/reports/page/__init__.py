@@ -14,11 +14,15 @@ from pytest_packbench.reports.terminal import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from pytest_packbench.analysis.baseline import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.figure import Panel
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.reports.page.case_data import CaseBlocks
+    from pytest_packbench.runs.stored import StoredRun
 
+MAX_CASES = 10_000
+"""The largest number of cases whose data a page contains."""
 _SLOWEST = 10
 _TEMPLATE = "page.html"
 
@@ -133,6 +137,36 @@ def run_page(
         panels: what the pack adds.
     """
     return RunPage(conclusion, cases, trend, notes, case_numbers(results), panels)
+
+
+def missing_cases(number: int) -> tuple[str, ...]:
+    """Return what a page of this many cases says of those that it does not contain."""
+    if number <= MAX_CASES:
+        return ()
+    return (f"The page lists only failing cases, because the run has more than {MAX_CASES:,}; report.json has all.",)
+
+
+def baseline_cases(outcome: BaselineOutcome | None, stored: StoredRun | None) -> dict[str, CaseResult] | None:
+    """Return the cases of a run's baseline by test id, with their payloads as far as they can be read.
+
+    Args:
+        outcome: what came of comparing the run with it.
+        stored: the baseline.
+
+    Returns:
+        The cases; None where the runs are not compared.
+    """
+    if outcome is None or outcome.compared is None or stored is None:
+        return None
+    from pytest_packbench.analysis.trials import fold_trials, trials_rule_of
+    from pytest_packbench.runs.folder import StoredRunError
+    from pytest_packbench.runs.stored import complete_results
+
+    try:
+        results = tuple(complete_results(stored.source)) or stored.results
+    except (StoredRunError, OSError):
+        results = stored.results
+    return {case.test_id: case for case in fold_trials(results, trials_rule_of(stored.run))}
 
 
 def trend_of(earlier: Iterable[Any]) -> tuple[TrendPoint, ...]:

@@ -6,6 +6,7 @@ A part of a section is an object with the key `kind`: `text`, `heading`, `table`
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -42,7 +43,7 @@ from pytest_packbench.reports.page.plots import (
 from pytest_packbench.reports.terminal import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.analysis.comparison import Change, RunComparison
     from pytest_packbench.analysis.conclusion import Conclusion
@@ -399,10 +400,13 @@ def _baseline(conclusion: Conclusion, link: Link | None) -> Iterator[Part]:
     for text in outcome.failures:
         yield _text(_capitalized(text) + ".", badge="fail", sign="✗ failed")
     changes = {kind: rows.first for kind, rows in comparison.changes.items()}
+    failed = conclusion.page_cases.first("failed", MAX_ROWS)
+    expected = {row.case.test_id: row.case.expected_text for row in failed if row.case.expected_text}
     counts = comparison.counts()
     listed: set[str] = set()
     for kind, title in (("new_failures", "New failures"), ("fixed", "Recovered")):
-        yield from _flips(title, changes[kind], counts[kind], link, always=kind == "new_failures")
+        always = kind == "new_failures"
+        yield from _flips(title, changes[kind], counts[kind], link, expected=expected if always else {}, always=always)
         listed.update(change.test_id for change in changes[kind])
     yield from _mean_change(comparison)
     for kind, title in (("regressed", "Lower scores"), ("improved", "Higher scores")):
@@ -421,6 +425,7 @@ def _flips(
     total: int,
     link: Link | None,
     *,
+    expected: Mapping[str, str] = MappingProxyType({}),
     always: bool = False,
     printed: bool = True,
 ) -> Iterator[Part]:
@@ -434,16 +439,17 @@ def _flips(
     rows = [
         _row(
             _case_cell(change.test_id, link),
-            _verdict_cell(change.before, getattr(change, "answer_before", None)),
-            _verdict_cell(change.after, getattr(change, "answer_after", None)),
+            _verdict_cell(change.before, change.answer_before),
+            _verdict_cell(change.after, change.answer_after),
+            *((_answer_cell(expected.get(change.test_id)),) if expected else ()),
             _number_cell(f"{format_mean(change.score_before)} → {format_mean(change.score_after)}"),
             {"text": one_line("; ".join(_telling(change.reasons)), _TEXT), "cls": "text muted why"},
         )
         for change in changes[:_MAX_FLIPS]
     ]
-    head = ("case", "in the baseline", "now", "score", "why")
+    head = ("case", "in the baseline", "now", *(("expected",) if expected else ()), "score", "why")
     caption = f"{title}: verdict, answer and score in the baseline and now"
-    yield _table(caption, head, rows, numeric=(3,), total=total, printed=printed, quiet=True)
+    yield _table(caption, head, rows, numeric=(len(head) - 2,), total=total, printed=printed, quiet=True)
 
 
 def _telling(reasons: Sequence[str]) -> Sequence[str]:
@@ -772,18 +778,10 @@ def _cases(page: RunPage, link: Link | None) -> Part:
     for name, title in (("broken", "Cases without a score"), ("failed", "Failed cases")):
         first = listing.first(name, MAX_ROWS)
         rows = [_case_row(row, link, repeated=listing.repeated) for row in first]
-        head = (
-            "case",
-            "verdict",
-            "score",
-            "threshold",
-            *(("trials passed",) if listing.repeated else ()),
-            "answer",
-            "why",
-            "file",
-        )
+        trials = ("trials passed",) if listing.repeated else ()
+        head = ("case", "verdict", "score", *trials, "input", "expected", "actual", "why", "file")
         if rows:
-            parts.append(_table(title, head, rows, numeric=(2, 3), total=listing.count(name)))
+            parts.append(_table(title, head, rows, numeric=(2,), total=listing.count(name)))
     if not parts:
         parts = [_text("No case failed.", "muted")]
     return {"id": "cases", "title": "Cases", "nav": "Cases", "screen": True, "parts": [], "failing": parts}
@@ -791,21 +789,17 @@ def _cases(page: RunPage, link: Link | None) -> Part:
 
 def _case_row(row: CaseRow, link: Link | None, *, repeated: bool) -> Part:
     case = row.case
-    score, threshold = format_score(case.score, case.threshold)
-    why = "; ".join(
-        filter(
-            None,
-            (f"{case.kind}: {case.message}" if case.kind else case.message, format_terms(case.terms, details=True)),
-        )
-    )
+    score = " of ".join(format_score(case.score, case.threshold)) if case.score is not None else DASH
+    reasons = (case.kind, case.message, format_terms(case.terms, details=True))
     return _row(
         _case_cell(case.test_id, link),
         _verdict_cell("quarantined" if case.quarantined else case.verdict),
         _number_cell(score),
-        _number_cell(threshold),
         *((_number_cell(f"{row.passed} of {row.trials}"),) if repeated else ()),
-        _answer_cell(case.answer),
-        {"text": one_line(why, _TEXT), "cls": "text"},
+        {"text": one_line(case.input_text, _ANSWER) or DASH, "cls": "text"},
+        _answer_cell(case.expected_text or None),
+        _answer_cell(case.actual_text or case.answer),
+        {"text": one_line(": ".join(filter(None, reasons)), _TEXT), "cls": "text muted"},
         {"text": case.file, "cls": "text mono"},
     )
 
