@@ -87,7 +87,7 @@ def _write_html(arguments: argparse.Namespace, comparison: RunComparison) -> Non
     outcome = BaselineOutcome(str(arguments.baseline), comparison, conditions=tuple(conditions))
     compared = Compared(outcome, read_run(find_run_source(arguments.baseline)))
     page = stored_page(find_run_folder(current), arguments.html, arguments, compared)
-    title = f"{comparison.current.suite}: {comparison.current.run_id} since {comparison.baseline.run_id}"
+    title = f"{comparison.current.suite} since {comparison.baseline.run_id}"
     write_file(arguments.html, pages_html([page], title))
     sys.stderr.write(f"wrote report to {arguments.html}\n")
 

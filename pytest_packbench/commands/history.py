@@ -34,6 +34,7 @@ _SIGNS = {
     "not_run": "\N{EN DASH}",
     "quarantined": "⏸",
 }
+_GAP = "\n\n"
 _ABSENT, _BREAK = "·", "/"
 _RUN_COLUMNS = (
     *("run", "finished", "status", "passed", "broken", "pass rate", "95 % interval", "change", "mean score"),
@@ -43,6 +44,11 @@ _OTHER_COLUMNS = ("run", "finished", "mode", "target", "status", "why it is in n
 _CASE_COLUMNS = ("run", "finished", "verdict", "score", "answer", "trials passed", "changed since the run before")
 _FLAKY_COLUMNS = ("case", "changes", "verdicts, oldest first")
 _CHANGED = {"scoring rules": "rules"}
+_FLAKY = (
+    "The verdict changed and changed back, although the case, its recording and the rules are the same: "
+    "what differs is the target, the model or the connection to it."
+)
+_ONCE = "Neither the case, its recording nor the rules changed: the target or the model did, or the case is flaky."
 _MAX_FLAKY = 50
 _MAX_NAMED = 3
 
@@ -87,7 +93,7 @@ class _Step(NamedTuple):
         )
 
 
-class _Flaky(NamedTuple):
+class _Changed(NamedTuple):
     """A case whose verdict changed between like runs although neither the case nor the rules did.
 
     Attributes:
@@ -99,6 +105,11 @@ class _Flaky(NamedTuple):
     test_id: str
     changes: int
     row: str
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether it changed back as well: one change may be that of the target."""
+        return self.changes > 1
 
 
 class _Trend(NamedTuple):
@@ -268,22 +279,22 @@ def _trend_sections(suite: str, trend: _Trend) -> Iterator[str]:
         max_rows=max(len(rows), 1),
         drop_empty=True,
     )
-    flaky = _flaky_cases(trend)
-    intro = (
-        "Their verdict changed from one of these runs to the next, although the case, its recording and the rules are "
-        "the same: the target, the model or the connection to it made the difference."
-    )
-    listed = section(
-        "Flaky cases",
-        _FLAKY_COLUMNS,
-        ((each.test_id, str(each.changes), each.row) for each in flaky),
-        level=3,
-        intro=intro,
-        widths={0: WIDE, 2: WIDE},
-        max_rows=_MAX_FLAKY,
-        where="`--format json` names all",
-    )
-    yield f"{listed}\n\n{_legend(''.join(each.row for each in flaky[:_MAX_FLAKY]))}" if listed else ""
+    changed = _changed_cases(trend)
+    for title, intro, cases in (
+        ("Flaky cases", _FLAKY, [each for each in changed if each.is_flaky]),
+        ("Verdicts that changed once", _ONCE, [each for each in changed if not each.is_flaky]),
+    ):
+        shown = cases[:_MAX_FLAKY]
+        yield section(
+            title,
+            _FLAKY_COLUMNS,
+            ((each.test_id, str(each.changes), each.row) for each in shown),
+            level=3,
+            intro=f"{intro} {_legend(''.join(each.row for each in shown))}",
+            widths={0: WIDE, 2: WIDE},
+            total=len(cases),
+            where="--format json names all",
+        )
 
 
 def _run_row(now: EarlierRun, step: _Step | None) -> tuple[str | None, ...]:
@@ -351,7 +362,7 @@ def _signed(value: float, digits: int) -> str:
     return f"{value:+.{digits}f}"
 
 
-def _flaky_cases(trend: _Trend) -> list[_Flaky]:
+def _changed_cases(trend: _Trend) -> list[_Changed]:
     """Return the cases whose verdict changed without a cause, those that changed most often first."""
     changes: Counter[str] = Counter()
     for (before, now), step in zip(pairwise(trend.runs), trend.steps[1:], strict=True):
@@ -359,7 +370,7 @@ def _flaky_cases(trend: _Trend) -> list[_Flaky]:
             old, new = before.cases or {}, now.cases or {}
             changes.update(test_id for test_id, case in new.items() if test_id in old and _flipped(old[test_id], case))
     ordered = sorted(changes.items(), key=lambda each: (-each[1], each[0]))
-    return [_Flaky(test_id, count, _row_of_signs(test_id, trend)) for test_id, count in ordered]
+    return [_Changed(test_id, count, _row_of_signs(test_id, trend)) for test_id, count in ordered]
 
 
 def _flipped(before: EarlierCase, now: EarlierCase) -> bool:
@@ -407,25 +418,29 @@ def _case_section(suite: str, test_id: str, trend: _Trend) -> str:
     from pytest_packbench.reports.tables import WIDE, section
 
     signs = _row_of_signs(test_id, trend)
-    flaky = _flaky_changes(test_id, trend)
+    changes = _changes_of(test_id, trend)
+    flaky = "Flaky: its" if changes > 1 else "Its"
     remark = (
-        f"\n\nFlaky: its verdict changed {pluralize(flaky, 'time')} although the case, its recording and the rules are "
-        "the same."
+        f"{_GAP}{flaky} verdict changed {_times(changes)} although the case, its recording and the rules are the same."
     )
     return section(
         f"{test_id} in runs of {suite}",
         _CASE_COLUMNS,
         _case_rows(test_id, trend.runs),
-        intro=f"Like runs: {_kind_text(trend.kind)}.\n\n`{signs}`: {_legend(signs)}{remark if flaky else ''}",
+        intro=f"Like runs: {_kind_text(trend.kind)}.\n\n`{signs}`: {_legend(signs)}{remark if changes else ''}",
         widths={4: WIDE},
         max_rows=len(trend.runs),
         drop_empty=True,
     )
 
 
-def _flaky_changes(test_id: str, trend: _Trend) -> int:
+def _times(count: int) -> str:
+    return "once" if count == 1 else "twice" if count == 2 else f"{count} times"  # noqa: PLR2004 - the words for these
+
+
+def _changes_of(test_id: str, trend: _Trend) -> int:
     """Return how often the verdict of a case changed without a cause."""
-    return next((each.changes for each in _flaky_cases(trend) if each.test_id == test_id), 0)
+    return next((each.changes for each in _changed_cases(trend) if each.test_id == test_id), 0)
 
 
 def _case_rows(test_id: str, runs: Sequence[EarlierRun]) -> Iterator[tuple[str | None, ...]]:
@@ -486,17 +501,20 @@ def _kind_object(kind: Kind) -> dict[str, Any]:
 
 
 def _trend_object(trend: _Trend) -> dict[str, Any]:
+    changed = _changed_cases(trend)
     return {
         **_kind_object(trend.kind),
         "runs": [_run_object(*each) for each in zip(trend.runs, trend.steps, strict=True)],
-        "flaky": [
-            {
-                "test_id": each.test_id,
-                "changes": each.changes,
-                "verdicts": [None if case is None else case.verdict for case in _cases_of(each.test_id, trend.runs)],
-            }
-            for each in _flaky_cases(trend)
-        ],
+        "flaky": [_changed_object(each, trend) for each in changed if each.is_flaky],
+        "changed_once": [_changed_object(each, trend) for each in changed if not each.is_flaky],
+    }
+
+
+def _changed_object(changed: _Changed, trend: _Trend) -> dict[str, Any]:
+    return {
+        "test_id": changed.test_id,
+        "changes": changed.changes,
+        "verdicts": [None if case is None else case.verdict for case in _cases_of(changed.test_id, trend.runs)],
     }
 
 
@@ -532,7 +550,7 @@ def _run_object(earlier: EarlierRun, step: _Step | None) -> dict[str, Any]:
 def _case_object(trend: _Trend, test_id: str) -> dict[str, Any]:
     return {
         **_kind_object(trend.kind),
-        "flaky_changes": _flaky_changes(test_id, trend),
+        "changes": _changes_of(test_id, trend),
         "runs": [
             {
                 "run": earlier.run_id,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.paths import add_output, add_packs, add_root, write_file
+from pytest_packbench.commands.paths import add_output, add_packs, add_root
 from pytest_packbench.runs.folder import JOURNAL, PAGE, REPORT, find_run_folder, is_run_id
 
 if TYPE_CHECKING:
@@ -67,12 +67,11 @@ def _newest(output: Path) -> Sequence[Path]:
 def _page(folder: Path, arguments: argparse.Namespace) -> Path:
     """Return the page of a run; it is made from the run's files where it is missing."""
     page = folder / PAGE
-    if not page.is_file():
-        from pytest_packbench.commands.stored_page import pages_html, stored_page
+    if page.is_file():
+        return page
+    from pytest_packbench.commands.stored_page import write_page
 
-        made = stored_page(folder, page, arguments)
-        write_file(page, pages_html([made], made.conclusion.run.suite))
-    return page
+    return write_page(folder, arguments)
 
 
 def _has_opened(page: Path) -> bool:

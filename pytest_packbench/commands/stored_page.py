@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cli import UsageError
-from pytest_packbench.commands.paths import rootdir_of, suite_and_pack
+from pytest_packbench.commands.paths import rootdir_of, suite_and_pack, write_file
 from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.gate import GateResult
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.suite import BASELINE_NAME
-from pytest_packbench.runs.folder import StoredRunError
+from pytest_packbench.runs.folder import PAGE, StoredRunError
 
 if TYPE_CHECKING:
     import argparse
@@ -48,8 +48,8 @@ class Compared(NamedTuple):
     stored: StoredRun
 
 
-class _Project(NamedTuple):
-    """What the project has of a stored run.
+class ProjectOfRun(NamedTuple):
+    """What the project has of a run.
 
     Attributes:
         rootdir: the project's folder.
@@ -78,12 +78,6 @@ def stored_page(folder: Path, page: Path, arguments: argparse.Namespace, compare
         OSError: a file can't be read.
         UsageError: pytest can't read the project's configuration.
     """
-    from pytest_packbench.analysis.trials import trials_rule_of
-    from pytest_packbench.cases.recordings import source_texts
-    from pytest_packbench.model.redaction import Redactor
-    from pytest_packbench.reports.page import run_page, trend_of
-    from pytest_packbench.reports.page.case_data import NO_SOURCES, CaseSources, case_blocks, root_link
-    from pytest_packbench.runs.history import like_runs, verdict_rows
     from pytest_packbench.runs.report import open_report
     from pytest_packbench.runs.stored import complete_results
 
@@ -92,21 +86,64 @@ def stored_page(folder: Path, page: Path, arguments: argparse.Namespace, compare
     notes: list[str] = []
     project = _project(report.run, arguments, notes)
     conclusion, baseline = _conclusion(report, results, project, compared, notes)
-    like = like_runs(folder.parent, report.run, models=conclusion.statistics.models)
-    suite = project.suite
+    return conclusion_page(conclusion, results, baseline, project, page, folder=folder, notes=notes)
+
+
+def conclusion_page(
+    conclusion: Conclusion,
+    results: Sequence[CaseResult],
+    baseline: StoredRun | None,
+    project: ProjectOfRun,
+    page: Path,
+    *,
+    folder: Path | None = None,
+    notes: Sequence[str] = (),
+) -> RunPage:
+    """Return what a page shows of a run outside of its session.
+
+    Args:
+        conclusion: what the run came to.
+        results: one for each attempt, with records and payloads.
+        baseline: the run that it is compared with; None if there is none.
+        project: what the project has of it.
+        page: the file of the page.
+        folder: the folder of the run; that of the page by default.
+        notes: what a reader has to know about the page, a sentence each.
+    """
+    from pytest_packbench.analysis.trials import trials_rule_of
+    from pytest_packbench.cases.recordings import source_texts
+    from pytest_packbench.model.redaction import Redactor
+    from pytest_packbench.reports.page import run_page, trend_of
+    from pytest_packbench.reports.page.case_data import NO_SOURCES, CaseSources, case_blocks, root_link
+    from pytest_packbench.runs.history import like_runs, verdict_rows
+
+    run, suite, notes = conclusion.run, project.suite, list(notes)
+    like = like_runs((folder or page.parent).parent, run, models=conclusion.statistics.models)
     cases = case_blocks(
         results,
         NO_SOURCES if suite is None else CaseSources(*source_texts(suite, project.rootdir)),
         baseline=None if baseline is None else _cases_of(baseline),
         history=verdict_rows(like),
         redact=Redactor(os.environ).text,
-        run=report.run.run_id,
-        rule=trials_rule_of(report.run),
+        run=run.run_id,
+        rule=trials_rule_of(run),
         root_link=root_link(project.rootdir.resolve(), page.parent.resolve()),
-        options=_rerun_options(report.run),
+        options=_rerun_options(run),
     )
     panels = _panels(project.pack, results, conclusion.figures, notes) if project.is_same else ()
     return run_page(conclusion, results, cases=cases, trend=trend_of(like), notes=notes, panels=panels)
+
+
+def write_page(folder: Path, arguments: argparse.Namespace) -> Path:
+    """Write the page of a stored run to its folder, and return its path; otherwise as `stored_page`.
+
+    Raises:
+        UsageError: the page can't be written, or pytest can't read the project's configuration.
+    """
+    path = folder / PAGE
+    page = stored_page(folder, path, arguments)
+    write_file(path, pages_html([page], page.conclusion.run.suite))
+    return path
 
 
 def pages_html(pages: Sequence[RunPage], title: str) -> str:
@@ -117,25 +154,25 @@ def pages_html(pages: Sequence[RunPage], title: str) -> str:
     return page_html(pages, title=title, redact=Redactor(os.environ).json)
 
 
-def _project(run: Run, arguments: argparse.Namespace, notes: list[str]) -> _Project:
+def _project(run: Run, arguments: argparse.Namespace, notes: list[str]) -> ProjectOfRun:
     rootdir = rootdir_of(arguments)
     try:
         suite, pack = suite_and_pack(run.requested_suite, arguments)
     except (UsageError, ValueError, OSError) as error:
         reason = " ".join(str(error).split())
         notes.append(f"The suite of this run can't be read, so the texts of its cases are missing: {reason}.")
-        return _Project(rootdir)
+        return ProjectOfRun(rootdir)
     is_same = (suite.sha256, pack.name, pack.version) == (run.suite_sha256, run.pack, run.pack_version)
     if not is_same:
         notes.append(
             "The scoring rules of the suite or its pack have changed since this run. "
             "Verdict, gates and scores are those of the run."
         )
-    return _Project(rootdir, suite, pack, is_same)
+    return ProjectOfRun(rootdir, suite, pack, is_same)
 
 
 def _conclusion(
-    report: OpenRun, results: Sequence[CaseResult], project: _Project, compared: Compared | None, notes: list[str]
+    report: OpenRun, results: Sequence[CaseResult], project: ProjectOfRun, compared: Compared | None, notes: list[str]
 ) -> tuple[Conclusion, StoredRun | None]:
     """Return what a stored run came to, and the baseline that it is compared with."""
     from pytest_packbench.analysis.conclusion import Conclusion
@@ -254,7 +291,7 @@ def _policy(header: Mapping[str, Any], notes: list[str]) -> PolicyOutcome | None
 
 
 def _stored_outcome(
-    report: OpenRun, results: Sequence[CaseResult], project: _Project, notes: list[str]
+    report: OpenRun, results: Sequence[CaseResult], project: ProjectOfRun, notes: list[str]
 ) -> tuple[BaselineOutcome, StoredRun | None] | None:
     """Return what came of the comparison when the run ended, and its baseline; None if none was requested."""
     from pytest_packbench.analysis.baseline import BaselineOutcome
@@ -284,7 +321,7 @@ def _stored_outcome(
     return plain._replace(problem=problem, optional=not failed), None
 
 
-def _baseline(report: OpenRun, run_id: str, requested: str, project: _Project) -> StoredRun | None:
+def _baseline(report: OpenRun, run_id: str, requested: str, project: ProjectOfRun) -> StoredRun | None:
     """Return the baseline of a stored run, if it is still where it was; None if it is not."""
     from pytest_packbench.runs.stored import read_run
 

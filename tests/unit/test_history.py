@@ -185,13 +185,16 @@ def test_history_as_json_has_the_same_figures(history: Callable[..., str]) -> No
         None,
     ]
     assert first["runs"][3]["change"]["rules"] == ["scoring rules"]
-    assert [(each["test_id"], each["changes"]) for each in first["flaky"]] == [("toy:plain:a", 2), ("toy:plain:b", 1)]
+    assert [(each["test_id"], each["changes"]) for each in first["flaky"]] == [("toy:plain:a", 2)]
+    assert [(each["test_id"], each["changes"]) for each in first["changed_once"]] == [("toy:plain:b", 1)]
     assert first["flaky"][0]["verdicts"] == ["passed", "failed", "passed", "failed", None, None]
     assert [(each["run"], each["status"]) for each in document["others"]] == [
         (ulid(3), "failed"),
         (ulid(20), "can't be read"),
     ]
-    rows = json.loads(history("b", "--format", "json"))["trends"][0]["runs"]
+    trend = json.loads(history("b", "--format", "json"))["trends"][0]
+    rows = trend["runs"]
+    assert trend["changes"] == 1
     changed = [[], [], ["recording"], ["rules"], ["case", "recording"], []]
     assert [each["changed"] for each in rows] == changed
     assert rows[4]["trials"] == 2

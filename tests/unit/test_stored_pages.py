@@ -261,6 +261,21 @@ def test_changes_of_the_acceptance_policy_are_shown_as_stored(project: Project, 
     assert "policy in the report of this run can" in text_of(page_of(folder, code=1))
 
 
+def test_a_merged_run_has_its_page(project: Project, packbench: Command) -> None:
+    before = project.run(1, results())
+    found = results("b")
+    parts = [
+        project.run(number, part, partial="2 of 4 cases selected") for number, part in ((2, found[:2]), (3, found[2:]))
+    ]
+    code, out, _ = packbench("merge", *parts, "--root", "storage", "--baseline", before)
+    folder = project.reports / "toy" / out.strip().rpartition("/")[2]
+    page = (folder / "report.html").read_text("utf-8")
+    assert code == 1
+    assert "Failed, 3 of 4 judged cases passed" in text_of(page)
+    assert "New failures: 1" in text_of(page)
+    assert {row["id"]: row["change"] for row in rows_of(page)}["b"] == "new_failure"
+
+
 def test_open_opens_the_newest_run_and_makes_its_page(
     project: Project, packbench: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
