@@ -24,7 +24,7 @@ IMAGES = HERE / "images"
 NEXT_RELEASE = ("--packbench-target=support:answer_next", "--packbench-baseline=latest")
 CASE = "refund_of_two_lamps"
 WIDTH = 1280
-HEIGHTS = {"page-verdict": 900, "page-case": 900}
+HEIGHTS = {"page-verdict": 1180, "page-case": 900}
 COLOURS = 64
 
 
