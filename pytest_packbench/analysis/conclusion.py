@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
@@ -53,6 +54,20 @@ _PROVEN = (
 )
 
 
+class Times(NamedTuple):
+    """How long the attempts of a live run took.
+
+    Attributes:
+        attempts: how many were judged.
+        p50_ms: half of them took no longer, milliseconds.
+        p95_ms: 95 % of them took no longer, milliseconds.
+    """
+
+    attempts: int
+    p50_ms: int
+    p95_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion:
     """What a run came to.
@@ -70,6 +85,7 @@ class Conclusion:
         figures: the named figures of its pack, in the order in which they are shown.
         paired_figures: those of what changed since the baseline.
         stored_status: of a stored run, the status in its report, which is never shown as a better one; else empty.
+        times: how long its attempts took; None in fixture mode, and without an attempt that was judged.
     """
 
     run: Run
@@ -84,6 +100,7 @@ class Conclusion:
     figures: Sequence[Figure] = ()
     paired_figures: Sequence[Figure] = ()
     stored_status: str = ""
+    times: Times | None = None
 
     @property
     def all_figures(self) -> tuple[Figure, ...]:
@@ -106,6 +123,15 @@ class Conclusion:
     def measured_nothing(self) -> bool:
         """Whether no case was judged, in a run that is not part of a larger one."""
         return not self.statistics.overall.n and "shard" not in self.run.settings
+
+
+def times_of(durations: Iterable[int]) -> Times | None:
+    """Return the times of attempts, from their durations in milliseconds; None without one."""
+    ordered = sorted(durations)
+    if not ordered:
+        return None
+    p50, p95 = (ordered[-(-share * len(ordered) // 100) - 1] for share in (50, 95))
+    return Times(len(ordered), p50, p95)
 
 
 class RunEvaluator:
@@ -131,7 +157,8 @@ class RunEvaluator:
         self._baseline = gate_baseline(earlier, self._gates, rule)
         self._earlier = earlier
         self._compared = _compared_run(run, earlier, self._gates)
-        self._page_cases, self._terminal_cases = Listing("id"), Listing(order)
+        self._page_cases, self._terminal_cases = Listing("worst"), Listing(order)
+        self._durations: array[int] | None = None if run.mode == FIXTURE else array("Q")
         self._tally = gate_tally(
             self._gates,
             metrics=rules.metrics,
@@ -145,15 +172,22 @@ class RunEvaluator:
     def add(self, result: CaseResult) -> None:
         """Count a result; the trials of a case have to follow each other."""
         self._tally.add(result)
+        self._time(result)
         if self._compared is not None:
             self._compared.add(result)
 
     def add_all(self, results: Sequence[CaseResult]) -> Self:
         """Count results in any order."""
         self._tally.add_all(results)
+        for result in results if self._durations is not None else ():
+            self._time(result)
         if self._compared is not None:
             self._compared.add_all(results)
         return self
+
+    def _time(self, result: CaseResult) -> None:
+        if self._durations is not None and result.record is not None:
+            self._durations.append(result.duration_ms)
 
     def conclusion(self, run: Run, scope: Scope = "whole") -> Conclusion:
         """Judge the run after all its results were counted; `scope` is as in `conclude`.
@@ -173,6 +207,7 @@ class RunEvaluator:
             page_cases=self._page_cases,
             terminal_cases=self._terminal_cases,
             baseline=outcome,
+            times=times_of(self._durations or ()),
         )
 
     def _outcome(self, run: Run, scope: Scope) -> BaselineOutcome | None:

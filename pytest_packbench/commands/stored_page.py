@@ -113,25 +113,27 @@ def conclusion_page(
     from pytest_packbench.analysis.trials import trials_rule_of
     from pytest_packbench.cases.recordings import source_texts
     from pytest_packbench.model.redaction import Redactor
-    from pytest_packbench.reports.page import run_page, trend_of
+    from pytest_packbench.reports.page import missing_cases, run_page, trend_of
     from pytest_packbench.reports.page.case_data import NO_SOURCES, CaseSources, case_blocks, root_link
     from pytest_packbench.runs.history import like_runs, verdict_rows
 
     run, suite, notes = conclusion.run, project.suite, list(notes)
     like = like_runs((folder or page.parent).parent, run, models=conclusion.statistics.models)
-    cases = case_blocks(
-        results,
-        NO_SOURCES if suite is None else CaseSources(*source_texts(suite, project.rootdir)),
-        baseline=None if baseline is None else _cases_of(baseline),
-        history=verdict_rows(like),
-        redact=Redactor(os.environ).text,
-        run=run.run_id,
-        rule=trials_rule_of(run),
-        root_link=root_link(project.rootdir.resolve(), page.parent.resolve()),
-        options=_rerun_options(run),
-    )
+    missing, cases = missing_cases(conclusion.statistics.totals.selected), None
+    if not missing:
+        cases = case_blocks(
+            results,
+            NO_SOURCES if suite is None else CaseSources(*source_texts(suite, project.rootdir)),
+            baseline=None if baseline is None else _cases_of(baseline),
+            history=verdict_rows(like),
+            redact=Redactor(os.environ).text,
+            run=run.run_id,
+            rule=trials_rule_of(run),
+            root_link=root_link(project.rootdir.resolve(), page.parent.resolve()),
+            options=_rerun_options(run),
+        )
     panels = _panels(project.pack, results, conclusion.figures, notes) if project.is_same else ()
-    return run_page(conclusion, results, cases=cases, trend=trend_of(like), notes=notes, panels=panels)
+    return run_page(conclusion, results, cases=cases, trend=trend_of(like), notes=[*notes, *missing], panels=panels)
 
 
 def write_page(folder: Path, arguments: argparse.Namespace) -> Path:

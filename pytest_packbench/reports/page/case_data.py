@@ -17,7 +17,6 @@ from binascii import b2a_base64
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.analysis.comparison import change_of
 from pytest_packbench.analysis.trials import MEAN, count_passed, fold_case, group_by_case
 from pytest_packbench.model.errors import pluralize
 
@@ -139,7 +138,7 @@ def case_blocks(
     for trials in sorted(group_by_case(results), key=_failures_first)[:MAX_ROWS]:
         case = fold_case(trials, rule)
         before = None if baseline is None else baseline.get(case.test_id)
-        change = None if baseline is None else "added" if before is None else change_of(before, case)
+        change = None if baseline is None else _change(before, case)
         command = f"pytest {shell_quoted(case.nodeid)}{options}"
         made = (
             count_passed(trials),
@@ -173,6 +172,15 @@ def _columns(rows: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
 def _left_out(results: Sequence[CaseResult], rows: Sequence[object]) -> Iterator[str]:
     if len(rows) == MAX_ROWS and len(results) > MAX_ROWS:
         yield f"The table has {MAX_ROWS:,} cases, those that did not pass first; report.json lists all."
+
+
+def _change(before: CaseResult | None, case: CaseResult) -> str:
+    if before is None:
+        return "added"
+    # runs without a baseline need no comparison
+    from pytest_packbench.analysis.comparison import change_of
+
+    return change_of(before, case)
 
 
 def root_link(root: Path, folder: Path) -> str | None:
