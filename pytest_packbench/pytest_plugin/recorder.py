@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from pytest_packbench.policy import PolicyBase
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.reports.markdown import Place
     from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.stored import BaselineLookup
 
@@ -488,11 +489,13 @@ class Recorder:
 
     def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> None:
         from pytest_packbench.reports.markdown import summary_markdown
+        from pytest_packbench.reports.page.case_data import root_link
 
         writer, outcome = run.results.writer, conclusion.baseline
         writer.write_results(run.ordered)
         writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
-        writer.write_page(SUMMARY, summary_markdown(conclusion))
+        place = self.place(run, root_link(self.config.rootpath, writer.folder))
+        writer.write_page(SUMMARY, summary_markdown(conclusion, place=place))
         writer.write_page(PAGE, self._page(run, conclusion, earlier))
         if outcome is not None and outcome.compared is not None:
             from pytest_packbench.reports.diff import diff_markdown
@@ -540,6 +543,18 @@ class Recorder:
             problem = f"the pack {run.suite.config.pack} raised in panels: {type(error).__name__}: {error}"
             run.problems.append(self.contexts.redactor.text(problem))
             return ()
+
+    def place(self, run: SuiteRun, root: str | None) -> Place:
+        """Return where a page of a run is read.
+
+        Args:
+            run: the run.
+            root: the path or address from the page to rootdir; None if there is none.
+        """
+        from pytest_packbench.pytest_plugin.explain import rerun_options
+        from pytest_packbench.reports.markdown import Place
+
+        return Place(root, rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)))
 
     def _add_missing_results(self, run: SuiteRun, *, interrupted: bool) -> None:
         """Add the results of cases that pytest did not report, because the session ended early: finished or not run."""

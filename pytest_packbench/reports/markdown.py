@@ -155,7 +155,7 @@ def _wrong_controls(tally: ControlTally | None) -> str:
 def _failed_gates(gates: Sequence[GateResult], max_rows: int) -> str:
     failed = [gate for gate in gates if not gate.passed]
     rows = ((gate.subject, gate.text.removeprefix(gate.subject).removesuffix(": FAIL").lstrip(": ")) for gate in failed)
-    return section("Gates that do not hold", ("gate", "arithmetic"), rows, widths={1: WIDE}, max_rows=max_rows)
+    return section("Failed gates", ("gate", "arithmetic"), rows, widths={1: WIDE}, max_rows=max_rows)
 
 
 def _changes(conclusion: Conclusion, max_rows: int) -> str:
@@ -250,10 +250,10 @@ def _command(listing: Listing, run: Run, place: Place) -> str:
 def _details(conclusion: Conclusion, max_rows: int) -> Iterator[str]:
     """Yield the folded parts of the page."""
     run, statistics, gates = conclusion.run, conclusion.statistics, conclusion.gates
-    held = sum(gate.passed for gate in gates)
+    passed = sum(gate.passed for gate in gates)
     head = ("result", "arithmetic")
     yield folded(
-        f"Gates: {held} of {len(gates)} hold",
+        f"Gates: {passed} of {len(gates)} passed",
         section("", head, _gate_rows(gates), widths={1: WIDE}, max_rows=max_rows),
     )
     yield folded("Figures and what they mean", *figure_sections(conclusion.all_figures, level=3))

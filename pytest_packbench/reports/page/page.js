@@ -326,6 +326,8 @@
         return el("ul", { class: "chips" }, value.map((item) => el("li", {}, el("code", {}, String(item)))));
       }
       if (value.every((item) => typeof item === "string")) return el("ol", { class: "texts" }, value.map((item) => el("li", {}, textNode(item))));
+      const isFlat = (item) => isObject(item) && Object.values(item).every((each) => each === null || typeof each !== "object");
+      if (value.length <= 8 && value.every(isFlat)) return el("ol", { class: "texts" }, value.map((item) => el("li", {}, valueNode(item, 1))));
       return value.length > 3 || depth > 1 ? folded(plural(value.length, "item"), jsonNode(value)) : jsonNode(value);
     }
     const entries = Object.entries(value);
@@ -473,21 +475,18 @@
         ? el("p", { class: "muted" }, row.expected_text || "The case file is not at hand.") : markEqual(valueNode(expected), actual)),
       el("div", {}, el("h4", {}, "Actual"), el("p", { class: "answer" }, nowNode),
         shown.match_level ? el("p", { class: "muted" }, `match: ${words(shown.match_level)}${typeof shown.match_depth === "number" ? `, depth ${shown.match_depth}` : ""}`) : null,
-        shown.decision && actual !== null ? el("p", { class: "muted" }, `decision: ${words(shown.decision)}`) : null),
+        shown.decision && actual !== null && expected?.decision ? el("p", { class: "muted" }, `decision: ${words(shown.decision)}`) : null),
       before ? el("div", {}, el("h4", {}, "Baseline"), el("p", { class: "answer" }, wasNode),
         el("p", { class: "muted" }, badge(before.verdict), typeof before.score === "number" ? ` score ${number(before.score)}` : ""),
         was === now ? el("p", { class: "muted" }, "the same answer") : null) : null,
     ];
+    const texts = comparable(expected, shown.payload)?.map(pretty);
+    const isDifferent = texts && texts[0] !== texts[1];
     const lines = [];
-    const pair = comparable(expected, shown.payload);
-    if (row.expected_text && row.actual_text) {
-      lines.push(pairNode(row.expected_text, row.actual_text));
-    }
-    if (pair && pretty(pair[0]) !== pretty(pair[1])) {
-      const texts = pair.map(pretty);
-      if (texts.some((text) => text.includes("\n"))) lines.push(el("h4", {}, "Expected (−) against actual (+), by line"), lineDiff(...texts));
-      else if (!row.expected_text) lines.push(pairNode(...texts));
-    }
+    if (isDifferent && texts.some((text) => text.includes("\n"))) {
+      lines.push(el("h4", {}, "Expected (−) against actual (+), by line"), lineDiff(...texts));
+    } else if (row.expected_text || row.actual_text) lines.push(pairNode(row.expected_text || "", row.actual_text || ""));
+    else if (isDifferent) lines.push(pairNode(...texts));
     return [el("div", { class: `columns ${before ? "three" : "two"}` }, columns), lines];
   };
 
@@ -561,7 +560,8 @@
       { key: "verdict", title: "verdict", value: rank, cell: (row) => badge(status(row)) },
       { key: "id", title: "case", value: (row) => row.id, row: true, cell: (row) => [
         el("a", { class: "case-link", href: addressOf(row) }, row.id), row.stale ? el("span", { class: "tag" }, "stale") : null,
-        marks.has(markKey(row)) ? el("span", { class: "tag" }, `marked: ${MARKS[marks.get(markKey(row)).mark].toLowerCase()}`) : null] },
+        marks.has(markKey(row)) ? el("span", { class: "tag" }, `marked: ${MARKS[marks.get(markKey(row)).mark].toLowerCase()}`) : null,
+        row.input_text ? el("span", { class: "clip input", title: row.input_text }, row.input_text) : null] },
       hasRuns && { key: "run", title: "run", value: (row) => row.run || row.page, cell: (row) => row.run || row.page },
       has((row) => row.type) && { key: "type", title: "type", value: (row) => row.type, cell: (row) => words(row.type) },
       has((row) => row.difficulty) && { key: "difficulty", title: "difficulty", value: (row) => ["easy", "medium", "hard"].indexOf(row.difficulty) + row.difficulty, cell: (row) => row.difficulty },
