@@ -316,7 +316,7 @@ def run_verdict(conclusion: Conclusion) -> RunVerdict:
     if run.partial:
         sentences.append(f"The run is incomplete: {run.partial}.")
     if stored and stored != computed:
-        sentences.append(f"The report of the run says {stored}.")
+        sentences.append(f"The report of the run states {stored}.")
     return RunVerdict(
         status=status,
         headline=f"{', '.join(words)}, {counted}",

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--html",
         type=Path,
         metavar="FILE",
-        help="also write a page of the later run, with the answers of the earlier one beside its own, to this file",
+        help="also write a page of the later run, with the answers of both, to this file",
     )
     add_root(parser)
     add_packs(parser)

@@ -18,7 +18,7 @@ from pytest_packbench.runs.folder import PAGE, StoredRunError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_packbench.analysis.baseline import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
@@ -86,12 +86,12 @@ def stored_page(folder: Path, page: Path, arguments: argparse.Namespace, compare
     notes: list[str] = []
     project = _project(report.run, arguments, notes)
     conclusion, baseline = _conclusion(report, results, project, compared, notes)
-    return conclusion_page(conclusion, results, baseline, project, page, folder=folder, notes=notes)
+    return conclusion_page(conclusion, lambda: results, baseline, project, page, folder=folder, notes=notes)
 
 
 def conclusion_page(
     conclusion: Conclusion,
-    results: Sequence[CaseResult],
+    results: Callable[[], Iterable[CaseResult]],
     baseline: StoredRun | None,
     project: ProjectOfRun,
     page: Path,
@@ -103,7 +103,7 @@ def conclusion_page(
 
     Args:
         conclusion: what the run came to.
-        results: one for each attempt, with records and payloads.
+        results: returns one for each attempt, with records and payloads.
         baseline: the run that it is compared with; None if there is none.
         project: what the project has of it.
         page: the file of the page.
@@ -113,18 +113,19 @@ def conclusion_page(
     from pytest_packbench.analysis.trials import trials_rule_of
     from pytest_packbench.cases.recordings import source_texts
     from pytest_packbench.model.redaction import Redactor
-    from pytest_packbench.reports.page import missing_cases, run_page, trend_of
+    from pytest_packbench.reports.page import baseline_cases, missing_cases, run_page, trend_of
     from pytest_packbench.reports.page.case_data import NO_SOURCES, CaseSources, case_blocks, root_link
     from pytest_packbench.runs.history import like_runs, verdict_rows
 
-    run, suite, notes = conclusion.run, project.suite, list(notes)
+    run, suite = conclusion.run, project.suite
     like = like_runs((folder or page.parent).parent, run, models=conclusion.statistics.models)
-    missing, cases = missing_cases(conclusion.statistics.totals.selected), None
+    missing = missing_cases(conclusion.statistics.totals.selected)
+    notes, cases = [*notes, *missing], None
     if not missing:
         cases = case_blocks(
-            results,
+            tuple(results()),
             NO_SOURCES if suite is None else CaseSources(*source_texts(suite, project.rootdir)),
-            baseline=None if baseline is None else _cases_of(baseline),
+            baseline=baseline_cases(conclusion.baseline, baseline),
             history=verdict_rows(like),
             redact=Redactor(os.environ).text,
             run=run.run_id,
@@ -132,8 +133,8 @@ def conclusion_page(
             root_link=root_link(project.rootdir.resolve(), page.parent.resolve()),
             options=_rerun_options(run),
         )
-    panels = _panels(project.pack, results, conclusion.figures, notes) if project.is_same else ()
-    return run_page(conclusion, results, cases=cases, trend=trend_of(like), notes=[*notes, *missing], panels=panels)
+    panels = _panels(project.pack, results(), conclusion.figures, notes) if project.is_same else ()
+    return run_page(conclusion, results(), cases=cases, trend=trend_of(like), notes=notes, panels=panels)
 
 
 def write_page(folder: Path, arguments: argparse.Namespace) -> Path:
@@ -376,20 +377,8 @@ def _same_figures(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return all(now == then or (None not in {now, then} and abs(now - then) <= TOLERANCE) for now, then in pairs)
 
 
-def _cases_of(baseline: StoredRun) -> dict[str, CaseResult]:
-    """Return the cases of a baseline by test id, with their payloads, as far as its files have them."""
-    from pytest_packbench.analysis.trials import fold_trials, trials_rule_of
-    from pytest_packbench.runs.stored import complete_results
-
-    try:
-        results = tuple(complete_results(baseline.source)) or baseline.results
-    except (StoredRunError, OSError):
-        results = baseline.results
-    return {case.test_id: case for case in fold_trials(results, trials_rule_of(baseline.run))}
-
-
 def _panels(
-    pack: Pack | None, results: Sequence[CaseResult], figures: Sequence[Figure], notes: list[str]
+    pack: Pack | None, results: Iterable[CaseResult], figures: Sequence[Figure], notes: list[str]
 ) -> tuple[Panel, ...]:
     from pytest_packbench.model.pack import panels_of
 
@@ -397,6 +386,8 @@ def _panels(
         return ()
     try:
         return panels_of(pack, results, figures)
+    except (StoredRunError, OSError):
+        raise
     except Exception as error:  # noqa: BLE001 - packs are the user's code
         notes.append(f"The pack {pack.name} raised in panels: {describe_error(error)}.")
         return ()
