@@ -372,3 +372,12 @@ def test_panels_of_the_safety_pack_are_its_headlines() -> None:
         ("x", ["a"]),
         ("y", ["c"]),
     ]
+
+
+def test_only_panels_are_panels() -> None:
+    class Wrong(type(builtin()["generic"])):  # type: ignore[misc] # a class that is known at run time only
+        def panels(self, records: Any, figures: Any) -> Any:
+            return [1]
+
+    with pytest.raises(TypeError, match="expected objects of the class Panel"):
+        panels_of(Wrong(), (), ())

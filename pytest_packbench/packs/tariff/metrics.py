@@ -360,8 +360,8 @@ class _Codes:
         if self._answers:
             yield Panel(
                 title=f"Invalid codes{of}",
-                intro=f"{len(self._invalid)} of {pluralize(self._answers, 'answer')} with a code name one that is none "
-                "by its form, or that is not in the schedule.",
+                intro=f"{len(self._invalid)} of {pluralize(self._answers, 'answer')} with a code have one without the "
+                "form of a code, or one that is not in the schedule.",
                 head=("case", "code"),
                 rows=tuple(sorted(self._invalid)),
             )

@@ -224,7 +224,7 @@ def _svg(name: str, width: int, height: int, parts: Sequence[str], title: str = 
     about = f'role="img" aria-label="{escape(title)}"' if title else 'aria-hidden="true"'
     inside = "".join(parts)
     return (
-        f'<svg class="{name}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" {about}>{inside}</svg>'
+        f'<svg class="{name}" viewBox="0,0,{width},{height}" width="{width}" height="{height}" {about}>{inside}</svg>'
     )
 
 

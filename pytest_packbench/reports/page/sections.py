@@ -76,6 +76,7 @@ _MAX_FLIPS = 50
 _MAX_SMALL = 20
 _NAMED = 5
 _FEW_GROUPS = 10
+_SWATCH = "0,0,18,12"
 _P50, _P95 = 0.5, 0.95
 _SECOND, _MINUTE, _MANY_SECONDS = 1000, 60_000, 120_000
 _UP_TO_MINUTE = len("2026-05-04T12:30")
@@ -260,15 +261,14 @@ def _gates(gates: Sequence[GateResult]) -> Iterator[Part]:
     scale = f", {_axis_text(ends)}" if common and ends is not None else ""
     head = ("gate", "result", "value", "cases", "95 % interval", "limit", f"against the limit{scale}")
     failing = sum(not gate.passed for gate in gates)
-    held = f"all {len(gates)} held" if len(gates) > 1 else "it held"
-    caption = f"{pluralize(len(gates), 'gate')}: {f'{failing} did not hold' if failing else held}"
+    caption = f"{pluralize(len(gates), 'gate')}: {f'{failing} failed' if failing else 'passed'}"
     yield _table(caption, head, rows, numeric=(2, 3))
     yield _key(
         ("allowed", "values that pass"),
         ("limit", "limit"),
         ("interval", "95 % interval"),
-        ("pass", "holds"),
-        ("fail", "does not hold"),
+        ("pass", "passed"),
+        ("fail", "failed"),
     )
 
 
@@ -277,7 +277,7 @@ def _gate_status(gate: GateResult) -> tuple[str, str]:
         return "fail", "✗ failed"
     if gate.observed is None:
         return "plain", f"{_NONE} not judged"
-    return ("warn", "✓ held, not proven") if gate.proven is False else ("pass", "✓ held")
+    return ("warn", "✓ passed, not proven") if gate.proven is False else ("pass", "✓ passed")
 
 
 def _needs_detail(gate: GateResult) -> bool:
@@ -327,7 +327,7 @@ def _policy(conclusion: Conclusion) -> Iterator[Part]:
     if outcome is None:
         return
     color = "fail" if outcome.failed else "pass"
-    yield _text(_capitalized(outcome.headline) + ".", badge=color, sign="✗ failed" if outcome.failed else "✓ held")
+    yield _text(_capitalized(outcome.headline) + ".", badge=color, sign="✗ failed" if outcome.failed else "✓ passed")
     if outcome.problems:
         yield _list(outcome.problems)
     ordered = sorted(outcome.changes, key=lambda change: bool(change.reason))
@@ -358,7 +358,9 @@ def _controls(conclusion: Conclusion) -> Iterator[Part]:
     if tally is None:
         return
     wrong = tally.wrong
-    sign = ("fail", "✗ failed") if wrong else ("pass", "✓ held") if tally.as_written else ("plain", f"{_NONE} not run")
+    sign = (
+        ("fail", "✗ failed") if wrong else ("pass", "✓ passed") if tally.as_written else ("plain", f"{_NONE} not run")
+    )
     yield _text(f"{_capitalized(tally.text)}.", badge=sign[0], sign=sign[1])
     yield _text("Controls are recordings of wrong answers, each with the end that it must have.", "intro")
     rows = [
@@ -857,7 +859,7 @@ def _swatch(name: str) -> str:
         "mean": '<line class="line-mean" x1="0" y1="6" x2="18" y2="6"/>',
     }
     shape = shapes.get(name, f'<rect class="{name}" x="3" y="0" width="12" height="12"/>')
-    return f'<svg viewBox="0 0 18 12" width="18" height="12" aria-hidden="true">{shape}</svg>'
+    return f'<svg viewBox="{_SWATCH}" width="18" height="12" aria-hidden="true">{shape}</svg>'
 
 
 def _table(
