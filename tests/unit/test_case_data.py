@@ -14,6 +14,7 @@ import pytest
 from pytest_packbench import load_suite
 from pytest_packbench.cases.files import case_file_sha256, iter_cases, read_case_bytes
 from pytest_packbench.cases.recordings import find_recording, source_texts
+from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.reports.page import case_data
 from pytest_packbench.reports.page.case_data import NO_SOURCES, SEPARATOR, CaseSources, case_blocks, root_link
 from tests.integration.test_bundled import SOURCES, pack
@@ -210,6 +211,25 @@ def test_the_texts_of_a_suite(tmp_path: Path, form: str) -> None:
     assert source_texts(suite, folder, is_checked=False).remark(changed) == ""
     # a live answer was not made with the recording
     assert texts.exchanges_text(replace(result, cassette_sha256=None)) is None
+
+
+def test_the_recording_that_waits_for_approval_is_that_of_the_run(tmp_path: Path) -> None:
+    suite = load_suite(pack(SOURCES / "tariff", tmp_path))
+    case = next(iter(iter_cases(suite.cases_path)))
+    older = json.loads(read_case_bytes(find_recording(suite, case.name).location))
+    newer = {**older, "exchanges": []}
+    pending = suite.pending_path(case.name)
+    pending.parent.mkdir()
+    pending.write_text(json.dumps(newer, indent=2), "utf-8")
+    texts = source_texts(suite, suite.path)
+    for recording in (older, newer):
+        result = case_result(case.name, cassette_sha256=canonical_sha256(recording))
+        assert json.loads(texts.exchanges_text(result) or "") == recording
+        assert texts.remark(result) == ""
+    # where the answers were the same, the older recording was kept
+    kept = case_result(case.name, cassette_sha256="ab" * 32)
+    assert texts.remark(kept) == "the recording changed after this run"
+    assert texts.remark(replace(kept, record={"packbench": {"mode": "record"}})) == ""
 
 
 def test_no_file_outside_of_the_suite_is_read(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@
   const button = (text, onclick, attributes) => el("button", { type: "button", onclick, ...attributes }, text);
   const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
   const words = (text) => String(text).replaceAll("_", " ");
+  const scrolled = (label, content) => el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label }, content);
   const number = (value, digits = 2) => (typeof value === "number" ? value.toFixed(digits) : "–");
   const duration = (ms) => (ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(ms < 10000 ? 1 : 0)} s`);
   const folded = (summary, content, open = false) => el("details", { open }, el("summary", {}, summary), content);
@@ -267,7 +268,7 @@
   const lineDiff = (before, after) => {
     const parts = compare(before.split("\n"), after.split("\n"));
     if (!parts) return el("p", { class: "muted" }, "Too long to compare line by line.");
-    const pre = el("div", { class: "diff", role: "region", "aria-label": "Difference by line", tabindex: "0" });
+    const pre = el("div", { class: "diff", role: "group", "aria-label": "Difference by line", tabindex: "0" });
     const isNear = (index) => parts.slice(Math.max(0, index - 3), index + 4).some(([mark]) => mark !== " ");
     let skipped = 0;
     const flush = () => {
@@ -291,7 +292,7 @@
 
   /** Return JSON as text, indented, with keys, strings and other values told apart. */
   const jsonNode = (value) => {
-    const pre = el("pre", { class: "json", tabindex: "0", role: "region", "aria-label": "JSON" });
+    const pre = el("pre", { class: "json", tabindex: "0", role: "group", "aria-label": "JSON" });
     if (typeof value === "string") return add(pre, [value]);
     const text = pretty(value);
     if (text.length > 200000) return add(pre, [text]);
@@ -343,7 +344,7 @@
   const badge = (verdict) => el("span", { class: `verdict-badge is-${verdict}` },
     el("span", { class: "sign", "aria-hidden": "true" }, SIGNS[verdict] || "?"), ` ${words(verdict)}`);
 
-  const part = (title, ...content) => el("section", { class: "part" }, el("h3", {}, title), ...content);
+  const part = (title, ...content) => el("section", { class: "part" }, el("h2", {}, title), ...content);
 
   const scoreBar = (score, threshold) => {
     const x = (value) => String(Math.max(0, Math.min(1, value)) * 200);
@@ -377,7 +378,7 @@
       if (typeof threshold === "number") drawn.append(svg("line", { class: "limit", x1: x(threshold), x2: x(threshold), y1: "0", y2: "14" }));
       return drawn;
     };
-    return el("div", { class: "scroll" }, el("table", { class: "terms" },
+    return scrolled("Terms", el("table", { class: "terms" },
       el("caption", { class: "unseen" }, "Terms of the score, in order"),
       el("thead", {}, el("tr", {}, ["term", "points", "score so far", "why"].map((text) => el("th", { scope: "col" }, text)))),
       el("tbody", {}, steps.map((step) => el("tr", { class: `effect-${step.term.effect}` },
@@ -392,7 +393,7 @@
   /** Return what the guards and checks decided; many that passed are folded. */
   const hookTable = (hooks) => {
     const isQuiet = (hook) => ["pass", "skip", "allow", "ok"].includes(String(hook.decision).toLowerCase());
-    const table = (rows) => el("div", { class: "scroll" }, el("table", { class: "plain" },
+    const table = (rows) => scrolled("Decisions", el("table", { class: "plain" },
       el("caption", { class: "unseen" }, "Decisions of guards and checks, in order"),
       el("thead", {}, el("tr", {}, ["guard or check", "decision", "rule"].map((text) => el("th", { scope: "col" }, text)))),
       el("tbody", {}, rows.map((hook) => el("tr", { class: isQuiet(hook) ? "quiet" : "loud" },
@@ -449,7 +450,7 @@
     return [];
   };
 
-  const trialsTable = (trials) => el("div", { class: "scroll" }, el("table", { class: "plain" },
+  const trialsTable = (trials) => scrolled("Trials", el("table", { class: "plain" },
     el("caption", { class: "unseen" }, "Trials of this case"),
     el("thead", {}, el("tr", {}, ["trial", "verdict", "score", "answer", "time", "what happened"].map((text) => el("th", { scope: "col" }, text)))),
     el("tbody", {}, trials.map((trial, index) => el("tr", {}, el("th", { scope: "row" }, String((trial.trial ?? index) + 1)),
@@ -471,12 +472,12 @@
     const was = before ? said(before) : null;
     const [wasNode, nowNode] = was !== null && was !== now ? wordDiff(was, now) : [was, now];
     const columns = [
-      el("div", {}, el("h4", {}, "Expected"), expected === undefined
+      el("div", {}, el("h3", {}, "Expected"), expected === undefined
         ? el("p", { class: "muted" }, row.expected_text || "The case file is not at hand.") : markEqual(valueNode(expected), actual)),
-      el("div", {}, el("h4", {}, "Actual"), el("p", { class: "answer" }, nowNode),
+      el("div", {}, el("h3", {}, "Actual"), el("p", { class: "answer" }, nowNode),
         shown.match_level ? el("p", { class: "muted" }, `match: ${words(shown.match_level)}${typeof shown.match_depth === "number" ? `, depth ${shown.match_depth}` : ""}`) : null,
         shown.decision && actual !== null && expected?.decision ? el("p", { class: "muted" }, `decision: ${words(shown.decision)}`) : null),
-      before ? el("div", {}, el("h4", {}, "Baseline"), el("p", { class: "answer" }, wasNode),
+      before ? el("div", {}, el("h3", {}, "Baseline"), el("p", { class: "answer" }, wasNode),
         el("p", { class: "muted" }, badge(before.verdict), typeof before.score === "number" ? ` score ${number(before.score)}` : ""),
         was === now ? el("p", { class: "muted" }, "the same answer") : null) : null,
     ];
@@ -484,7 +485,7 @@
     const isDifferent = texts && texts[0] !== texts[1];
     const lines = [];
     if (isDifferent && texts.some((text) => text.includes("\n"))) {
-      lines.push(el("h4", {}, "Expected (−) against actual (+), by line"), lineDiff(...texts));
+      lines.push(el("h3", {}, "Expected (−) against actual (+), by line"), lineDiff(...texts));
     } else if (row.expected_text || row.actual_text) lines.push(pairNode(row.expected_text || "", row.actual_text || ""));
     else if (isDifferent) lines.push(pairNode(...texts));
     return [el("div", { class: `columns ${before ? "three" : "two"}` }, columns), lines];
@@ -747,7 +748,7 @@
     const close = () => go({ case: "", run: "" });
 
     const showCase = async (row) => {
-      const title = el("h2", { id: "case-title" }, row.id);
+      const title = el("h1", { id: "case-title" }, row.id);
       const previous = neighbour(row, -1);
       const next = neighbour(row, 1);
       const failing = neighbour(row, 1, isFailing) || shownRows.find((each) => each !== row && isFailing(each));
