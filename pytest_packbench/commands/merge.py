@@ -115,16 +115,6 @@ def run(arguments: argparse.Namespace) -> int:
     return FINE if run_verdict(conclusion).status == "passed" else FAILED
 
 
-def _rerun_options(run: Run) -> str:
-    """Return the options of pytest by which a model answers as in the merged runs; none in fixture mode."""
-    from pytest_packbench.reports.terminal import quoted
-
-    if run.mode == "fixture":
-        return ""
-    named = (("mode", run.mode), ("backend", run.backend), ("model", run.model))
-    return " ".join(f"--packbench-{name}={quoted(value)}" for name, value in named if value)
-
-
 def _check_output(output: Path) -> None:
     existing = next(path for path in (output, *output.absolute().parents) if path.exists())
     if not existing.is_dir():

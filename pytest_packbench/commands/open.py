@@ -50,18 +50,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _newest(output: Path) -> Sequence[Path]:
-    """Return the folders of the newest run, one for each suite."""
-    folders = [
-        folder
-        for pattern in ("*/*/", "*/*/*/")
-        for folder in output.glob(pattern)
-        if is_run_id(folder.name) and any((folder / name).is_file() for name in (PAGE, REPORT, JOURNAL))
-    ]
-    if not folders:
-        raise UsageError(f"no run under {output}; run a suite, or pass the folder of a run")
+    """Return the folders of the newest run that has a page or a report, one for each suite."""
+    runs = [folder for pattern in ("*/*/", "*/*/*/") for folder in output.glob(pattern) if is_run_id(folder.name)]
+    ended = [folder for folder in runs if (folder / PAGE).is_file() or (folder / REPORT).is_file()]
     # run ids sort by time
-    newest = max(folder.name for folder in folders)
-    return sorted(folder for folder in folders if folder.name == newest)
+    newest = max((folder.name for folder in ended), default="")
+    unended = sorted(folder for folder in runs if folder.name > newest and (folder / JOURNAL).is_file())
+    if not ended:
+        advice = f"{unended[-1]} did not end" if unended else "run a suite, or pass the folder of a run"
+        raise UsageError(f"no run under {output} has a page; {advice}")
+    if unended:
+        sys.stderr.write(f"packbench: the newest run did not end, so an older one is opened: {unended[-1]}\n")
+    return sorted(folder for folder in ended if folder.name == newest)
 
 
 def _page(folder: Path, arguments: argparse.Namespace) -> Path:

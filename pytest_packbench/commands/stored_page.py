@@ -12,7 +12,7 @@ from pytest_packbench.cli import UsageError
 from pytest_packbench.commands.paths import rootdir_of, suite_and_pack, write_file
 from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.gate import GateResult
-from pytest_packbench.model.score import TOLERANCE
+from pytest_packbench.model.score import FIXTURE, TOLERANCE
 from pytest_packbench.model.suite import BASELINE_NAME
 from pytest_packbench.runs.folder import PAGE, StoredRunError
 
@@ -178,12 +178,11 @@ def _conclusion(
     report: OpenRun, results: Sequence[CaseResult], project: ProjectOfRun, compared: Compared | None, notes: list[str]
 ) -> tuple[Conclusion, StoredRun | None]:
     """Return what a stored run came to, and the baseline that it is compared with."""
-    from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.analysis.conclusion import Conclusion, times_of
     from pytest_packbench.analysis.gates import gate_tally
     from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.analysis.statistics import statistics_of
     from pytest_packbench.analysis.trials import cluster_facet, trials_rule_of
-    from pytest_packbench.model.figure import Figure
 
     run, header = report.run, report.header
     listing = Listing("id")
@@ -209,16 +208,27 @@ def _conclusion(
         policy=_policy(header, notes),
         stored_policy=report.policy,
         controls=_controls(report, notes),
-        figures=tuple(map(Figure.from_json, report.figures)),
+        figures=_figures(report, notes),
         stored_status=report.status,
+        times=None if run.mode == FIXTURE else times_of(each.duration_ms for each in results if each.counted),
     )
     if project.is_same and project.suite is not None:
         gates = _with_intervals(conclusion, results, project.suite, baseline)
         unknown = sum(now is then for now, then in zip(gates, conclusion.gates, strict=True))
-        if unknown and conclusion.baseline is None:
+        if unknown:
             notes.append(f"{pluralize(unknown, 'gate')} can't be computed again: shown as decided when the run ended.")
         conclusion = replace(conclusion, gates=gates)
     return conclusion, baseline
+
+
+def _figures(report: OpenRun, notes: list[str]) -> tuple[Figure, ...]:
+    from pytest_packbench.model.figure import Figure
+
+    try:
+        return tuple(map(Figure.from_json, report.figures))
+    except _MALFORMED:
+        notes.append("The figures in the report of this run can't be read.")
+        return ()
 
 
 def _levels(header: Mapping[str, Any]) -> list[int] | None:

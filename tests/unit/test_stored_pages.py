@@ -127,7 +127,13 @@ def data_of(page: str, name: str) -> list[str]:
 
 
 def rows_of(page: str) -> list[dict[str, Any]]:
-    return [row for text in data_of(page, "rows") for row in json.loads(text)]
+    """The rows of the table of cases, of all runs of a page."""
+    tables = [json.loads(text) for text in data_of(page, "rows")]
+    return [
+        {"run": table["run"], **dict(zip(table["columns"], values, strict=True))}
+        for table in tables
+        for values in zip(*table["columns"].values(), strict=True)
+    ]
 
 
 def test_the_page_of_a_run_shows_what_was_stored_with_the_texts_of_the_suite(
@@ -141,10 +147,10 @@ def test_the_page_of_a_run_shows_what_was_stored_with_the_texts_of_the_suite(
     assert "Failed, 3 of 4 judged cases passed" in text
     # of the suite's current rules, which decide alike
     assert "pass_rate ✗ failed 75.0 % 3 of 4 30.1 % to 95.4 % at least 90.0 %" in text
-    assert {row["id"]: row["verdict"] for row in rows_of(page)}["b"] == "failed"
+    assert {row["case_id"]: row["verdict"] for row in rows_of(page)}["b"] == "failed"
     (details,) = data_of(page, "details-0")
     assert '{"id": "b of the suite"}' in details
-    assert '"history":["passed"]' in details
+    assert '["passed"]' in details
     assert earlier.name in page
     assert "texts of its cases" not in text
 
@@ -184,6 +190,8 @@ def test_what_a_report_decided_is_never_shown_as_better(
     assert "The report counts 3 of 4 judged cases as passed, its rows 4 of 4." in text_of(page_of(folder, code=1))
     project.edit(folder, lambda stored: stored.update(controls={"present": 1, "selected": 1, "as_written": 1}))
     assert "How the controls ended is not known: " in text_of(page_of(folder, code=1))
+    project.edit(folder, lambda stored: stored.update(figures=[{}], depth=[{}]))
+    assert "The figures in the report of this run can't be read." in text_of(page_of(folder, code=1))
     project.edit(folder, lambda stored: stored.pop("gates"))
     code, out, err = packbench("report", folder, "--html", "x.html", "--root", "storage")
     assert (code, out, err.count("\n")) == (2, "", 1)
@@ -218,7 +226,7 @@ def test_the_page_of_a_comparison_shows_exactly_the_flips_with_both_answers(
     assert "New failures: 3" in text
     assert "Recovered: 1" in text
     assert "Condition new_failures>0 is met: 3" in text
-    rows = {row["id"]: row for row in rows_of(page)}
+    rows = {row["case_id"]: row for row in rows_of(page)}
     assert {name: row["change"] for name, row in rows.items()} == dict.fromkeys("abc", "new_failure") | {
         "d": "recovered"
     }
@@ -273,7 +281,7 @@ def test_a_merged_run_has_its_page(project: Project, packbench: Command) -> None
     assert code == 1
     assert "Failed, 3 of 4 judged cases passed" in text_of(page)
     assert "New failures: 1" in text_of(page)
-    assert {row["id"]: row["change"] for row in rows_of(page)}["b"] == "new_failure"
+    assert {row["case_id"]: row["change"] for row in rows_of(page)}["b"] == "new_failure"
 
 
 def test_open_opens_the_newest_run_and_makes_its_page(
@@ -287,7 +295,7 @@ def test_open_opens_the_newest_run_and_makes_its_page(
 
     monkeypatch.setattr(webbrowser, "open", browser)
     monkeypatch.setenv("DISPLAY", ":0")
-    nothing = "packbench: no run under reports/benchmarks; run a suite, or pass the folder of a run\n"
+    nothing = "packbench: no run under reports/benchmarks has a page; run a suite, or pass the folder of a run\n"
     assert packbench("open") == (2, "", nothing)
     first, second = project.run(1, results()), project.run(2, results("b"))
     pages = [folder.relative_to(project.reports.parent.parent) / "report.html" for folder in (first, second)]
@@ -309,6 +317,11 @@ def test_open_opens_the_newest_run_and_makes_its_page(
     killed.mkdir()
     with Journal(killed / "journal.jsonl") as journal:
         journal.append(case_result("a"))
-    code, out, err = packbench("open")
+    code, out, err = packbench("open", "--print")
+    assert (code, out) == (0, f"{pages[1]}\n")
+    assert (
+        err == f"packbench: the newest run did not end, so an older one is opened: reports/benchmarks/toy/{ulid(9)}\n"
+    )
+    code, out, err = packbench("open", killed)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "the run did not end" in err
