@@ -72,11 +72,11 @@ def diff_markdown(
         _runs(comparison),
         "\n".join(f"- {text}" for text in (*(escape_markdown(note, WIDE) for note in notes), *sentences(comparison))),
         section("Counts", ("cases", "number"), _counts(comparison), intro=_COUNTS),
+        *figure_sections(figures),
         *(_changes(title, comparison, kind) for kind, title in _WORSE.items()),
         _only_in_one("Removed", comparison.removed, comparison.counts()["removed"]),
         *(_changes(title, comparison, kind) for kind, title in _OTHER.items()),
         _only_in_one("Added", comparison.added, comparison.counts()["added"]),
-        *figure_sections(figures),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 

@@ -46,10 +46,8 @@ if TYPE_CHECKING:
 _WILSON = f"{100 * CONFIDENCE:g} % Wilson interval (two-sided)"
 _WHERE = "report.json lists all"
 _IN_PAGE = "more are in the table below"
-# rows of a table on the first screen
+# rows of a table on the first screen, and cases in a command
 _FIRST = 10
-# cases in a command
-_MAX_NAMED = 20
 _TICKS = re.compile("`+")
 _WHEN = {
     "mean": "the mean score of its trials is at or above the threshold",
@@ -231,7 +229,7 @@ def _used(conclusion: Conclusion) -> str:
 
 def _command(listing: Listing, run: Run, place: Place) -> str:
     """Return the command that runs the cases again that did not pass."""
-    cases = [row.case for name in ("failed", "broken") for row in listing.first(name, _MAX_NAMED)][:_MAX_NAMED]
+    cases = [row.case for name in ("failed", "broken") for row in listing.first(name, _FIRST)][:_FIRST]
     if not cases:
         return ""
     total = listing.count("failed") + listing.count("broken")

@@ -122,6 +122,7 @@ def test_the_verdict_over_trials_is_that_of_the_statistics(results: list[CaseRes
 
 A, B, NEW_CASE = ({"case_sha256": digit * 64, "cassette_sha256": digit * 64} for digit in "abc")
 AGAIN = {**B, "cassette_sha256": "d" * 64}
+EDITED = {**AGAIN, "case_sha256": "e" * 64}
 RULES_CHANGED = {"suite_sha256": "cd" * 32}
 # the verdicts of two cases in each of these runs
 ROWS: list[tuple[list[CaseResult], dict[str, Any]]] = [
@@ -129,8 +130,8 @@ ROWS: list[tuple[list[CaseResult], dict[str, Any]]] = [
     ([case_result("a", "failed", **A, answer="n|o \ud800"), case_result("b", **B)], {}),
     ([case_result("a", **A), case_result("b", "failed", **AGAIN), case_result("n", **NEW_CASE)], {}),
     ([case_result("a", "failed", **A), case_result("b", **AGAIN), case_result("n", **NEW_CASE)], RULES_CHANGED),
-    ([case_result("b", "failed", **NEW_CASE, trial=number) for number in range(2)], RULES_CHANGED),
-    ([case_result("b", "error", kind="timeout", case_sha256="c" * 64)], RULES_CHANGED),
+    ([case_result("b", "failed", **EDITED, trial=number) for number in range(2)], RULES_CHANGED),
+    ([case_result("b", "error", kind="timeout", case_sha256="e" * 64)], RULES_CHANGED),
 ]
 
 
@@ -195,6 +196,6 @@ def test_history_as_json_has_the_same_figures(history: Callable[..., str]) -> No
     trend = json.loads(history("b", "--format", "json"))["trends"][0]
     rows = trend["runs"]
     assert trend["changes"] == 1
-    changed = [[], [], ["recording"], ["rules"], ["case", "recording"], []]
+    changed = [[], [], ["recording"], ["rules"], ["case"], []]
     assert [each["changed"] for each in rows] == changed
     assert rows[4]["trials"] == 2

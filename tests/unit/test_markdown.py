@@ -224,10 +224,10 @@ def test_a_live_run_says_what_it_used_and_a_failing_one_how_to_run_it_again() ->
     page = summary_markdown(live, place=Place(options="--packbench-mode=live"))
     assert "\nUsed: 3 model calls, 900 tokens, cost not known; 3 attempts: p50 1.5 s, p95 2.0 s.\n" in page
     assert (
-        "\nTo re-run the first 20 of 31 cases that did not pass:\n\n````sh\npytest 'it'\"'\"'s ```.json::a' cases/"
+        "\nTo re-run the first 10 of 31 cases that did not pass:\n\n````sh\npytest 'it'\"'\"'s ```.json::a' cases/"
         in page
     )
-    assert "::c25 --packbench-mode=live\n````\n" in page
+    assert "::c16 --packbench-mode=live\n````\n" in page
     unknown = summary_markdown(conclusion_of(run(mode="live"), case_results(1)))
     assert "\nUsed: calls, tokens and cost not known.\n" in unknown
     assert "re-run" not in unknown

@@ -163,11 +163,18 @@ def _section(name: str, title: str, parts: Iterable[Part], *, nav: str = "", scr
 
 def _tiles(page: RunPage) -> Iterator[dict[str, str]]:
     statistics, comparison = page.conclusion.statistics, _compared(page.conclusion)
+    gates, controls = page.conclusion.gates, page.conclusion.controls
     overall, verdicts = statistics.overall, statistics.totals.verdicts
     interval = f"{format_percent(overall.passed, overall.n)} ({format_interval(overall.interval)})"
     authored = "answers authored: counts only" if overall.n else "nothing was judged"
     yield _tile("Passed", f"{overall.passed} of {overall.n}", interval if overall.interval else authored)
     yield _tile("Mean score", format_mean(overall.mean_score), f"of {pluralize(overall.n, 'judged case')}")
+    if gates:
+        passed = sum(gate.passed for gate in gates)
+        yield _tile("Gates", f"{passed} of {len(gates)}", "passed", "" if passed == len(gates) else "fail")
+    if controls is not None and controls.results:
+        wrong = "fail" if controls.wrong else ""
+        yield _tile("Controls", f"{controls.as_written} of {len(controls.results)}", "ended as written", wrong)
     unjudged = [
         f"{verdicts[name]} {SIGNS[name][1]}" for name in ("error", "vacuous", "known_hole", "not_run") if verdicts[name]
     ]
@@ -564,16 +571,19 @@ def _trend(page: RunPage) -> Iterator[Part]:
 def _scores(numbers: CaseNumbers | None) -> Iterator[Part]:
     if numbers is None or not any((*numbers.passed, *numbers.failed)):
         return
-    yield {"kind": "svg", "svg": histogram_svg(numbers.passed, numbers.failed, tuple(numbers.thresholds))}
-    yield _key(("bar-pass", "passed"), ("bar-fail", "failed"), ("limit", "threshold"))
+    filled = [index for index in range(BINS) if numbers.passed[index] or numbers.failed[index]]
+    if len(filled) == 1:
+        yield _text(f"All scores are from {filled[0] / BINS:.2f} to {(filled[0] + 1) / BINS:.2f}.")
+    else:
+        yield {"kind": "svg", "svg": histogram_svg(numbers.passed, numbers.failed, tuple(numbers.thresholds))}
+        yield _key(("bar-pass", "passed"), ("bar-fail", "failed"), ("limit", "threshold"))
     rows = [
         _row(
             f"{index / BINS:.2f} to {(index + 1) / BINS:.2f}",
             _number_cell(str(numbers.passed[index])),
             _number_cell(str(numbers.failed[index])),
         )
-        for index in range(BINS)
-        if numbers.passed[index] or numbers.failed[index]
+        for index in filled
     ]
     limits = ", ".join(f"{value:g} ({pluralize(count, 'attempt')})" for value, count in numbers.thresholds.items())
     yield {
