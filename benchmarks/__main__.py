@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import agentdojo, cores, live, overhead, report, shards, start, unused
+from benchmarks import agentdojo, cores, html_page, live, overhead, report, shards, start, unused
 from benchmarks.page import PAGE, Row, describe_budget, facts, table, write_table
 
 if TYPE_CHECKING:
@@ -80,7 +80,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     session, before = Session(arguments.minutes), os.getloadavg()[0]
     rows: list[Row] = []
-    for measure in (_unused, _start, _trivial, _large, _tariff, _agentdojo, _live, _cores, _report, _shards):
+    for measure in (
+        _unused,
+        _start,
+        _trivial,
+        _large,
+        _tariff,
+        _html_page,
+        _agentdojo,
+        _live,
+        _cores,
+        _report,
+        _shards,
+    ):
         for row in measure(session):
             print(f"{(time.monotonic() - session.begun):4.0f} s  {' | '.join(row)}", flush=True)
             rows.append(row)
@@ -192,6 +204,21 @@ def _tariff(_: Session) -> Iterator[Row]:
         f"{most:.2f} CPU s",
         describe_budget(usage.seconds, most, why=why),
     )
+
+
+def _html_page(_: Session) -> Iterator[Row]:
+    for found in html_page.measure(ROUNDS):
+        with_exchanges = found.suite == "tariff"
+        content = "with their recordings" if with_exchanges else "of the generic pack"
+        verdict = describe_budget(found.size, html_page.MOST_BYTES, why="Recordings compress less than planned.")
+        yield Row(
+            f"the page of a run, {found.cases:,} cases {content}",
+            f"{found.size / 1e6:.2f} MB, {found.write_s:.2f} CPU s to write; in a browser "
+            f"{html_page.seconds(found.open_s)} to open, {html_page.seconds(found.filter_s)} to filter",
+            f"files of the suite {found.plain / 1e6:.1f} MB",
+            "2 MB" if with_exchanges else "",
+            verdict if with_exchanges else "Not judged.",
+        )
 
 
 def _agentdojo(_: Session) -> Iterator[Row]:

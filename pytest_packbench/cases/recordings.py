@@ -22,13 +22,15 @@ from pytest_packbench.cases.files import (
     CaseLocation,
     case_lines,
     file_stem,
+    find_case,
     is_unread,
     line_name,
     read_case_bytes,
     read_id,
 )
-from pytest_packbench.cases.load import parse_cassette, parse_control
+from pytest_packbench.cases.load import case_sha256, parse_cassette, parse_control, parse_json
 from pytest_packbench.cases.packed import RECORDINGS
+from pytest_packbench.model.case import CASE_ID, canonical_sha256
 from pytest_packbench.model.errors import (
     CassetteError,
     ControlError,
@@ -40,16 +42,19 @@ from pytest_packbench.model.errors import (
 from pytest_packbench.model.suite import PENDING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
     from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Shard
     from pytest_packbench.model.suite import Suite
 
 
+_ID = re.compile(CASE_ID)
+_FILE_LINE = re.compile(r"(\.jsonl):[0-9]+$")
 _OWN_CALLS = re.compile(rb'"gateway":\s*\[\s*\{')
 _MAX_FILES, _MAX_WHOLE_FILES = 1000, 32
 _MAX_BYTES, _MAX_BYTES_OF_OTHERS = 1024 * 1024, 8 * 1024
@@ -101,6 +106,94 @@ def find_recording(suite: Suite, case_id: str) -> Recording:
     # most suites have no packed file: then nothing more is looked up
     is_line = line is not None and not path.exists()
     return Recording(line if is_line and line is not None else CaseLocation(str(path), case_id), suite.path)
+
+
+class SourceTexts(NamedTuple):
+    """The texts of the cases of a suite as they are in its files now; nothing is validated.
+
+    Attributes:
+        case_text: returns the text of the case of a result: its file, or its line; None if it can't be found.
+        exchanges_text: returns the text of the recording that the result was made with; None without one.
+        remark: returns in which way these texts differ from those of the run; empty if they don't.
+    """
+
+    case_text: Callable[[CaseResult], str | None]
+    exchanges_text: Callable[[CaseResult], str | None]
+    remark: Callable[[CaseResult], str]
+
+
+def source_texts(suite: Suite, root: Path, *, is_checked: bool = True) -> SourceTexts:
+    """Return what reads the texts of a suite's cases and recordings; no file outside of its folder is read.
+
+    Args:
+        suite: the suite.
+        root: the project's root, from which results name their files.
+        is_checked: whether the texts are compared with the hashes of results; a run that has just read them need not.
+    """
+    suite_folder, root_folder = str(suite.path), str(root)
+    recordings = f"{suite.cassette_path('x').parent}{os.sep}"
+    pending = f"{suite.pending_path('x').parent}{os.sep}"
+    has_pending = os.path.isdir(pending)  # noqa: PTH112 - a string
+    folder, prefix = _real_folder(suite_folder), f"bundled:{suite.record_name}/"
+
+    def case_text(result: CaseResult) -> str | None:
+        file = _FILE_LINE.sub(r"\1", result.file)
+        within = file.removeprefix(prefix)
+        path = os.path.join(suite_folder if within != file else root_folder, within)  # noqa: PTH118 - strings
+        location = _case_within(folder, path, result.case_id)
+        return None if location is None else _text_of(location)
+
+    def exchanges_text(result: CaseResult) -> str | None:
+        # an attempt that replayed nothing was not made with the recording that is there now
+        if result.cassette_sha256 is None or _ID.fullmatch(result.case_id) is None:
+            return None
+        waiting = _text_of(CaseLocation(f"{pending}{result.case_id}.json", result.case_id)) if has_pending else None
+        if waiting is not None and _hash(waiting, canonical_sha256) == result.cassette_sha256:
+            return waiting
+        # most recordings are files of their own: nothing has to be looked up
+        own = _text_of(CaseLocation(f"{recordings}{result.case_id}.json", result.case_id))
+        return _text_of(find_recording(suite, result.case_id).location) if own is None else own
+
+    def remark(result: CaseResult) -> str:
+        if not is_checked:
+            return ""
+        # a new recording with the same answers leaves the older one in place
+        has_recorded = (result.record or {}).get("packbench", {}).get("mode") == "record"
+        texts = (
+            ("case", case_text(result), result.case_sha256, case_sha256),
+            ("recording", None if has_recorded else exchanges_text(result), result.cassette_sha256, canonical_sha256),
+        )
+        changed = [name for name, text, digest, hashed in texts if text and digest and _hash(text, hashed) != digest]
+        return f"the {' and the '.join(changed)} changed after this run" if changed else ""
+
+    return SourceTexts(case_text, exchanges_text, remark)
+
+
+def _case_within(folder: str, path: str, name: str) -> CaseLocation | None:
+    """Return the location of a case in a file; None if the file is not within the folder, or has no such case."""
+    parent, file = os.path.split(path)
+    if not _real_folder(parent).startswith(folder) or file in {"", "..", "."}:
+        return None
+    return find_case(path, name) if file.endswith(LINES_SUFFIX) else CaseLocation(path, name)
+
+
+@lru_cache(maxsize=64)
+def _real_folder(path: str) -> str:
+    return f"{os.path.realpath(path)}{os.sep}"
+
+
+def _text_of(location: CaseLocation) -> str | None:
+    try:
+        return read_case_bytes(location).decode("utf-8", "replace").removeprefix("\ufeff")
+    except (OSError, ValueError):
+        return None
+
+
+def _hash(text: str, hashed: Callable[[Any], str]) -> str:
+    try:
+        return hashed(parse_json(text.encode()))
+    except ValueError:
+        return ""
 
 
 def all_recordings(suite: Suite) -> dict[str, Recording]:

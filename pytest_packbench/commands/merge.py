@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.compare import add_fail_on
-from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
+from pytest_packbench.commands.paths import add_output, add_packs, add_root, rootdir_of, suite_and_pack
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.runs.folder import DIFF, SUMMARY, StoredRunError, find_run_folder, find_run_source
+from pytest_packbench.runs.folder import DIFF, PAGE, SUMMARY, StoredRunError, find_run_folder, find_run_source
 
 if TYPE_CHECKING:
     import argparse
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.runs.merge import Merge, Shards
     from pytest_packbench.runs.stored import BaselineLookup
+    from pytest_packbench.runs.writer import RunWriter
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,9 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     from pytest_packbench.analysis.conclusion import RunEvaluator, run_verdict
     from pytest_packbench.cases.files import CaseIndex, suite_locations
-    from pytest_packbench.reports.diff import diff_markdown
+    from pytest_packbench.commands.stored_page import ProjectOfRun, conclusion_page, pages_html
     from pytest_packbench.reports.document import run_document
-    from pytest_packbench.reports.markdown import summary_markdown
     from pytest_packbench.reports.terminal import control_lines, summary_lines
     from pytest_packbench.runs.merge import Merge
     from pytest_packbench.runs.stored import BaselineLookup, load_run
@@ -75,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
             "add them, or pass --allow-missing"
         )
     suite, pack = suite_and_pack(merged.requested_suite, arguments)
+    project = ProjectOfRun(rootdir_of(arguments), suite, pack, is_same=True)
     _check_rules(merged, suite, pack)
     if arguments.fail_on and not arguments.baseline:
         raise UsageError(f"--fail-on: got {arguments.fail_on!r} without a baseline; expected --baseline as well")
@@ -97,11 +98,9 @@ def run(arguments: argparse.Namespace) -> int:
             again = partial(_results_again, folders, merged.run_id, sorted(index), absent)
             conclusion = replace(_with_figures(conclusion, pack, again, earlier), controls=_controls(merge, suite))
             writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
-            writer.write_page(SUMMARY, summary_markdown(conclusion))
-            outcome = conclusion.baseline
-            if outcome is not None and outcome.compared is not None:
-                page = diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures)
-                writer.write_page(DIFF, page)
+            _write_summary(writer, conclusion)
+            page = conclusion_page(conclusion, again, earlier.stored, project, writer.folder / PAGE)
+            writer.write_page(PAGE, pages_html([page], merged.suite))
             writer.complete(run_document(conclusion))
     except OSError as error:
         filename = str(error.filename or "")
@@ -179,6 +178,16 @@ def _with_figures(
     except Exception as error:
         raise UsageError(f"the pack {pack.name} raised in figures: {describe_error(error)}") from error
     return conclusion
+
+
+def _write_summary(writer: RunWriter, conclusion: Conclusion) -> None:
+    from pytest_packbench.reports.diff import diff_markdown
+    from pytest_packbench.reports.markdown import summary_markdown
+
+    writer.write_page(SUMMARY, summary_markdown(conclusion))
+    outcome = conclusion.baseline
+    if outcome is not None and outcome.compared is not None:
+        writer.write_page(DIFF, diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
 
 
 def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack, index: CaseIndex) -> CaseResult | None:

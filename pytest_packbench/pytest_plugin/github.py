@@ -24,6 +24,7 @@ class GitHub:
 
     def __init__(self, recorder: Recorder, environ: Mapping[str, str]) -> None:
         self._recorder = recorder
+        self._environ = environ
         self._summary = environ.get(_SUMMARY, "")
         self._annotates = environ.get("GITHUB_ACTIONS") == "true"
         self._workspace = environ.get("GITHUB_WORKSPACE") or str(recorder.config.rootpath)
@@ -62,14 +63,16 @@ class GitHub:
                 terminalreporter.line(command)
 
     def _judged(self) -> Iterator[FinishedRun]:
-        from pytest_packbench.reports.github import FinishedRun
+        from pytest_packbench.reports.github import FinishedRun, blob_root
 
+        root = blob_root(self._environ, self._recorder.config.rootpath, self._workspace)
         for run in self._recorder.runs.values():
             if run.conclusion is not None:
                 yield FinishedRun(
                     conclusion=run.conclusion,
                     results=run.ordered,
                     rules="" if run.suite.bundled else str(run.suite.path / "suite.yaml"),
+                    place=self._recorder.place(run, root),
                 )
 
     def _problem_annotations(self) -> list[Annotation]:

@@ -32,6 +32,7 @@ _RULES: tuple[tuple[str, str], ...] = (
     (rf"\b({_VERSIONED}) \d+\.\d[\w.]*", r"\1 <VERSION>"),
     (r"Python \d+\.\d+\.\d+", "Python <VERSION>"),
     (r"(Wall clock:|slowest) [\d.]+ s\b", r"\1 <S>"),
+    (r"\b(p50|p95) [\d.]+ (?:ms|s|min)\b", r"\1 <TIMED>"),
     (r'time="\d+\.\d+"', 'time="<TIMED>"'),
     # that of a baseline.json, which holds the time
     (r'"baseline": ?"[0-9a-f]{64}"', '"baseline":"<SHA256>"'),

@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from pytest_packbench.engine.attempt import Attempt, Failure, attempt
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.recordings import Replay, ReplayError
-from pytest_packbench.engine.result_builder import CaseRef, build_result, versions
+from pytest_packbench.engine.result_builder import CaseRef, build_result, build_trial, versions
 from pytest_packbench.engine.targets import as_target, import_target
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.cassette import Cassette
 from pytest_packbench.model.outcome import Firing
+from pytest_packbench.model.pack import Comparison
 from pytest_packbench.model.record import EvalRecord
+from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.result import CaseResult, format_timestamp
 from pytest_packbench.model.score import Score, Term
 from tests.cassettes import authored_cassette
@@ -220,3 +222,59 @@ def test_a_version_is_that_of_the_module_else_of_the_installed_package(monkeypat
         versions.cache_clear()
         assert versions() == known | changes
     versions.cache_clear()
+
+
+class Explaining(EchoPack):
+    """A pack that compares in three rows, and may keep its prompts to itself."""
+
+    def __init__(self, *, keeps: bool = True, text: Any = None) -> None:
+        self.keeps, self.text = keeps, text
+
+    def keeps_prompts(self, case: Case) -> bool:
+        return self.keeps
+
+    def input_text(self, case: Case) -> str:
+        text: str = super().input_text(case) if self.text is None else self.text
+        return text
+
+    def explain(self, case: Case, outcome: EchoOutcome) -> list[Comparison]:
+        rows = (
+            ("decision", "answer", "answer (yes)"),
+            ("size", "2", "3"),
+            ("guards", "", "none"),
+            ("unit", "m", "\ncm"),
+        )
+        return [Comparison(what=what, expected=expected, actual=actual) for what, expected, actual in rows]
+
+
+def shown_of(folder: Path, pack: EchoPack, points: float = 0.0, **changes: Any) -> tuple[str, ...]:
+    """Return what the result of a case says in words: its verdict or kind, its input, expected and actual values."""
+    private = "s3cr3t-in-a-case"
+    shared = context(
+        folder, lambda _: {"points": points}, mode="fixture", pack=pack, redactor=Redactor({"A_KEY": private})
+    )
+    shared = replace(shared, options=replace(shared.options, **changes))
+    inputs: dict[str, Any] = {
+        "q": f"how\n many {private}?",
+        "of": ["m", None, {"exact": True, "deep": ["", 1.5]}],
+        "long": "x" * 500,
+    }
+    loaded = case(**inputs)
+    ref = CaseRef(shared.suite, pack, "a", "a.json::a", "a.json", "plain", loaded)
+    result = build_trial(ref, attempt(shared, loaded), shared, "01RUN").result
+    return result.kind or result.verdict, result.input_text, result.expected_text, result.actual_text
+
+
+def test_a_failed_case_says_what_was_asked_expected_and_answered(tmp_path: Path) -> None:
+    verdict, asked, expected, actual = shown_of(tmp_path, Explaining())
+    assert re.fullmatch(r"q: how many \S*\?; of: m; exact: true; deep: 1.5; long: x+…", asked)
+    assert "s3cr3t" not in asked
+    assert (verdict, len(asked)) == ("failed", 200)
+    assert (expected, actual) == ("size: 2; unit: m", "size: 3; unit: cm")
+    assert shown_of(tmp_path, EchoPack())[2:] == ("None", "yes")
+    assert shown_of(tmp_path, Explaining(), points=1.0) == ("passed", "", "", "")
+    assert shown_of(tmp_path, Explaining(text="my own"))[1] == "my own"
+    assert shown_of(tmp_path, Explaining(text=7))[0] == "pack_error"
+    # texts that stay with the user are in no report
+    for hidden in (shown_of(tmp_path, Explaining(keeps=False)), shown_of(tmp_path, Explaining(), record_prompts=False)):
+        assert hidden == ("failed", "", expected, actual)

@@ -1,0 +1,371 @@
+"""The cases of a page as compressed data: rows for the table, and chunks of details for the view of one case.
+
+The script of the page unpacks the rows at its start, and a chunk of details when one of its cases is opened. Both are
+tables: the names of their columns once, then values. Texts of files and results are parsed when they are shown: a chunk
+is a JSON object, then these texts, each after `SEPARATOR`, which details name by position. What several cases have in
+common is one text, which `{"$shared": <position>}` stands for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import zlib
+from binascii import b2a_base64
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_packbench.analysis.trials import MEAN, count_passed, fold_case, group_by_case
+from pytest_packbench.model.errors import pluralize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_packbench.analysis.trials import Rule
+    from pytest_packbench.model.result import CaseResult
+
+
+MAX_EXCHANGES = 8 * 1024 * 1024
+"""The size of a page's details beyond which further cases are stored without their exchanges, bytes."""
+MAX_PAYLOADS = 2 * MAX_EXCHANGES
+"""The size beyond which further cases are stored without texts, bytes."""
+MAX_ROWS = 20_000
+"""How many cases the table has at most."""
+_MAX_TEXT = 2 * 1024 * 1024
+_CHUNK_CASES = 64
+_CHUNK_CHARACTERS = 1024 * 1024
+_LEVEL = 7
+_GZIP = 31
+SEPARATOR = "\x1e"
+"""Separates the texts of a chunk; JSON contains it in escaped form only."""
+_SHARED = "$shared"
+# fewer objects in an array are not worth a look
+_MIN_SHARED = 4
+_MAX_DEPTH = 4
+_PROSE = re.compile(r'"[^"]{40}')
+_DIGESTS = re.compile(r'"(?:input|request)_sha256": ?"[0-9a-f]{64}", ?')
+_ROW_FIELDS = (
+    *("case_id", "test_id", "suite", "verdict", "quarantined", "kind", "message", "score", "threshold", "case_type"),
+    *("difficulty", "tags", "facets", "answer", "refused", "stale", "duration_ms", "file", "case_sha256"),
+    *("input_text", "expected_text", "actual_text"),
+)
+_MADE = ("passed", "trials", "tokens", "change", "before", "terms", "command", "details", "key")
+_ATTEMPT_FIELDS = (
+    *("trial", "verdict", "kind", "message", "score", "threshold", "match_level", "match_depth", "answer"),
+    *("decision", "refused", "utility", "valid", "judge", "stale", "remark", "llm_backend", "llm_model"),
+    *("duration_ms", "cached"),
+)
+_ATTEMPT_MADE = ("terms", "hooks", "tokens_input", "tokens_output", "payload", "is_plain")
+_DETAILS = ("case", "recording", "remark", "history", "trials", "baseline")
+# much faster than looking up each name
+_ROW_VALUES, _ATTEMPT_VALUES = attrgetter(*_ROW_FIELDS), attrgetter(*_ATTEMPT_FIELDS)
+
+
+class CaseSources(NamedTuple):
+    """Where the texts of cases come from; each function gets a result of the case.
+
+    Attributes:
+        case_text: the text of the case file, or of its line; None where it is not at hand.
+        exchanges_text: the text of its recording; None where there is none.
+        remark: what to know about these texts, such as that the file has changed since the run; empty for nothing.
+    """
+
+    case_text: Callable[[CaseResult], str | None]
+    exchanges_text: Callable[[CaseResult], str | None]
+    remark: Callable[[CaseResult], str] = lambda _: ""
+
+
+NO_SOURCES = CaseSources(lambda _: None, lambda _: None)
+"""The sources of a run whose suite is not at hand."""
+
+
+class Block(NamedTuple):
+    """Data in the page.
+
+    Attributes:
+        name: `rows`, or `details-0`, `details-1` and so on.
+        text: JSON, compressed by gzip, in base64.
+    """
+
+    name: str
+    text: str
+
+
+class CaseBlocks(NamedTuple):
+    """All data of the cases of a run.
+
+    Attributes:
+        blocks: the rows, then the details.
+        notices: what is missing, one sentence each.
+    """
+
+    blocks: tuple[Block, ...]
+    notices: tuple[str, ...] = ()
+
+
+def case_blocks(
+    results: Sequence[CaseResult],
+    sources: CaseSources,
+    *,
+    baseline: Mapping[str, CaseResult] | None,
+    history: Mapping[str, Sequence[str]],
+    redact: Callable[[str], str],
+    run: str = "",
+    rule: Rule = MEAN,
+    root_link: str | None = None,
+    options: str = "",
+) -> CaseBlocks:
+    """Compress the cases of a run for its page.
+
+    Args:
+        results: all results, those of all trials; secrets in them are replaced already.
+        sources: of the texts of cases and recordings.
+        baseline: the results of the baseline by test id, one for each case; None without a baseline.
+        history: the verdicts of earlier runs by test id, oldest first.
+        redact: replaces secrets in the texts of the sources.
+        run: the id of the run.
+        rule: the trials rule of the run.
+        root_link: the path from the folder of the page to the project's root (`root_link`); None if files can't be
+            linked to.
+        options: the options of the command that runs a case again, quoted for a shell.
+    """
+    rows: list[tuple[Any, ...]] = []
+    terms: dict[tuple[Any, ...], int] = {}
+    packed = _Details(sources, redact)
+    options = f" {options}" if options else ""
+    for trials in sorted(group_by_case(results), key=_failures_first)[:MAX_ROWS]:
+        case = fold_case(trials, rule)
+        before = None if baseline is None else baseline.get(case.test_id)
+        change = None if baseline is None else _change(before, case)
+        command = f"pytest {shell_quoted(case.nodeid)}{options}"
+        made = (
+            count_passed(trials),
+            len(trials),
+            _tokens(trials),
+            change,
+            None if before is None else (before.verdict, before.score, before.answer),
+            terms.setdefault(_effects_of(case), len(terms)),
+            # most are what the script makes of file and id
+            None if command == f"pytest {case.file}::{case.case_id}{options}" else command,
+            *packed.add(case, trials, before, history.get(case.test_id, ())),
+        )
+        rows.append((*_ROW_VALUES(case), *made))
+    packed.flush()
+    table = {
+        "run": run,
+        "root": root_link,
+        "options": options,
+        "terms": list(terms),
+        "columns": dict(zip((*_ROW_FIELDS, *_MADE), _columns(rows), strict=False)),
+    }
+    blocks = (Block("rows", _compressed(_json(table))), *packed.blocks)
+    return CaseBlocks(blocks, (*_left_out(results, rows), *packed.notices()))
+
+
+def _columns(rows: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Return the columns of a table: equal values beside each other are compressed best."""
+    return zip(*rows, strict=True)
+
+
+def _left_out(results: Sequence[CaseResult], rows: Sequence[object]) -> Iterator[str]:
+    if len(rows) == MAX_ROWS and len(results) > MAX_ROWS:
+        yield f"The table has {MAX_ROWS:,} cases, those that did not pass first; report.json lists all."
+
+
+def _change(before: CaseResult | None, case: CaseResult) -> str:
+    if before is None:
+        return "added"
+    # runs without a baseline need no comparison
+    from pytest_packbench.analysis.comparison import change_of
+
+    return change_of(before, case)
+
+
+def root_link(root: Path, folder: Path) -> str | None:
+    """Return the path from a page's folder up to the project's root; None if the page lies elsewhere."""
+    up = os.path.relpath(root, folder).replace(os.sep, "/")
+    # a path that also goes down would show folders of this machine
+    return up if set(up.split("/")) <= {"..", "."} else None
+
+
+class _Details:
+    """Collects the details of cases and compresses them in chunks."""
+
+    def __init__(self, sources: CaseSources, redact: Callable[[str], str]) -> None:
+        self.blocks: list[Block] = []
+        self._sources = sources
+        self._redact = redact
+        self._chunk: list[tuple[Any, ...]] = []
+        self._texts: list[str] = []
+        self._shared: dict[str, int] = {}
+        self._characters = self._size = self._references = 0
+        self._without_exchanges = self._without_texts = self._cut = 0
+
+    def add(
+        self, case: CaseResult, trials: Sequence[CaseResult], before: CaseResult | None, earlier: Sequence[str]
+    ) -> tuple[int, int]:
+        """Add a case; return the number of its chunk and its position there."""
+        if len(self._chunk) >= _CHUNK_CASES or self._characters >= _CHUNK_CHARACTERS:
+            self.flush()
+        keeps_texts = self._size < MAX_PAYLOADS
+        details = (
+            self._source(self._sources.case_text(case)) if keeps_texts else None,
+            self._exchanges(case),
+            self._sources.remark(case),
+            earlier,
+            [self._attempt(result, keeps_texts=keeps_texts) for result in trials],
+            None if before is None else self._attempt(before, keeps_texts=keeps_texts),
+        )
+        self._without_texts += not keeps_texts
+        self._chunk.append(details)
+        return len(self.blocks), len(self._chunk) - 1
+
+    def flush(self) -> None:
+        """Compress what was collected since the last chunk."""
+        if self._chunk:
+            # sorted, because similar texts are compressed best beside each other
+            shared = sorted(self._shared)
+            places = {self._shared[text]: place for place, text in enumerate(shared)}
+            head = {
+                "details": _DETAILS,
+                "attempts": (*_ATTEMPT_FIELDS, *_ATTEMPT_MADE),
+                "cases": self._chunk,
+                "shared": [places[number] for number in range(len(places))],
+            }
+            texts = SEPARATOR.join([_json(head), *shared, *self._texts])
+            block = Block(f"details-{len(self.blocks)}", _compressed(texts))
+            self.blocks.append(block)
+            self._size += len(block.text)
+        self._chunk, self._texts, self._shared, self._characters = [], [], {}, 0
+
+    def notices(self) -> tuple[str, ...]:
+        """Return what was left out."""
+        limits = (
+            (self._without_exchanges, "the recorded exchanges of {} are left out", MAX_EXCHANGES),
+            (self._without_texts, "the texts and results of {} are left out", MAX_PAYLOADS),
+        )
+        found = [
+            f"{text.format(pluralize(count, 'case'))}, because the details of this page exceed {size >> 20} MB; "
+            "the files of the run and of the suite contain them"
+            for count, text, size in limits
+            if count
+        ]
+        if self._cut:
+            found.append(f"{pluralize(self._cut, 'text')} of more than {_MAX_TEXT >> 20} MB were cut")
+        return tuple(text[0].upper() + text[1:] + "." for text in found)
+
+    def _exchanges(self, case: CaseResult) -> int | None:
+        text = self._sources.exchanges_text(case)
+        if text is not None and self._size + self._characters // 4 >= MAX_EXCHANGES:
+            self._without_exchanges += 1
+            return None
+        return self._source(text)
+
+    def _attempt(self, result: CaseResult, *, keeps_texts: bool) -> tuple[Any, ...]:
+        record = result.record or {}
+        hooks = record.get("hook_decisions")
+        return (
+            *_ATTEMPT_VALUES(result),
+            self._share(result.terms) if result.terms else None,
+            self._share(hooks) if hooks else None,
+            record.get("tokens_input"),
+            record.get("tokens_output"),
+            *(self._payload(result.payload) if keeps_texts else (None, None)),
+        )
+
+    def _payload(self, payload: Any) -> tuple[int | None, bool | None]:
+        """Return the position of a result, and whether it has no shared parts because it has such a key of its own."""
+        if payload is None:
+            return None, None
+        self._references = 0
+        text = _json(self._with_shared(payload, _MAX_DEPTH))
+        is_plain = text.count(_SHARED) != self._references
+        return self._add_text(_json(payload) if is_plain else text), is_plain or None
+
+    def _with_shared(self, value: Any, depth: int) -> Any:
+        """Return a value without its arrays of objects: cases often have the same, such as the log of all checks."""
+        if isinstance(value, dict):
+            # most values are no containers
+            return {
+                key: self._with_shared(item, depth - 1) if depth and isinstance(item, dict | list) else item
+                for key, item in value.items()
+            }
+        if not isinstance(value, list) or not value or not isinstance(value[0], dict):
+            return value
+        if len(value) >= _MIN_SHARED:
+            return value if _PROSE.search(text := _json(value)) else self._share_text(text)
+        return [self._with_shared(item, depth - 1) for item in value] if depth else value
+
+    def _share(self, value: Any) -> dict[str, int]:
+        return self._share_text(_json(value))
+
+    def _share_text(self, text: str) -> dict[str, int]:
+        self._references += 1
+        return {_SHARED: self._shared.setdefault(text, len(self._shared))}
+
+    def _source(self, text: str | None) -> int | None:
+        """Return the text of a file without secrets, indentation and digests, none of which is shown."""
+        if text is None:
+            return None
+        if text.startswith("{"):
+            # no string of a JSON text contains a line break
+            text = "".join([line.lstrip() for line in text.split("\n")])
+        if '_sha256"' in text:
+            text = _DIGESTS.sub("", text)
+        return self._add_text(self._redact(text.replace(SEPARATOR, "")))
+
+    def _add_text(self, text: str) -> int:
+        """Add a text to the chunk; return its position, from 1."""
+        if len(text) > _MAX_TEXT:
+            self._cut += 1
+            text = text[:_MAX_TEXT]
+        self._characters += len(text)
+        self._texts.append(text)
+        return len(self._texts)
+
+
+def shell_quoted(text: str) -> str:
+    """Quote an argument for a shell, in one line; line breaks and control characters in the form of Bash."""
+    if not text.isprintable():
+        return "$'" + text.encode("unicode_escape").decode().replace("'", r"\'") + "'"
+    return shlex.quote(text)
+
+
+def _failures_first(trials: Sequence[CaseResult]) -> bool:
+    """Sort cases that passed behind others: what is left out of a large page is of those."""
+    return all(result.verdict == "passed" for result in trials)
+
+
+def _effects_of(case: CaseResult) -> tuple[tuple[str, bool], ...]:
+    """Return the terms of a case by name, and whether each cost points.
+
+    If none of a failed case did, those that gave no points are its cause.
+    """
+    every = [(str(term.get("name")), term.get("effect"), term.get("value")) for term in case.terms]
+    costs = [
+        effect == "zero" or (effect == "add" and isinstance(value, int | float) and value < 0)
+        for _, effect, value in every
+    ]
+    if case.verdict == "failed" and not any(costs):
+        costs = [effect == "add" and not value for _, effect, value in every]
+    return tuple([(name, cost) for (name, _, _), cost in zip(every, costs, strict=True)])
+
+
+def _tokens(trials: Iterable[CaseResult]) -> int | None:
+    counts: list[Any] = [
+        (result.record or {}).get(name) for result in trials for name in ("tokens_input", "tokens_output")
+    ]
+    return None if None in counts else sum(counts)
+
+
+def _compressed(text: str) -> str:
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP, zlib.DEF_MEM_LEVEL + 1)
+    # a surrogate can't be encoded otherwise
+    raw = text.encode("utf-8", "backslashreplace")
+    return b2a_base64(packer.compress(raw) + packer.flush(), newline=False).decode("ascii")
+
+
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode

@@ -1,0 +1,77 @@
+"""Pages in headless Chromium: each is watched for errors and requests, and axe-core looks for barriers."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+
+AXE = Path(__file__).with_name("node_modules") / "axe-core" / "axe.min.js"
+WIDE, NARROW = 1280, 400
+_HEIGHT = 900
+_WAIT_MS = 5000
+
+
+class Watched(NamedTuple):
+    """An open page, and what no page of ours may do: errors, warnings, and requests besides its own file."""
+
+    page: Page
+    troubles: list[str]
+
+    def linked_cases(self, selector: str) -> list[str]:
+        """Return the ids of the cases that a section links to, in its order."""
+        links = self.page.locator(f"{selector} a[href*='case=']").all()
+        return [unquote(link.get_attribute("href") or "").rpartition("=")[2].rpartition(":")[2] for link in links]
+
+    def barriers(self) -> list[str]:
+        """Return what axe-core finds in the page as it is shown now."""
+        found: list[dict[str, Any]] = self.page.evaluate("async () => (await axe.run()).violations")
+        return [
+            f"{rule['id']}: {node['html'][:160]} ({node['failureSummary']})" for rule in found for node in rule["nodes"]
+        ]
+
+    def look(self, *, dark: bool, width: int) -> None:
+        """Change the width and the colours that the reader prefers."""
+        self.page.emulate_media(color_scheme="dark" if dark else "light")
+        self.page.set_viewport_size({"width": width, "height": _HEIGHT})
+
+    def is_too_wide(self) -> bool:
+        """Tell whether the page has to be scrolled sideways."""
+        wide: bool = self.page.evaluate("document.documentElement.scrollWidth > innerWidth")
+        return wide
+
+
+@contextmanager
+def opened(
+    browser: Browser, path: Path, *, address: str = "", script: bool = True, axe: bool = False
+) -> Iterator[Watched]:
+    """Open a page from disk, and check at the end that there was no trouble."""
+    context = browser.new_context(
+        viewport={"width": WIDE, "height": _HEIGHT}, java_script_enabled=script, accept_downloads=True
+    )
+    try:
+        context.set_default_timeout(_WAIT_MS)
+        page = context.new_page()
+        url = path.as_uri()
+        troubles: list[str] = []
+        page.on("console", lambda message: troubles.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda request: _note_request(request.url, url, troubles))
+        page.goto(url + address)
+        if axe:
+            page.evaluate(AXE.read_text("utf-8"))
+        yield Watched(page, troubles)
+        assert troubles == []
+    finally:
+        context.close()
+
+
+def _note_request(url: str, own: str, troubles: list[str]) -> None:
+    if url.partition("#")[0] != own and not url.startswith(("data:", "blob:")):
+        troubles.append(f"request: {url}")

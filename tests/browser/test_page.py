@@ -1,0 +1,240 @@
+"""The page of a run, `report.html`, as people use it in a browser."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser import projects
+from tests.browser.browsing import AXE, NARROW, WIDE, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser
+
+    from tests.browser.browsing import Watched
+
+    Pages = Callable[[str], Path]
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+    pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed (npm ci --prefix tests/browser)"),
+]
+CASE_HEADING = "#case-view h1"
+LOOKS = ((False, WIDE), (True, WIDE), (True, NARROW), (False, NARROW))
+"""Dark or not, and the width."""
+
+KINDS = ("tariff", "failing", "live", "releases")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser for all tests: its start takes longer than most of them."""
+    from playwright.sync_api import sync_playwright
+
+    # playwright's event loop runs as long as this: no other module may have it
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        )
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
+    """The page of a run by its kind; each run is made once, when a test first asks for it."""
+
+    @cache
+    def page(kind: str) -> Path:
+        if kind == "compared":
+            return projects.compare(page("releases").parent)
+        folder: Path = getattr(projects, kind)(tmp_path_factory.mktemp(kind))
+        return folder / "report.html"
+
+    return page
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nobody_is_shut_out(kind: str, browser: Browser, pages: Pages) -> None:
+    with opened(browser, pages(kind), axe=True) as shown:
+        shown.page.locator("#case-table").wait_for()
+        for dark, width in LOOKS:
+            shown.look(dark=dark, width=width)
+            assert shown.barriers() == []
+            assert not shown.is_too_wide()
+
+
+def test_nobody_is_shut_out_of_a_case(browser: Browser, pages: Pages) -> None:
+    with opened(browser, pages("releases"), address=f"#case={projects.LOST[0]}", axe=True) as shown:
+        shown.page.locator(CASE_HEADING).wait_for()
+        for dark, width in LOOKS:
+            shown.look(dark=dark, width=width)
+            assert shown.barriers() == []
+            assert not shown.is_too_wide()
+        shown.page.keyboard.press("?")
+        shown.page.locator("#case-keys").wait_for()
+        assert shown.barriers() == []
+
+
+@pytest.mark.parametrize("kind", ["releases", "compared"])
+def test_exactly_the_planted_flips_are_shown(kind: str, browser: Browser, pages: Pages) -> None:
+    with opened(browser, pages(kind)) as shown:
+        named = shown.linked_cases("#baseline")
+        # what got worse comes first
+        assert sorted(named[: len(projects.LOST)]) == sorted(projects.LOST)
+        assert named[len(projects.LOST) :] == list(projects.WON)
+        for words, flips in (("change:new_failure", projects.LOST), ("change:recovered", projects.WON)):
+            shown.page.locator("#case-filter").fill(words)
+            shown.page.locator("#case-count").filter(has_text=f"{len(flips)} of 24").wait_for()
+            rows = shown.page.locator("#case-table tbody tr[data-case]").all()
+            assert sorted(row.get_attribute("data-case") or "" for row in rows) == sorted(flips)
+
+
+def test_a_case_says_what_was_asked_expected_and_answered(browser: Browser, pages: Pages) -> None:
+    with opened(browser, pages("releases")) as shown:
+        shown.page.locator("#baseline").get_by_role("link", name=projects.LOST[0]).first.click()
+        view = shown.page.locator("#case-view")
+        shown.page.locator(CASE_HEADING).filter(has_text=projects.LOST[0]).wait_for()
+        text = view.inner_text()
+        for part in ("2 lamps of order 3311 are broken", "3311", "exact /order", "messages.jsonl", "pytest storage/"):
+            assert part in text
+        shown.page.keyboard.press("Escape")
+        view.wait_for(state="hidden")
+
+
+def test_words_narrow_the_table_and_the_address_keeps_them(browser: Browser, pages: Pages) -> None:
+    with opened(browser, pages("tariff")) as shown:
+        count = shown.page.locator("#case-count")
+        count.filter(has_text="169").wait_for()
+        for words, found in (("type:negative", 28), ("type:negative passed", 28), ("failed", 0), ("type:positive", 90)):
+            shown.page.locator("#case-filter").fill(words)
+            count.filter(has_text=f"{found} of 169").wait_for()
+        shown.page.reload()
+        count.filter(has_text="90 of 169").wait_for()
+        assert shown.page.locator("#case-filter").input_value() == "type:positive"
+
+
+def test_the_table_is_sorted_and_grouped(browser: Browser, pages: Pages) -> None:
+    with opened(browser, pages("releases"), address="#cases?sort=score&dir=asc") as shown:
+        first = shown.page.locator("#case-table tbody tr[data-case]").first
+        first.wait_for()
+        assert first.get_attribute("data-case") == projects.NEVER_RIGHT
+        column = shown.page.locator("#case-table th", has=shown.page.locator("button[data-sort=score]"))
+        assert column.get_attribute("aria-sort") == "ascending"
+        column.locator("button").click()
+        assert column.get_attribute("aria-sort") == "descending"
+        assert first.get_attribute("data-case") != projects.NEVER_RIGHT
+        shown.page.locator("#case-group").select_option("terms")
+        shown.page.locator("#packbench-cases").filter(has_text="2 cases, 2 failing").wait_for()
+        assert "group=terms" in shown.page.url
+
+
+def test_the_keyboard_suffices(browser: Browser, pages: Pages) -> None:
+    with opened(browser, pages("releases")) as shown:
+        press, view = shown.page.keyboard.press, shown.page.locator("#case-view")
+        shown.page.locator("#case-table").wait_for()
+        press("/")
+        shown.page.keyboard.type("failed")
+        shown.page.locator("#case-count").filter(has_text="3 of 24").wait_for()
+        press("Enter")
+        press("j")
+        press("Enter")
+        shown.page.locator(CASE_HEADING).wait_for()
+        first = shown.page.locator(CASE_HEADING).inner_text()
+        press("n")
+        shown.page.locator(CASE_HEADING).filter(has_not_text=first).wait_for()
+        press("Escape")
+        view.wait_for(state="hidden")
+        press("?")
+        shown.page.locator("#case-keys").wait_for()
+        press("Escape")
+        shown.page.locator("#case-keys").wait_for(state="hidden")
+
+
+def test_a_live_page_has_costs_and_the_conversation(browser: Browser, pages: Pages) -> None:
+    with opened(browser, pages("live"), address=f"#case={projects.CONFUSED.lower()}") as shown:
+        assert "USD" in shown.page.locator("#effort").inner_text()
+        view = shown.page.locator("#case-view")
+        shown.page.locator(CASE_HEADING).filter(has_text=projects.CONFUSED.lower()).wait_for()
+        for part in ("Santiago", "Valparaiso"):
+            assert part in view.inner_text()
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_hostile_texts_stay_text(browser: Browser, pages: Pages, *, script: bool) -> None:
+    dangerous = "[onclick], [onerror], [onmouseover], [style], a[href^=javascript], img, iframe, object"
+    with opened(browser, pages("failing"), script=script) as shown:
+        addresses = [f"#case=hostile_{number}" for number in (0, 1, 2, 4, 3)] if script else [""]
+        for address in addresses:
+            shown.page.goto(pages("failing").as_uri() + address)
+            if address:
+                shown.page.locator(CASE_HEADING).filter(has_text=address.partition("=")[2]).wait_for()
+            assert shown.page.locator(dangerous).count() == 0
+            if script:
+                assert shown.page.evaluate("window.pwned") is None
+        assert projects.HOSTILE[3] in shown.page.locator("body").inner_text()
+
+
+def test_without_script_verdict_gates_and_flips_are_readable(browser: Browser, pages: Pages) -> None:
+    with opened(browser, pages("releases"), script=False) as shown:
+        assert "FAILED" in shown.page.locator("#verdict").inner_text().upper()
+        assert "87.5" in shown.page.locator("#gates").inner_text()
+        flips = shown.page.locator("#baseline").inner_text()
+        assert all(name in flips for name in (*projects.LOST, *projects.WON))
+        assert projects.NEVER_RIGHT in shown.page.locator("#cases").inner_text()
+
+
+def test_the_sign_off_is_one_printed_sheet(browser: Browser, pages: Pages) -> None:
+    with opened(browser, pages("releases")) as shown:
+        shown.page.emulate_media(media="print", color_scheme="dark")
+        # A4 without its margins, in CSS pixels
+        shown.page.set_viewport_size({"width": 700, "height": 1020})
+        for section in ("verdict", "gates", "baseline"):
+            frame = shown.page.locator(f"#{section}").bounding_box()
+            assert frame is not None
+            assert frame["y"] + frame["height"] < 1020
+        assert _background(shown) == "rgb(255, 255, 255)"
+        assert not shown.page.locator("#theme-toggle").is_visible()
+
+
+def test_light_and_dark(browser: Browser, pages: Pages) -> None:
+    with opened(browser, pages("tariff")) as shown:
+        light = _background(shown)
+        shown.look(dark=True, width=WIDE)
+        dark = _background(shown)
+        assert light != dark
+        shown.page.locator("#theme-toggle").click()
+        assert _background(shown) == light
+        shown.look(dark=False, width=WIDE)
+        shown.page.locator("#theme-toggle").click()
+        assert _background(shown) == dark
+
+
+def test_a_mark_becomes_a_line_of_the_review(browser: Browser, pages: Pages) -> None:
+    with opened(browser, pages("releases"), address=f"#case={projects.LOST[0]}") as shown:
+        shown.page.locator("#case-view input[name=mark][value=quarantine]").check()
+        shown.page.locator("#mark-reason").fill("waits for the new parser")
+        shown.page.locator("#mark-by").fill("A. Reviewer")
+        shown.page.locator("#mark-save").click()
+        with shown.page.expect_download() as download:
+            shown.page.get_by_role("button", name="Download review.jsonl").click()
+        assert download.value.suggested_filename == "review.jsonl"
+        (line,) = download.value.path().read_text("utf-8").splitlines()
+        mark = json.loads(line)
+        assert (mark["version"], mark["suite"], mark["case"]) == (1, "support", projects.LOST[0])
+        assert (mark["mark"], mark["reason"], mark["by"]) == ("quarantine", "waits for the new parser", "A. Reviewer")
+        assert len(mark["case_sha256"]) == 64
+        assert str(pages("releases").parents[3]) not in line
+
+
+def _background(shown: Watched) -> str:
+    colour: str = shown.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return colour
