@@ -122,9 +122,9 @@ def summary_markdown(conclusion: Conclusion, *, max_rows: int = MAX_ROWS, place:
 
 def _first_lines(conclusion: Conclusion) -> Iterator[str]:
     """Yield what a reader has to know before the numbers."""
-    yield totals_line(conclusion.statistics.totals)
     yield from (f"baseline: {text}" for text in _baseline_lines(conclusion))
     yield from (f"policy: {text}" for text in _policy_lines(conclusion))
+    yield totals_line(conclusion.statistics.totals)
     yield from caveats(conclusion.run, conclusion.statistics)
     if conclusion.controls is not None:
         yield f"Controls, recordings of wrong answers with the end that they must have: {conclusion.controls.text}."

@@ -48,7 +48,7 @@ def test_twelve_planted_changes_fail_a_run_everywhere(
     folder = run_folders(repository, "support")[-1]
     summary = (folder / "summary.md").read_text("utf-8")
     assert "ACCEPTANCE POLICY CHANGED" in summary.splitlines()[0]
-    assert summary.index("- policy: 12 changes not allowed since main") < summary.index("## Totals")
+    assert summary.index("- policy: 12 changes not allowed since main") < summary.index("<details>")
     assert page.read_text("utf-8").count("- policy: ") == summary.count("- policy: ") == 15
     outcome = document(folder)["policy_changes"]
     assert (outcome["failed"], document(folder)["status"]) == (True, "failed")
