@@ -62,7 +62,7 @@ def take(page: Path, into: Path) -> None:
             shown = context.new_page()
             shown.goto(page.as_uri() + address)
             if address:
-                shown.locator("#case-view h2").wait_for()
+                shown.locator("#case-view h1").wait_for()
             _save(shown.screenshot(), into / f"{name}.png")
             context.close()
         browser.close()

@@ -63,19 +63,22 @@ CONFUSED = "Chile"
 
 def run_suite(project: Path, suite: str, *options: str) -> Path:
     """Run a suite in a project, and return the folder of the run."""
+    _python(project, "pytest", "-q", "-p", "no:cacheprovider", f"--packbench-suite={suite}", *options)
+    runs = project / "reports" / "benchmarks" / suite
+    return runs / (runs / "latest").read_text("utf-8").strip()
+
+
+def _python(project: Path, module: str, *arguments: str) -> None:
     home = str(Path(pytest_packbench.__file__).parents[1])
-    kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PACKBENCH_", "PYTEST_", "GITHUB_"))
-    }
+    ours = ("PACKBENCH_", "PYTEST_", "GITHUB_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--packbench-suite={suite}", *options],
+        [sys.executable, "-m", module, *arguments],
         cwd=project,
         env=kept | {"PYTHONPATH": home, "OPENAI_API_KEY": "none"},
         stdout=subprocess.DEVNULL,
         check=False,
     )
-    runs = project / "reports" / "benchmarks" / suite
-    return runs / (runs / "latest").read_text("utf-8").strip()
 
 
 def tariff(project: Path) -> Path:
@@ -83,10 +86,20 @@ def tariff(project: Path) -> Path:
     return run_suite(project, "tariff")
 
 
-def releases(project: Path) -> tuple[Path, Path]:
+def releases(project: Path) -> Path:
     """Run the example with a regression: the last release, then the next one, which is compared with it."""
     shutil.copytree(EXAMPLE, project, dirs_exist_ok=True, ignore=shutil.ignore_patterns("reports", "__pycache__"))
-    return run_suite(project, "support"), run_suite(project, "support", *NEXT_RELEASE)
+    run_suite(project, "support")
+    return run_suite(project, "support", *NEXT_RELEASE)
+
+
+def compare(run: Path) -> Path:
+    """Compare a run with the first one of its suite by the command, and return the page that it writes."""
+    page = run.parent / "compared.html"
+    project = run.parents[3]
+    first = min(folder for folder in run.parent.iterdir() if folder.is_dir())
+    _python(project, "pytest_packbench", "compare", f"--baseline={first}", f"--current={run}", f"--html={page}")
+    return page
 
 
 def failing(project: Path) -> Path:

@@ -147,7 +147,7 @@ def case_blocks(
             _tokens(trials),
             change,
             None if before is None else (before.verdict, before.score, before.answer),
-            terms.setdefault(tuple([_effect_of(term) for term in case.terms]), len(terms)),
+            terms.setdefault(_effects_of(case), len(terms)),
             # most are what the script makes of file and id
             None if command == f"pytest {case.file}::{case.case_id}{options}" else command,
             *packed.add(case, trials, before, history.get(case.test_id, ())),
@@ -339,10 +339,19 @@ def _failures_first(trials: Sequence[CaseResult]) -> bool:
     return all(result.verdict == "passed" for result in trials)
 
 
-def _effect_of(term: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the name of a term, and whether it lowers the score."""
-    effect, value = term.get("effect"), term.get("value")
-    return str(term.get("name")), effect == "zero" or (effect == "add" and isinstance(value, int | float) and value < 0)
+def _effects_of(case: CaseResult) -> tuple[tuple[str, bool], ...]:
+    """Return the terms of a case by name, and whether each cost points.
+
+    If none of a failed case did, those that gave no points are its cause.
+    """
+    every = [(str(term.get("name")), term.get("effect"), term.get("value")) for term in case.terms]
+    costs = [
+        effect == "zero" or (effect == "add" and isinstance(value, int | float) and value < 0)
+        for _, effect, value in every
+    ]
+    if case.verdict == "failed" and not any(costs):
+        costs = [effect == "add" and not value for _, effect, value in every]
+    return tuple([(name, cost) for (name, _, _), cost in zip(every, costs, strict=True)])
 
 
 def _tokens(trials: Iterable[CaseResult]) -> int | None:

@@ -471,21 +471,29 @@
     const now = said(shown);
     const was = before ? said(before) : null;
     const [wasNode, nowNode] = was !== null && was !== now ? wordDiff(was, now) : [was, now];
+    // where several parts are expected, one text for the answer would hide the part that is wrong
+    const partsOf = (attempt) => {
+      const parts = comparable(expected, attempt?.payload)?.[1];
+      const names = isObject(expected) && isObject(parts) ? Object.keys(expected) : [];
+      return names.length > 1 && names.every((name) => name in parts) ? Object.fromEntries(names.map((name) => [name, parts[name]])) : null;
+    };
+    const shownParts = (attempt, node) => (partsOf(attempt) ? valueNode(partsOf(attempt)) : el("p", { class: "answer" }, node));
+    const isSame = before && was === now && pretty(before.payload ?? null) === pretty(shown.payload ?? null);
     const columns = [
       el("div", {}, el("h3", {}, "Expected"), expected === undefined
         ? el("p", { class: "muted" }, row.expected_text || "The case file is not at hand.") : markEqual(valueNode(expected), actual)),
-      el("div", {}, el("h3", {}, "Actual"), el("p", { class: "answer" }, nowNode),
+      el("div", {}, el("h3", {}, "Actual"), shownParts(shown, nowNode),
         shown.match_level ? el("p", { class: "muted" }, `match: ${words(shown.match_level)}${typeof shown.match_depth === "number" ? `, depth ${shown.match_depth}` : ""}`) : null,
         shown.decision && actual !== null && expected?.decision ? el("p", { class: "muted" }, `decision: ${words(shown.decision)}`) : null),
-      before ? el("div", {}, el("h3", {}, "Baseline"), el("p", { class: "answer" }, wasNode),
+      before ? el("div", {}, el("h3", {}, "Baseline"), shownParts(before, wasNode),
         el("p", { class: "muted" }, badge(before.verdict), typeof before.score === "number" ? ` score ${number(before.score)}` : ""),
-        was === now ? el("p", { class: "muted" }, "the same answer") : null) : null,
+        isSame ? el("p", { class: "muted" }, "the same answer") : null) : null,
     ];
     const texts = comparable(expected, shown.payload)?.map(pretty);
     const isDifferent = texts && texts[0] !== texts[1];
     const lines = [];
     if (isDifferent && texts.some((text) => text.includes("\n"))) {
-      lines.push(el("h3", {}, "Expected (−) against actual (+), by line"), lineDiff(...texts));
+      lines.push(el("h3", {}, "Expected (−) against actual (+), by line"), el("div", { class: "against-expected" }, lineDiff(...texts)));
     } else if (row.expected_text || row.actual_text) lines.push(pairNode(row.expected_text || "", row.actual_text || ""));
     else if (isDifferent) lines.push(pairNode(...texts));
     return [el("div", { class: `columns ${before ? "three" : "two"}` }, columns), lines];
@@ -944,9 +952,9 @@
 
     const allPassed = rows.length && rows.every((row) => status(row) === "passed");
     if (allPassed) list.prepend(el("p", { class: "all-passed" }, el("span", { "aria-hidden": "true" }, "✓ "), rows.length === 1 ? "The only case passed." : `All ${rows.length.toLocaleString("en")} cases passed.`));
-    container.append(list, keys);
+    container.append(list);
     container.hidden = false;
-    (document.querySelector("main") || container).append(view);
+    (document.querySelector("main") || container).append(view, keys);
     for (const other of document.querySelectorAll("#cases-static, .cases-static")) other.hidden = true;
     showReview();
     show();
