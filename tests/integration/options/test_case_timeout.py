@@ -61,7 +61,8 @@ def thread():
 
 
 def process():
-    subprocess.run(["sleep", "3600"])
+    # on a thread that is left, it ends by itself
+    subprocess.run(["sleep", "30"])
 
 
 async def wait():
