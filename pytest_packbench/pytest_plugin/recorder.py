@@ -16,7 +16,6 @@ import pytest
 from pytest_packbench.cases.recordings import count_controls
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
-from pytest_packbench.engine.metering import UNWRITABLE
 from pytest_packbench.engine.recordings import discard_recording, recording_problem
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.errors import pluralize
@@ -316,6 +315,8 @@ class Recorder:
         if results.add_ended(ended):
             return True
         if results.problems and self.contexts.settings.mode != "fixture":
+            from pytest_packbench.engine.metering import UNWRITABLE  # fixture mode does not count
+
             self.contexts.clients.ledger.stop(UNWRITABLE, f"{results.problems[-1]}; answers would be lost")
         return False
 

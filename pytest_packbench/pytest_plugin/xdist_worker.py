@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.engine.metering import UNWRITABLE
 from pytest_packbench.plugin import JOURNALED_ATTRIBUTE, KEEP, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
 from pytest_packbench.pytest_plugin.case_run import encode_report, run_of
 from pytest_packbench.pytest_plugin.xdist_controller import COLLECTED, LATE, MARKED, SPENT
@@ -73,6 +72,8 @@ class Worker:
     def _keep_ended(self, ended: EndedAttempt) -> bool:
         is_kept = self._journals.append(ended)
         if self._journals.problem and self._contexts.settings.mode != "fixture":
+            from pytest_packbench.engine.metering import UNWRITABLE  # fixture mode does not count
+
             self._contexts.clients.ledger.stop(UNWRITABLE, f"{self._journals.problem}; answers would be lost")
         return is_kept
 
