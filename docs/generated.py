@@ -26,6 +26,8 @@ _FILES = {
     "record": "a line of `records.jsonl`",
     "report": "`report.json`, under the key `packbench`",
     "baseline": "`baseline.json` in the folder of a suite",
+    "policy_changes": "`policy_changes.yaml` in the folder of a suite",
+    "review": "a line of `review.jsonl`, which the page of a run makes",
 }
 
 

@@ -33,7 +33,8 @@ COMMANDS = {
     "open": "Open the page of a run in a browser.",
     "merge": "Join runs, or the shards of a run, and apply the gates.",
     "rescore": "Score the stored results of a run with the current rules, without running the target.",
-    "schema": "Print the JSON Schema of a file: case, suite, cassette, record, report, baseline, policy_changes.",
+    "review": "Write what reviewers marked on the page of a run into the cases; shows the patch first.",
+    "schema": "Print the JSON Schema of a file format, such as case, suite, cassette or record.",
     "validate": "Check any file of a suite or a run, and print its kind and version.",
 }
 

@@ -152,8 +152,7 @@ SETTINGS = (
     Setting("max_seconds", "Start no more cases once the run has taken this many seconds.", {"metavar": "S"}),
     Setting(
         "case_timeout",
-        "Cancel an attempt after this many seconds; the default is 300 in live and record mode, no limit in fixture "
-        "mode.",
+        "End an attempt after this many seconds; the default is 300 in live and record mode, 60 in fixture mode.",
         {"metavar": "S"},
     ),
     Setting(

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 # what is asked of whom, not what is accepted
 _NO_POLICY = frozenset({"description", "prices"})
 _PIPELINE = frozenset({"backend", "guards", "model", "target"})
-# they name where a case comes from
+# they name where a case comes from, and why it was changed
 _NO_EXPECTATION = frozenset({"source", "date"})
+_REVIEWS = "reviews"
 _QUARANTINE = frozenset({"skip", "xfail"})
 SUITES, ROOT, FAIL_ON, BASELINE = "suite", "root", "fail_on", "baseline"
 _STRICT_FIRST = {"gate": ("case", "suite"), "stale": ("error", "warn"), "baseline_optional": ("no", "yes")}
@@ -289,7 +290,7 @@ def _change_of_case(pointer: str, old: Any, new: Any, base: Policy, now: Policy)
     _, key, *rest = pointer.split("/")
     last = rest[-1] if rest else ""
     if key == "notes":
-        if last in _NO_EXPECTATION and len(rest) == 1:
+        if (last in _NO_EXPECTATION and len(rest) == 1) or rest[:1] == [_REVIEWS]:
             return ""
         if last in _QUARANTINE and len(rest) == 1:
             if new in (ABSENT, None) or old not in (ABSENT, None):

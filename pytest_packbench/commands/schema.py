@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cli import FINE, UsageError
@@ -17,7 +18,16 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.registry import Packs
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-KINDS = ("case", "suite", "cassette", "control", "record", "report", "baseline", "policy_changes")
+KINDS = ("case", "suite", "cassette", "control", "record", "report", "baseline", "policy_changes", "review")
+
+_MODELS = {
+    "cassette": ("cassette", "Cassette"),
+    "control": ("control", "Control"),
+    "baseline": ("baseline", "CommittedBaseline"),
+    "policy_changes": ("policy", "AllowedChanges"),
+    "review": ("policy", "ReviewMark"),
+}
+"""The modules and names of the models of file formats that depend on no pack."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,22 +60,10 @@ def schema(kind: str, pack: str | None = None, packs: Callable[[], Packs] | None
     """
     if kind in {"case", "suite"}:
         return {"$schema": DIALECT, **_schema_of_packs(kind, _chosen(pack, packs))}
-    if kind == "cassette":
-        from pytest_packbench.model.cassette import Cassette
-
-        return {"$schema": DIALECT, **Cassette.model_json_schema()}
-    if kind == "control":
-        from pytest_packbench.model.control import Control
-
-        return {"$schema": DIALECT, **Control.model_json_schema(by_alias=True)}
-    if kind == "baseline":
-        from pytest_packbench.model.baseline import CommittedBaseline
-
-        return {"$schema": DIALECT, **CommittedBaseline.model_json_schema()}
-    if kind == "policy_changes":
-        from pytest_packbench.model.policy import AllowedChanges
-
-        return {"$schema": DIALECT, **AllowedChanges.model_json_schema()}
+    if kind in _MODELS:
+        module, name = _MODELS[kind]
+        model = getattr(import_module(f"pytest_packbench.model.{module}"), name)
+        return {"$schema": DIALECT, **model.model_json_schema()}
     from pytest_packbench.model.schema import RECORD, REPORT
 
     return {"$schema": DIALECT, **(RECORD if kind == "record" else REPORT)}

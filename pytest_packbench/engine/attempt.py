@@ -29,7 +29,7 @@ from pytest_packbench.engine.recordings import (
     recording_of,
     store_recording,
 )
-from pytest_packbench.engine.targets import run_in_thread
+from pytest_packbench.engine.targets import TimeLimit, release_pools, run_in_thread, timed_out
 from pytest_packbench.model.errors import CassetteError, describe_error, error_text, format_value
 from pytest_packbench.model.outcome import Outcome, ResultError
 from pytest_packbench.model.request import AnswerError, Usage, VerifyContext, VerifyRequest, WatchedContext
@@ -230,8 +230,7 @@ def abandon(state: Attempt, limit_s: float) -> Attempt:
         state.meter.close()
     if state.traffic is not None:
         state.traffic.close()
-    message = f"the target took longer than {limit_s:g} s and was abandoned (--packbench-case-timeout)"
-    abandoned = replace(state, payload=None, raised=TargetFailure("timeout", message))
+    abandoned = replace(state, payload=None, raised=timed_out("the target", limit_s))
     abandoned.stop_clock()
     return abandoned
 
@@ -481,14 +480,32 @@ def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> N
     if _is_replayed_whole(context, state):
         _replay_result(context, state, request)
     else:
+        limit = TimeLimit(context.options.case_timeout_s)
         with _guard(context, state) as state.violations, _traffic_of(context, state):
             try:
-                state.payload = context.caller(request, verify_context)
+                with limit:
+                    state.payload = context.caller(request, verify_context)
             except context.options.stops:
                 raise
             except BaseException as error:  # noqa: BLE001 - any exception of a target is an error of its case
                 state.raised = error
+            finally:
+                limit.stop()
+        if limit.reached:
+            _leave_target(context, state)
     state.stop_clock()
+
+
+def _leave_target(context: SuiteContext, state: Attempt) -> None:
+    """Make an attempt whose time was up an error, whatever the target made of that."""
+    where = user_frames(state.raised) if state.raised is not None else ()
+    failure = timed_out("the target", context.options.case_timeout_s or 0)
+    failure.details = where
+    state.payload, state.raised = None, failure
+    if state.traffic is not None:
+        state.traffic.close()
+    # pools of the target may hang as well
+    release_pools()
 
 
 async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInThread) -> None:
@@ -645,7 +662,7 @@ def _check_exceptions(context: SuiteContext, state: Attempt) -> None:
     raised = state.raised
     if isinstance(raised, TargetFailure) and raised.kind == "timeout":
         # the calls that it cut off did not fail by themselves
-        raise _AttemptFailed(raised.kind, str(raised))
+        raise _AttemptFailed(raised.kind, str(raised), raised.details)
     if state.meter is not None and (error := state.meter.unrecovered_error()) is not None:
         raise _AttemptFailed(error.kind, f"a model call failed ({error.kind}): {error}")
     own = state.traffic if context.live is not None else None

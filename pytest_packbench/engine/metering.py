@@ -61,6 +61,10 @@ def price_of(config: SuiteConfig, backend: str, model: str) -> Prices | None:
     )
 
 
+UNWRITABLE = "output_unwritable"
+"""The name of the reason for which no attempt starts once an answer could not be stored."""
+
+
 class Ledger:
     """Counts what the run uses; safe to use from several threads.
 
@@ -93,6 +97,16 @@ class Ledger:
         self._clock = clock
         self._started: float | None = None
         self._lock = threading.Lock()
+        self._stopped = ("", "")
+
+    def stop(self, name: str, reason: str) -> None:
+        """Let no further attempt start: answers could not be kept. The first reason stays.
+
+        Args:
+            name: the reason's name, for `errors.jsonl`.
+            reason: why, in one line.
+        """
+        self._stopped = self._stopped if self._stopped[0] else (name, reason)
 
     @property
     def seconds(self) -> float:
@@ -145,7 +159,7 @@ class Ledger:
         }
 
     def exhausted(self) -> tuple[str, str]:
-        """Return why no attempt may start: the cap's name and one line; both empty while no cap is reached."""
+        """Return why no attempt may start: the cap's name and one line; both empty while one may."""
         self._started = self._clock() if self._started is None else self._started
         caps, share = self._run_caps, self._share
         cap = "the run's cap" if self._parts == 1 else f"this worker's share (1/{self._parts}) of the run's cap"
@@ -165,7 +179,7 @@ class Ledger:
             return "max_cost", f"{cap} of {caps.cost:g} {self.currency} is reached ({spent} spent)"
         if share.seconds is not None and self.seconds >= share.seconds:
             return "max_seconds", f"the run's cap of {caps.seconds:g} s is reached"
-        return "", ""
+        return self._stopped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

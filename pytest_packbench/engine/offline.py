@@ -442,6 +442,9 @@ def _noting_thread(start: Callable[..., Any]) -> Callable[..., Any]:
     def noting(thread: threading.Thread) -> None:
         if (owner := _GUARD.owner()) is not None:
             vars(thread)[_STARTED_BY] = owner
+            # as on the threads of concurrent cases: what a case leaves behind must not block the exit
+            with suppress(RuntimeError):
+                thread.daemon = True
         _watch_pools()
         start(thread)
 

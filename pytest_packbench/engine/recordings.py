@@ -298,6 +298,18 @@ def store_recording(suite: Suite, case_id: str, data: dict[str, Any]) -> tuple[C
     return cassette, canonical_sha256(data)
 
 
+def recording_problem(suite: Suite) -> str:
+    """Return in one line why no recording can be written into a suite; empty if one can."""
+    from tempfile import TemporaryFile  # needed in record mode only
+
+    folder = suite.cassette_path("x").parent
+    try:
+        with TemporaryFile(dir=folder if folder.exists() else suite.path):
+            return ""
+    except OSError as error:
+        return f"cannot write recordings to {folder}: {error.strerror or error}"
+
+
 def write_recording(path: Path, data: dict[str, Any]) -> None:
     """Write a recording, whole or not at all; the folder of pending ones is ignored by git.
 

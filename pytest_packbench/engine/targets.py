@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import signal
 import sys
+import threading
+import time
 import weakref
 from contextlib import ExitStack, suppress
 from contextvars import copy_context
@@ -11,10 +14,9 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
-from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.engine.external_io import TargetError, TargetFailure
 from pytest_packbench.engine.offline import bound_to_case, note_tasks
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.request import AnswerError
@@ -32,6 +34,100 @@ if TYPE_CHECKING:
 
 _PARAMETERS_WITH_CONTEXT = 2
 _OPAQUE_ID = 12
+# a target may catch the first exception, or clean up
+_RING_AGAIN_S = 2.0
+_CANCEL_S = 1.0
+
+
+# `signal` itself: converting to and from its enums takes ten times as long as the call
+_set_handler: Callable[..., Any] = getattr(sys.modules.get("_signal"), "signal", signal.signal)
+
+
+class TimeLimitReached(BaseException):
+    """Ends a target on the main thread whose time is up."""
+
+
+class TimeLimit:
+    """Ends a block on the main thread after a time, by an alarm of the operating system.
+
+    It costs less than a thread. There is no limit on other threads, without such alarms, and where another alarm rings
+    earlier.
+
+    Args:
+        seconds: the time; None for no limit.
+
+    Attributes:
+        reached: whether the time was up before the block ended, whatever it made of the exception.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self.reached = False
+        self._seconds = seconds
+        self._is_in_block = False
+        self._handler: Any = None
+        self._outer_end = 0.0
+
+    @staticmethod
+    def is_available() -> bool:
+        """Return whether the operating system has such alarms."""
+        return hasattr(signal, "setitimer")
+
+    @staticmethod
+    def remove() -> None:
+        """Remove the limit of the block that runs, as a debugger needs."""
+        for limit in tuple(_LIMITS):
+            limit.stop()
+
+    def __enter__(self) -> Self:
+        """Set the alarm."""
+        if (
+            self._seconds is None
+            or not self.is_available()
+            or threading.current_thread() is not threading.main_thread()
+        ):
+            return self
+        left, again = signal.setitimer(signal.ITIMER_REAL, self._seconds, _RING_AGAIN_S)
+        if 0 < left <= self._seconds:
+            signal.setitimer(signal.ITIMER_REAL, left, again)
+            return self
+        self._outer_end = time.monotonic() + left if left else 0.0
+        self._is_in_block = True
+        handler = _set_handler(signal.SIGALRM, self._ring)
+        # one that is not Python's can't be restored
+        self._handler = signal.SIG_DFL if handler is None else handler
+        _LIMITS.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the alarm."""
+        self.stop()
+
+    def stop(self) -> None:
+        """Remove the alarm, once; call it again after the block, because the alarm may ring while it is removed."""
+        self._is_in_block = False
+        if self._handler is None:
+            return
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        _set_handler(signal.SIGALRM, self._handler)
+        self._handler = None
+        _LIMITS.clear()
+        if self._outer_end:
+            signal.setitimer(signal.ITIMER_REAL, max(self._outer_end - time.monotonic(), 1e-3))
+
+    def _ring(self, *_: object) -> None:
+        if self._is_in_block:
+            self.reached = True
+            raise TimeLimitReached(f"the time limit of {self._seconds:g} s")
+
+
+# the one whose block runs; an attribute of the class would cost more
+_LIMITS: list[TimeLimit] = []
+
+
+def timed_out(what: str, seconds: float) -> TargetFailure:
+    """Return the failure of an attempt whose time was up; `what` is the target or the test."""
+    advice = "correct what it waits for, or raise --packbench-case-timeout"
+    return TargetFailure("timeout", f"{what} took longer than {seconds:g} s and was abandoned; {advice}")
 
 
 def as_target(candidate: Any, name: str, adapt: Callable[[Any], Any] | None = None) -> Target:
@@ -239,6 +335,7 @@ class TargetCaller:
         self.requires_context = self.takes_context and _requires_context(target)
         self._close = getattr(owner, "aclose", None) if self.opaque else None
         self._loop: asyncio.Runner | None = None
+        self._closer: weakref.finalize[Any, Any] | None = None
 
     def __call__(self, request: VerifyRequest, context: VerifyContext) -> Any:
         """Return the target's result, or what its world makes of it; raises what the target raises."""
@@ -279,9 +376,9 @@ class TargetCaller:
 
     def close(self) -> None:
         """Close the event loop of direct calls, if there is one."""
-        if self._loop is not None:
-            self._loop.close()
-            self._loop = None
+        if self._closer is not None:
+            self._closer()
+        self._closer = self._loop = None
 
     def _call_here(self, request: VerifyRequest, context: VerifyContext) -> Any:
         return self._finished(self._invoke(request, context))
@@ -295,10 +392,35 @@ class TargetCaller:
                 self._loop = asyncio.Runner()
                 note_tasks(self._loop.get_loop())
                 # closes the loop although nobody closed the caller
-                weakref.finalize(self, self._loop.close)
-            # else all cases share the context of the first
-            return self._loop.run(_awaited(result), context=copy_context())
+                self._closer = weakref.finalize(self, self._loop.close)
+            try:
+                # else all cases share the context of the first
+                return self._loop.run(_awaited(result), context=copy_context())
+            except BaseException as error:
+                if _is_time_up(error):
+                    self._end_tasks(self._loop.get_loop())
+                raise
         return result
+
+    def _end_tasks(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Cancel what a case has left on the loop of direct calls; leave the loop if something does not end."""
+        import asyncio
+
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if self._closer is not None:
+            # the runner's own way would wait for threads that hang
+            self._closer.detach()
+            self._closer = weakref.finalize(self, loop.close)
+        try:
+            if tasks:
+                loop.run_until_complete(asyncio.wait(tasks, timeout=_CANCEL_S))
+        finally:
+            if not all(task.done() for task in tasks):
+                # asyncio reports tasks that have not ended when they are freed
+                loop.set_exception_handler(lambda *_: None)
+                self.close()
 
     async def _call_there(self, request: VerifyRequest, context: VerifyContext, in_thread: RunInThread) -> Any:
         if _is_async(self.target):
@@ -308,6 +430,12 @@ class TargetCaller:
 
     def _invoke(self, request: VerifyRequest, context: VerifyContext) -> Any:
         return self.target(request, context) if self.takes_context else self.target(request)
+
+
+def _is_time_up(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(TimeLimitReached) is not None
+    return isinstance(error, TimeLimitReached)
 
 
 def _for_agent(context: VerifyContext) -> VerifyContext:
@@ -336,9 +464,9 @@ async def _awaited(result: Any) -> Any:
     return await result
 
 
-def start_daemon_thread(call: Callable[[], object], name: str = "packbench-target") -> Thread:
+def start_daemon_thread(call: Callable[[], object], name: str = "packbench-target") -> threading.Thread:
     """Run a call on a daemon thread, which never delays the interpreter's exit."""
-    thread = Thread(target=call, name=name, daemon=True)
+    thread = threading.Thread(target=call, name=name, daemon=True)
     thread.start()
     return thread
 

@@ -72,8 +72,35 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
+Mark = Literal["gold_is_wrong", "also_acceptable", "quarantine"]
+LineText = Annotated[str, StringConstraints(pattern=r"\S", max_length=2000)]
+"""A text of a reviewer that is not blank."""
+PersonName = Annotated[str, StringConstraints(pattern=r"\S", max_length=200)]
+
+
+class Review(StrictModel):
+    """A mark that a reviewer set on a page of a run, as the notes of the case keep it.
+
+    Attributes:
+        mark: `gold_is_wrong` (the expected answer is wrong), `also_acceptable` (the answer of the run is right, too) or
+            `quarantine` (the case must not run).
+        by: who set the mark.
+        reason: why.
+        run_id: the run whose page it was.
+        marked_at: when, UTC, `2026-03-01T12:00:00.000Z`.
+    """
+
+    mark: Mark
+    by: PersonName
+    reason: LineText
+    run_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=80)]
+    marked_at: Annotated[
+        str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?Z$", max_length=30)
+    ]
+
+
 class Notes(StrictModel):
-    """Metadata of a case: its source, its tags, its quarantine.
+    """Metadata of a case: its source, its tags, its quarantine, what reviewers marked.
 
     Attributes:
         source: where the expected answer comes from.
@@ -81,6 +108,7 @@ class Notes(StrictModel):
         skip: why the case is not run (quarantine).
         xfail: why the case is run but not counted (quarantine).
         date: the day on which the expected answer was verified, `YYYY-MM-DD`.
+        reviews: the marks of reviewers that `packbench review` has written into the case.
     """
 
     source: Text | None = None
@@ -88,6 +116,7 @@ class Notes(StrictModel):
     skip: Text | None = None
     xfail: Text | None = None
     date: Annotated[str, StringConstraints(pattern=DATE)] | None = None
+    reviews: ListOf[Review] = ()
 
 
 class Case(StrictModel):

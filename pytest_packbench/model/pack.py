@@ -468,6 +468,30 @@ class Pack(ABC):
         """
         return ()
 
+    def also_acceptable(
+        self,
+        case: Any,  # noqa: ARG002 - for packs whose cases list the accepted answers
+        outcome: Any,  # noqa: ARG002 - likewise
+        rules: Any,  # noqa: ARG002 - likewise
+    ) -> Sequence[tuple[tuple[str | int, ...], Any]]:
+        """Return what to add to a case's `expected`, so that an answer that a reviewer found right passes, too.
+
+        For `packbench review`, which scores the answer again and refuses a change with which it still fails.
+
+        Args:
+            case: the case, an instance of `case_model`.
+            outcome: what `read` returned of the answer.
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+
+        Returns:
+            The location of each list, as keys from the top of `expected`, and the value to append to it. A missing list
+            is created.
+
+        Raises:
+            ValueError: it can't be added; in one line why, and what to change by hand.
+        """
+        raise ValueError(f'the pack "{self.name}" does not add answers to cases; change expected by hand')
+
     def starter(self) -> Starter | None:
         """Return the suite that `packbench init` writes; None without one."""
         return None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from pytest_packbench.model.case import ListOf, StrictModel, Text, canonical_sha256
+from pytest_packbench.model.case import CaseId, ListOf, Review, StrictModel, Text, canonical_sha256
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -245,3 +245,29 @@ class AllowedChanges(StrictModel):
     """
 
     changes: ListOf[AllowedChange] = ()
+
+
+class ReviewMark(Review):
+    """A line of `review.jsonl`: what a reviewer marked on the page of a run.
+
+    Attributes:
+        version: the version of the format.
+        suite: the name of the case's suite in the run.
+        case: the id of the case.
+        case_sha256: the hash of the case as the run had it.
+        answer: the answer as the page showed it; null without one.
+        result: the result of the target with this answer, as in `payloads.jsonl`, for `also_acceptable`; without it,
+            the stored run is read.
+    """
+
+    version: Literal[1]
+    suite: Annotated[str, StringConstraints(pattern=r"^(bundled/)?[^/\\.\x00-\x1f][^/\\\x00-\x1f]*$", max_length=200)]
+    case: CaseId
+    case_sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    answer: str | None = None
+    result: Any = None
+
+    @property
+    def review(self) -> dict[str, str]:
+        """What the notes of the case keep of it."""
+        return {name: " ".join(getattr(self, name).split()) for name in Review.model_fields}

@@ -26,6 +26,7 @@ from pytest_packbench.engine.result_builder import (
     not_run_trial,
     redacted_trial,
 )
+from pytest_packbench.engine.targets import TimeLimit
 from pytest_packbench.model.errors import CaseError, describe_error
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import CaseResult
@@ -304,6 +305,10 @@ def run_of(item: pytest.Item) -> CaseRun | None:
 
 class Reporter:
     """Completes the reports of cases, in the process that runs them."""
+
+    def pytest_enter_pdb(self) -> None:
+        """Remove the time limit of the case that runs."""
+        TimeLimit.remove()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

@@ -16,6 +16,7 @@ from pytest_packbench.cases.suites import SuiteCase, suite_cases, unknown_suite_
 from pytest_packbench.engine.attempt import Attempt, Failure, UnreadAnswer, settle, user_frames
 from pytest_packbench.engine.contexts import SuiteContext, shown_path
 from pytest_packbench.engine.result_builder import Trial, build_trial, error_trial, not_run_trial
+from pytest_packbench.engine.targets import TimeLimit, timed_out
 from pytest_packbench.model.errors import error_text
 from pytest_packbench.model.score import UNREADABLE
 from pytest_packbench.model.suite import CONFIG_NAME
@@ -174,6 +175,7 @@ class MarkedRun(CaseRun):
         phase_started_ns: monotonic clock at the start of the phase, nanoseconds.
         calls: the number of calls of the check.
         stop: the exception that the check raised, or that the end of the test has to raise.
+        limit: the time limit of the test.
     """
 
     tests: MarkedTests
@@ -181,6 +183,7 @@ class MarkedRun(CaseRun):
     phase_started_ns: int = 0
     calls: int = 0
     stop: BaseException | None = None
+    limit: TimeLimit | None = None
 
     def set_up(self) -> None:
         """Stop a case that must not run.
@@ -216,6 +219,8 @@ class MarkedRun(CaseRun):
         __tracebackhide__ = True
         if self.phase == "over":
             raise CaseBroken("packbench_check was called after the test; call it in the test")
+        if self.limit is not None and self.limit.reached:
+            self.time_out(None)
         self.calls += 1
         case_ref = self.case_ref()
         if self.calls > 1:
@@ -242,6 +247,24 @@ class MarkedRun(CaseRun):
             self.conclude([error_trial(self.case_ref(), Failure(kind="never_checked", message=message))])
         if self.stop is not None:
             raise self.stop
+
+    def time_out(self, raised: BaseException | None) -> None:
+        """Stop a test whose time was up, whatever it made of that; a result that was checked before stays.
+
+        Args:
+            raised: the exception that ended the test; None where it caught that of the limit.
+
+        Raises:
+            CaseBroken: always.
+        """
+        message = str(timed_out("the test", self.tests.contexts.settings.case_timeout_s or 0))
+        if self.result is None:
+            frames = user_frames(raised) if raised is not None else ()
+            # without pytest's own
+            own = (number for number, frame in enumerate(frames) if frame.startswith(str(self.item.path)))
+            failure = Failure(kind="timeout", message=message, details=frames[next(own, 0) :])
+            self.conclude([self._score(Attempt(started_ns=self.phase_started_ns, failure=failure))])
+        raise CaseBroken(message)
 
     def note_error(self, error: BaseException) -> None:
         """Turn an exception of the test or of a fixture, before the check, into a result."""
@@ -367,10 +390,20 @@ class MarkedTests:
         if not isinstance(run, MarkedRun):
             return (yield)
         run.begin("call")
+        run.limit = limit = TimeLimit(self.contexts.settings.case_timeout_s)
+        result, raised = None, None
         try:
-            result = yield
+            with limit:
+                result = yield
+        except BaseException as error:
+            raised = error
+            if not limit.reached:
+                raise
         finally:
+            limit.stop()
             run.phase = "over"
+        if limit.reached:
+            run.time_out(raised)
         run.end()
         return result
 

@@ -16,7 +16,7 @@ import pytest
 from pytest_packbench.cases.recordings import count_controls
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
-from pytest_packbench.engine.recordings import discard_recording
+from pytest_packbench.engine.recordings import discard_recording, recording_problem
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.pack import figures_of, paired_figures_of, panels_of
@@ -313,7 +313,14 @@ class Recorder:
         Returns:
             Whether it is on the disk.
         """
-        return self.runs[ended.suite].results.add_ended(ended)
+        results = self.runs[ended.suite].results
+        if results.add_ended(ended):
+            return True
+        if results.problems and self.contexts.settings.mode != "fixture":
+            from pytest_packbench.engine.metering import UNWRITABLE  # fixture mode does not count
+
+            self.contexts.clients.ledger.stop(UNWRITABLE, f"{results.problems[-1]}; answers would be lost")
+        return False
 
     def check_resumed(self) -> None:
         """Check that the resumed run is unchanged, and load its journal.
@@ -347,10 +354,13 @@ class Recorder:
         Raises:
             pytest.UsageError: a journal can't be written, so that answers that are paid for would not be kept.
         """
+        mode = self.contexts.settings.mode
         for run in self.runs.values():
             due = run.results.writer.prior is not None if resumed else bool(run.selected)
-            if due and not run.results.open_journal() and self.contexts.settings.mode != "fixture":
+            if due and not run.results.open_journal(checks_space=mode != "fixture") and mode != "fixture":
                 raise pytest.UsageError(f"{run.problems[0]}; no model was called")
+            if due and mode == "record" and (problem := recording_problem(run.suite)):
+                raise pytest.UsageError(f"{problem}; no model was called")
 
     def _head(self, run: SuiteRun) -> Run:
         return replace(self._metadata(run, [], self.started_ns), finished_at="", partial="")

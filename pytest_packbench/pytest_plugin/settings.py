@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NumberT = TypeVar("NumberT", int, float)
 _CONCURRENCY = 8
-_CASE_TIMEOUT_S = 300.0
+_CASE_TIMEOUT_S = {"fixture": 60.0, "live": 300.0, "record": 300.0}
 _CALL_TIMEOUT_S = 120.0
 _MAX_OUTPUT_TOKENS = 4096
 _YES_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
@@ -64,8 +64,11 @@ class Settings(RunOptions):
 
     @property
     def prefetches(self) -> bool:
-        """Whether attempts start before pytest reaches their item: live, concurrent, or with a time limit."""
-        return self.mode != "fixture" or self.concurrency > 1 or self.case_timeout_s is not None
+        """Whether attempts start before pytest reaches their item: live, concurrent, or limited without an alarm."""
+        from pytest_packbench.engine.targets import TimeLimit  # settings are read where nothing runs, too
+
+        is_limited_by_thread = self.case_timeout_s is not None and not TimeLimit.is_available()
+        return self.mode != "fixture" or self.concurrency > 1 or is_limited_by_thread
 
 
 def _baseline(value: str, home: Path, *, optional: bool) -> str:
@@ -217,7 +220,7 @@ def read_settings(config: pytest.Config) -> Settings:
             f"--packbench-trials: got {trials} in fixture mode, in which all trials are equal; "
             "use --packbench-mode=live or record"
         )
-    limit = read.real("case_timeout") or (None if fixture else _CASE_TIMEOUT_S)
+    limit = read.real("case_timeout") or _CASE_TIMEOUT_S[mode]
     home = home_of(config)
     optional = _YES_NO[read.value("baseline_optional", tuple(_YES_NO))]
     baseline = _baseline(str(read.value("baseline")), home, optional=optional)

@@ -17,7 +17,7 @@ from pytest_packbench.pytest_plugin.xdist_controller import COLLECTED, LATE, MAR
 from pytest_packbench.runs.journal import WorkerJournals
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import CaseResult, EndedAttempt
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.suites import SessionSuites
@@ -45,7 +45,7 @@ class Worker:
         self._journals = WorkerJournals(base, config.stash[RUN_ID], name)
         config.stash[KEEP] = self._keep
         if prefetcher is not None:
-            prefetcher.on_ended = self._journals.append
+            prefetcher.on_ended = self._keep_ended
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Watch the connection to the controller: its end must not leave a worker that goes on alone."""
@@ -68,6 +68,14 @@ class Worker:
         if not self._is_ending:
             # a target does not return
             os._exit(1)
+
+    def _keep_ended(self, ended: EndedAttempt) -> bool:
+        is_kept = self._journals.append(ended)
+        if self._journals.problem and self._contexts.settings.mode != "fixture":
+            from pytest_packbench.engine.metering import UNWRITABLE  # fixture mode does not count
+
+            self._contexts.clients.ledger.stop(UNWRITABLE, f"{self._journals.problem}; answers would be lost")
+        return is_kept
 
     def _keep(self, result: CaseResult) -> None:
         if self._journals.append(result):

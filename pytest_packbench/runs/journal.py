@@ -184,6 +184,10 @@ class WorkerJournals:
         base: the folder of reports.
         run_id: the id of the session's run.
         worker: the name of the worker.
+
+    Attributes:
+        problem: why an entry could not be written, in one line; empty if all could, or on another machine, without the
+            folder.
     """
 
     def __init__(self, base: Path, run_id: str, worker: str) -> None:
@@ -192,22 +196,27 @@ class WorkerJournals:
         self._name = f"journal.{worker}-{os.getpid()}.jsonl"
         self._journals: dict[str, Journal] = {}
         self._opening = threading.Lock()
+        self.problem = ""
 
     def append(self, entry: Entry) -> bool:
         """Append an entry, on any thread; return whether it is on the disk.
 
         Write errors are left to the controller, which writes to the same folder.
         """
-        with suppress(OSError):
+        folder = self._base / entry.suite / self._run_id
+        try:
             with self._opening:
                 journal = self._journals.get(entry.suite)
                 if journal is None:
                     # the controller creates the folder: on another machine it does not exist, and nothing is left there
-                    path = self._base / entry.suite / self._run_id / self._name
-                    journal = self._journals[entry.suite] = Journal(path)
+                    journal = self._journals[entry.suite] = Journal(folder / self._name)
             journal.append(entry)
-            return True
-        return False
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self.problem = f"cannot write reports to {folder}: {error.strerror or error}"
+            return False
+        return True
 
     def close(self) -> None:
         """Close all journals."""

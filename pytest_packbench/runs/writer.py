@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Self
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.resume import PriorResults
 
 _ROWS = "rows.jsonl"
+_LEAST_SPACE = 2**20
 
 
 def sort_results(results: Iterable[CaseResult]) -> list[CaseResult]:
@@ -104,6 +106,19 @@ class RunWriter:
                     worker_journal.unlink(missing_ok=True)
             self._journal = Journal(path, header)
         return self._journal
+
+    def check_space(self) -> None:
+        """Check that the folder of the run has room for more than a few lines.
+
+        Raises:
+            OSError: it has not.
+        """
+        path = self.folder / f".{secrets.token_hex(8)}.tmp"
+        try:
+            path.write_bytes(bytes(_LEAST_SPACE))
+        finally:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
 
     @property
     def journal(self) -> Journal | None:
@@ -249,9 +264,10 @@ class RunResults:
         self._unreported: dict[str, dict[int, CaseResult]] = {}
         self._journaled: set[tuple[str, int, str, str]] = set()
 
-    def open_journal(self) -> bool:
-        """Open the journal; return whether it can be written."""
-        return self.guard(lambda: self.writer.open_journal(self._header))
+    def open_journal(self, *, checks_space: bool = False) -> bool:
+        """Open the journal; return whether it can be written, and with `checks_space` a MiB more."""
+        is_open = self.guard(lambda: self.writer.open_journal(self._header))
+        return is_open and (not checks_space or self.guard(self.writer.check_space))
 
     def mark_journaled(self) -> None:
         """Remember that the prior results of a resumed run are in its journal already; call before any is discarded."""

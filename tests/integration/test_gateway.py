@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import sys
+import time
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
@@ -628,6 +629,34 @@ def test_a_time_limit_ends_the_calls_of_its_case(project: Project, served: Model
     assert project.errors()["case_00"]["kind"] == "timeout"
     assert sorted(recordings(project)) == ["case_01.json"]
     assert served.open == 0
+
+
+HANGING_ONCE = """
+import os, time
+
+try:
+    with open("pid.txt", "x") as file:
+        file.write(str(os.getpid()))
+    time.sleep(3600)
+except FileExistsError:
+    pass
+"""
+
+
+def test_a_program_that_hangs_in_fixture_mode_is_killed_and_the_next_runs(both: Project, served: Model) -> None:
+    prepare(both, *["points 1"] * 3)
+    both.write("child.py", CHILD)
+    program = f"--packbench-target=cmd:{sys.executable} child.py"
+    both.run_toy(program, RECORD).assert_outcomes(passed=3)
+    # the first process hangs, before it reads
+    both.write("child.py", HANGING_ONCE + CHILD)
+    started = time.monotonic()
+    result = both.run_toy(program, "--packbench-case-timeout=3")
+    result.assert_outcomes(passed=2, errors=1)
+    assert time.monotonic() - started < 30
+    assert [error["kind"] for error in SuiteResults(folder=both.folders()[-1]).lines("errors.jsonl")] == ["timeout"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((both.root / "pid.txt").read_text()), 0)
 
 
 def test_prompts_are_left_out_where_they_are_not_kept(project: Project, served: Model) -> None:

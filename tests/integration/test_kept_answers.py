@@ -54,6 +54,61 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_first_request(both: 
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
 
 
+def test_recordings_that_cannot_be_written_are_told_before_the_first_request(both: Project, model: Model) -> None:
+    both.prepare("points 1")
+    both.write("storage/benchmarks/toy/fixtures", "a file")
+    result = model.run(both, mode="record")
+    assert (result.ret, len(model.requests)) == (pytest.ExitCode.USAGE_ERROR, 0)
+    result.stderr.fnmatch_lines(
+        ["ERROR: cannot write recordings to */toy/fixtures: Not a directory; no model was called"]
+    )
+    assert both.folders() == []
+
+
+def test_a_full_disk_is_told_before_the_first_request(project: Project, model: Model, monkeypatch: Any) -> None:
+    project.prepare("points 1")
+    project.extend_conftest("""
+        import resource, signal
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, resource.RLIM_INFINITY))
+    """)
+    in_a_process = project.pytester.runpytest_subprocess
+    monkeypatch.setattr(project.pytester, "runpytest", lambda *arguments, **_: in_a_process(*arguments))
+    result = model.run(project)
+    assert (result.ret, len(model.requests)) == (pytest.ExitCode.USAGE_ERROR, 0)
+    result.stderr.fnmatch_lines(["ERROR: cannot write reports to *: File too large; no model was called"])
+    assert list(project.root.rglob("*.tmp")) == []
+
+
+def test_no_model_is_called_any_more_once_answers_cannot_be_stored(
+    both: Project, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both.prepare(*["points 1"] * 12)
+    # the third entry of a journal is one too many; workers run in processes of their own
+    code = """
+        from pytest_packbench.runs.journal import Journal
+
+        appended = Journal.append
+        count = []
+
+        def append(self, entry):
+            count.append(entry)
+            if len(count) > 2:
+                raise OSError(28, "No space left on device")
+            appended(self, entry)
+
+        Journal.append = append
+    """
+    monkeypatch.setattr(Journal, "append", Journal.append)
+    both.extend_conftest(code)
+    model.run(both, "--packbench-concurrency=1")
+    assert len(model.requests) <= (6 if both.workers else 3)
+    reasons = {error["message"].partition(": ")[2] for error in both.errors().values() if error["verdict"] == "not_run"}
+    assert reasons == {"No space left on device; answers would be lost"}
+    assert {error["kind"] for error in both.errors().values()} >= {"output_unwritable"}
+
+
 def test_an_answer_whose_scoring_ends_the_process_is_not_asked_for_again(project: Project, model: Model) -> None:
     project.prepare("points 1", "points 0.5", "points 0.9")
     project.extend_conftest("""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.cases.load import case_sha256
 from pytest_packbench.cli import main
 from tests.integration.policy_repository import DATA, SUITE, commit, git, plant
 
@@ -111,6 +113,51 @@ def test_a_malformed_entry_fails(repository: Path, gate: Any, text: str, problem
     code, lines = gate()
     assert code == 1
     assert fnmatchcase(lines[0], f"{problem}: FAIL".replace("[", "[[]")), lines
+
+
+def test_marks_of_reviewers_are_lines(repository: Path, gate: Any) -> None:
+    folder = repository / SUITE
+    for path in (folder / "suite.yaml", *folder.glob("cases/*/*.json*")):
+        text = path.read_text("utf-8").replace("{exact: /queue, ", "{one_of: /queue, ")
+        path.write_text(text.replace('"queue": "refunds"', '"queue": ["refunds"]'), encoding="utf-8")
+    commit(repository)
+    git(repository, "branch", "--force", "main", "change")
+    marks = {"a": "also_acceptable", "b": "quarantine", "c": "gold_is_wrong"}
+    cases = {path.stem: json.loads(path.read_text("utf-8")) for path in folder.glob("cases/answer/*.json")}
+    cases["c"] = json.loads((folder / "cases/hard/many.jsonl").read_text("utf-8").splitlines()[0])
+    lines = [
+        {
+            "version": 1,
+            "suite": "support",
+            "case": name,
+            "case_sha256": case_sha256(cases[name]),
+            "mark": mark,
+            "reason": "flaky",
+            "by": "R. Reader",
+            "run_id": "01",
+            "marked_at": "2026-03-01T12:00:00.000Z",
+            "result": {"queue": "letters", "order": 1, "amount": 9.5},
+        }
+        for name, mark in marks.items()
+    ]
+    (repository / "review.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert main(["review", "review.jsonl", "--write"]) == 0
+    disputed = "the expected answer is disputed: flaky"
+    # who marked what is in the notes, and is no expectation
+    assert gate() == (
+        1,
+        [
+            'expectation changed: cases/answer/a.json: /expected/queue (case a): ["refunds"] -> ["refunds", "letters"]: FAIL',
+            "case quarantined: cases/answer/b.json: /notes/skip (case b): absent -> flaky (R. Reader): FAIL",
+            f"case quarantined: cases/hard/many.jsonl:1: /notes/xfail (case c): absent -> {disputed} (R. Reader): FAIL",
+        ],
+    )
+    # a later mark of the same case is no line either
+    commit(repository)
+    git(repository, "branch", "--force", "main", "change")
+    path = folder / "cases/answer/a.json"
+    path.write_text(path.read_text("utf-8").replace('"01"', '"02"'), encoding="utf-8")
+    assert gate() == (0, [])
 
 
 def test_another_root_or_name_is_no_way_out(repository: Path, gate: Any) -> None:

@@ -137,6 +137,34 @@ class GenericPack(Pack):
                     what = f"{what} {format_value(criterion.value)}"
                 yield f"forbidden: {what}", scoring.with_forbidden(criterion, result, expected)
 
+    def also_acceptable(
+        self, case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig
+    ) -> list[tuple[tuple[str, ...], Any]]:
+        """Return the values of the answer for the lists of the criteria `one_of` that it fails.
+
+        Raises:
+            ValueError: it fails other criteria only, or is a refusal.
+        """
+        if outcome.refused or rules.refusal.is_expected(case):
+            raise ValueError("the case or the answer is a refusal; change expected by hand")
+        matches = [name for name, _ in scoring.forbidden_matches(case, outcome, rules)]
+        if matches:
+            raise ValueError(f"the answer contains what {CONFIG_NAME} forbids ({matches[0]}); change that by hand")
+        missed = list(scoring.missed_criteria(case, outcome, rules))
+        additions = [
+            (tuple(map(str, criterion.expected_path.location)), value)
+            for criterion, value in missed
+            if criterion.rule == "one_of"
+            and not criterion.has_value
+            and criterion.expected_path.location
+            and value is not MISSING
+        ]
+        if not additions:
+            titles = ", ".join(criterion.title for criterion, _ in missed) or "that fails"
+            advice = f"only one_of has a list of accepted values: use it in {CONFIG_NAME}, or change expected by hand"
+            raise ValueError(f"the criterion {titles} accepts one value; {advice}")
+        return additions
+
     def starter(self) -> Starter:
         """Return a suite that sorts messages into queues; it runs without any extra."""
         return read_starter(__package__, takes={"jsonpath": GENERIC, "regex": GENERIC, "jsonschema": GENERIC})

@@ -122,6 +122,21 @@ def forbidden_matches(
                 yield criterion.title, criterion.describe(expected)
 
 
+def missed_criteria(
+    case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig
+) -> Iterator[tuple[Criterion, Any]]:
+    """Yield the criteria that an answer does not get full points for, each with its value in the answer, or `MISSING`.
+
+    Raises:
+        CriterionError: a criterion failed to run.
+    """
+    for criterion in rules.criteria:
+        expected = criterion.expected_in(case.expected)
+        value = criterion.value_in(outcome.result, expected)
+        if value is MISSING or _grade(criterion, value, expected, case.input).points < 1:
+            yield criterion, value
+
+
 def with_forbidden(criterion: Criterion, result: Any, expected: Any) -> Any:
     """Return a copy of a result that contains what a criterion forbids; None where it is not a plain value.
 

@@ -7,7 +7,7 @@ from copy import copy
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.errors import format_value, pluralize
 from pytest_packbench.model.pack import Comparison, LintOption, Pack, RecordFacts
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.packs import read_starter
@@ -15,7 +15,7 @@ from pytest_packbench.packs.tariff import metrics, scoring
 from pytest_packbench.packs.tariff.articles import describe_answers, describe_articles
 from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
-from pytest_packbench.packs.tariff.notation import LEVELS, chapter
+from pytest_packbench.packs.tariff.notation import LEVELS, chapter, dotted, is_under, parse_code
 from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.savings import describe_expected, describe_stated
 
@@ -150,6 +150,31 @@ class TariffPack(Pack):
             rows += [*_codes(expected, outcome), *_process(outcome), *_duty(expected, outcome)]
             rows += _levers(expected, outcome)
         return rows
+
+    def also_acceptable(
+        self, case: TariffCase, outcome: TariffOutcome, rules: TariffSuiteConfig
+    ) -> list[tuple[tuple[str, ...], str]]:
+        """Return the scored code as an allowed one if an allowed code can pass in the suite, else as a preferred one.
+
+        Raises:
+            ValueError: the answer is not one code, or is right by something else than its code.
+        """
+        expected, code = case.expected, scoring.scored_code(outcome, rules)
+        if not (expected.expected_accept and outcome.accepted):
+            advice = "change expected_accept and expected_refusal_category by hand"
+            raise ValueError(f"the case or the answer is a refusal, not a code; {advice}")
+        if expected.articles or len(outcome.articles) > 1:
+            raise ValueError("several articles: add the codes to preferred_hts of their articles by hand")
+        parsed = parse_code(code or "")
+        if parsed is None:
+            raise ValueError(f"the answer has no code to accept ({format_value(code)}); change expected by hand")
+        if next((each for each in expected.must_not_hts or () if is_under(parsed, each)), None) is not None:
+            raise ValueError(f"{dotted(parsed)} is forbidden by must_not_hts; remove it there by hand first")
+        if scoring.match_of(expected, outcome, rules, self.edition).level == "preferred":
+            raise ValueError(f"{dotted(parsed)} is a preferred code already, and the answer fails by another rule")
+        allowed = expected.model_copy(update={"allowed_hts": (*(expected.allowed_hts or ()), dotted(parsed))})
+        passes = scoring.score(case.model_copy(update={"expected": allowed}), outcome, rules, self.edition).passed
+        return [(("allowed_hts" if passes else "preferred_hts",), dotted(parsed))]
 
     def lint(
         self, cases: Sequence[FiledCase], rules: TariffSuiteConfig, options: Mapping[str, Path]

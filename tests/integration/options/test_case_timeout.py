@@ -1,23 +1,212 @@
-"""`--packbench-case-timeout`: an attempt is given up after so long."""
+"""`--packbench-case-timeout`: an attempt is given up after so long, in each mode, and nothing that hangs holds the run."""
 
 from __future__ import annotations
 
+import signal
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_packbench.engine.targets import TimeLimit, TimeLimitReached
+
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
 
+HANGING = """
+import asyncio
+import signal
+import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
-@pytest.mark.parametrize("mode", ["live", "fixture"])
-def test_a_process_ends_although_a_target_hangs(project: Project, mode: str) -> None:
-    project.prepare("hang", "fine")
-    options = ("--packbench-target=pipeline:hang", "--packbench-case-timeout=0.3", f"--packbench-mode={mode}")
-    result = project.pytester.runpytest_subprocess("--packbench-suite=toy", *options, timeout=120)
-    result.assert_outcomes(errors=1, passed=1)
+import pytest
+
+ONE = {"points": 1.0}
+
+
+def sleep():
+    time.sleep(3600)
+
+
+def compute():
+    while True:
+        pass
+
+
+def catch():
+    try:
+        time.sleep(3600)
+    except BaseException:
+        return ONE
+
+
+def wrap():
+    try:
+        time.sleep(3600)
+    except BaseException as error:
+        raise ValueError("retried too often") from error
+
+
+def pool():
+    return ThreadPoolExecutor().submit(time.sleep, 3600).result()
+
+
+def thread():
+    started = threading.Thread(target=time.sleep, args=(3600,))
+    started.start()
+    started.join()
+
+
+def process():
+    # on a thread that is left, it ends by itself
+    subprocess.run(["sleep", "30"])
+
+
+async def wait():
+    await asyncio.sleep(3600)
+
+
+async def block():
+    time.sleep(3600)
+
+
+async def group():
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(block())
+
+
+async def in_thread():
+    await asyncio.to_thread(time.sleep, 3600)
+
+
+async def stay():
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
+
+
+def fine():
+    return ONE
+
+
+def late():
+    # 60 seconds in fixture mode
+    return {"points": 1.0 if 50 < signal.getitimer(signal.ITIMER_REAL)[0] <= 60 else 0.0}
+
+
+def answer(request):
+    return globals()[request.input["text"]]()
+
+
+@pytest.mark.packbench_cases("toy")
+def test_case(packbench_case, packbench_check):
+    if packbench_case.input["text"] == "checked":
+        packbench_check(ONE)
+        time.sleep(3600)
+    result = globals()[packbench_case.input["text"]]()
+    packbench_check(asyncio.run(result) if asyncio.iscoroutine(result) else result)
+"""
+HANGS = ("sleep", "compute", "catch", "wrap", "pool", "thread", "process")
+ASYNC_HANGS = ("wait", "block", "group", "in_thread", "stay")
+OPTIONS = ("--packbench-suite=toy", "--packbench-target=pipeline:answer")
+SOON = ("--packbench-case-timeout=0.2", "-o", "packbench_allow_processes=yes")
+MESSAGE = (
+    "the {} took longer than 0.2 s and was abandoned; correct what it waits for, or raise --packbench-case-timeout"
+)
+
+
+def prepare(project: Project, *names: str) -> None:
+    project.prepare(*names)
+    project.write("pipeline.py", HANGING)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("-n", "2"), ("--packbench-concurrency=2",), ("--packbench-mode=live",)],
+    ids=["plain", "xdist", "concurrent", "live"],
+)
+def test_whatever_hangs_is_an_error_the_others_run_and_the_process_ends(
+    project: Project, options: tuple[str, ...]
+) -> None:
+    # a thread can't be ended, and takes time from the others
+    hangs = [name for name in (*HANGS, *ASYNC_HANGS) if name != "compute" or options in {(), ("-n", "2")}]
+    if len(options) == 1:
+        # on a thread: what is caught there is lost
+        hangs = [name for name in hangs if name not in {"block", "group"}]
+    prepare(project, *hangs, "fine")
+    started = time.monotonic()
+    result = project.pytester.runpytest_subprocess(*OPTIONS, *SOON, *options, timeout=120)
+    assert time.monotonic() - started < 60
+    result.assert_outcomes(errors=len(hangs), passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert [line["kind"] for line in project.lines("errors.jsonl")] == ["timeout"]
-    result.stdout.fnmatch_lines(["*took longer than 0.3 s and was abandoned*"])
+    errors = project.lines("errors.jsonl")
+    assert [(line["kind"], line["message"]) for line in errors] == [("timeout", MESSAGE.format("target"))] * len(hangs)
     # a function without a model needs no backend
     assert [record["llm_backend"] for record in project.lines("records.jsonl")] == ["unknown"]
+    assert "was destroyed but it is pending" not in result.stderr.str() + result.stdout.str()
+
+
+def test_fixture_mode_has_a_limit_and_shows_where_the_target_was(project: Project) -> None:
+    prepare(project, "late", "sleep")
+    project.run(*OPTIONS, "-k", "case_00").assert_outcomes(passed=1)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+    result = project.run(*OPTIONS, *SOON, "-k", "case_01")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*/pipeline.py:*: in sleep: time.sleep(3600)"])
+
+
+def test_a_marked_test_has_a_limit(project: Project) -> None:
+    prepare(project, *HANGS[:3], "wait", "block", "checked", "fine")
+    result = project.pytester.runpytest_subprocess("-p", "no:cacheprovider", *SOON, "pipeline.py", timeout=120)
+    # the case that was checked has a result, and its test fails
+    result.assert_outcomes(errors=5, failed=1, passed=1)
+    errors = project.lines("errors.jsonl")
+    assert [(line["kind"], line["message"]) for line in errors] == [("timeout", MESSAGE.format("test"))] * 5
+    assert sorted(project.records()) == ["case_05", "case_06"]
+
+
+def test_a_debugger_ends_the_limit() -> None:
+    with TimeLimit(0.05) as limit:
+        TimeLimit.remove()
+        time.sleep(0.1)
+    assert not limit.reached
+
+
+def test_another_alarm_keeps_its_time() -> None:
+    rung: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda *_: rung.append(1))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        # the other one is earlier
+        with TimeLimit(3600) as limit:
+            time.sleep(0.15)
+        assert (limit.reached, rung) == (False, [1])
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(TimeLimitReached), TimeLimit(0.05) as limit:
+            time.sleep(3600)
+        assert (limit.reached, rung) == (True, [1])
+        time.sleep(0.4)
+        assert rung == [1, 1]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_other_threads_have_no_limit() -> None:
+    limits: list[bool] = []
+
+    def block() -> None:
+        with TimeLimit(0.01) as limit:
+            time.sleep(0.05)
+        limits.append(limit.reached)
+
+    thread = threading.Thread(target=block)
+    thread.start()
+    thread.join()
+    assert limits == [False]

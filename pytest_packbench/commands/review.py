@@ -1,0 +1,537 @@
+"""`packbench review`: write what reviewers marked on the page of a run into the cases, after showing it as a patch."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from difflib import unified_diff
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import ValidationError
+
+from pytest_packbench.cases.files import format_location, iter_cases
+from pytest_packbench.cases.load import JsonError, case_sha256, check_case, parse_json
+from pytest_packbench.cli import FAILED, FINE, UsageError
+from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
+from pytest_packbench.model.errors import CaseError, format_value, pluralize, validation_problems
+from pytest_packbench.model.outcome import ResultError
+from pytest_packbench.model.policy import ReviewMark
+from pytest_packbench.reports.terminal import printable
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from pytest_packbench.cases.files import CaseLocation
+    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.suite import Suite
+
+MAX_BYTES, MAX_LINE = 32 * 2**20, 2**20
+"""The size of a `review.jsonl`, and of a line of it, above which it is refused, in bytes."""
+_MAX_DEPTH = 100
+_NO_NEWLINE = "\n\\ No newline at end of file"
+_TITLES = {"gold_is_wrong": "gold is wrong", "also_acceptable": "also acceptable", "quarantine": "quarantine"}
+_NOTE_OF_MARK = {"gold_is_wrong": "xfail", "quarantine": "skip"}
+_DISPUTED = "the expected answer is disputed: "
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+
+Key = str | int
+Edit = tuple[tuple[Key, ...], Any, bool]
+"""A location in a case, a value, and whether it is appended to the list there."""
+
+
+class Mark(NamedTuple):
+    """A mark with its line in `review.jsonl`."""
+
+    line: int
+    text: ReviewMark
+
+    def __str__(self) -> str:
+        """Return the mark in one line, for people."""
+        return (
+            f"{self.text.case}: {_TITLES[self.text.mark]}, by {_one_line(self.text.by)}: {_one_line(self.text.reason)}"
+        )
+
+
+class ReviewedSuite(NamedTuple):
+    """A suite with marked cases.
+
+    Attributes:
+        suite: the suite.
+        pack: its pack.
+        locations: where the marked cases are, by id.
+        output: the folder of reports.
+    """
+
+    suite: Suite
+    pack: Pack
+    locations: dict[str, list[CaseLocation]]
+    output: Path
+
+
+class NotAppliedError(ValueError):
+    """A mark can't be written into its case; in one line why, and what to do."""
+
+
+class AlreadyWrittenError(Exception):
+    """A mark is in its case already."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="the review.jsonl that the page of a run made")
+    parser.add_argument(
+        "--write", action="store_true", help="change the case files; without it, the patch is only shown"
+    )
+    add_root(parser)
+    add_packs(parser)
+    add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the patch of the case files, and write it if requested; return 1 if a mark can't be applied."""
+    marks = read_marks(arguments.file)
+    suites = {name: _open_suite(name, marks, arguments) for name in dict.fromkeys(mark.text.suite for mark in marks)}
+    files: dict[str, CaseFile] = {}
+    notes, done, problems = [], [], []
+    for mark in marks:
+        try:
+            _apply(mark, suites[mark.text.suite], files)
+            done.append(mark)
+        except AlreadyWrittenError:
+            notes.append(f"{mark.text.case}: already written")
+        except NotAppliedError as error:
+            problems.append(f"{format_location(str(arguments.file), mark.line)}: case {mark.text.case}: {error}")
+    changed = [file for file in files.values() if file.lines != file.before]
+    if arguments.write:
+        for file in changed:
+            file.write()
+    shown = [line for file in changed for line in file.patch()]
+    sys.stdout.write("".join(f"{printable(line)}\n" for line in [*shown, *map(str, done), *notes]))
+    for problem in problems:
+        sys.stderr.write(f"packbench: not applied: {printable(' '.join(problem.split()))}\n")
+    total = pluralize(len(marks), "mark")
+    if arguments.write or not done:
+        sys.stdout.write(f"{len(done)} of {total} written\n")
+    else:
+        sys.stdout.write(f"{len(done)} of {total} would be written; add --write to change the files\n")
+    return FAILED if problems else FINE
+
+
+def read_marks(path: Path) -> list[Mark]:
+    """Read a `review.jsonl`, and check that no case is marked twice.
+
+    Raises:
+        UsageError: it can't be read, or a line is not a mark; one line with the line and the key.
+    """
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path}: not a regular file; expected the review.jsonl of a page")
+    if path.stat().st_size > MAX_BYTES:
+        raise UsageError(f"{path}: larger than {MAX_BYTES // 2**20} MB; expected the review.jsonl of a page")
+    marks: list[Mark] = []
+    by_case: dict[tuple[str, str], Mark] = {}
+    for number, raw in enumerate(path.read_bytes().split(b"\n"), start=1):
+        if not raw.removeprefix(b"\xef\xbb\xbf").strip():
+            continue
+        mark = Mark(number, _parse_mark(raw, format_location(str(path), number)))
+        earlier = by_case.setdefault((mark.text.suite, mark.text.case), mark)
+        if earlier is not mark:
+            same = earlier.text.mark == mark.text.mark
+            wrong = "is marked twice" if same else f"contradicts {_TITLES[earlier.text.mark]}"
+            where = f"{format_location(str(path), number)}: case {mark.text.case}: {_TITLES[mark.text.mark]}"
+            raise UsageError(f"{where}: {wrong}, see line {earlier.line}; keep one line per case")
+        marks.append(mark)
+    if not marks:
+        raise UsageError(f"{path}: contains no mark; download it again from the page of the run")
+    return marks
+
+
+def _parse_mark(raw: bytes, source: str) -> ReviewMark:
+    if len(raw) > MAX_LINE:
+        raise UsageError(f"{source}: longer than {MAX_LINE // 2**20} MB; expected a mark")
+    try:
+        data = parse_json(raw)
+    except JsonError as error:
+        raise UsageError(f"{source}: {str(error).removeprefix('line 1 ')}") from None
+    if _is_deep(data):
+        raise UsageError(f"{source}: nested deeper than {_MAX_DEPTH}; expected a mark")
+    try:
+        return ReviewMark.model_validate(data)
+    except ValidationError as error:
+        raise UsageError(str(CaseError(source, validation_problems(error, ReviewMark)))) from None
+
+
+def _is_deep(data: Any) -> bool:
+    level = [data]
+    for _ in range(_MAX_DEPTH):
+        level = [
+            member
+            for value in level
+            if isinstance(value, dict | list)
+            for member in (value.values() if isinstance(value, dict) else value)
+        ]
+    return bool(level)
+
+
+def _open_suite(name: str, marks: Sequence[Mark], arguments: argparse.Namespace) -> ReviewedSuite:
+    suite, pack = suite_and_pack(name, arguments)
+    if suite.bundled:
+        own = suite.name.rpartition("/")[2]
+        advice = f"copy the suite with packbench init --from {own}, run the copy, and mark its cases"
+        raise UsageError(f'suite "{name}": cases of the installed package can\'t be changed; {advice}')
+    wanted = {mark.text.case for mark in marks if mark.text.suite == name}
+    locations: dict[str, list[CaseLocation]] = {}
+    for location in iter_cases(suite.cases_path):
+        case_id = location.name if location.duplicate_of is None else location.duplicate_of[0]
+        if case_id in wanted:
+            locations.setdefault(case_id, []).append(location)
+    return ReviewedSuite(suite, pack, locations, arguments.output)
+
+
+def _apply(mark: Mark, reviewed: ReviewedSuite, files: dict[str, CaseFile]) -> None:
+    """Change the text of a marked case in its file, which is read once.
+
+    Raises:
+        NotAppliedError: it can't be changed.
+        AlreadyWrittenError: the case has this mark.
+    """
+    locations = reviewed.locations.get(mark.text.case, [])
+    if not locations:
+        raise NotAppliedError(
+            f"suite {mark.text.suite} has no case with this id; run the suite again, and mark its cases"
+        )
+    if len(locations) > 1:
+        raise NotAppliedError(f"{len(locations)} cases have this id; give each an id of its own")
+    location = locations[0]
+    try:
+        # a link stays a link: the file that it names is changed
+        path = os.path.realpath(location.path)
+        file = files.get(path) or files.setdefault(
+            path, CaseFile.read(Path(path), Path(os.path.relpath(location.path)))
+        )
+        text = file.case_text(location.line)
+        data = parse_json(text.encode())
+    except (OSError, ValueError) as error:
+        raise NotAppliedError(f"{os.path.relpath(location.path)}: can't be read: {error}") from None
+    source = format_location(str(file.name), location.line)
+    _check_unchanged(data, mark.text, source)
+    new_text = text
+    for keys, value, is_appended in _edits(data, mark.text, reviewed, source):
+        new_text = edited(new_text, keys, value, append=is_appended)
+    _check_result(parse_json(new_text.encode()), mark.text, reviewed, source)
+    file.replace(location.line, new_text)
+
+
+def _check_unchanged(data: Any, mark: ReviewMark, source: str) -> None:
+    if case_sha256(data) == mark.case_sha256:
+        return
+    notes = data.get("notes") if isinstance(data, dict) else None
+    reviews = notes.get("reviews") if isinstance(notes, dict) else None
+    if isinstance(reviews, list) and mark.review in reviews:
+        raise AlreadyWrittenError
+    raise NotAppliedError(
+        f"{source} has changed since the run {mark.run_id}; run the suite again, and mark the case again"
+    )
+
+
+def _edits(data: dict[str, Any], mark: ReviewMark, reviewed: ReviewedSuite, source: str) -> Iterator[Edit]:
+    note = _NOTE_OF_MARK.get(mark.mark)
+    notes = data.get("notes") or {}
+    if note is None:
+        yield from ((("expected", *keys), value, True) for keys, value in _accepted(data, mark, reviewed, source))
+    else:
+        given = {name: notes[name] for name in ("skip", "xfail") if notes.get(name) is not None}
+        # a case that is run and not counted can still be taken out
+        if given.keys() & ({"skip"} if note == "skip" else {"skip", "xfail"}):
+            name, why = next(iter(given.items()))
+            raise NotAppliedError(f"{source} is excluded already: notes.{name}: {format_value(why)}")
+        begin = _DISPUTED if mark.mark == "gold_is_wrong" else ""
+        yield ("notes", note), f"{begin}{_one_line(mark.reason)} ({_one_line(mark.by)})", False
+    yield ("notes", "reviews"), mark.review, True
+
+
+def _accepted(
+    data: dict[str, Any], mark: ReviewMark, reviewed: ReviewedSuite, source: str
+) -> Sequence[tuple[tuple[Key, ...], Any]]:
+    """Return what to add to `expected`, so that the marked answer passes."""
+    pack, rules = reviewed.pack, reviewed.suite.config
+    result = mark.result if mark.result is not None else _stored_result(mark, reviewed)
+    try:
+        case = check_case(data, pack.case_model, source=source, stem=None, pack=rules.pack).case
+        outcome = pack.read(result)
+        if outcome.breakdown is not None:
+            raise NotAppliedError("the target reported a failure instead of an answer; change expected by hand")
+        score = pack.score(case, outcome, rules)
+    except ResultError as error:
+        raise NotAppliedError(f"the marked answer can't be read: {error}") from None
+    except CaseError as error:
+        raise NotAppliedError(str(error)) from None
+    if score.passed:
+        raise NotAppliedError(f"{source} accepts this answer already, with the score {score.score:g}")
+    try:
+        return pack.also_acceptable(case, outcome, rules)
+    except ValueError as error:
+        raise NotAppliedError(f"{source}: {error}") from None
+
+
+def _stored_result(mark: ReviewMark, reviewed: ReviewedSuite) -> Any:
+    """Return the result of the marked answer from the files of its run."""
+    from pytest_packbench.runs.folder import PAYLOADS, StoredRunError
+    from pytest_packbench.runs.lines import read_payloads
+
+    path = reviewed.output / reviewed.suite.name / mark.run_id / PAYLOADS
+    missing = f"the mark has no result, and {path} has none of this case; mark the case again on a page of a new run"
+    try:
+        results = [result for (test_id, _), result in read_payloads(path) if test_id.rpartition(":")[2] == mark.case]
+    except (StoredRunError, OSError):
+        raise NotAppliedError(missing) from None
+    for result in results:
+        try:
+            if len(results) == 1 or reviewed.pack.read(result).answer == mark.answer:
+                return result
+        except ResultError:
+            continue
+    raise NotAppliedError(missing)
+
+
+def _check_result(data: Any, mark: ReviewMark, reviewed: ReviewedSuite, source: str) -> None:
+    """Refuse a changed case that its suite does not accept, or by which the accepted answer still fails."""
+    from pytest_packbench.api import score
+
+    try:
+        check_case(data, reviewed.pack.case_model, source=source, stem=None, pack=reviewed.suite.config.pack)
+        if mark.mark != "also_acceptable":
+            return
+        result = mark.result if mark.result is not None else _stored_result(mark, reviewed)
+        scored = score(data, result, pack=reviewed.pack, suite=reviewed.suite)
+    except CaseError as error:
+        raise NotAppliedError(f"the changed case would not be valid: {error}") from None
+    if not scored.passed:
+        lost = "; ".join(
+            f"{term.name} {term.detail}".rstrip() for term in scored.terms if term.effect == "zero" or term.value <= 0
+        )
+        raise NotAppliedError(
+            f"{source}: with this answer added the case still fails, score {scored.score or 0:g}, threshold "
+            f"{scored.threshold:g}{f' ({lost})' if lost else ''}; change expected by hand"
+        )
+
+
+class CaseFile:
+    """The text of a file of cases, and what becomes of it.
+
+    Attributes:
+        path: the file.
+        name: its name for users.
+        before: its lines with their ends, as they are; a file of one case is one of them.
+        lines: its lines, as they become.
+    """
+
+    def __init__(self, path: Path, name: Path, before: list[str]) -> None:
+        self.path = path
+        self.name = name
+        self.before = before
+        self.lines = list(before)
+
+    @classmethod
+    def read(cls, path: Path, name: Path) -> CaseFile:
+        """Read a file."""
+        text = path.read_bytes().decode()
+        return cls(path, name, re.findall(r"[^\n]*\n|[^\n]+", text) if name.suffix == ".jsonl" else [text])
+
+    def case_text(self, line: int) -> str:
+        """Return the text of a case as it was: a line from 1, or the file for 0."""
+        return self.before[max(line - 1, 0)]
+
+    def replace(self, line: int, text: str) -> None:
+        """Replace the text of a case."""
+        self.lines[max(line - 1, 0)] = text
+
+    def patch(self) -> Iterator[str]:
+        """Yield the lines of the unified diff."""
+        before, after = (_patch_lines("".join(lines)) for lines in (self.before, self.lines))
+        name = self.name.as_posix()
+        context = 0 if name.endswith(".jsonl") else 3
+        for line in unified_diff(before, after, f"a/{name}", f"b/{name}", n=context, lineterm=""):
+            yield from (part.rstrip("\r") for part in line.split("\n"))
+
+    def write(self) -> None:
+        """Replace the file.
+
+        Raises:
+            UsageError: it can't be written.
+        """
+        from pytest_packbench.commands.paths import write_file
+
+        write_file(self.path, "".join(self.lines))
+
+
+def _patch_lines(text: str) -> list[str]:
+    lines = text.split("\n")
+    if lines[-1]:
+        lines[-1] += _NO_NEWLINE
+    else:
+        lines.pop()
+    return lines
+
+
+class _Member(NamedTuple):
+    """A member of an object or a list: its key or index, and where it, its value and its end are in the text."""
+
+    key: Key
+    start: int
+    value: int
+    end: int
+
+
+class _Container(NamedTuple):
+    """An object or a list: where its brackets are in the text, and its members."""
+
+    start: int
+    end: int
+    members: list[_Member]
+
+
+class _Style(NamedTuple):
+    """How a JSON text is written: one level of indentation, line end, what follows a comma, and escapes."""
+
+    unit: str
+    newline: str
+    space: str
+    ascii_only: bool
+
+    def inline(self, value: Any) -> str:
+        """Write a value in one line."""
+        return json.dumps(value, ensure_ascii=self.ascii_only, separators=("," + self.space, ":" + self.space))
+
+    def expanded(self, value: Any, indentation: str) -> str:
+        """Write a value in lines; a list of plain values in one."""
+        inner = indentation + self.unit
+        if isinstance(value, dict) and value:
+            ends = "{}"
+            members = [f"{self.member(key)}{self.expanded(member, inner)}" for key, member in value.items()]
+        elif isinstance(value, list) and any(isinstance(member, dict | list) for member in value):
+            ends, members = "[]", [self.expanded(member, inner) for member in value]
+        else:
+            return self.inline(value)
+        lines = f",{self.newline}{inner}".join(members)
+        return f"{ends[0]}{self.newline}{inner}{lines}{self.newline}{indentation}{ends[1]}"
+
+    def member(self, key: str | None) -> str:
+        """Write what precedes the value of a key; nothing for an element of a list."""
+        return "" if key is None else f"{self.inline(key)}:{self.space}"
+
+
+def edited(text: str, keys: tuple[Key, ...], value: Any, *, append: bool) -> str:
+    """Return a JSON object with a value set, or appended to a list; the rest of the text stays as it is.
+
+    Args:
+        text: the text of the object.
+        keys: the location; objects that are missing, or null, are created.
+        value: the value, plain JSON.
+        append: whether it is appended to the list at the location, which is created if it is missing.
+
+    Raises:
+        NotAppliedError: something else than an object or a list is in the way.
+    """
+    start = text.index("{")
+    style = _style_of(text, start)
+    leaf = [value] if append else value
+    for depth, key in enumerate(keys):
+        nested = leaf
+        for inner in reversed(keys[depth + 1 :]):
+            nested = {inner: nested}
+        container = _container(text, start)
+        member = next((each for each in container.members if each.key == key), None)
+        if member is None:
+            if text[start] == "[":
+                raise NotAppliedError(f"expected an element {key} in the list at /{'/'.join(map(str, keys[:depth]))}")
+            return _inserted(text, container, style, str(key), nested)
+        is_last = depth == len(keys) - 1
+        if text.startswith("null", member.value) or (is_last and not append):
+            new = (
+                style.expanded(nested, _indentation(text, start)) if _is_expanded(text, start) else style.inline(nested)
+            )
+            return text[: member.value] + new + text[member.end :]
+        start = member.value
+        if text[start] not in ("[" if is_last else "{["):
+            where = "/".join(map(str, keys[: depth + 1]))
+            raise NotAppliedError(f"/{where}: got {format_value(_DECODER.raw_decode(text, start)[0])}, expected a list")
+    return _inserted(text, _container(text, start), style, None, value)
+
+
+def _container(text: str, start: int) -> _Container:
+    """Return the object or list that begins at `start`."""
+    members: list[_Member] = []
+    position = _skip(text, start + 1)
+    while text[position] not in "}]":
+        first, key = position, len(members)
+        if text[start] == "{":
+            key, position = _DECODER.raw_decode(text, position)
+            position = _skip(text, _skip(text, position) + 1)
+        _, end = _DECODER.raw_decode(text, position)
+        members.append(_Member(key, first, position, end))
+        position = _skip(text, end)
+        if text[position] == ",":
+            position = _skip(text, position + 1)
+    return _Container(start, position, members)
+
+
+def _skip(text: str, position: int) -> int:
+    matched = _SPACE.match(text, position)
+    return position if matched is None else matched.end()
+
+
+def _inserted(text: str, container: _Container, style: _Style, key: str | None, value: Any) -> str:
+    """Add a member behind the last one of an object or list, in the way of the others."""
+    start, end, members = container
+    begin = style.member(key)
+    if not members:
+        outer = _line_indentation(text, start)
+        if key is None or outer is None:
+            return f"{text[: start + 1]}{begin}{style.inline(value)}{text[end:]}"
+        inner = outer + style.unit
+        new = f"{style.newline}{inner}{begin}{style.expanded(value, inner)}{style.newline}{outer}"
+        return text[: start + 1] + new + text[end:]
+    last = members[-1]
+    space = text[len(text[: last.start].rstrip(" \t\r\n")) : last.start]
+    if len(members) == 1 and "\n" not in space:
+        space = style.space
+    new = style.expanded(value, _indentation(text, start)) if _is_expanded(text, start) else style.inline(value)
+    return f"{text[: last.end]},{space}{begin}{new}{text[last.end :]}"
+
+
+def _is_expanded(text: str, start: int) -> bool:
+    """Return whether the first member of an object or list has a line of its own."""
+    return "\n" in text[start : _skip(text, start + 1)]
+
+
+def _indentation(text: str, start: int) -> str:
+    """Return the indentation of the members of an expanded object or list."""
+    return text[start + 1 : _skip(text, start + 1)].rpartition("\n")[2]
+
+
+def _line_indentation(text: str, position: int) -> str | None:
+    """Return the indentation of the line of a position; None if its text has only one line."""
+    if "\n" not in text.strip():
+        return None
+    line = text[text.rfind("\n", 0, position) + 1 : position]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _style_of(text: str, start: int) -> _Style:
+    first = _container(text, start).members[0]
+    _, end_of_key = _DECODER.raw_decode(text, first.start)
+    return _Style(
+        unit=_indentation(text, start) if _is_expanded(text, start) else "  ",
+        newline="\r\n" if "\r\n" in text else "\n",
+        space=" " if text[first.value - 1].isspace() and first.value > end_of_key + 1 else "",
+        ascii_only=text.isascii() and "\\u" in text,
+    )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

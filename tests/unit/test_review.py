@@ -1,0 +1,302 @@
+"""`packbench review`: marks of reviewers become changes of case files, and nothing else of the files changes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pytest_packbench.cases.load import case_sha256
+from pytest_packbench.cli import main
+from pytest_packbench.commands.review import edited
+from pytest_packbench.testing import case, write_case, write_suite
+from tests.unit import tariff_cases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+RULES = {
+    "criteria": [{"one_of": "/queue"}, {"exact": "/order"}],
+    "thresholds": {"accept": 1.0},
+    "forbidden": ["as a model"],
+}
+Json = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with the suite `support`: the cases a and b in files, c in a line."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    suite = tmp_path / "storage" / "benchmarks" / "support"
+    cases = [case(name, pack_id="generic", expected={"queue": ["refunds"], "order": 1}) for name in "abc"]
+    write_suite(suite, cases[:2], pack="generic", rules=RULES)
+    lines = [json.dumps({**cases[2], "id": name}, separators=(",", ":")) for name in ("first", "c", "last")]
+    (suite / "cases" / "more.jsonl").write_bytes("\r\n".join(lines).encode())
+    return suite
+
+
+def marked(path: Path, mark: str, **changes: Any) -> Json:
+    """A mark of the case in a file."""
+    data = (
+        json.loads(path.read_text("utf-8")) if path.suffix == ".json" else json.loads(path.read_text().split("\n")[1])
+    )
+    return {
+        "version": 1,
+        "suite": "support",
+        "case": data["id"],
+        "case_sha256": case_sha256(data),
+        "mark": mark,
+        "reason": "letters are\n refunds, too",
+        "by": "R. Reader",
+        "answer": "letters",
+        "run_id": "01ABC",
+        "marked_at": "2026-03-01T12:00:00.123Z",
+        **changes,
+    }
+
+
+@pytest.fixture
+def review(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., tuple[int, list[str], list[str]]]:
+    """Run the command on marks; return the exit code, the lines of its output and of its errors."""
+
+    def call(*marks: Json | str, write: bool = True) -> tuple[int, list[str], list[str]]:
+        text = "".join(f"{mark if isinstance(mark, str) else json.dumps(mark)}\n" for mark in marks)
+        (tmp_path / "review.jsonl").write_text(text, encoding="utf-8")
+        code = main(["review", "review.jsonl", *(["--write"] if write else [])])
+        printed = capsys.readouterr()
+        return code, printed.out.splitlines(), printed.err.splitlines()
+
+    return call
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_bytes().decode() for path in sorted(folder.rglob("*.json*"))}
+
+
+def test_marks_are_shown_as_a_patch_then_written_then_known(folder: Path, review: Any) -> None:
+    plain = folder / "cases" / "plain"
+    before, answer = files(folder), {"queue": "letters", "order": 1}
+    marks = [
+        marked(plain / "a.json", "also_acceptable", result=answer),
+        marked(plain / "b.json", "gold_is_wrong", reason="\x1b[31m</script>"),
+        marked(folder / "cases" / "more.jsonl", "quarantine"),
+    ]
+    code, out, err = review(*marks, write=False)
+    assert (code, err, files(folder)) == (0, [], before)
+    assert out[-4:] == [
+        "a: also acceptable, by R. Reader: letters are refunds, too",
+        r"b: gold is wrong, by R. Reader: \x1b[31m</script>",
+        "c: quarantine, by R. Reader: letters are refunds, too",
+        "3 of 3 marks would be written; add --write to change the files",
+    ]
+    assert [line[:60] for line in out if line.startswith("@@")] == ["@@ -1 +1 @@"] * 2 + ["@@ -2 +2 @@"]
+    code, written, err = review(*marks)
+    assert (code, err, written[:-1], written[-1]) == (0, [], out[:-1], "3 of 3 marks written")
+    after = {path.stem: json.loads(path.read_text()) for path in plain.glob("*.json")}
+    assert after["a"]["expected"] == {"queue": ["refunds", "letters"], "order": 1}
+    assert after["a"]["notes"]["reviews"] == [
+        {
+            "mark": "also_acceptable",
+            "by": "R. Reader",
+            "reason": "letters are refunds, too",
+            "run_id": "01ABC",
+            "marked_at": "2026-03-01T12:00:00.123Z",
+        }
+    ]
+    assert after["b"]["notes"]["xfail"] == "the expected answer is disputed: \x1b[31m</script> (R. Reader)"
+    first, line, last = (folder / "cases" / "more.jsonl").read_bytes().decode().split("\r\n")
+    assert (first, last) == tuple(before["more.jsonl"].split("\r\n")[::2])
+    assert line.startswith(
+        f'{before["more.jsonl"].splitlines()[1][:-1]},"notes":{{"skip":"letters are refunds, too (R.'
+    )
+    # once more: they are there
+    assert review(*marks)[:2] == (0, [*(f"{name}: already written" for name in "abc"), "0 of 3 marks written"])
+
+
+@pytest.mark.parametrize(
+    ("mark", "problem"),
+    [
+        ({"case_sha256": "0" * 64}, "storage/benchmarks/support/cases/plain/a.json has changed since the run 01ABC;"),
+        ({"case": "unknown"}, "suite support has no case with this id;"),
+        (
+            {"result": {"queue": "refunds", "order": 1}},
+            "storage/benchmarks/support/cases/plain/a.json accepts this answer",
+        ),
+        ({"result": {"queue": "refunds", "order": 2}}, "*: the criterion exact /order accepts one value; only one_of"),
+        (
+            {"result": {"queue": "x", "order": 2}},
+            "*: with this answer added the case still fails, score 0.5, threshold 1",
+        ),
+        ({"result": {"queue": "as a model", "order": 1}}, "*: the answer contains what suite.yaml forbids"),
+        ({"result": {"refusal": True}}, "*: the case or the answer is a refusal; change expected by hand"),
+        ({"result": {"refusal": {"category": 1}}}, "the marked answer can't be read: result/refusal/category: got 1"),
+        ({}, "the mark has no result, and reports/benchmarks/support/01ABC/payloads.jsonl has none of this case;"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_the_others_are_written(
+    folder: Path, review: Any, mark: Json, problem: str
+) -> None:
+    plain = folder / "cases" / "plain"
+    before = files(folder)
+    good = marked(plain / "b.json", "quarantine")
+    code, out, (error,) = review(marked(plain / "a.json", "also_acceptable", **mark), good)
+    name = mark.get("case", "a")
+    head = f"packbench: not applied: review.jsonl:1: case {name}: "
+    assert error.startswith(head)
+    assert problem.removeprefix("*") in error
+    assert (code, out[-1]) == (1, "1 of 2 marks written")
+    assert {name for name, text in files(folder).items() if text != before[name]} == {"b.json"}
+
+
+def test_the_answer_is_found_in_the_stored_run(folder: Path, review: Any, tmp_path: Path) -> None:
+    run = tmp_path / "reports" / "benchmarks" / "support" / "01ABC"
+    run.mkdir(parents=True)
+    lines = [
+        {"test_id": f"support:plain:{name}", "trial": trial, "result": {"queue": queue, "order": 1}}
+        for name, trial, queue in (("b", 0, "letters"), ("a", 0, "refunds"), ("a", 1, "letters"))
+    ]
+    (run / "payloads.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert review(marked(folder / "cases" / "plain" / "a.json", "also_acceptable"))[0] == 0
+    written = json.loads((folder / "cases" / "plain" / "a.json").read_text())
+    assert written["expected"]["queue"] == ["refunds", "letters"]
+
+
+@pytest.mark.parametrize(
+    ("mark", "name"), [("quarantine", "skip"), ("gold_is_wrong", "skip"), ("gold_is_wrong", "xfail")]
+)
+def test_an_excluded_case_is_not_excluded_again(folder: Path, review: Any, mark: str, name: str) -> None:
+    path = write_case(folder, case("a", pack_id="generic", expected={"queue": ["x"], "order": 1}, notes={name: "slow"}))
+    code, _, (error,) = review(marked(path, mark))
+    assert code == 1
+    assert error.endswith(f'a.json is excluded already: notes.{name}: "slow"')
+
+
+GOOD = {"version": 1, "suite": "support", "case": "a", "case_sha256": "0" * 64, "mark": "quarantine", "reason": "r"}
+GOOD |= {"by": "b", "run_id": "01ABC", "marked_at": "2026-03-01T12:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ([GOOD, "", GOOD], "3: case a: quarantine: is marked twice, see line 1; keep one line per case"),
+        ([GOOD, {**GOOD, "mark": "gold_is_wrong"}], "2: case a: gold is wrong: contradicts quarantine, see line 1;"),
+        (
+            [{**GOOD, "mark": "delete"}],
+            "1: /mark: got \"delete\"; expected 'gold_is_wrong', 'also_acceptable' or 'quar",
+        ),
+        ([{**GOOD, "reason": " "}], "1: /reason: "),
+        ([{**GOOD, "by": None}], "1: /by: got null;"),
+        ([{**GOOD, "by": "\ud800"}], "1: /by: "),
+        ([{**GOOD, "version": 2}], "1: /version: got 2;"),
+        ([{**GOOD, "path": "/etc/passwd"}], '1: /path: unknown key "path"'),
+        ([{**GOOD, "suite": "../../other"}], "1: /suite: "),
+        ([{**GOOD, "run_id": "../01"}], "1: /run_id: "),
+        ([{**GOOD, "case": "../a"}], "1: /case: "),
+        ([{**GOOD, "marked_at": "today"}], "1: /marked_at: "),
+        (["{"], "1: column 2: not JSON"),
+        (['{"version": 1, "version": 1}'], '1: duplicate key "version"'),
+        (["[" * 90_000], "1: nested too deeply"),
+        ([{**GOOD, "result": json.loads("[" * 120 + "]" * 120)}], "1: nested deeper than 100"),
+        ([{**GOOD, "result": "x" * 2**20}], "1: longer than 1 MB"),
+        (["NaN"], "1: NaN is not JSON"),
+        (["[]"], "1: "),
+        ([""], " contains no mark;"),
+        ([{**GOOD, "suite": "unknown"}], 'unknown suite "unknown"'),
+        ([{**GOOD, "suite": "bundled/tariff"}], "packbench init --from tariff"),
+    ],
+)
+def test_a_file_with_a_fault_changes_nothing(folder: Path, review: Any, lines: list[Any], problem: str) -> None:
+    before = files(folder)
+    code, out, (error,) = review(*lines)
+    assert (code, out, files(folder)) == (2, [], before)
+    assert problem in error
+
+
+@pytest.mark.parametrize(
+    ("suite", "expected", "key"),
+    [
+        ({}, {}, "preferred_hts"),
+        ({}, {"allowed_hts": ["6402.99.0000"]}, "preferred_hts"),
+        ({"thresholds": {"accept": 0.7}, "allow_pass": "either fits"}, {"allowed_hts": None}, "allowed_hts"),
+        ({}, {"must_not_hts": ["6403"]}, "6403.99.60.40 is forbidden by must_not_hts;"),
+        ({}, {"preferred_hts": [], "expected_accept": False}, "the case or the answer is a refusal, not a code;"),
+    ],
+)
+def test_a_code_is_allowed_where_an_allowed_one_can_pass_else_preferred(
+    tmp_path: Path, review: Any, suite: Json, expected: Json, key: str
+) -> None:
+    folder = write_suite(tmp_path / "storage" / "benchmarks" / "goods", (), pack="tariff", rules=suite)
+    path = write_case(
+        folder, tariff_cases.case("positive" if expected.get("expected_accept", True) else "negative", **expected)
+    )
+    mark = marked(path, "also_acceptable", suite="goods", result=tariff_cases.answer("HTS 6403.99.6040 1/"))
+    code, _, errors = review(mark)
+    if key.endswith("_hts"):
+        assert (code, errors) == (0, [])
+        data = json.loads(path.read_text())
+        added = [*(expected.get(key) or ([tariff_cases.RIGHT] if key == "preferred_hts" else [])), "6403.99.60.40"]
+        assert data["expected"][key] == added
+        others = {name: value for name, value in data["expected"].items() if name != key}
+        assert others == {
+            name: value for name, value in tariff_cases.case(**expected)["expected"].items() if name != key
+        }
+    else:
+        assert code == 1
+        assert key in errors[0]
+
+
+# how a text is written, and how it is after a value was appended at /e/x and another set at /n/s
+STYLES = {
+    '{"a": 1}': '{"a": 1, "e": {"x": ["v"]}, "n": {"s": "w"}}',
+    '{"e":{"x":["u"]},"n":{}}': '{"e":{"x":["u","v"]},"n":{"s":"w"}}',
+    '{"e": {"x": null}, "n": {"s": null, "t": 1}}': '{"e": {"x": ["v"]}, "n": {"s": "w", "t": 1}}',
+    '\ufeff{\r\n\t"e": {"x": [ "u" ]},\r\n\t"n": null\r\n}\r\n': (
+        '\ufeff{\r\n\t"e": {"x": [ "u", "v" ]},\r\n\t"n": {\r\n\t\t"s": "w"\r\n\t}\r\n}\r\n'
+    ),
+    '{\n    "e": {\n        "x": [\n            "u"\n        ]\n    },\n    "n": {}\n}': (
+        '{\n    "e": {\n        "x": [\n            "u",\n            "v"\n        ]\n    },\n'
+        '    "n": {\n        "s": "w"\n    }\n}'
+    ),
+    '{"a": 1, "e":\n   {"x": []},\n   "b": 2}': '{"a": 1, "e":\n   {"x": ["v"]},\n   "b": 2,\n   "n": {"s": "w"}}',
+}
+
+
+@pytest.mark.parametrize("text", STYLES)
+def test_a_file_keeps_its_format(text: str) -> None:
+    changed = edited(text, ("e", "x"), "v", append=True)
+    assert edited(changed, ("n", "s"), "w", append=False) == STYLES[text]
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    st.dictionaries(st.text(max_size=3), VALUES, min_size=1, max_size=4),
+    VALUES,
+    st.sampled_from([None, 1, 4, "\t"]),
+    st.sampled_from([(",", ":"), (", ", ": "), (" , ", " : ")]),
+    st.sampled_from([True, False]),
+)
+@example({'"\\{': ["]", {}]}, {"": [[], {}]}, None, (",", ":"), True)  # noqa: FBT003 - what is drawn
+def test_every_text_stays_json_around_what_is_added(
+    data: Json, value: Any, indent: Any, separators: tuple[str, str], ascii_only: bool
+) -> None:
+    data = {**data, "list": [*data.values()], "null": None}
+    text = json.dumps(data, indent=indent, separators=separators, ensure_ascii=ascii_only)
+    appended = edited(text, ("list",), value, append=True)
+    assert json.loads(appended) == {**data, "list": [*data["list"], value]}
+    added = edited(appended, ("null", "deep", "er"), value, append=False)
+    data["null"] = {"deep": {"er": value}}
+    assert json.loads(added) == {**data, "list": [*data["list"], value]}
+    # nothing is taken away in front of what is added
+    assert appended.startswith(text[: text.rindex('"null"')].rpartition("]")[0].rstrip())
