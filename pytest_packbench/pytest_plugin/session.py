@@ -71,6 +71,10 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
         from pytest_packbench.pytest_plugin.controls import ControlReporter
 
         config.pluginmanager.register(ControlReporter(), "packbench-controls")
+    if getattr(config.option, "allure_report_dir", None) or getattr(config.option, "htmlpath", None):
+        from pytest_packbench.pytest_plugin.integrations import register as register_integrations
+
+        register_integrations(config, collecting=collecting)
     prefetcher = None if collecting else _start_prefetcher(config, contexts)
     config.stash[RUN_ID] = _run_id(config)
     _resume(config, contexts, collecting=collecting)
