@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text
     from pytest_packbench.model.errors import CaseError, SuiteError
-    from pytest_packbench.model.figure import Figure, Interval
+    from pytest_packbench.model.figure import Figure, Interval, Panel
     from pytest_packbench.model.gate import Gate, GateResult
     from pytest_packbench.model.metric import Metric
     from pytest_packbench.model.outcome import Breakdown, Firing, Outcome, ResultError
@@ -83,6 +83,7 @@ __all__ = [
     "Notes",
     "Outcome",
     "Pack",
+    "Panel",
     "Prompt",
     "RecordError",
     "RecordFacts",
@@ -147,6 +148,7 @@ _MODULES = {
     "Notes": "model.case",
     "Outcome": "model.outcome",
     "Pack": "model.pack",
+    "Panel": "model.figure",
     "Prompt": "packs.agent_safety.guards.base",
     "RecordError": "model.record",
     "RecordFacts": "model.pack",

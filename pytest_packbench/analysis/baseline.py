@@ -272,7 +272,10 @@ def _mean_change(undecided: GateResult, group: GroupChanges, bound: float, compa
     elif mean.low is not None and mean.high is not None:
         interval = f"two-sided 95 % confidence interval {mean.low:+.3f} to {mean.high:+.3f}"
     parts = (f"{value} {'>=' if passed else '<'} min {limit} over {pluralize(mean.n, 'pair')}", interval)
-    return undecided.decided(line(undecided.subject, parts, passed=passed), passed=passed, observed=mean.mean)
+    decided = undecided.decided(line(undecided.subject, parts, passed=passed), passed=passed, observed=mean.mean)
+    if comparison.authored or mean.low is None or mean.high is None:
+        return decided
+    return replace(decided, interval=(mean.low, mean.high))
 
 
 def incomparable(comparison: RunComparison) -> str:

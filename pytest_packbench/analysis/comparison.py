@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 # points of score by which a case has improved or regressed, as in the original harness
 THRESHOLD = 0.05
 SMALLER = "smaller_changes"
+# characters of an answer that a comparison keeps
+_MAX_ANSWER = 400
 # the key of the changes of all cases
 _ALL = ("", "")
 # an error is no improvement over a failure
@@ -58,6 +60,9 @@ class Change:
         reasons: in words: terms added, removed or changed; with several trials, how many passed; if a run did not
             judge the case, why.
         quarantined: whether its notes exclude it from the rates now, and did not before.
+        answer_before: the answer in one short string; None if there is none, or the baseline does not have it.
+        answer_after: the same, now.
+        file: the case file, as the later run names it.
     """
 
     test_id: str
@@ -68,6 +73,9 @@ class Change:
     hash_changed: bool
     reasons: tuple[str, ...] = ()
     quarantined: bool = False
+    answer_before: str | None = None
+    answer_after: str | None = None
+    file: str = ""
 
     @property
     def delta(self) -> float | None:
@@ -94,6 +102,8 @@ class ComparedCase:
         trials: how many there were.
         passed: how many of them passed.
         groups: name and value of the groups that it belongs to, of those that were asked for.
+        answer: as in `CaseResult`, cut.
+        file: as there.
     """
 
     test_id: str
@@ -108,6 +118,8 @@ class ComparedCase:
     trials: int
     passed: int
     groups: tuple[tuple[str, str], ...] = ()
+    answer: str | None = None
+    file: str = ""
 
     @property
     def quarantined(self) -> bool:
@@ -159,6 +171,7 @@ class RunComparison:
         trials: the largest number of trials of a case, in the baseline and now.
         cases: number of cases, in the baseline and now.
         groups: what changed in all cases, under `("", "")`, and in each group, by the name and the value of the group.
+        listed: the cases that have changed, each once, under the first kind of `LISTED` that applies.
     """
 
     baseline: Run
@@ -179,6 +192,7 @@ class RunComparison:
     trials: tuple[int, int]
     cases: tuple[int, int]
     groups: Mapping[tuple[str, str], GroupChanges] = field(default_factory=dict)
+    listed: Mapping[str, TopRows[Change]] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
         """Return the number of cases of each kind of change, and of those quarantined now, added and removed."""
@@ -209,11 +223,40 @@ _KINDS: dict[str, Callable[[Change], bool]] = {
     SMALLER: lambda change: change.delta is not None and TOLERANCE < abs(change.delta) < THRESHOLD - TOLERANCE,
     "hash_changed": lambda change: change.hash_changed,
 }
+LISTED = ("quarantined", "hash_changed", "new_failures", "regressed", "fixed", "verdict_changed", "improved", SMALLER)
+"""The kinds under which a comparison lists a case once: the first that applies."""
 _KINDS_OF_PAIRS = _KINDS.keys() - {"hash_changed"}
 
 
 FIGURES = (*_KINDS, "quarantined", "added", "removed", "mean")
 """The figures that a condition may name."""
+
+
+def change_of(before: CaseResult, after: CaseResult) -> str:
+    """Return how a case has changed since an earlier run, one result for each.
+
+    Returns:
+        `changed` if the case was edited or judged by another judge, else the first of `new_failure`, `recovered`,
+        `regressed` and `improved` that is true, else `same`.
+    """
+    change = Change(
+        test_id=after.test_id,
+        before=before.verdict,
+        after=after.verdict,
+        score_before=None if before.quarantined else before.score,
+        score_after=None if after.quarantined else after.score,
+        hash_changed=not same_case(before, after),
+    )
+    return next((word for word, kind in _WORDS.items() if _is_of_kind(change, kind)), "same")
+
+
+_WORDS = {
+    "changed": "hash_changed",
+    "new_failure": "new_failures",
+    "recovered": "fixed",
+    "regressed": "regressed",
+    "improved": "improved",
+}
 
 
 def _is_new_failure(before: str, after: str) -> bool:
@@ -223,6 +266,11 @@ def _is_new_failure(before: str, after: str) -> bool:
 def _is_of_kind(change: Change, kind: str) -> bool:
     # an edited case is another case: it is counted as `hash_changed` alone
     return change.hash_changed is (kind == "hash_changed") and _KINDS[kind](change)
+
+
+def _keep(rows: TopRows[Change], change: Change, kind: str) -> None:
+    rows.count += 1
+    keep_first(rows.first, change, MAX_ROWS, key=_largest_first if kind == SMALLER else _worst_first)
 
 
 def _worst_first(change: Change) -> tuple[float, str]:
@@ -337,6 +385,7 @@ class ComparedRun:
         before = ComparedRun(baseline.run, self._by, self._facet).read(baseline)
         common = sorted(before.cases.keys() & self.cases.keys())
         changes: dict[str, TopRows[Change]] = {kind: TopRows() for kind in _KINDS}
+        listed: dict[str, TopRows[Change]] = {kind: TopRows() for kind in LISTED}
         groups: dict[tuple[str, str], _Group] = {_ALL: _Group()}
         flips: Counter[tuple[str, str]] = Counter()
         quarantined = left_out = 0
@@ -351,10 +400,12 @@ class ComparedRun:
                 # the groups of a case that can't be read now are those it had
                 for key in (_ALL, *(case.groups or before.cases[test_id].groups)):
                     groups.setdefault(key, _Group()).add(change, case.cluster)
-            for kind, rows in changes.items():
-                if _is_of_kind(change, kind):
-                    rows.count += 1
-                    keep_first(rows.first, change, MAX_ROWS, key=_largest_first if kind == SMALLER else _worst_first)
+            kinds = [kind for kind in _KINDS if _is_of_kind(change, kind)]
+            for kind in kinds:
+                _keep(changes[kind], change, kind)
+            first = "quarantined" if change.quarantined else next((kind for kind in LISTED if kind in kinds), None)
+            if first is not None:
+                _keep(listed[first], change, first)
         lost, won = flips["passed", "failed"], flips["failed", "passed"]
         found = {key: group.changes(clustered=bool(self._facet)) for key, group in groups.items()}
         return RunComparison(
@@ -376,6 +427,7 @@ class ComparedRun:
             trials=(before.trials, self.trials),
             cases=(len(before.cases), len(self.cases)),
             groups=found,
+            listed=listed,
         )
 
     @property
@@ -410,6 +462,8 @@ class ComparedRun:
             trials=trials,
             passed=passed,
             groups=tuple(group for name in self._by for group in _groups_of(result, name)),
+            answer=None if result.answer is None else result.answer[:_MAX_ANSWER],
+            file=result.file,
         )
         twin = self.cases.get(result.test_id)
         if twin is not None:
@@ -468,6 +522,9 @@ def _change(before: ComparedCase, after: ComparedCase) -> Change:
         hash_changed=not same_case(before, after),
         reasons=_reasons(before, after),
         quarantined=after.quarantined and not before.quarantined,
+        answer_before=before.answer,
+        answer_after=after.answer,
+        file=after.file,
     )
 
 

@@ -332,6 +332,7 @@ class _GateJudge(NamedTuple):
             max=None,
             text=line("must_pass", [f"{passed} / {len(verdicts)}{names}"], passed=not missed),
             absent=bool(missed) and all(verdict in {"passed", _ABSENT} for verdict in verdicts.values()),
+            counted=(passed, len(verdicts)),
         )
 
     def _result(self, gate: Gate, value: str | None, sums: ResultSums) -> GateResult:
@@ -363,7 +364,14 @@ class _GateJudge(NamedTuple):
         authored = sums.count(lambda profile: profile.authored) > 0
         proof = _proof(gate, fraction, authored=authored)
         parts = (comparison, ratio, *_notes(gate, self.tally, sums, fraction, proof))
-        return replace(result, passed=passed, proven=proof.holds, text=line(result.subject, parts, passed=passed))
+        return replace(
+            result,
+            passed=passed,
+            proven=proof.holds,
+            text=line(result.subject, parts, passed=passed),
+            counted=None if gate.metric == MEAN_SCORE else (round(fraction.top), fraction.bottom),
+            interval=_interval(gate, fraction, authored=authored),
+        )
 
     def _ratio(self, gate: Gate, value: str | None, fraction: Fraction) -> tuple[bool, str]:
         """Compare a value with the baseline's, over the cases that are unchanged in both runs.
@@ -472,12 +480,19 @@ def _notes(gate: Gate, tally: Tally, sums: ResultSums, fraction: Fraction, proof
     # authored answers are no random sample, so that no interval applies
     authored = sums.count(lambda profile: profile.authored) > 0
     if gate.metric not in _NO_SAMPLE and not authored:
-        yield f"95 % Wilson interval {format_interval(wilson_interval(round(fraction.top), fraction.bottom))}"
+        yield f"95 % Wilson interval {format_interval(_interval(gate, fraction, authored=authored))}"
         n = sums.count(lambda profile: profile.counted)
         yield dependence_note(n, len(sums.clusters) if tally.facet else n, tally.facet)
     yield proof.text or _too_few(gate, fraction)
     if authored and gate.confidence is not None:
         yield "authored answers, not a sample of a model's answers"
+
+
+def _interval(gate: Gate, fraction: Fraction, *, authored: bool) -> tuple[float, float] | None:
+    """Return the two-sided interval of a rate; None where the cases are no sample of any."""
+    if gate.metric in _NO_SAMPLE or authored:
+        return None
+    return wilson_interval(round(fraction.top), fraction.bottom)
 
 
 def _too_few(gate: Gate, fraction: Fraction) -> str:

@@ -22,13 +22,15 @@ from pytest_packbench.cases.files import (
     CaseLocation,
     case_lines,
     file_stem,
+    find_case,
     is_unread,
     line_name,
     read_case_bytes,
     read_id,
 )
-from pytest_packbench.cases.load import parse_cassette, parse_control
+from pytest_packbench.cases.load import case_sha256, parse_cassette, parse_control, parse_json
 from pytest_packbench.cases.packed import RECORDINGS
+from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import (
     CassetteError,
     ControlError,
@@ -40,16 +42,18 @@ from pytest_packbench.model.errors import (
 from pytest_packbench.model.suite import PENDING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
     from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Shard
     from pytest_packbench.model.suite import Suite
 
 
+_FILE_LINE = re.compile(r"(\.jsonl):[0-9]+$")
 _OWN_CALLS = re.compile(rb'"gateway":\s*\[\s*\{')
 _MAX_FILES, _MAX_WHOLE_FILES = 1000, 32
 _MAX_BYTES, _MAX_BYTES_OF_OTHERS = 1024 * 1024, 8 * 1024
@@ -101,6 +105,81 @@ def find_recording(suite: Suite, case_id: str) -> Recording:
     # most suites have no packed file: then nothing more is looked up
     is_line = line is not None and not path.exists()
     return Recording(line if is_line and line is not None else CaseLocation(str(path), case_id), suite.path)
+
+
+class SourceTexts(NamedTuple):
+    """The texts of the cases of a suite as they are in its files now; nothing is validated.
+
+    Attributes:
+        case_text: returns the text of the case of a result: its file, or its line; None if it can't be found.
+        exchanges_text: returns the text of the recording that the result was made with; None without one.
+        remark: returns in which way these texts differ from those of the run; empty if they don't.
+    """
+
+    case_text: Callable[[CaseResult], str | None]
+    exchanges_text: Callable[[CaseResult], str | None]
+    remark: Callable[[CaseResult], str]
+
+
+def source_texts(suite: Suite, root: Path, *, is_checked: bool = True) -> SourceTexts:
+    """Return what reads the texts of a suite's cases and recordings; no file outside of its folder is read.
+
+    Args:
+        suite: the suite.
+        root: the project's root, from which results name their files.
+        is_checked: whether the texts are compared with the hashes of results; a run that has just read them need not.
+    """
+    folder, prefix = f"{os.path.realpath(suite.path)}{os.sep}", f"bundled:{suite.record_name}/"
+
+    def case_text(result: CaseResult) -> str | None:
+        file = _FILE_LINE.sub(r"\1", result.file)
+        within = file.removeprefix(prefix)
+        location = _case_within(folder, os.path.join(suite.path if within != file else root, within), result.case_id)  # noqa: PTH118 - strings
+        return None if location is None else _text_of(location)
+
+    def exchanges_text(result: CaseResult) -> str | None:
+        # an attempt that replayed nothing was not made with the recording that is there now
+        if result.cassette_sha256 is None:
+            return None
+        return _text_of(find_recording(suite, result.case_id).location)
+
+    def remark(result: CaseResult) -> str:
+        if not is_checked:
+            return ""
+        texts = (
+            ("case", case_text(result), result.case_sha256, case_sha256),
+            ("recording", exchanges_text(result), result.cassette_sha256, canonical_sha256),
+        )
+        changed = [name for name, text, digest, hashed in texts if text and digest and _hash(text, hashed) != digest]
+        return f"the {' and the '.join(changed)} changed after this run" if changed else ""
+
+    return SourceTexts(case_text, exchanges_text, remark)
+
+
+def _case_within(folder: str, path: str, name: str) -> CaseLocation | None:
+    """Return the location of a case in a file; None if the file is not within the folder, or has no such case."""
+    parent, file = os.path.split(path)
+    is_within = f"{_real_folder(parent)}{os.sep}".startswith(folder) and not os.path.islink(path)  # noqa: PTH114 - a string
+    return find_case(path, name) if is_within and file else None
+
+
+@lru_cache(maxsize=64)
+def _real_folder(path: str) -> str:
+    return os.path.realpath(path)
+
+
+def _text_of(location: CaseLocation) -> str | None:
+    try:
+        return read_case_bytes(location).decode("utf-8-sig", "replace")
+    except (OSError, ValueError):
+        return None
+
+
+def _hash(text: str, hashed: Callable[[Any], str]) -> str:
+    try:
+        return hashed(parse_json(text.encode()))
+    except ValueError:
+        return ""
 
 
 def all_recordings(suite: Suite) -> dict[str, Recording]:

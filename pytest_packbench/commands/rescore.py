@@ -112,7 +112,9 @@ def _reduced(result: CaseResult, shared: dict[Hashable, _Terms]) -> CaseResult:
     """Return a result with only what a comparison reads; equal terms are shared to save memory."""
     key = tuple((term["name"], term["effect"], term["value"]) for term in result.terms)
     terms = tuple({"name": name, "effect": effect, "value": value} for name, effect, value in key)
-    return replace(result, record=None, payload=None, message="", answer=None, terms=shared.setdefault(key, terms))
+    texts = dict.fromkeys(("message", "input_text", "expected_text", "actual_text"), "")
+    unread: dict[str, Any] = {"record": None, "payload": None, **texts}
+    return replace(result, **unread, terms=shared.setdefault(key, terms))
 
 
 def _rescore(stored: CaseResult, payload: Any, loaded: LoadedCase, context: SuiteContext) -> CaseResult:

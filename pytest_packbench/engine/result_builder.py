@@ -46,6 +46,11 @@ _EXTENSION = frozenset(EXTENSION_KEYS)
 _REDACTED_FIELDS = frozenset({"message", "match_level", "answer", "judge", "facets", "terms", "llm_model", "payload"})
 
 
+# characters of a text that are read for a line about a failed case, and that are shown
+_MAX_READ = 20_000
+_MAX_SHOWN = 200
+
+
 class CaseRef(NamedTuple):
     """A reference to a case, whether it can be read or not.
 
@@ -125,6 +130,10 @@ def build_trial(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run_
         rows: Sequence[Comparison] = _rows(case_ref, attempt) if result.verdict == "failed" else ()
         if rows or hidden:
             rows, attempt.score = _redacted_explanation(rows, attempt, context.redactor)
+        if result.verdict == "failed":
+            expected, actual = _shown_rows(rows)
+            shown = shown_input(case_ref, context)
+            result = replace(result, input_text=shown, expected_text=expected, actual_text=actual)
     except context.options.stops:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be third-party code
@@ -300,6 +309,39 @@ def _rows(case_ref: CaseRef, attempt: Attempt) -> list[Comparison]:
     if len(rows) < len(explained) or not all(isinstance(text, str) for row in rows for text in astuple(row)):
         raise TypeError(f"explain() returned {explained!r}, expected Comparisons whose fields are str")
     return rows
+
+
+def shown_input(case_ref: CaseRef, context: SuiteContext) -> str:
+    """Return the beginning of a case's input in one line, without secrets; empty where its text must not be shown."""
+    if case_ref.loaded is None or not context.options.record_prompts:
+        return ""
+    case, pack = case_ref.loaded.case, case_ref.pack
+    if not pack.keeps_prompts(case):
+        return ""
+    text: object = pack.input_text(case)
+    if not isinstance(text, str):
+        raise TypeError(f"input_text() returned {text!r}, expected a str")
+    return context.redactor.excerpt(text[:_MAX_READ], _MAX_SHOWN)
+
+
+def _shown_rows(rows: Sequence[Comparison]) -> tuple[str, str]:
+    """Return in two short lines what was expected of a failed case and what came, where they differ."""
+    compared = [row for row in rows if row.expected]
+    shown = [row for row in compared if not _is_as_expected(row)] or compared
+    names = [f"{row.what}: " if len(shown) > 1 else "" for row in shown]
+    expected = "; ".join(f"{name}{row.expected}" for name, row in zip(names, shown, strict=True))
+    actual = "; ".join(f"{name}{row.actual}" for name, row in zip(names, shown, strict=True))
+    return _beginning(expected), _beginning(actual)
+
+
+def _is_as_expected(row: Comparison) -> bool:
+    # "answer (0101.21)" is more than "answer", not another one
+    return row.actual == row.expected or row.actual.startswith(f"{row.expected} (")
+
+
+def _beginning(text: str) -> str:
+    line = " ".join(text[:_MAX_READ].split())
+    return line if len(line) <= _MAX_SHOWN else f"{line[: _MAX_SHOWN - 1].rstrip()}…"
 
 
 def _unwritable(attempt: Attempt, error: BaseException) -> str:

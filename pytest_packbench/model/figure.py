@@ -125,3 +125,51 @@ class Figure:
             yield f"got {self.number}; expected a finite number"
         if self.interval is not None and not self.measured:
             yield "got an interval without a value"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """What a pack adds to the page of a run: a table, a matrix of counts, or some of the run's figures.
+
+    Attributes:
+        title: what it shows, in a few words.
+        intro: one or more sentences for readers who do not know the field; empty for none.
+        head: the names of the columns; the first column names the rows.
+        rows: the cells of each row, as many as `head`: a text, a number, or None where it is not known.
+        matrix: whether the cells are counts, and right where row and column have the same name.
+        figures: figures of the run, shown as a table with their intervals.
+    """
+
+    title: str
+    intro: str = ""
+    head: tuple[str, ...] = ()
+    rows: tuple[tuple[str | float | None, ...], ...] = ()
+    matrix: bool = False
+    figures: tuple[Figure, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the form.
+
+        Raises:
+            ValueError: the title is missing, there is nothing to show, or a row has another length than the head.
+        """
+        if not self.title or "\n" in self.title:
+            raise ValueError(f"panel {self.title!r}: got no title in one line; expected one")
+        if not (self.intro or self.rows or self.figures):
+            raise ValueError(f"panel {self.title!r}: got nothing to show; expected intro, rows or figures")
+        for row in self.rows:
+            if len(row) != len(self.head):
+                raise ValueError(f"panel {self.title!r}: got a row of {len(row)} cells; expected {len(self.head)}")
+        if self.matrix and not all(type(cell) is int for row in self.rows for cell in row[1:]):
+            raise ValueError(f"panel {self.title!r}: got a matrix with another cell than a count; expected counts")
+
+    def with_texts(self, change: Callable[[str], str]) -> Panel:
+        """Return the panel with each of its texts changed, such as by a redactor."""
+        return replace(
+            self,
+            title=change(self.title),
+            intro=change(self.intro),
+            head=tuple(map(change, self.head)),
+            rows=tuple(tuple(change(cell) if isinstance(cell, str) else cell for cell in row) for row in self.rows),
+            figures=tuple(figure.with_texts(change) for figure in self.figures),
+        )

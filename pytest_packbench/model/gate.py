@@ -113,6 +113,8 @@ class GateResult:
         proven: for a rate within its bounds, whether the exact one-sided bound at the gate's `confidence`, else at
             95 %, is within them too; None where the question does not apply: for authored answers, for bounds of 0 and
             1 without `confidence`, which no number of cases can prove, and for a rate that is not within its bounds.
+        counted: the counts behind the value, such as 3 of 50; None where it is no share of cases.
+        interval: the two-sided 95 % interval of the value; None without one, as for authored answers.
     """
 
     metric: str
@@ -125,6 +127,8 @@ class GateResult:
     text: str
     absent: bool = False
     proven: bool | None = None
+    counted: tuple[int, int] | None = None
+    interval: tuple[float, float] | None = None
 
     def decided(self, text: str, *, passed: bool, observed: float | None = None, absent: bool = False) -> GateResult:
         """Return it with a decision."""

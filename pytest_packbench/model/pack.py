@@ -6,13 +6,14 @@ A pack adds one domain to pytest-packbench. Subclass `Pack` and return an instan
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pytest_packbench.model.case import Case
-from pytest_packbench.model.figure import Figure
+from pytest_packbench.model.figure import Figure, Panel
 from pytest_packbench.model.record import EvalDecision
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.model.score import unread_score
@@ -338,6 +339,15 @@ class Pack(ABC):
         """
         return ()
 
+    def panels(self, records: Iterable[Mapping[str, Any]], figures: Sequence[Figure]) -> Sequence[Panel]:  # noqa: ARG002 - for packs with tables of their own
+        """Return what the page of a run shows in addition, in this order: tables and matrices of the domain.
+
+        Args:
+            records: what `figures` gets; an iterator, which can be read once.
+            figures: what `figures` returned.
+        """
+        return ()
+
     def remarks(self, rules: Any, test_ids: Iterable[str]) -> Sequence[str]:  # noqa: ARG002 - for packs whose suites can lack a gate
         """Return what a run can't show because of the rules of its suite, in sentences; the summary has them.
 
@@ -354,6 +364,17 @@ class Pack(ABC):
             case: the case, an instance of `case_model`.
         """
         return VerifyRequest(input=case.model_dump(mode="json", by_alias=True, include={"input"})["input"])
+
+    def input_text(self, case: Any) -> str:
+        """Return the input of a case for people who read why it failed; the default lists its values by their names.
+
+        Only its beginning is shown, in a line or two. Not called for cases whose prompts stay in the user's folder
+        (`keeps_prompts`).
+
+        Args:
+            case: the case, an instance of `case_model`.
+        """
+        return "; ".join(_named_values(self.request(case).input))
 
     def test_id(self, suite: str, case: Case) -> str:
         """Return the record's `test_id`; the default is `<suite>:<case type>:<case id>`. It must be unique in a suite.
@@ -456,6 +477,19 @@ class Pack(ABC):
         return ()
 
 
+def _named_values(value: Any, name: str = "") -> Iterator[str]:
+    """Yield the values in a JSON value that are not empty, each with its name."""
+    if isinstance(value, dict):
+        for key, member in value.items():
+            yield from _named_values(member, str(key))
+    elif isinstance(value, list | tuple):
+        for member in value:
+            yield from _named_values(member, name)
+    elif value is not None and value != "":
+        text = value if isinstance(value, str) else json.dumps(value)
+        yield f"{name}: {text}" if name else text
+
+
 def names_checks(pack: Pack) -> bool:
     """Return whether a pack names the check of its pipeline that decided a result."""
     return type(pack).decided_by is not Pack.decided_by
@@ -496,6 +530,26 @@ def figures_of(pack: Pack, results: Iterable[CaseResult]) -> tuple[Figure, ...]:
         Exception: anything else that the pack raises.
     """
     return _checked(tuple(pack.figures(filter(None, map(partial(_summarized, pack), results)))), "figures")
+
+
+def panels_of(pack: Pack, results: Iterable[CaseResult], figures: Sequence[Figure]) -> tuple[Panel, ...]:
+    """Return what a pack adds to the page of a run.
+
+    Args:
+        pack: the pack.
+        results: as in `figures_of`.
+        figures: the figures of the run.
+
+    Raises:
+        TypeError: the pack returns something else than panels.
+        Exception: anything else that the pack raises.
+    """
+    if type(pack).panels is Pack.panels:
+        return ()
+    panels = tuple(pack.panels(filter(None, map(partial(_summarized, pack), results)), figures))
+    if not all(isinstance(panel, Panel) for panel in panels):
+        raise TypeError(f"panels() returned {panels!r}, expected objects of the class Panel")
+    return panels
 
 
 def paired_figures_of(pack: Pack, before: Iterable[CaseResult], now: Iterable[CaseResult]) -> tuple[Figure, ...]:

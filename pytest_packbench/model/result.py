@@ -80,6 +80,9 @@ class CaseResult:
         match_level: how the answer matched, in the pack's words.
         match_depth: how deeply the answer agrees, in the pack's unit.
         answer: the answer in one short string.
+        input_text: the beginning of the input in one line; empty unless the verdict is `failed`, like the next two.
+        expected_text: what was expected where the answer differs, in one short line.
+        actual_text: the same of the answer.
         expects_refusal: whether a refusal is the right reaction.
         refused: whether the target refused.
         decision: the target's decision in the values of the wire record; None without a record.
@@ -118,6 +121,9 @@ class CaseResult:
     match_level: _TextOrNull = None
     match_depth: _CountOrNull = None
     answer: _TextOrNull = None
+    input_text: _Text = ""
+    expected_text: _Text = ""
+    actual_text: _Text = ""
     expects_refusal: _FlagOrNull = None
     refused: _FlagOrNull = None
     decision: _Decision = None
@@ -319,6 +325,6 @@ _VALUES = attrgetter(*_FIELDS)
 _ENDED_VALUES = attrgetter(*_ENDED_FIELDS)
 ROW_FIELDS = tuple(name for name in _FIELDS if name not in {"suite", "record", "payload"})
 """The fields in the row of a report: the suite is stored once for the run, record and payload in other files."""
-OPTIONAL_ROW_FIELDS = frozenset({"valid", "judge", "cached", "remark"})
+OPTIONAL_ROW_FIELDS = frozenset({"valid", "judge", "cached", "remark", "input_text", "expected_text", "actual_text"})
 """Fields that reports of earlier versions do not have."""
 _EXTENSION_FIELDS = frozenset(EXTENSION_KEYS).intersection(_FIELDS)

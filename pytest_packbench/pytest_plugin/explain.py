@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.recordings import find_recording
+from pytest_packbench.engine.result_builder import shown_input
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.score import Score, Term
 from pytest_packbench.plugin import CONTEXTS
@@ -15,6 +16,7 @@ from pytest_packbench.reports.terminal import (
     error_text,
     failure_text,
     headline,
+    one_line,
     printable,
     transcript_lines,
     trials_lines,
@@ -30,12 +32,19 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.result_builder import Trial
     from pytest_packbench.model.pack import Comparison
     from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.case_run import CaseRun
     from pytest_packbench.pytest_plugin.settings import Settings
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 RERUN = "re-run:"
 """What the line with the command that runs a case again begins with."""
+INPUT = "input:"
+"""What the line with the beginning of a case's input begins with."""
+
+# a line or two of a terminal
+_INPUT_WIDTH = 220
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,8 @@ def explain_failure(run: CaseRun, trials: Sequence[Trial]) -> str:
     heading = [headline(score)]
     if len(trials) > 1:
         heading = trials_lines([trial.result for trial in trials], run.result, run.suite.config.trials_rule())
+    if worst.result.input_text:
+        heading.append(f"{INPUT} {one_line(worst.result.input_text, _INPUT_WIDTH)}")
     return failure_text(
         heading, score, worst.rows, [*_transcript(run, worst.attempt), *_context_lines(run, worst.attempt)]
     )
@@ -122,13 +133,30 @@ def explain_error(run: CaseRun, trial: Trial) -> str:
     details = failure.details if failure is not None else ()
     is_mismatch = failure is not None and failure.kind == "cassette_mismatch"
     heading = {"heading": "recorded and current request:"} if is_mismatch else {}
-    return error_text(trial.result.message, details, [f"{RERUN} {rerun_command(run)}"], **heading)
+    # of a problem in the code under test, the input may be the cause
+    shown = _input_of(run) if details and not is_mismatch else ""
+    where = [*([f"{INPUT}  {shown}"] if shown else []), f"{RERUN} {rerun_command(run)}"]
+    return error_text(trial.result.message, details, where, **heading)
 
 
 def rerun_command(run: CaseRun) -> str:
     """Return the command that runs only this case, from the folder of this pytest call and with its options."""
-    options = [f" --packbench-{name}={shlex.quote(value)}" for name, value in _options(run)]
-    return f"pytest {_quoted(_argument(run))}{''.join(options)}"
+    options = rerun_options(run.item.config.stash[CONTEXTS], run.suite, is_marked=bool(run.test_function))
+    return f"pytest {_quoted(_argument(run))}{' ' if options else ''}{options}"
+
+
+def rerun_options(contexts: SessionSuites, suite: Suite, *, is_marked: bool) -> str:
+    """Return the options of the command that runs a case again, quoted for a shell.
+
+    Args:
+        contexts: the suites of the session.
+        suite: the suite of the case.
+        is_marked: whether a marked test runs it, which makes its own calls: of the options, only the mode matters.
+    """
+    options = _options(contexts, suite)
+    return " ".join(
+        f"--packbench-{name}={shlex.quote(value)}" for name, value in (options[:1] if is_marked else options) if value
+    )
 
 
 def _quoted(text: str) -> str:
@@ -136,6 +164,16 @@ def _quoted(text: str) -> str:
     if text.isprintable():
         return shlex.quote(text)
     return "$'" + text.encode("unicode_escape").decode().replace("'", r"\'") + "'"
+
+
+def _input_of(run: CaseRun) -> str:
+    context = run.item.config.stash[CONTEXTS].opened(run.suite)
+    if context is None:
+        return ""
+    try:
+        return shown_input(run.case_ref(), context)
+    except Exception:  # noqa: BLE001 - packs are the user's code, and the error to show is another one
+        return ""
 
 
 def _score_of(result: CaseResult) -> Score:
@@ -193,15 +231,14 @@ def _argument(run: CaseRun) -> str:
     return f"{path}::{run.name}"
 
 
-def _options(run: CaseRun) -> list[tuple[str, str]]:
-    contexts = run.item.config.stash[CONTEXTS]
+def _options(contexts: SessionSuites, suite: Suite) -> tuple[tuple[str, str], ...]:
     settings = contexts.settings
     mode = ("mode", "" if settings.mode == "fixture" else settings.mode)
-    context = contexts.opened(run.suite)
+    context = contexts.opened(suite)
     # as in records: a URL or a command may contain a secret
     target = context.target_name if settings.target and context is not None else settings.target
     guards = "none" if settings.guards == () else ",".join(settings.guards or ())
-    options = (
+    return (
         mode,
         ("target", target),
         ("backend", settings.backend),
@@ -210,8 +247,6 @@ def _options(run: CaseRun) -> list[tuple[str, str]]:
         ("guard", guards),
         ("trials", str(settings.trials) if settings.trials > 1 else ""),
     )
-    # of a marked test only the mode matters: it makes its own calls
-    return [(name, value) for name, value in ([mode] if run.test_function else options) if value]
 
 
 def _base_url(context: SuiteContext | None, settings: Settings) -> str:

@@ -19,7 +19,7 @@ from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.pack import figures_of, paired_figures_of
+from pytest_packbench.model.pack import figures_of, paired_figures_of, panels_of
 from pytest_packbench.model.policy import PolicyChange, PolicyError
 from pytest_packbench.model.result import CaseResult, format_timestamp, models_of
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, CONTROL_OWNER, PROGRAM_RUNS, Run
@@ -41,7 +41,7 @@ from pytest_packbench.pytest_plugin.case_run import run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.jsonreport import plugin_report
 from pytest_packbench.pytest_plugin.selection import find_named
 from pytest_packbench.pytest_plugin.settings import hook_files, settings_of_policy
-from pytest_packbench.runs.folder import DIFF, NO_BASELINE, REPORT, SUMMARY, StoredRunError
+from pytest_packbench.runs.folder import DIFF, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
 from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_process_spending, target_names
 from pytest_packbench.runs.writer import RunResults, RunWriter
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.baseline import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.control import ControlResult, ControlTally
+    from pytest_packbench.model.figure import Panel
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
@@ -442,7 +443,7 @@ class Recorder:
         figures = self._figures(run, run.conclusion, earlier)
         run.conclusion = replace(run.conclusion, controls=run.controls, **figures, **self._policy(run))
         writer.close_journal()
-        run.results.guard(partial(self._write, run, run.conclusion))
+        run.results.guard(partial(self._write, run, run.conclusion, earlier))
 
     def _earlier(self, run: SuiteRun, metadata: Run) -> BaselineLookup | None:
         settings = self.contexts.settings
@@ -485,19 +486,60 @@ class Recorder:
         outcome = compare_policy(self.policy_base, suite, pack, project, skipped, tested)
         return {"policy": outcome, "stored_policy": stored}
 
-    def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:
+    def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> None:
         from pytest_packbench.reports.markdown import summary_markdown
 
         writer, outcome = run.results.writer, conclusion.baseline
         writer.write_results(run.ordered)
         writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
         writer.write_page(SUMMARY, summary_markdown(conclusion))
+        writer.write_page(PAGE, self._page(run, conclusion, earlier))
         if outcome is not None and outcome.compared is not None:
             from pytest_packbench.reports.diff import diff_markdown
 
             writer.write_page(
                 DIFF, self._redact(diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
             )
+
+    def _page(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> str:
+        """Return the page of the run."""
+        from pytest_packbench.analysis.trials import trials_rule_of
+        from pytest_packbench.cases.recordings import source_texts
+        from pytest_packbench.pytest_plugin.explain import rerun_options
+        from pytest_packbench.reports.page import baseline_cases, missing_cases, page_html, run_page, trend_of
+        from pytest_packbench.reports.page.case_data import CaseSources, case_blocks, root_link
+        from pytest_packbench.runs.history import like_runs, verdict_rows
+
+        metadata, folder = conclusion.run, run.results.writer.folder
+        like = like_runs(folder.parent, metadata, models=conclusion.statistics.models)
+        notes = missing_cases(conclusion.statistics.totals.selected)
+        cases = (
+            None
+            if notes
+            else case_blocks(
+                run.ordered,
+                CaseSources(*source_texts(run.suite, self.config.rootpath, is_checked=False)),
+                baseline=baseline_cases(conclusion.baseline, None if earlier is None else earlier.stored),
+                history=verdict_rows(like),
+                redact=self.contexts.redactor.text,
+                run=metadata.run_id,
+                rule=trials_rule_of(metadata, run.suite.config.trials_rule()),
+                root_link=root_link(self.config.rootpath, folder),
+                options=rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)),
+            )
+        )
+        panels = self._panels(run, conclusion)
+        page = run_page(conclusion, run.ordered, cases=cases, trend=trend_of(like), notes=notes, panels=panels)
+        return page_html([page], title=metadata.suite, redact=self._redact)
+
+    def _panels(self, run: SuiteRun, conclusion: Conclusion) -> tuple[Panel, ...]:
+        pack = self.contexts.pack_of(run.suite)
+        try:
+            return panels_of(pack, run.ordered, conclusion.figures)
+        except Exception as error:  # noqa: BLE001 - packs are the user's code
+            problem = f"the pack {run.suite.config.pack} raised in panels: {type(error).__name__}: {error}"
+            run.problems.append(self.contexts.redactor.text(problem))
+            return ()
 
     def _add_missing_results(self, run: SuiteRun, *, interrupted: bool) -> None:
         """Add the results of cases that pytest did not report, because the session ended early: finished or not run."""

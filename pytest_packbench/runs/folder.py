@@ -10,6 +10,7 @@ from pytest_packbench.atomic import write_atomic
 OUTPUT = Path("reports") / "benchmarks"
 REPORT = "report.json"
 SUMMARY = "summary.md"
+PAGE = "report.html"
 DIFF = "diff.md"
 RECORDS = "records.jsonl"
 ERRORS = "errors.jsonl"

@@ -1,4 +1,4 @@
-"""Equal errors of several cases are shown once in the terminal; the files of a run keep the error of each case."""
+"""The terminal shows equal errors once and explains the first failing cases; the files of a run keep all of each case."""
 
 from __future__ import annotations
 
@@ -85,3 +85,22 @@ def test_different_errors_stay_apart(project: Project) -> None:
     assert text.count("ERROR at setup of") == 25
     assert "\n  one_19  target_error  the target raised OSError: disk 19\n  and 5 more cases\n" in text
     assert len(json_lines(project.left() / "errors.jsonl")) == 25
+
+
+EXPLAINED = re.compile(r"^_+ bad_(\d\d) _+\n(?:\[gw.+\n)?score .+\ninput: .+\n\n +expected +actual\n", re.MULTILINE)
+
+
+def test_the_first_failing_cases_are_explained_and_the_others_named(both: Project) -> None:
+    for number in range(23):
+        both.case(f"bad_{number:02}", points=0.0)
+    by_gates, every = "--packbench-gate=suite", [f"{number:02}" for number in range(23)]
+    for options, count, is_listed in (((), 20, True), ((by_gates,), 20, False), ((by_gates, "-vv"), 23, False)):
+        text = both.run_toy(*options).stdout.str()
+        explained = EXPLAINED.findall(text)
+        assert len(explained) == text.count("re-run: ") == count
+        assert (" 3 more failing cases in " in text) is (count < 23)
+        named = re.findall(r"^bad_(\d\d): score 0.00 < 0.80", text, re.MULTILINE)
+        listed = re.findall(r"^FAILED \S+::bad_(\d\d) - score", text, re.MULTILINE)
+        assert sorted(listed if is_listed else explained + named) == every
+        assert len(named) == (0 if is_listed else 23 - count)
+    assert "re-run" not in both.run_toy(by_gates, "--tb=no").stdout.str()

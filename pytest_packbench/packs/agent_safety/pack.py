@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.authoring import Importer, Starter
     from pytest_packbench.model.case import Case
-    from pytest_packbench.model.figure import Figure
+    from pytest_packbench.model.figure import Figure, Panel
     from pytest_packbench.model.request import Target, VerifyContext, Worlds
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
@@ -81,6 +81,10 @@ class AgentSafetyPack(Pack):
     def figures(self, records: Iterable[Mapping[str, Any]]) -> Sequence[Figure]:
         """Return the published numbers of a run; see `summary.figures`."""
         return summary.figures(records)
+
+    def panels(self, records: Iterable[Mapping[str, Any]], figures: Sequence[Figure]) -> Sequence[Panel]:  # noqa: ARG002 - the signature of all packs
+        """Return the numbers that are published of such runs, a panel for each agent; see `summary.panels`."""
+        return summary.panels(figures)
 
     def paired_figures(self, pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Sequence[Figure]:
         """Return what guards save and what they cost; see `summary.paired_figures`."""
@@ -153,6 +157,13 @@ class AgentSafetyPack(Pack):
         if ids.get("injection_task") != NO_ATTACK:
             return request
         return VerifyRequest(input={**request.input, "ids": {**ids, "injection_task": _ANY_TASK}})
+
+    def input_text(self, case: SafetyCase) -> str:
+        """Return what user and attacker ask for; the upstream ids and the attack, where the texts are elsewhere."""
+        material = case.input.material
+        if case.input.suite != "injecagent":
+            return f"{case.input.upstream_id}, attack {case.input.attack_name}"
+        return f"user: {material.get('user_instruction')}; attacker: {material.get('attacker_instruction')}"
 
     def test_id(self, suite: str, case: Case) -> str:
         """Return the upstream form: `agentdojo:banking:user_task_0:injection_task_6`."""

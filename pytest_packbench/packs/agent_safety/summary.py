@@ -14,14 +14,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.figure import Figure
+from pytest_packbench.model.figure import Figure, Panel
 from pytest_packbench.model.metric import AUTHORED
 from pytest_packbench.model.score import UNREAD
 from pytest_packbench.packs.agent_safety.model import NO_ATTACK
 from pytest_packbench.packs.agent_safety.scoring import weakest_note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.packs.agent_safety.model import SafetyCase, SafetySuiteConfig
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome
@@ -176,6 +176,15 @@ def figures(records: Iterable[Mapping[str, Any]]) -> list[Figure]:
             *(costs[group].figures(group.title) if group in costs else ()),
         )
     ]
+
+
+def panels(figures: Sequence[Figure]) -> list[Panel]:
+    """Return the numbers that are published of such runs: the headlines among its figures, a panel for each group."""
+    groups: dict[str, list[Figure]] = {}
+    for figure in figures:
+        if figure.headline:
+            groups.setdefault(figure.group, []).append(figure)
+    return [Panel(title=group or "Headline numbers", figures=tuple(found)) for group, found in groups.items()]
 
 
 def paired_figures(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[Figure]:

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.figure import Figure
+from pytest_packbench.model.figure import Figure, Panel
 from pytest_packbench.model.metric import AUTHORED
 from pytest_packbench.packs.tariff.model import RefusalCategory
 from pytest_packbench.packs.tariff.notation import LEVELS, depth, digits, parse_code
@@ -277,21 +277,94 @@ def figures(records: Iterable[Mapping[str, Any]]) -> list[Figure]:
         The figures of each model, and those of the authored answers, which have no interval. What no record knows of
         is left out, so that a figure of 0 was measured.
     """
-    answers: dict[tuple[str, str], _Sums] = {}
+    answers: dict[_Answerer, _Sums] = {}
     for record in records:
-        backend = _text(record.get("llm_backend"))
-        # whoever wrote them, authored answers are counted together
-        who = (backend, "" if backend == AUTHORED else _text(record.get("llm_model")))
-        answers.setdefault(who, _Sums()).add(record)
+        answers.setdefault(_answerer(record), _Sums()).add(record)
     return [
         figure
-        for (backend, model), sums in sorted(answers.items())
-        for figure in _figures_of(
-            sums,
-            of=f": {' / '.join(filter(None, (backend, model))) or 'not known'}" if len(answers) > 1 else "",
-            is_sample=backend != AUTHORED,
-        )
+        for who, sums in sorted(answers.items())
+        for figure in _figures_of(sums, of=who.suffix if len(answers) > 1 else "", is_sample=who.backend != AUTHORED)
     ]
+
+
+def panels(records: Iterable[Mapping[str, Any]]) -> list[Panel]:
+    """Return the confusion of chapters and the invalid codes of a run, for each model and for the authored answers.
+
+    Args:
+        records: its wire records as plain JSON; iterated once.
+    """
+    answers: dict[_Answerer, _Codes] = {}
+    for record in records:
+        answers.setdefault(_answerer(record), _Codes()).add(record)
+    return [
+        panel
+        for who, codes in sorted(answers.items())
+        for panel in codes.panels(who.suffix if len(answers) > 1 else "")
+    ]
+
+
+class _Answerer(NamedTuple):
+    """Whose answers are counted together."""
+
+    backend: str
+    model: str
+
+    @property
+    def suffix(self) -> str:
+        """What the titles of its figures end with, beside those of others."""
+        return f": {' / '.join(filter(None, self)) or 'not known'}"
+
+
+def _answerer(record: Mapping[str, Any]) -> _Answerer:
+    backend = _text(record.get("llm_backend"))
+    # whoever wrote them, authored answers are counted together
+    return _Answerer(backend, "" if backend == AUTHORED else _text(record.get("llm_model")))
+
+
+class _Codes:
+    """The codes of one model, or of the authored answers, against the expected ones."""
+
+    def __init__(self) -> None:
+        self._confusion: Counter[tuple[str, str]] = Counter()
+        self._invalid: list[tuple[str, str]] = []
+        self._answers = 0
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        extra = _object(record.get("packbench"))
+        if record.get("expected") != "refuse":
+            refused = record.get("agent_decision") == "refuse"
+            self._confusion.update(_chapters(extra, _object(extra.get(KEY)), refused=refused))
+        valid = extra.get("valid")
+        self._answers += isinstance(valid, bool)
+        if valid is False:
+            answer = _text(_object(extra.get(KEY)).get("code")) or _text(extra.get("answer")) or "no code"
+            self._invalid.append((_text(record.get("test_id")), answer))
+
+    def panels(self, of: str) -> Iterator[Panel]:
+        total = self._confusion.total()
+        wrong = {pair for pair in self._confusion if pair[0] != pair[1]}
+        if total:
+            named = sorted({name for pair in wrong for name in pair}, key=lambda name: (not name.isdigit(), name))
+            right = sum(count for (expected, given), count in self._confusion.items() if expected == given)
+            yield Panel(
+                title=f"Confusion by chapter{of}",
+                intro=f"{right} of {pluralize(total, 'answer')} due in a chapter are in the expected one"
+                + ("; only chapters with another answer are shown." if wrong else "."),
+                head=("expected", *named) if wrong else (),
+                rows=tuple(
+                    (expected, *(self._confusion[expected, given] for given in named))
+                    for expected in sorted({expected for expected, _ in wrong})
+                ),
+                matrix=True,
+            )
+        if self._answers:
+            yield Panel(
+                title=f"Invalid codes{of}",
+                intro=f"{len(self._invalid)} of {pluralize(self._answers, 'answer')} with a code name one that is none "
+                "by its form, or that is not in the schedule.",
+                head=("case", "code"),
+                rows=tuple(sorted(self._invalid)),
+            )
 
 
 def _figures_of(sums: _Sums, *, of: str, is_sample: bool) -> Iterator[Figure]:
@@ -379,7 +452,7 @@ class _Sums:
         sums = self.clusters.setdefault(cluster, Counter())
         sums.update((name, bool(hit)) for name, hit in hits)
         if not due:
-            self._add_chapter(extra, facts, refused=refused)
+            self.confusion.update(_chapters(extra, facts, refused=refused))
         if pair := _text(facts.get("pair")):
             self._cluster_of_pair[pair] = cluster
             halves = self.halves.setdefault((pair, _count(extra.get("trial"))), {})
@@ -396,16 +469,6 @@ class _Sums:
             self.cents[cents > 0] += abs(cents)
             yield "duty_overpaid", cents > 0
             yield "duty_underpaid", cents < 0
-
-    def _add_chapter(self, extra: Mapping[str, Any], facts: Mapping[str, Any], *, refused: bool) -> None:
-        listed = facts.get("articles")
-        # each of several articles counts for itself
-        for part in map(_object, listed if isinstance(listed, list) and listed else [facts]):
-            expected = _chapter(part.get("expected_code"))
-            expected = expected or _chapter(_object(extra.get("facets")).get("chapter"))
-            if expected:
-                given = "a refusal" if refused else _chapter(part.get("code")) or "no code"
-                self.confusion[expected, given] += 1
 
     def pairs(self) -> Iterator[tuple[str, bool]]:
         """Yield the cluster of each complete pair, and whether both of its halves are right."""
@@ -430,6 +493,16 @@ class _Sums:
             count, others = sums[name, True], sums[name, False]
             if count + others:
                 yield count, count + others
+
+
+def _chapters(extra: Mapping[str, Any], facts: Mapping[str, Any], *, refused: bool) -> Iterator[tuple[str, str]]:
+    """Yield the expected chapter and that of the answer; each of several articles counts for itself."""
+    listed = facts.get("articles")
+    for part in map(_object, listed if isinstance(listed, list) and listed else [facts]):
+        expected = _chapter(part.get("expected_code"))
+        expected = expected or _chapter(_object(extra.get("facets")).get("chapter"))
+        if expected:
+            yield expected, "a refusal" if refused else _chapter(part.get("code")) or "no code"
 
 
 def _codes(extra: Mapping[str, Any], *, refused: bool) -> Iterator[tuple[str, bool]]:

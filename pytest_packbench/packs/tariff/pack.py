@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
-    from pytest_packbench.model.figure import Figure
+    from pytest_packbench.model.figure import Figure, Panel
     from pytest_packbench.model.pack import Decision
     from pytest_packbench.model.request import Target
     from pytest_packbench.model.score import Score
@@ -109,6 +109,10 @@ class TariffPack(Pack):
     def figures(self, records: Iterable[Mapping[str, Any]]) -> Sequence[Figure]:
         """Return the metrics of the field; see `metrics.figures`."""
         return metrics.figures(records)
+
+    def panels(self, records: Iterable[Mapping[str, Any]], figures: Sequence[Figure]) -> Sequence[Panel]:  # noqa: ARG002 - the signature of all packs
+        """Return the confusion of chapters and the invalid codes; see `metrics.panels`."""
+        return metrics.panels(records)
 
     def target(self, rules: TariffSuiteConfig) -> Target:
         """Return the reference target: propose, critique, check by the suite's schedule and the other gates, revise."""

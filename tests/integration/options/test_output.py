@@ -18,7 +18,7 @@ def test_reports_are_in_the_folder_of_the_option(project: Project) -> None:
     project.run_toy("--packbench-output=deep/out").assert_outcomes(passed=1)
     folder = project.root / "deep" / "out" / "toy"
     files = {path.name for path in (folder / (folder / "latest").read_text("utf-8").strip()).iterdir()}
-    assert files == {"payloads.jsonl", "records.jsonl", "report.json", "summary.md"}
+    assert files == {"payloads.jsonl", "records.jsonl", "report.html", "report.json", "summary.md"}
     assert not (project.root / "reports").exists()
     assert main(["validate", "storage", "deep"]) == 0
 

@@ -68,7 +68,7 @@ def test_only_attempts_with_errors_are_repeated(both: Project) -> None:
     result.stdout.fnmatch_lines([first_line, "*score 0.50 < 0.80*", "*resumed: *not run again*"])
     assert both.folders() == [before]
     files = {path.name: path.read_bytes() for path in before.iterdir()}
-    assert files.keys() == {"payloads.jsonl", "records.jsonl", "report.json", "summary.md"}
+    assert files.keys() == {"payloads.jsonl", "records.jsonl", "report.html", "report.json", "summary.md"}
     assert {record["run_id"] for record in both.lines("records.jsonl")} == {before.name}
     assert list(both.records()) == ["a", "b", "low", "x", "y"]
     assert len(both.lines("payloads.jsonl")) == both.report()["summary"]["total"] == 5
@@ -342,7 +342,13 @@ def run_killed(project: Project, cases: int, chains: dict[str, list[str]], *opti
 def records_of_run(folder: Path) -> Any:
     """Return the records of the only run in a folder, without what differs from run to run."""
     (run,) = (path for path in (folder / "toy").iterdir() if path.is_dir())
-    assert {path.name for path in run.iterdir()} == {"report.json", "records.jsonl", "payloads.jsonl", "summary.md"}
+    assert {path.name for path in run.iterdir()} == {
+        "report.html",
+        "report.json",
+        "records.jsonl",
+        "payloads.jsonl",
+        "summary.md",
+    }
     records = json_lines(run / "records.jsonl")
     rows = json.loads((run / "report.json").read_text("utf-8"))["packbench"]["cases"]
     assert [row["test_id"] for row in rows] == [record["test_id"] for record in records]

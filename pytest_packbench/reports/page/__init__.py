@@ -1,0 +1,298 @@
+"""Render runs as one HTML page: a file that needs no network, and no script for what decides about a release."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_packbench.reports.page.plots import BINS
+from pytest_packbench.reports.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pytest_packbench.analysis.baseline import BaselineOutcome
+    from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.model.figure import Panel
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.reports.page.case_data import CaseBlocks
+    from pytest_packbench.runs.stored import StoredRun
+
+MAX_CASES = 10_000
+"""The largest number of cases whose data a page contains."""
+_SLOWEST = 10
+_TEMPLATE = "page.html"
+
+
+class TrendPoint(NamedTuple):
+    """An earlier run of the same kind, as a point of the trend.
+
+    Attributes:
+        run_id: its id.
+        finished_at: when it ended, `YYYY-MM-DDTHH:MM:SS.mmmZ`.
+        status: `passed`, `failed` or `partial`.
+        passed: judged cases that passed.
+        judged: judged cases.
+        mean_score: 0 to 1; None if no case was judged.
+        interval: two-sided Wilson interval of the pass rate, 0 to 1; None without one.
+        suite_sha256: hash of the scoring rules, which break the trend where they change.
+    """
+
+    run_id: str
+    finished_at: str
+    status: str
+    passed: int
+    judged: int
+    mean_score: float | None
+    interval: tuple[float, float] | None
+    suite_sha256: str
+
+
+class AttemptEffort(NamedTuple):
+    """What one attempt took.
+
+    Attributes:
+        test_id: the case.
+        trial: the number of the attempt, from 0.
+        duration_ms: milliseconds.
+        tokens: input and output tokens; None if they are not known.
+        cost_usd: US dollars; None if it is not known.
+    """
+
+    test_id: str
+    trial: int
+    duration_ms: int
+    tokens: int | None
+    cost_usd: float | None
+
+
+class CaseNumbers(NamedTuple):
+    """The numbers of a run's attempts that its statistics do not have.
+
+    Attributes:
+        passed: how many of the passed attempts have a score in each of `BINS` equal parts of 0 to 1.
+        failed: the same of the failed attempts.
+        thresholds: how many attempts have each threshold.
+        durations: of all attempts with a record, milliseconds, sorted.
+        tokens_known: attempts whose tokens are known.
+        tokens_input: their input tokens.
+        tokens_output: their output tokens.
+        cost_known: attempts whose cost is known.
+        cost_usd: their cost, US dollars.
+        slowest: the attempts that took longest, longest first.
+    """
+
+    passed: tuple[int, ...]
+    failed: tuple[int, ...]
+    thresholds: dict[float, int]
+    durations: tuple[int, ...]
+    tokens_known: int
+    tokens_input: int
+    tokens_output: int
+    cost_known: int
+    cost_usd: float
+    slowest: tuple[AttemptEffort, ...]
+
+
+class RunPage(NamedTuple):
+    """What the page shows of one run.
+
+    Attributes:
+        conclusion: what the run came to.
+        cases: its cases, compressed; None if the page has only the failing ones, as text.
+        trend: earlier runs of the same kind, oldest first.
+        notes: what a reader has to know about the page, a sentence each.
+        numbers: scores, times and tokens; None if they are not known.
+        panels: what the pack adds.
+    """
+
+    conclusion: Conclusion
+    cases: CaseBlocks | None = None
+    trend: Sequence[TrendPoint] = ()
+    notes: Sequence[str] = ()
+    numbers: CaseNumbers | None = None
+    panels: Sequence[Panel] = ()
+
+
+def run_page(
+    conclusion: Conclusion,
+    results: Iterable[CaseResult],
+    *,
+    cases: CaseBlocks | None = None,
+    trend: Sequence[TrendPoint] = (),
+    notes: Sequence[str] = (),
+    panels: Sequence[Panel] = (),
+) -> RunPage:
+    """Return what the page shows of a run.
+
+    Args:
+        conclusion: what it came to.
+        results: one for each attempt, in any order; read once.
+        cases: its cases, compressed.
+        trend: earlier runs of the same kind, oldest first.
+        notes: what a reader has to know about the page, a sentence each.
+        panels: what the pack adds.
+    """
+    return RunPage(conclusion, cases, trend, notes, case_numbers(results), panels)
+
+
+def missing_cases(number: int) -> tuple[str, ...]:
+    """Return what a page of this many cases says of those that it does not contain."""
+    if number <= MAX_CASES:
+        return ()
+    return (f"The page lists only failing cases, because the run has more than {MAX_CASES:,}; report.json has all.",)
+
+
+def baseline_cases(outcome: BaselineOutcome | None, stored: StoredRun | None) -> dict[str, CaseResult] | None:
+    """Return the cases of a run's baseline by test id, with their payloads as far as they can be read.
+
+    Args:
+        outcome: what came of comparing the run with it.
+        stored: the baseline.
+
+    Returns:
+        The cases; None where the runs are not compared.
+    """
+    if outcome is None or outcome.compared is None or stored is None:
+        return None
+    from pytest_packbench.analysis.trials import fold_trials, trials_rule_of
+    from pytest_packbench.runs.folder import StoredRunError
+    from pytest_packbench.runs.stored import complete_results
+
+    try:
+        results = tuple(complete_results(stored.source)) or stored.results
+    except (StoredRunError, OSError):
+        results = stored.results
+    return {case.test_id: case for case in fold_trials(results, trials_rule_of(stored.run))}
+
+
+def trend_of(earlier: Iterable[Any]) -> tuple[TrendPoint, ...]:
+    """Return earlier runs, as `like_runs` reads them, as points of the trend."""
+    return tuple(TrendPoint(*(getattr(run, name) for name in TrendPoint._fields)) for run in earlier)
+
+
+def case_numbers(results: Iterable[CaseResult]) -> CaseNumbers:
+    """Return the numbers of a run's attempts, in any order."""
+    bins = {"passed": [0] * BINS, "failed": [0] * BINS}
+    thresholds: dict[float, int] = {}
+    attempts: list[AttemptEffort] = []
+    tokens: list[tuple[int, int]] = []
+    costs: list[float] = []
+    for result in results:
+        if result.counted and result.score is not None:
+            bins[result.verdict][min(int(result.score * BINS + 1e-9), BINS - 1)] += 1
+            if result.threshold is not None:
+                thresholds[result.threshold] = thresholds.get(result.threshold, 0) + 1
+        record = result.record
+        if record is None:
+            continue
+        used, cost = _tokens(record), (record.get("packbench") or {}).get("cost_usd")
+        tokens += [used] if used is not None else []
+        cost = float(cost) if isinstance(cost, int | float) else None
+        costs += [cost] if cost is not None else []
+        spent = None if used is None else sum(used)
+        attempts.append(AttemptEffort(result.test_id, result.trial, result.duration_ms, spent, cost))
+    return CaseNumbers(
+        passed=tuple(bins["passed"]),
+        failed=tuple(bins["failed"]),
+        thresholds=dict(sorted(thresholds.items())),
+        durations=tuple(sorted(attempt.duration_ms for attempt in attempts)),
+        tokens_known=len(tokens),
+        tokens_input=sum(used for used, _ in tokens),
+        tokens_output=sum(used for _, used in tokens),
+        cost_known=len(costs),
+        cost_usd=sum(costs),
+        slowest=tuple(sorted(attempts, key=lambda each: (-each.duration_ms, each.test_id))[:_SLOWEST]),
+    )
+
+
+def _tokens(record: dict[str, Any]) -> tuple[int, int] | None:
+    """Return input and output tokens of an attempt; None unless both are known."""
+    given, returned = record.get("tokens_input"), record.get("tokens_output")
+    return (given, returned) if isinstance(given, int) and isinstance(returned, int) else None
+
+
+def page_html(
+    pages: Sequence[RunPage],
+    *,
+    title: str,
+    refresh: int | None = None,
+    redact: Callable[[Any], Any] | None = None,
+) -> str:
+    """Render runs as one page.
+
+    Args:
+        pages: the runs, one or more, in the order of the page.
+        title: the title of the page.
+        refresh: after how many seconds a browser loads the page again; None for never.
+        redact: replaces secrets in all texts of a JSON value, other than those of `RunPage.cases`.
+
+    Returns:
+        HTML in which all text of cases, models and files is escaped, and whose content security policy allows nothing
+        but its own style and script.
+    """
+    from pytest_packbench.reports.page.sections import overview_table, run_view
+
+    views = [run_view(page, number, several=len(pages) > 1) for number, page in enumerate(pages)]
+    links = [{"id": each["id"] + view["suffix"], "text": each["nav"]} for view in views[:1] for each in view["nav"]]
+    view: dict[str, Any] = {
+        "title": title,
+        "links": links if len(pages) == 1 else [],
+        "overview": overview_table(pages) if len(pages) > 1 else None,
+        "runs": views,
+    }
+    blocks = [
+        {"run": number, "name": block.name, "text": block.text}
+        for number, page in enumerate(pages)
+        for block in (page.cases.blocks if page.cases is not None else ())
+    ]
+    css, script = _source("page.css") + _source("cases.css"), _source("page.js") if blocks else ""
+    policy = _policy(css, script)
+    return str(
+        _environment().render_template(
+            _TEMPLATE,
+            **_displayable(view if redact is None else redact(view)),
+            refresh=refresh,
+            policy=policy,
+            css=css,
+            script=script,
+            blocks=blocks,
+            has_data=bool(script),
+        )
+    )
+
+
+def _displayable(value: Any) -> Any:
+    """Return plain data whose texts have no control characters, nor anything else that UTF-8 has no form for."""
+    if isinstance(value, str):
+        return value if value.isprintable() else printable(value)
+    if isinstance(value, dict):
+        return {name: _displayable(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_displayable(each) for each in value]
+    return value
+
+
+@cache
+def _source(name: str) -> str:
+    path = Path(__file__).with_name(name)
+    return path.read_text("utf-8") if path.is_file() else ""
+
+
+def _policy(css: str, script: str) -> str:
+    scripts = f"script-src {_digest(script)}; " if script else ""
+    return f"default-src 'none'; {scripts}style-src {_digest(css)}; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@cache
+def _environment() -> Any:
+    from minijinja import Environment
+
+    return Environment(templates={_TEMPLATE: _source(_TEMPLATE)}, trim_blocks=True, lstrip_blocks=True)

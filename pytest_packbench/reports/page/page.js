@@ -1,0 +1,960 @@
+"use strict";
+// The cases of the page: table, filter, address, keys, the view of one case, and marks for review.
+// All text of cases, models and files goes through textContent: nothing here parses HTML.
+(() => {
+  const $ = (id) => document.getElementById(id);
+  const SIGNS = { passed: "✓", failed: "✗", error: "!", vacuous: "∅", known_hole: "○", not_run: "–", quarantined: "⏸" };
+  const CHANGES = ["new_failure", "recovered", "regressed", "improved", "added", "changed", "same"];
+  const RANK = { failed: 2, error: 3, vacuous: 4, not_run: 5, known_hole: 6, quarantined: 7, passed: 9 };
+  const PAGE_ROWS = 100;
+  const LONG_TEXT = 1600;
+  const MAX_DIFF = 4e6;
+  const MARKS = { gold_is_wrong: "Gold is wrong", also_acceptable: "Also acceptable", quarantine: "Quarantine" };
+  const MARK_HINTS = {
+    gold_is_wrong: "the expected result of the case is not right",
+    also_acceptable: "the answer shown here should pass as well",
+    quarantine: "leave the case out of the rates until it is clear",
+  };
+  const MAX_RESULT = 256 * 1024;
+  const STORED = "packbench-review";
+
+  // ---- DOM ----
+
+  /** Create an element; attributes beginning with "on" are listeners, false and null ones are left out. */
+  const el = (name, attributes, ...children) => {
+    const node = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes || {})) {
+      if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+      else if (value !== false && value !== null && value !== undefined) node.setAttribute(key, value === true ? "" : value);
+    }
+    add(node, children);
+    return node;
+  };
+  const add = (node, children) => {
+    for (const child of children.flat(Infinity)) {
+      if (child !== null && child !== undefined && child !== false) node.append(child);
+    }
+    return node;
+  };
+  const svg = (name, attributes, ...children) => {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    return add(node, children);
+  };
+  const button = (text, onclick, attributes) => el("button", { type: "button", onclick, ...attributes }, text);
+  const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+  const words = (text) => String(text).replaceAll("_", " ");
+  const number = (value, digits = 2) => (typeof value === "number" ? value.toFixed(digits) : "–");
+  const duration = (ms) => (ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(ms < 10000 ? 1 : 0)} s`);
+  const folded = (summary, content, open = false) => el("details", { open }, el("summary", {}, summary), content);
+
+  // ---- data ----
+
+  const unpack = async (text) => {
+    const raw = Uint8Array.from(atob(text.trim()), (character) => character.charCodeAt(0));
+    const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).text();
+  };
+  const block = (run, name) =>
+    document.querySelector(`script.packbench-data[data-run="${run}"][data-name="${name}"]`)?.textContent || "";
+  const chunks = new Map();
+
+  /** Return the details of a case, with a function that returns a text of its chunk. */
+  const detailsOf = async (row) => {
+    const key = `${row.page} ${row.details}`;
+    if (!chunks.has(key)) {
+      if (chunks.size > 4) chunks.clear();
+      chunks.set(key, unpack(block(row.page, row.details)).then((text) => {
+        const texts = text.split("\x1e");
+        const head = JSON.parse(texts.shift());
+        const shared = head.shared.map((place) => texts[place]);
+        return { cases: head.cases, shared, texts: texts.slice(shared.length) };
+      }));
+    }
+    const chunk = await chunks.get(key);
+    const restored = (value) => {
+      if (!value || typeof value !== "object") return value;
+      if (Object.keys(value).length === 1 && Number.isInteger(value.$shared) && value.$shared in chunk.shared) {
+        return JSON.parse(chunk.shared[value.$shared]);
+      }
+      if (Array.isArray(value)) return value.map(restored);
+      return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, restored(item)]));
+    };
+    const read = (place, isShared = false) => {
+      if (!place) return undefined;
+      const value = parsed(chunk.texts[place - 1]);
+      return isShared ? restored(value) : value;
+    };
+    const attempt = (stored) => stored && {
+      ...stored,
+      terms: restored(stored.terms) || [],
+      hooks: restored(stored.hooks) || [],
+      payload: read(stored.payload, true),
+    };
+    const stored = chunk.cases[row.key || 0];
+    return {
+      case: read(stored.case),
+      recording: read(stored.recording),
+      remark: stored.remark,
+      history: stored.history || [],
+      trials: stored.trials.map(attempt),
+      baseline: attempt(stored.baseline),
+    };
+  };
+  /** Return the value of a JSON text; of other text, the text. */
+  const parsed = (text) => {
+    try { return JSON.parse(text); } catch { return text; }
+  };
+  const isObject = (value) => Boolean(value) && typeof value === "object" && !Array.isArray(value);
+
+  const status = (row) => (row.quarantined ? "quarantined" : row.verdict);
+  const isFailing = (row) => ["failed", "error"].includes(status(row)) || (status(row) === "vacuous");
+  const rank = (row) => (row.change === "new_failure" ? 0 : row.change === "regressed" && isFailing(row) ? 1 : RANK[status(row)] ?? 8);
+
+  /** Fill in what a row leaves out. */
+  const complete = (row, page, position) => {
+    row.page = page;
+    row.position = position;
+    row.type ||= "";
+    row.difficulty ||= "";
+    row.tags ||= [];
+    row.terms ||= [];
+    row.lost ||= [];
+    row.facets ||= {};
+    row.file ||= "";
+    row.test_id ||= `${row.suite}:${row.type}:${row.id}`;
+    row.command ||= `pytest ${row.file}::${row.id}`;
+    row.cause = row.lost.join(" + ") || (isFailing(row) ? row.kind || row.terms[0] || "low score" : "");
+    row.text = [row.id, row.test_id, row.answer ?? "", row.message ?? ""].join("\n").toLowerCase();
+    return row;
+  };
+
+  // ---- filter ----
+
+  const FIELDS = {
+    verdict: (row) => [status(row), row.verdict],
+    type: (row) => [row.type],
+    difficulty: (row) => [row.difficulty],
+    tag: (row) => row.tags,
+    term: (row) => row.terms,
+    change: (row) => [row.change || ""],
+    kind: (row) => [row.kind || ""],
+    id: (row) => [row.id, row.test_id],
+    file: (row) => [row.file],
+    answer: (row) => [row.answer ?? ""],
+    message: (row) => [row.message ?? ""],
+    run: (row) => [row.run || ""],
+  };
+  const CONTAINS = new Set(["answer", "message", "id", "file", "term"]);
+  const NUMBERS = { score: "score", duration: "duration_ms", tokens: "tokens" };
+
+  /** Return a function of a row for the words of a filter; each word has to be true. */
+  const matcher = (query, facets) => {
+    const tests = [];
+    for (const [, minus, word] of query.matchAll(/(-?)((?:[^\s":]+:)?"[^"]*"?|\S+)/g)) {
+      const test = wordTest(word.toLowerCase(), facets);
+      tests.push(minus ? (row) => !test(row) : test);
+    }
+    return (row) => tests.every((test) => test(row));
+  };
+  const wordTest = (word, facets) => {
+    const compared = /^(score|duration|tokens)(<=|>=|<|>|=)([\d.]+)$/.exec(word);
+    if (compared) {
+      const [, name, sign, bound] = compared;
+      return (row) => {
+        const value = row[NUMBERS[name]];
+        const limit = Number(bound);
+        if (typeof value !== "number") return false;
+        return { "<": value < limit, ">": value > limit, "<=": value <= limit, ">=": value >= limit, "=": value === limit }[sign];
+      };
+    }
+    const [, name, quoted] = /^([^:"]+):(.*)$/s.exec(word) || [];
+    if (name && (FIELDS[name] || facets.has(name))) {
+      const value = quoted.replaceAll('"', "");
+      const read = FIELDS[name] || ((row) => [row.facets[facets.get(name)] ?? ""]);
+      const isEqual = CONTAINS.has(name) ? (text) => text.includes(value) : (text) => text === value;
+      return (row) => read(row).some((each) => isEqual(String(each).toLowerCase()));
+    }
+    if (word in SIGNS) return (row) => status(row) === word;
+    if (word === "failing") return isFailing;
+    if (word === "stale") return (row) => Boolean(row.stale);
+    if (CHANGES.includes(word)) return (row) => row.change === word;
+    const free = word.replaceAll('"', "");
+    return (row) => row.text.includes(free);
+  };
+  const quote = (text) => (/[\s"]/.test(text) ? `"${text.replaceAll('"', "")}"` : text);
+
+  // ---- address ----
+
+  const EMPTY = { q: "", sort: "", dir: "", group: "", page: 1, case: "", run: "" };
+  const fromAddress = () => {
+    const hash = location.hash.slice(1);
+    const query = hash.startsWith("cases?") ? hash.slice(6) : /^(?:run=[^&]*&)?case=/.test(hash) ? hash : "";
+    const values = Object.fromEntries(new URLSearchParams(query.replaceAll("+", "%2B")));
+    return { ...EMPTY, ...values, page: Math.max(1, Number.parseInt(values.page, 10) || 1) };
+  };
+  const toAddress = (state) => {
+    const parts = [];
+    for (const key of ["case", "run", "q", "sort", "dir", "group", "page"]) {
+      if (state[key] && !(key === "page" && state.page === 1)) parts.push(`${key}=${encodeURIComponent(state[key])}`);
+    }
+    return state.case ? `#${parts.join("&")}` : parts.length ? `#cases?${parts.join("&")}` : "#cases";
+  };
+
+  // ---- diff ----
+
+  /** Return the parts of two sequences: [" ", both], ["-", first only], ["+", second only]; null if they are too long. */
+  const compare = (before, after) => {
+    let start = 0;
+    let end = 0;
+    while (start < Math.min(before.length, after.length) && before[start] === after[start]) start += 1;
+    while (
+      end < Math.min(before.length, after.length) - start &&
+      before[before.length - 1 - end] === after[after.length - 1 - end]
+    ) end += 1;
+    const a = before.slice(start, before.length - end);
+    const b = after.slice(start, after.length - end);
+    if (a.length * b.length > MAX_DIFF) return null;
+    const width = b.length + 1;
+    const table = new Uint16Array((a.length + 1) * width);
+    for (let i = a.length - 1; i >= 0; i -= 1) {
+      for (let j = b.length - 1; j >= 0; j -= 1) {
+        table[i * width + j] = a[i] === b[j]
+          ? table[(i + 1) * width + j + 1] + 1
+          : Math.max(table[(i + 1) * width + j], table[i * width + j + 1]);
+      }
+    }
+    const parts = before.slice(0, start).map((item) => [" ", item]);
+    let i = 0;
+    let j = 0;
+    while (i < a.length || j < b.length) {
+      if (i < a.length && j < b.length && a[i] === b[j]) { parts.push([" ", a[i]]); i += 1; j += 1; }
+      else if (i < a.length && (j === b.length || table[(i + 1) * width + j] >= table[i * width + j + 1])) { parts.push(["-", a[i]]); i += 1; }
+      else { parts.push(["+", b[j]]); j += 1; }
+    }
+    return [...parts, ...before.slice(before.length - end).map((item) => [" ", item])];
+  };
+  const MARK_NAMES = { "-": "del", "+": "ins" };
+
+  /** Return two texts of one line with the words that differ marked: [first, second]; without marks if little is equal. */
+  const wordDiff = (before, after) => {
+    const split = (text) => text.match(/[\p{L}\p{N}_]+|\s+|[^\p{L}\p{N}_\s]/gu) || [];
+    const parts = compare(split(before), split(after));
+    const side = (sign) => {
+      const node = el("span", {});
+      let last = "";
+      for (const [mark, text] of parts) {
+        if (mark !== " " && mark !== sign) continue;
+        if (mark === " ") node.append(text);
+        else if (last === mark) node.lastChild.append(text);
+        else node.append(el("mark", {}, text));
+        last = mark;
+      }
+      return node;
+    };
+    const equal = parts ? parts.reduce((size, [mark, text]) => size + (mark === " " && /[\p{L}\p{N}]/u.test(text) ? text.length : 0), 0) : 0;
+    return equal * 3 > Math.min(before.length, after.length) ? [side("-"), side("+")] : [before, after];
+  };
+
+  /** Return a diff of two texts by line, with unchanged lines folded away. */
+  const lineDiff = (before, after) => {
+    const parts = compare(before.split("\n"), after.split("\n"));
+    if (!parts) return el("p", { class: "muted" }, "Too long to compare line by line.");
+    const pre = el("div", { class: "diff", role: "region", "aria-label": "Difference by line", tabindex: "0" });
+    const isNear = (index) => parts.slice(Math.max(0, index - 3), index + 4).some(([mark]) => mark !== " ");
+    let skipped = 0;
+    const flush = () => {
+      if (skipped) pre.append(el("div", { class: "skipped" }, `${plural(skipped, "equal line")}`));
+      skipped = 0;
+    };
+    parts.forEach(([mark, line], index) => {
+      if (mark === " " && !isNear(index)) { skipped += 1; return; }
+      flush();
+      const name = MARK_NAMES[mark];
+      const text = `${mark} ${line}`;
+      pre.append(el("div", { class: `line ${name || "both"}` }, name ? el(name, {}, text) : text));
+    });
+    flush();
+    return pre;
+  };
+
+  // ---- values ----
+
+  const pretty = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "");
+
+  /** Return JSON as text, indented, with keys, strings and other values told apart. */
+  const jsonNode = (value) => {
+    const pre = el("pre", { class: "json", tabindex: "0", role: "region", "aria-label": "JSON" });
+    if (typeof value === "string") return add(pre, [value]);
+    const text = pretty(value);
+    if (text.length > 200000) return add(pre, [text]);
+    let end = 0;
+    for (const match of text.matchAll(/"(?:[^"\\]|\\.)*"(\s*:)?|\b(?:true|false|null)\b|-?\d[\d.eE+-]*/g)) {
+      if (match.index > end) pre.append(text.slice(end, match.index));
+      const kind = match[1] ? "key" : match[0].startsWith('"') ? "string" : "literal";
+      pre.append(el("span", { class: `json-${kind}` }, match[0]));
+      end = match.index + match[0].length;
+    }
+    pre.append(text.slice(end));
+    return pre;
+  };
+
+  const textNode = (text) => {
+    if (text === "") return el("span", { class: "muted" }, "(empty text)");
+    if (text.length <= LONG_TEXT) return el("div", { class: "prose" }, text);
+    return el("details", { class: "long" },
+      el("summary", {}, el("span", { class: "prose" }, `${text.slice(0, LONG_TEXT / 2).trimEnd()}…`),
+        el("span", { class: "more" }, `show all ${text.length.toLocaleString("en")} characters`)),
+      el("div", { class: "prose" }, text));
+  };
+
+  /** Return a value for readers: objects as a list of names and values, texts as text. */
+  const valueNode = (value, depth = 0) => {
+    if (typeof value === "string") return textNode(value);
+    if (value === null) return el("span", { class: "muted" }, "null");
+    if (typeof value !== "object") return el("code", {}, String(value));
+    if (Array.isArray(value)) {
+      if (!value.length) return el("span", { class: "muted" }, "none");
+      if (value.every((item) => item === null || (typeof item !== "object" && String(item).length < 60))) {
+        return el("ul", { class: "chips" }, value.map((item) => el("li", {}, el("code", {}, String(item)))));
+      }
+      if (value.every((item) => typeof item === "string")) return el("ol", { class: "texts" }, value.map((item) => el("li", {}, textNode(item))));
+      return value.length > 3 || depth > 1 ? folded(plural(value.length, "item"), jsonNode(value)) : jsonNode(value);
+    }
+    const entries = Object.entries(value);
+    if (!entries.length) return el("span", { class: "muted" }, "none");
+    if (depth > 1) return jsonNode(value);
+    return el("dl", { class: "values" }, entries.map(([name, item]) => [
+      el("dt", {}, words(name)), el("dd", {}, valueNode(item, depth + 1)),
+    ]));
+  };
+
+  // ---- parts of the view of a case ----
+
+  const badge = (verdict) => el("span", { class: `verdict-badge is-${verdict}` },
+    el("span", { class: "sign", "aria-hidden": "true" }, SIGNS[verdict] || "?"), ` ${words(verdict)}`);
+
+  const part = (title, ...content) => el("section", { class: "part" }, el("h3", {}, title), ...content);
+
+  const scoreBar = (score, threshold) => {
+    const x = (value) => String(Math.max(0, Math.min(1, value)) * 200);
+    const passes = score >= threshold - 1e-9;
+    return svg("svg", { class: `score-bar ${passes ? "passes" : "misses"}`, viewBox: "0 0 200 16", width: "200", height: "16", role: "img", "aria-label": `score ${number(score)}, threshold ${number(threshold)}` },
+      svg("rect", { class: "track", x: "0", y: "4", width: "200", height: "8", rx: "4" }),
+      svg("rect", { class: "fill", x: "0", y: "4", width: x(score), height: "8", rx: "4" }),
+      svg("line", { class: "limit", x1: x(threshold), x2: x(threshold), y1: "0", y2: "16" }));
+  };
+
+  /** Return the terms as a waterfall: where each one takes the score. */
+  const waterfall = (terms, score, threshold) => {
+    let sum = 0;
+    const steps = terms.map((term) => {
+      const from = sum;
+      if (term.effect === "zero") sum = 0;
+      else if (term.effect === "add" || term.effect === "clamp") sum += term.value;
+      return { term, from, to: sum };
+    });
+    const low = Math.min(0, ...steps.map((step) => step.to));
+    const high = Math.max(1, ...steps.map((step) => step.to));
+    const x = (value) => ((value - low) / (high - low)) * 240;
+    const points = (term) => (term.effect === "zero" ? "= 0" : term.effect === "note" ? "note" : `${term.value < 0 ? "−" : "+"}${Math.abs(term.value).toFixed(2)}`);
+    const bar = ({ term, from, to }) => {
+      const kind = term.effect === "note" ? "note" : term.effect === "clamp" ? "clamp" : term.effect === "zero" || term.value < 0 ? "down" : "up";
+      const drawn = svg("svg", { class: "waterfall", viewBox: "0 0 240 14", width: "240", height: "14", "aria-hidden": "true", focusable: "false" },
+        svg("line", { class: "axis", x1: x(0), x2: x(0), y1: "0", y2: "14" }));
+      if (kind !== "note") {
+        drawn.append(svg("rect", { class: kind, x: Math.min(x(from), x(to)), y: "3", width: Math.max(2, Math.abs(x(to) - x(from))), height: "8", rx: "1.5" }));
+      } else drawn.append(svg("circle", { class: "note", cx: Math.max(3, x(from)), cy: "7", r: "2.5" }));
+      if (typeof threshold === "number") drawn.append(svg("line", { class: "limit", x1: x(threshold), x2: x(threshold), y1: "0", y2: "14" }));
+      return drawn;
+    };
+    return el("div", { class: "scroll" }, el("table", { class: "terms" },
+      el("caption", { class: "unseen" }, "Terms of the score, in order"),
+      el("thead", {}, el("tr", {}, ["term", "points", "score so far", "why"].map((text) => el("th", { scope: "col" }, text)))),
+      el("tbody", {}, steps.map((step) => el("tr", { class: `effect-${step.term.effect}` },
+        el("th", { scope: "row" }, el("code", {}, step.term.name)),
+        el("td", { class: "number" }, points(step.term)),
+        el("td", {}, bar(step)),
+        el("td", {}, step.term.detail || "")))),
+      typeof score === "number" ? el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, "score"),
+        el("td", { class: "number" }, number(score)), el("td", {}, typeof threshold === "number" ? `threshold ${number(threshold)}` : ""), el("td", {}))) : null));
+  };
+
+  /** Return what the guards and checks decided; many that passed are folded. */
+  const hookTable = (hooks) => {
+    const isQuiet = (hook) => ["pass", "skip", "allow", "ok"].includes(String(hook.decision).toLowerCase());
+    const table = (rows) => el("div", { class: "scroll" }, el("table", { class: "plain" },
+      el("caption", { class: "unseen" }, "Decisions of guards and checks, in order"),
+      el("thead", {}, el("tr", {}, ["guard or check", "decision", "rule"].map((text) => el("th", { scope: "col" }, text)))),
+      el("tbody", {}, rows.map((hook) => el("tr", { class: isQuiet(hook) ? "quiet" : "loud" },
+        el("th", { scope: "row" }, el("code", {}, hook.hook)), el("td", {}, hook.decision), el("td", { class: "number" }, hook.rule ?? ""))))));
+    const loud = hooks.filter((hook) => !isQuiet(hook));
+    const summary = loud.length ? `${plural(loud.length, "decision")} other than pass or skip` : "none objected";
+    return [loud.length ? table(loud) : null,
+      folded(`All ${plural(hooks.length, "decision")} in order (${summary})`, table(hooks))];
+  };
+
+  const contentNode = (content) => {
+    if (Array.isArray(content) && content.every((item) => isObject(item) && typeof item.text === "string")) return content.map((item) => textNode(item.text));
+    return typeof content === "string" ? (isObject(parsed(content)) ? jsonNode(parsed(content)) : textNode(content)) : valueNode(content, 1);
+  };
+  const message = (role, content, more) => el("li", { class: `message role-${/^[a-z]+$/.test(role) ? role : "other"}` },
+    el("p", { class: "role" }, role), contentNode(content), more);
+  const toolCalls = (calls) => (Array.isArray(calls) && calls.length
+    ? el("div", {}, calls.map((call) => el("div", { class: "tool-call" }, el("code", {}, call?.name ?? call?.function?.name ?? call?.function ?? "tool"), jsonNode(call?.arguments ?? call?.args ?? call?.function?.arguments ?? call))))
+    : null);
+  const messageOf = (each) => (isObject(each)
+    ? message(String(each.role ?? "message"), each.content ?? "", toolCalls(each.tool_calls))
+    : message("message", each));
+
+  /** Return the exchanges of a recording, folded. */
+  const transcript = (recording) => {
+    const exchanges = Array.isArray(recording?.exchanges) ? recording.exchanges : [];
+    const gateway = Array.isArray(recording?.gateway) ? recording.gateway : [];
+    const tokens = (usage) => {
+      const counts = [usage?.tokens_input, usage?.tokens_output];
+      return counts.some((count) => typeof count === "number") ? `, ${counts.map((count) => count ?? "?").join(" + ")} tokens` : "";
+    };
+    const items = exchanges.map((exchange, index) => folded(
+      `${index + 1}. ${exchange.role}${exchange.refusal ? ": refused" : ""}${exchange.problem ? `: ${exchange.problem.kind}` : ""}${tokens(exchange.usage)}`,
+      el("ol", { class: "messages" },
+        exchange.prompt?.system ? message("system", exchange.prompt.system) : null,
+        (exchange.prompt?.messages || []).map(messageOf),
+        message("answer", exchange.refusal ?? exchange.answer ?? "", [toolCalls(exchange.tool_calls), exchange.problem ? el("p", { class: "problem" }, exchange.problem.message) : null]))));
+    const calls = gateway.map((call, index) => folded(
+      `${index + 1}. ${call.provider} ${call.method} ${call.path}: ${call.status ?? "no answer"}${call.end && call.end !== "complete" ? `, ${call.end}` : ""}${tokens(call.usage)}`,
+      el("ol", { class: "messages" },
+        (Array.isArray(call.request?.messages) ? call.request.messages.map(messageOf) : call.request ? [message("request", call.request)] : []),
+        message("answer", call.body ?? call.text ?? call.stream ?? "(binary)"))));
+    return [...items, ...calls];
+  };
+
+  const trialsTable = (trials) => el("div", { class: "scroll" }, el("table", { class: "plain" },
+    el("caption", { class: "unseen" }, "Trials of this case"),
+    el("thead", {}, el("tr", {}, ["trial", "verdict", "score", "answer", "time", "what happened"].map((text) => el("th", { scope: "col" }, text)))),
+    el("tbody", {}, trials.map((trial, index) => el("tr", {}, el("th", { scope: "row" }, String((trial.trial ?? index) + 1)),
+      el("td", {}, badge(trial.verdict)), el("td", { class: "number" }, number(trial.score)), el("td", {}, trial.answer ?? "–"),
+      el("td", { class: "number" }, duration(trial.duration_ms || 0)), el("td", {}, trial.message || ""))))));
+
+  /** Return expected, actual and the baseline's answer beside each other, and what differs line by line. */
+  const expectation = (row, details, shown) => {
+    const expected = isObject(details.case) ? details.case.expected : undefined;
+    const before = details.baseline;
+    const actual = shown.answer ?? null;
+    const now = actual ?? (shown.message || (shown.refused ? "refused" : "no answer"));
+    const was = before ? before.answer ?? (before.message || (before.refused ? "refused" : "no answer")) : null;
+    const [wasNode, nowNode] = was !== null && was !== now ? wordDiff(was, now) : [was, now];
+    const columns = [
+      el("div", {}, el("h4", {}, "Expected"), expected === undefined
+        ? el("p", { class: "muted" }, row.expected_text || "The case file is not at hand.") : markEqual(valueNode(expected), actual)),
+      el("div", {}, el("h4", {}, "Actual"), el("p", { class: "answer" }, nowNode),
+        shown.match_level ? el("p", { class: "muted" }, `match: ${words(shown.match_level)}${typeof shown.match_depth === "number" ? `, depth ${shown.match_depth}` : ""}`) : null,
+        shown.decision ? el("p", { class: "muted" }, `decision: ${words(shown.decision)}`) : null),
+      before ? el("div", {}, el("h4", {}, "Baseline"), el("p", { class: "answer" }, wasNode),
+        el("p", { class: "muted" }, badge(before.verdict), typeof before.score === "number" ? ` score ${number(before.score)}` : ""),
+        was === now ? el("p", { class: "muted" }, "the same answer") : null) : null,
+    ];
+    const lines = [];
+    const pair = comparable(expected, shown.payload);
+    if (row.expected_text && row.actual_text) {
+      const [first, second] = wordDiff(row.expected_text, row.actual_text);
+      lines.push(el("dl", { class: "pair" }, el("dt", {}, "expected"), el("dd", {}, first), el("dt", {}, "actual"), el("dd", {}, second)));
+    }
+    if (pair) lines.push(el("h4", {}, "Expected against actual, by line"), lineDiff(pretty(pair[0]), pretty(pair[1])));
+    return [el("div", { class: `columns ${before ? "three" : "two"}` }, columns), lines];
+  };
+
+  /** Mark the values of a list that are the actual answer. */
+  const markEqual = (node, actual) => {
+    for (const item of node.querySelectorAll?.(".chips li") || []) {
+      if (actual && actual === item.textContent) add(item, [el("span", { class: "is-answer" }, " ← the answer")]);
+    }
+    return node;
+  };
+
+  /** Return the parts of what is expected and of the result that have the same names; null without any. */
+  const comparable = (expected, payload) => {
+    if (!isObject(expected) || payload === undefined || payload === null) return null;
+    for (const name of ["equals", "answer", "output", "text", "json", "result"]) {
+      const value = expected[name];
+      if (value === undefined || value === null) continue;
+      const other = isObject(payload) && name in payload ? payload[name] : isObject(payload) ? payload.answer ?? payload.output ?? payload : payload;
+      if (typeof value === typeof other) return [sorted(value), sorted(other)];
+    }
+    if (!isObject(payload)) return null;
+    const names = Object.keys(expected).filter((name) => name in payload);
+    if (!names.length) return null;
+    const chosen = (value) => sorted(Object.fromEntries(names.map((name) => [name, value[name]])));
+    return [chosen(expected), chosen(payload)];
+  };
+  const sorted = (value) => {
+    if (Array.isArray(value)) return value.map(sorted);
+    return isObject(value) ? Object.fromEntries(Object.keys(value).sort().map((name) => [name, sorted(value[name])])) : value;
+  };
+
+  const historyStrip = (history, now) => el("ol", { class: "history", "aria-label": "Verdicts of earlier runs, oldest first, and of this run" },
+    [...history, now].map((verdict, index) => el("li", { class: `is-${verdict}${index === history.length ? " now" : ""}`, title: `${words(verdict)}${index === history.length ? " (this run)" : ""}` },
+      el("span", { "aria-hidden": "true" }, SIGNS[verdict] || "?"), el("span", { class: "unseen" }, words(verdict)))));
+
+  const copyText = async (text, source) => {
+    try { await navigator.clipboard.writeText(text); return true; } catch {
+      const range = document.createRange();
+      range.selectNodeContents(source);
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      try { return document.execCommand("copy"); } catch { return false; }
+    }
+  };
+
+  // ---- the application ----
+
+  const start = async (container) => {
+    const pages = [...document.querySelectorAll('script.packbench-data[data-name="rows"]')].map((script) => script.dataset.run);
+    const rows = [];
+    for (const page of pages) {
+      for (const row of JSON.parse(await unpack(block(page, "rows")))) rows.push(complete(row, page, rows.length));
+    }
+    const hasRuns = pages.length > 1;
+    const byKey = new Map();
+    for (const row of rows) {
+      for (const key of [row.test_id, row.id]) {
+        for (const name of [`${row.page} ${key}`, ` ${key}`]) if (!byKey.has(name)) byKey.set(name, row);
+      }
+    }
+    const facets = new Map(rows.flatMap((row) => Object.keys(row.facets)).map((name) => [name.toLowerCase(), name]));
+    const has = (test) => rows.some(test);
+    const marks = new Map(storedMarks());
+    let state = fromAddress();
+    let shownRows = [];
+    let scroll = 0;
+
+    // -- table --
+
+    const COLUMNS = [
+      { key: "verdict", title: "verdict", value: rank, cell: (row) => badge(status(row)) },
+      { key: "id", title: "case", value: (row) => row.id, row: true, cell: (row) => [
+        el("a", { class: "case-link", href: addressOf(row) }, row.id), row.stale ? el("span", { class: "tag" }, "stale") : null,
+        marks.has(markKey(row)) ? el("span", { class: "tag" }, `marked: ${MARKS[marks.get(markKey(row)).mark].toLowerCase()}`) : null] },
+      hasRuns && { key: "run", title: "run", value: (row) => row.run || row.page, cell: (row) => row.run || row.page },
+      has((row) => row.type) && { key: "type", title: "type", value: (row) => row.type, cell: (row) => words(row.type) },
+      has((row) => row.difficulty) && { key: "difficulty", title: "difficulty", value: (row) => ["easy", "medium", "hard"].indexOf(row.difficulty) + row.difficulty, cell: (row) => row.difficulty },
+      { key: "score", title: "score", number: true, value: (row) => row.score ?? null, cell: (row) => number(row.score) },
+      { key: "answer", title: "answer", value: (row) => row.answer ?? "", cell: (row) => el("span", { class: "clip", title: row.answer ?? row.message }, row.answer ?? row.message ?? (row.refused ? "(refused)" : "–")) },
+      has((row) => row.change) && { key: "change", title: "since the baseline", value: (row) => CHANGES.indexOf(row.change), cell: (row) => changeNode(row) },
+      has((row) => row.trials > 1) && { key: "trials", title: "trials passed", number: true, value: (row) => row.passed / row.trials, cell: (row) => `${row.passed} / ${row.trials}` },
+      { key: "cause", title: "decided by", value: (row) => row.cause, cell: (row) => (isFailing(row) ? row.cause : "") },
+      { key: "duration", title: "time", number: true, value: (row) => row.duration_ms || 0, cell: (row) => duration(row.duration_ms || 0) },
+      has((row) => row.tokens) && { key: "tokens", title: "tokens", number: true, value: (row) => row.tokens ?? null, cell: (row) => (typeof row.tokens === "number" ? row.tokens.toLocaleString("en") : "–") },
+    ].filter(Boolean);
+    const changeNode = (row) => {
+      if (!row.change || row.change === "same") return "";
+      const was = row.before && row.before[2] && row.before[2] !== row.answer ? el("span", { class: "muted" }, ` was ${row.before[2]}`) : null;
+      return el("span", { class: `change is-${row.change}` }, words(row.change), was);
+    };
+    const GROUPS = {
+      "": ["no groups", null],
+      terms: ["fails on the same term", (row) => (isFailing(row) ? row.cause : status(row))],
+      type: ["type", (row) => row.type || "(no type)"],
+      difficulty: ["difficulty", (row) => row.difficulty || "(no difficulty)"],
+      verdict: ["verdict", status],
+      ...Object.fromEntries([...facets.values()].map((name) => [`facet.${name}`, [words(name), (row) => row.facets[name] ?? `(no ${words(name)})`]])),
+    };
+
+    const addressOf = (row) => toAddress({ ...state, case: row.test_id, run: hasRuns ? row.page : "" });
+    const go = (changes, { replace = false } = {}) => {
+      state = { ...state, ...changes };
+      const address = toAddress(state);
+      if (address === location.hash) show();
+      else if (replace) { history.replaceState(null, "", address); show(); }
+      else location.hash = address;
+    };
+
+    const filter = el("input", { id: "case-filter", type: "search", "aria-describedby": "case-filter-help", autocomplete: "off", spellcheck: "false",
+      placeholder: "failed type:negative term:citations -tag:food", oninput: () => go({ q: filter.value, page: 1, case: "" }, { replace: true }) });
+    const count = el("p", { id: "case-count", role: "status" });
+    const groupSelect = el("select", { id: "case-group", onchange: () => go({ group: groupSelect.value, page: 1 }) },
+      Object.entries(GROUPS).map(([value, [title]]) => el("option", { value }, title)));
+    const quick = el("div", { class: "quick", role: "group", "aria-label": "Ready filters" });
+    const pager = el("nav", { id: "case-pages", "aria-label": "Pages of cases" });
+    const heads = new Map();
+    const table = el("table", { id: "case-table" }, el("caption", { class: "unseen" }, "Cases of the run; the buttons in the header sort"));
+    const headRow = el("tr", {}, COLUMNS.map((column) => {
+      const cell = el("th", { scope: "col", class: column.number ? "number" : null },
+        button(column.title, () => sortBy(column), { "data-sort": column.key }));
+      heads.set(column.key, cell);
+      return cell;
+    }));
+    table.append(el("thead", {}, headRow));
+    const example = (text) => button(text, () => { go({ q: text, page: 1 }); filter.focus(); }, { class: "word" });
+    const firstOf = (read, otherwise) => read(rows.find((row) => read(row)) || {}) || otherwise;
+    const help = folded("How to filter", el("div", { id: "case-filter-help" },
+      el("p", {}, "Words are combined: a case has to match all of them. A plain word is searched in ids, answers and messages; a minus excludes."),
+      el("p", {}, "Try ", ["failing", `type:${quote(firstOf((row) => row.type, "negative"))}`, `difficulty:${firstOf((row) => row.difficulty, "hard")}`,
+        `term:${quote(firstOf((row) => row.lost?.[0] || row.terms?.[0], "citations"))}`, `tag:${quote(firstOf((row) => row.tags?.[0], "food"))}`, "change:new_failure", "score<0.8", "duration>1000",
+        ...[...facets.values()].slice(0, 1).map((name) => `${name}:${quote(firstOf((row) => row.facets?.[name], "x"))}`)].map(example),
+      ". Names: verdict, type, difficulty, tag, term, change, kind, id, file, answer, message, score, duration, tokens",
+        facets.size ? `, ${[...facets.keys()].join(", ")}` : "", ".")));
+    const review = el("section", { id: "review", hidden: true, "aria-labelledby": "review-title" });
+    const notice = el("p", { class: "notice", hidden: true });
+    const list = el("div", { class: "case-list" },
+      el("div", { class: "toolbar" },
+        el("div", { class: "search" }, el("label", { for: "case-filter" }, "Filter cases"), filter),
+        el("div", {}, el("label", { for: "case-group" }, "Group by"), groupSelect),
+        button("Keys", () => keys.showModal(), { class: "quiet-button", "aria-keyshortcuts": "?" })),
+      quick, help, notice, el("div", { class: "status-line" }, count),
+      el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of cases" }, table), pager, review);
+    const view = el("section", { id: "case-view", hidden: true, "aria-labelledby": "case-title", tabindex: "-1" });
+    const keys = el("dialog", { id: "case-keys", "aria-labelledby": "case-keys-title" },
+      el("h2", { id: "case-keys-title" }, "Keys"),
+      el("dl", { class: "keys" }, [["/", "filter the cases"], ["j  k  ↓  ↑", "next, previous case"], ["Enter", "open the case"], ["Esc", "close the case"], ["n", "next failing case"], ["?", "these keys"]]
+        .map(([key, text]) => [el("dt", {}, key.split("  ").map((each) => [el("kbd", {}, each), " "])), el("dd", {}, text)])),
+      el("form", { method: "dialog" }, el("button", {}, "Close")));
+
+    const sortBy = (column) => {
+      const isSame = state.sort === column.key;
+      const first = column.number && column.key !== "score" ? "desc" : "asc";
+      const second = first === "asc" ? "desc" : "asc";
+      const current = state.dir || "asc";
+      if (!isSame) go({ sort: column.key, dir: first, page: 1 });
+      else if (current === first) go({ dir: second, page: 1 });
+      else go({ sort: "", dir: "", page: 1 });
+    };
+
+    const collator = new Intl.Collator("en", { numeric: true });
+    const ordered = (found) => {
+      const column = COLUMNS.find((each) => each.key === state.sort);
+      const group = GROUPS[state.group]?.[1];
+      const sign = state.dir === "desc" ? -1 : 1;
+      const keyed = found.map((row) => ({ row, value: column ? column.value(row) : rank(row), group: group ? group(row) : "" }));
+      const sizes = new Map();
+      for (const { group: name, row } of keyed) {
+        const size = sizes.get(name) || { failing: 0, all: 0 };
+        size.all += 1;
+        size.failing += isFailing(row) ? 1 : 0;
+        sizes.set(name, size);
+      }
+      const compareValues = (a, b) => {
+        if (a === b) return 0;
+        // what is not known comes last in either direction
+        if (a === null || b === null) return (a === null ? 1 : -1) * sign;
+        return typeof a === "number" && typeof b === "number" ? a - b : collator.compare(a, b);
+      };
+      keyed.sort((a, b) =>
+        (group && a.group !== b.group
+          ? sizes.get(b.group).failing - sizes.get(a.group).failing || sizes.get(b.group).all - sizes.get(a.group).all || collator.compare(a.group, b.group)
+          : 0) || sign * compareValues(a.value, b.value) || a.row.position - b.row.position);
+      return { sizes, keyed };
+    };
+
+    const showTable = () => {
+      const found = rows.filter(matcher(state.q, facets));
+      const { sizes, keyed } = ordered(found);
+      shownRows = keyed.map((each) => each.row);
+      const pageCount = Math.max(1, Math.ceil(keyed.length / PAGE_ROWS));
+      const page = Math.min(state.page, pageCount);
+      const visible = keyed.slice((page - 1) * PAGE_ROWS, page * PAGE_ROWS);
+      for (const body of [...table.tBodies]) body.remove();
+      let body = null;
+      let last = null;
+      for (const { row, group } of visible) {
+        if (body === null || group !== last) {
+          body = el("tbody", {});
+          table.append(body);
+          if (state.group) {
+            const size = sizes.get(group);
+            body.append(el("tr", { class: "group" }, el("th", { scope: "rowgroup", colspan: String(COLUMNS.length) }, words(group), " ",
+              el("span", { class: "muted" }, `${plural(size.all, "case")}${size.failing ? `, ${size.failing} failing` : ""}`))));
+          }
+          last = group;
+        }
+        body.append(el("tr", { "data-case": row.id, class: `is-${status(row)}`, onclick: (event) => {
+          if (!event.target.closest("a, button") && !String(getSelection())) location.hash = addressOf(row);
+        } }, COLUMNS.map((column) => el(column.row ? "th" : "td", { scope: column.row ? "row" : null, class: column.number ? "number" : `col-${column.key}` }, column.cell(row)))));
+      }
+      if (!visible.length) table.append(el("tbody", {}, el("tr", {}, el("td", { colspan: String(COLUMNS.length), class: "none" }, "No case matches. Remove a word of the filter, or press Esc in its field."))));
+      for (const [key, cell] of heads) {
+        if (key === state.sort) cell.setAttribute("aria-sort", state.dir === "desc" ? "descending" : "ascending");
+        else cell.removeAttribute("aria-sort");
+      }
+      const failing = found.filter(isFailing).length;
+      count.textContent = `${found.length === rows.length ? plural(rows.length, "case") : `${found.length.toLocaleString("en")} of ${plural(rows.length, "case")}`}${failing ? `, ${failing} failing` : ""}`;
+      pager.replaceChildren();
+      if (pageCount > 1) {
+        add(pager, [button("Previous", () => go({ page: page - 1 }), { disabled: page === 1 }), el("span", {}, ` page ${page} of ${pageCount} `),
+          button("Next", () => go({ page: page + 1 }), { disabled: page === pageCount })]);
+      }
+      if (document.activeElement !== filter) filter.value = state.q;
+      groupSelect.value = state.group in GROUPS ? state.group : "";
+      showQuick();
+    };
+
+    const READY = [["failing", "failing", isFailing], ["change:new_failure", "new failures", (row) => row.change === "new_failure"], ["error", "errors", (row) => status(row) === "error"],
+      ["change:recovered", "recovered", (row) => row.change === "recovered"], ["stale", "stale", (row) => row.stale], ["quarantined", "quarantined", (row) => row.quarantined], ["passed", "passed", (row) => status(row) === "passed"]]
+      .map(([word, title, test]) => [word, title, rows.filter(test).length]).filter(([, , size]) => size);
+    const showQuick = () => {
+      const current = state.q.split(/\s+/).filter(Boolean);
+      const focused = document.activeElement?.dataset?.word;
+      quick.replaceChildren(...READY.map(([word, title, size]) => {
+        const isOn = current.includes(word);
+        return button([title, " ", el("span", { class: "size" }, size.toLocaleString("en"))], () => go({ q: (isOn ? current.filter((each) => each !== word) : [...current, word]).join(" "), page: 1 }),
+          { "aria-pressed": String(isOn), "data-word": word });
+      }));
+      if (focused) quick.querySelector(`[data-word="${focused}"]`)?.focus();
+    };
+
+    // -- case --
+
+    const markKey = (row) => `${row.page} ${row.test_id}`;
+    const current = () => byKey.get(`${state.run} ${state.case}`) || byKey.get(` ${state.case}`);
+    const neighbour = (row, step, test = () => true) => {
+      const order = shownRows.includes(row) ? shownRows : rows;
+      const from = order.indexOf(row);
+      for (let index = from + step; index >= 0 && index < order.length; index += step) if (test(order[index])) return order[index];
+      return null;
+    };
+    const open = (row) => { if (row) go({ case: row.test_id, run: hasRuns ? row.page : "" }); };
+    const close = () => go({ case: "", run: "" });
+
+    const showCase = async (row) => {
+      const title = el("h2", { id: "case-title" }, row.id);
+      const previous = neighbour(row, -1);
+      const next = neighbour(row, 1);
+      const failing = neighbour(row, 1, isFailing) || shownRows.find((each) => each !== row && isFailing(each));
+      const bar = el("div", { class: "case-bar" },
+        button("← All cases", close, { id: "case-close", "aria-keyshortcuts": "Escape" }),
+        el("span", { class: "spacer" }),
+        button("Previous", () => open(previous), { disabled: !previous, "aria-keyshortcuts": "k" }),
+        button("Next", () => open(next), { disabled: !next, "aria-keyshortcuts": "j" }),
+        button("Next failing", () => open(failing), { id: "case-next-failing", disabled: !failing, "aria-keyshortcuts": "n" }));
+      view.replaceChildren(bar, title, el("p", { class: "muted", role: "status" }, "Unpacking…"));
+      view.hidden = false;
+      document.body.classList.add("case-open");
+      let details;
+      try { details = await detailsOf(row); } catch (error) {
+        view.lastChild.textContent = `The details of this case can't be unpacked: ${error.message}. Write the page again with "packbench report --html".`;
+        return;
+      }
+      if (current() !== row) return;
+      const shown = details.trials.find((trial) => trial.verdict === row.verdict) || details.trials[0];
+      const input = isObject(details.case) ? details.case.input ?? details.case : details.case;
+      const command = el("code", { class: "command", tabindex: "0" }, row.command);
+      const copied = el("span", { role: "status", class: "muted" });
+      const facts = [
+        ["type", words(row.type)], ["difficulty", row.difficulty],
+        ...Object.entries(row.facets).map(([name, value]) => [words(name), value]),
+        ["model", [shown.llm_backend, shown.llm_model].filter(Boolean).join(" / ")], ["judge", shown.judge],
+        ["time", duration(row.duration_ms || 0)],
+        ["tokens", typeof row.tokens === "number" ? `${row.tokens.toLocaleString("en")} (${shown.tokens?.[0] ?? "?"} in, ${shown.tokens?.[1] ?? "?"} out)` : ""],
+        ["run", hasRuns ? row.run : ""],
+      ].filter(([, value]) => value);
+      const exchanges = transcript(details.recording);
+      const messages = isObject(shown.payload) && Array.isArray(shown.payload.messages) ? shown.payload.messages : [];
+      const hash = row.file.replace(/:\d+$/, "");
+      add(view.replaceChildren(bar) || view, [
+        title,
+        el("p", { class: "case-head" }, badge(status(row)), typeof row.score === "number" && typeof row.threshold === "number"
+          ? [" ", el("span", { class: "score" }, `score ${number(row.score)} ${row.score >= row.threshold - 1e-9 ? "≥" : "<"} ${number(row.threshold)}`), " ", scoreBar(row.score, row.threshold)] : null,
+          row.change && row.change !== "same" ? [" ", el("span", { class: `change is-${row.change}` }, words(row.change))] : null,
+          row.stale ? [" ", el("span", { class: "tag" }, "stale recording")] : null),
+        row.message || shown.message ? el("p", { class: `problem is-${status(row)}` }, row.kind ? el("strong", {}, `${words(row.kind)}: `) : null, row.message || shown.message) : null,
+        details.remark ? el("p", { class: "notice" }, `Shown as it is now: ${details.remark}.`) : null,
+        shown.remark ? el("p", { class: "notice" }, shown.remark) : null,
+        details.history.length ? el("div", { class: "history-line" }, el("span", { class: "muted" }, "earlier runs "), historyStrip(details.history, status(row))) : null,
+        part("Input", input === undefined ? el("p", { class: "muted" }, "The input is not at hand: the case file was not readable when this page was written.") : valueNode(input)),
+        part("Expected and actual", ...expectation(row, details, shown)),
+        shown.terms.length ? part("Score, term by term", waterfall(shown.terms, shown.score, shown.threshold)) : null,
+        details.trials.length > 1 ? part(`Trials: ${row.passed} of ${row.trials} passed`, trialsTable(details.trials)) : null,
+        shown.hooks.length ? part("Guards and checks", ...hookTable(shown.hooks)) : null,
+        exchanges.length || messages.length ? part("Transcript",
+          messages.length ? folded(`Conversation in the result (${plural(messages.length, "message")})`, el("ol", { class: "messages" }, messages.map(messageOf))) : null,
+          exchanges) : null,
+        shown.payload !== undefined ? part("Result of the target",
+          folded("As the target returned it", jsonNode(shown.payload)),
+          details.baseline?.payload !== undefined && details.baseline ? folded("Against the baseline's result, by line", lineDiff(pretty(details.baseline.payload), pretty(shown.payload))) : null) : null,
+        part("File and command",
+          el("p", {}, row.root ? el("a", { href: [row.root, ...hash.split("/").map(encodeURIComponent)].join("/") }, row.file) : el("code", {}, row.file)),
+          el("div", { class: "command-line" }, command, button("Copy", async () => {
+            copied.textContent = (await copyText(row.command, command)) ? "Copied" : "Select the text and copy it";
+          }, { id: "case-copy", "aria-label": "Copy the command" }), copied),
+          el("dl", { class: "facts" }, facts.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
+          row.tags.length ? el("ul", { class: "chips", "aria-label": "Tags" }, row.tags.map((tag) => el("li", {}, el("a", { href: toAddress({ ...EMPTY, q: `tag:${quote(tag)}` }) }, tag)))) : null,
+          isObject(details.case) && details.case.notes ? folded("Notes of the case", valueNode(details.case.notes)) : null),
+        markForm(row, shown),
+      ]);
+      document.title = `${row.id} · ${documentTitle}`;
+    };
+
+    const markForm = (row, shown) => {
+      const marked = marks.get(markKey(row));
+      const by = el("input", { id: "mark-by", type: "text", maxlength: "200", required: true, autocomplete: "name", value: marked?.by ?? [...marks.values()].at(-1)?.by ?? "" });
+      const reason = el("textarea", { id: "mark-reason", rows: "3", maxlength: "2000", required: true }, marked?.reason ?? "");
+      const said = el("p", { role: "status", class: "muted" });
+      const form = el("form", { class: "mark", onsubmit: (event) => {
+        event.preventDefault();
+        const mark = form.querySelector("input[name=mark]:checked")?.value;
+        const missing = !mark ? "Choose a mark." : !reason.value.trim() ? "Write a reason." : !by.value.trim() ? "Write who says so." : !row.case_sha256 ? "This case could not be read, and can't be marked." : "";
+        if (missing) { said.textContent = missing; return; }
+        const result = JSON.stringify(shown.payload) ?? "";
+        marks.set(markKey(row), {
+          version: 1, suite: row.suite, case: row.id, case_sha256: row.case_sha256, mark, reason: reason.value.trim(), by: by.value.trim(),
+          answer: shown.answer ?? null, ...(result && result.length <= MAX_RESULT ? { result: shown.payload } : {}),
+          run_id: row.run || "", marked_at: new Date().toISOString(),
+        });
+        keep();
+        showReview();
+        said.textContent = "Marked. The list of marks is below the table of cases; download review.jsonl there or here.";
+        form.querySelector("#mark-download").hidden = false;
+      } },
+      el("fieldset", { id: "case-mark" }, el("legend", { class: "unseen" }, "Mark this case for review"),
+        el("div", { class: "choices" }, Object.entries(MARKS).map(([value, title]) => el("label", {},
+          el("input", { type: "radio", name: "mark", value, checked: marked?.mark === value }), ` ${title}`, el("span", { class: "muted" }, ` ${MARK_HINTS[value]}`)))),
+        el("label", { for: "mark-reason" }, "Why"), reason, el("label", { for: "mark-by" }, "Who"), by,
+        el("div", { class: "actions" }, el("button", { id: "mark-save", type: "submit" }, "Mark"),
+          button("Download review.jsonl", download, { id: "mark-download", hidden: !marks.size }),
+          marked ? button("Remove the mark", () => { marks.delete(markKey(row)); keep(); showReview(); show(); }) : null), said));
+      return part("Is the case itself right?", el("p", { class: "muted" }, "A mark changes nothing here. Download the marks as review.jsonl, and apply them with “packbench review review.jsonl”."), form);
+    };
+
+    function storedMarks() {
+      try { return JSON.parse(sessionStorage.getItem(`${STORED} ${location.pathname}`)) || []; } catch { return []; }
+    }
+    const keep = () => {
+      try { sessionStorage.setItem(`${STORED} ${location.pathname}`, JSON.stringify([...marks])); } catch { /* kept in memory */ }
+    };
+    const download = () => {
+      const text = [...marks.values()].map((mark) => `${JSON.stringify(mark)}\n`).join("");
+      const link = el("a", { href: URL.createObjectURL(new Blob([text], { type: "application/jsonl" })), download: "review.jsonl" });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    };
+    const showReview = () => {
+      review.hidden = !marks.size;
+      review.replaceChildren(el("h3", { id: "review-title" }, `Marked for review: ${plural(marks.size, "case")}`),
+        el("ul", {}, [...marks].map(([key, mark]) => {
+          const row = byKey.get(key);
+          return el("li", {}, row ? el("a", { href: addressOf(row) }, mark.case) : mark.case, `: ${MARKS[mark.mark].toLowerCase()}, ${mark.reason} (${mark.by}) `,
+            button("Remove", () => { marks.delete(key); keep(); showReview(); showTable(); }, { "aria-label": `Remove the mark of ${mark.case}` }));
+        })),
+        button("Download review.jsonl", download, { id: "review-download" }),
+        el("p", { class: "muted" }, "Apply them with “packbench review review.jsonl”: it prints the changes, and writes them with --write."));
+    };
+
+    // -- events --
+
+    const documentTitle = document.title;
+    let openCase = null;
+    const show = () => {
+      const row = state.case ? current() : null;
+      notice.hidden = !state.case || Boolean(row);
+      if (!notice.hidden) notice.textContent = `This page has no case “${state.case}”.`;
+      if (row !== openCase || !row) showTable();
+      else { showTable(); }
+      if (row) {
+        if (!openCase) scroll = window.scrollY;
+        const isNew = openCase !== row;
+        openCase = row;
+        showCase(row).then(() => { if (isNew) { window.scrollTo(0, 0); view.focus({ preventScroll: true }); } });
+        return;
+      }
+      if (openCase) {
+        const closed = openCase;
+        openCase = null;
+        view.hidden = true;
+        view.replaceChildren();
+        document.body.classList.remove("case-open");
+        document.title = documentTitle;
+        if (location.hash.startsWith("#cases")) {
+          window.scrollTo(0, scroll);
+          const link = [...table.querySelectorAll("a.case-link")].find((each) => each.getAttribute("href") === addressOf(closed));
+          if (link) link.focus({ preventScroll: Boolean(scroll) });
+          else filter.focus({ preventScroll: true });
+        }
+      }
+    };
+    const isTyping = (target) => target.closest?.("input, textarea, select, dialog[open]");
+    const move = (step) => {
+      if (openCase) { open(neighbour(openCase, step)); return; }
+      const links = [...table.querySelectorAll("a.case-link")];
+      if (!links.length) return;
+      const at = links.indexOf(document.activeElement);
+      const link = links[Math.max(0, Math.min(links.length - 1, at + step))];
+      link.focus();
+      link.scrollIntoView({ block: "nearest" });
+    };
+    document.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || keys.open) return;
+      if (event.key === "Escape") {
+        if (event.target === filter && filter.value) { go({ q: "", page: 1 }, { replace: true }); filter.value = ""; }
+        else if (isTyping(event.target)) event.target.blur();
+        else if (openCase) close();
+        else return;
+      } else if (isTyping(event.target)) {
+        if (event.target === filter && (event.key === "ArrowDown" || event.key === "Enter")) { filter.blur(); move(1); } else return;
+      } else if (event.key === "/") {
+        if (openCase) close();
+        filter.focus();
+        filter.select();
+        list.scrollIntoView({ block: "start" });
+      } else if (event.key === "j") move(1);
+      else if (event.key === "k") move(-1);
+      else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && table.contains(document.activeElement)) move(event.key === "ArrowDown" ? 1 : -1);
+      else if (event.key === "n") open(openCase ? neighbour(openCase, 1, isFailing) || shownRows.find((row) => isFailing(row) && row !== openCase) : shownRows.find(isFailing) || rows.find(isFailing));
+      else if (event.key === "?") keys.showModal();
+      else return;
+      event.preventDefault();
+    });
+    window.addEventListener("hashchange", () => {
+      const next = fromAddress();
+      // a link to another section of the page keeps filter and order
+      const isOurs = /^#(cases|(run=[^&]*&)?case=)/.test(location.hash);
+      state = isOurs ? next : { ...state, case: "", run: "" };
+      show();
+      if (!isOurs && location.hash.length > 1) $(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+    });
+
+    const allPassed = rows.length && rows.every((row) => status(row) === "passed");
+    if (allPassed) list.prepend(el("p", { class: "all-passed" }, el("span", { "aria-hidden": "true" }, "✓ "), rows.length === 1 ? "The only case passed." : `All ${rows.length.toLocaleString("en")} cases passed.`));
+    container.append(list, keys);
+    container.hidden = false;
+    (document.querySelector("main") || container).append(view);
+    for (const other of document.querySelectorAll("#cases-static, .cases-static")) other.hidden = true;
+    showReview();
+    show();
+    if (location.hash.startsWith("#cases?")) list.scrollIntoView({ block: "start" });
+  };
+
+  const startTheme = () => {
+    const toggle = $("theme-toggle") || $("theme");
+    if (!toggle) return;
+    const system = matchMedia("(prefers-color-scheme: dark)");
+    const set = (theme) => {
+      if (theme) document.documentElement.dataset.theme = theme;
+      const isDark = (theme || (system.matches ? "dark" : "light")) === "dark";
+      toggle.textContent = isDark ? "Light theme" : "Dark theme";
+    };
+    let chosen = "";
+    try { chosen = localStorage.getItem("packbench-theme") || ""; } catch { /* not stored */ }
+    set(["light", "dark"].includes(chosen) ? chosen : "");
+    system.addEventListener("change", () => set(document.documentElement.dataset.theme));
+    toggle.addEventListener("click", () => {
+      const now = document.documentElement.dataset.theme || (system.matches ? "dark" : "light");
+      const theme = now === "dark" ? "light" : "dark";
+      try { localStorage.setItem("packbench-theme", theme); } catch { /* not stored */ }
+      set(theme);
+    });
+    toggle.hidden = false;
+  };
+
+  startTheme();
+  const container = $("packbench-cases") || document.querySelector(".cases-app");
+  if (!container || !document.querySelector("script.packbench-data")) return;
+  const say = (text) => {
+    container.append(el("p", { class: "notice" }, text));
+    container.hidden = false;
+  };
+  if (typeof DecompressionStream === "undefined") {
+    say("This browser can't unpack the table of cases. Open the page in a current version of Chrome, Edge, Firefox or Safari, or read summary.md and records.jsonl beside it.");
+    return;
+  }
+  start(container).catch((error) => say(`The table of cases can't be shown: ${error.message}. Write the page again with "packbench report --html", or read summary.md beside it.`));
+})();

@@ -1,0 +1,118 @@
+"""Earlier runs of a suite: which belong to one trend, and what each case came to in them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_packbench.analysis.trials import fold_trials
+from pytest_packbench.runs.history import QUARANTINED, earlier_run, like_runs
+from pytest_packbench.runs.writer import RunWriter
+from tests.unit.run_builders import any_results, case_result, document, run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_packbench.model.result import CaseResult
+
+
+def ulid(number: int) -> str:
+    return f"01K{number:023d}"
+
+
+NOW = run(run_id=ulid(900))
+SIX = [
+    case_result("a", answer="yes \ud800"),
+    case_result("b", "failed"),
+    *(case_result(name, name) for name in ("error", "vacuous", "not_run")),
+    case_result("q", "not_run", kind="skip"),
+]
+
+
+def write(output: Path, number: int, results: Sequence[CaseResult] = SIX, **changes: Any) -> Path:
+    """Write a run as a session does, beside the document of another program with keys of the same names."""
+    of = run(run_id=ulid(number), **changes)
+    writer = RunWriter(output, "toy", of.run_id)
+    writer.write_results(results)
+    tests = [{"nodeid": '"packbench":{"version":1,"cases":[', "packbench": {"version": 1, "x": 1, "cases": [1]}}]
+    writer.complete({**document(of, results), "cases": []}, {"tests": tests})
+    return writer.folder
+
+
+def test_like_runs_are_the_complete_earlier_runs_of_the_same_pipeline(tmp_path: Path) -> None:
+    write(tmp_path, 1, settings={"gate": "case", "cases": [1]})
+    unlike: list[dict[str, Any]] = [
+        {"partial": "interrupted"},
+        {"mode": "live"},
+        {"target": "mine"},
+        {"settings": {"guards": ["g"]}},
+    ]
+    for number, changes in enumerate(unlike, start=2):
+        write(tmp_path, number, **changes)
+    folder = write(tmp_path, 6, suite_sha256="cd" * 32)
+    # as another program writes it
+    report = folder / "report.json"
+    report.write_text(json.dumps(json.loads(report.read_bytes()), indent=1), encoding="utf-8")
+    (write(tmp_path, 7) / "report.json").write_text("{", encoding="utf-8")
+    (write(tmp_path, 8) / "report.json").write_bytes(b"")
+    write(tmp_path, 9).rename(tmp_path / "toy" / ulid(10))
+    write(tmp_path, 901)
+    runs = like_runs(tmp_path / "toy", NOW)
+    assert [(each.run_id, each.suite_sha256[:2]) for each in runs] == [(ulid(1), "ab"), (ulid(6), "cd")]
+    first = runs[0]
+    assert (first.passed, first.judged, first.pass_rate, first.mean_score) == (1, 2, 0.5, 0.625)
+    assert (first.status, first.finished_at) == ("failed", NOW.finished_at)
+    assert first.interval == pytest.approx((0.095, 0.905), abs=0.001)
+    verdicts = {f"toy:plain:{name}": name for name in ("error", "vacuous", "not_run")}
+    verdicts |= {"toy:plain:a": "passed", "toy:plain:b": "failed", "toy:plain:q": QUARANTINED}
+    assert [each.verdicts for each in runs] == [verdicts] * 2
+    assert runs[0].cases == runs[1].cases
+    assert [each.run_id for each in like_runs(tmp_path / "toy", NOW, limit=1)] == [ulid(6)]
+    assert like_runs(tmp_path / "none", NOW) == []
+
+
+def test_runs_of_another_model_are_unlike_whether_the_run_or_its_answers_name_it(tmp_path: Path) -> None:
+    for number, name in enumerate(("m-1", "m-2")):
+        write(tmp_path, number, [case_result("a", llm_model=name)], mode="live")
+        write(tmp_path, number + 10, [case_result("a", llm_model=name)], mode="live", backend="openai", model=name)
+
+    def found(*models: str, **changes: Any) -> list[str]:
+        of = run(run_id=ulid(900), mode="live", **changes)
+        return [each.run_id for each in like_runs(tmp_path / "toy", of, models=models or None)]
+
+    assert found() == [ulid(0), ulid(1)]
+    assert found("anthropic/m-2") == [ulid(1)]
+    assert found("anthropic/m-2", backend="openai", model="m-1") == [ulid(10)]
+
+
+def test_only_the_latest_cases_are_read_of_large_reports(tmp_path: Path) -> None:
+    for number in range(3):
+        write(tmp_path, number)
+    size = (tmp_path / "toy" / ulid(2) / "report.json").stat().st_size
+    runs = like_runs(tmp_path / "toy", NOW, max_case_bytes=size)
+    assert [(each.judged, len(each.verdicts)) for each in runs] == [(2, 0), (2, 0), (2, 6)]
+
+
+RULES = st.sampled_from(["mean", "all", "any", {"at_least": 2}])
+
+
+@given(any_results(trials=True), RULES)
+def test_the_verdict_over_trials_is_that_of_the_statistics(results: list[CaseResult], rule: Any) -> None:
+    of = run(settings={"trials": 3, "trials_rule": rule})
+    stored = document(of, results)
+    cases = earlier_run(stored, stored["cases"]).cases or {}
+    folded = {result.test_id: result for result in fold_trials(results, rule)}
+    assert cases.keys() == folded.keys()
+    # the notes of a case hold for all its trials
+    mixed = {each.test_id for each in results if each.quarantined} & {e.test_id for e in results if not e.quarantined}
+    for test_id, result in folded.items():
+        if test_id in mixed:
+            continue
+        assert cases[test_id].verdict == (QUARANTINED if result.quarantined else result.verdict)
+        score = None if result.quarantined else result.score
+        assert cases[test_id].score == (None if score is None else pytest.approx(score))
