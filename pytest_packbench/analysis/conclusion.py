@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.stored import BaselineLookup
 
 Scope = Literal["whole", "part", "shard"]
+Status = Literal["passed", "failed", "partial"]
+# the worst last
+_STATUSES: tuple[Status, ...] = ("passed", "partial", "failed")
 # how many failing gates a sentence names
 _MAX_NAMED = 3
 _REPLAYED_WHOLE = ("http:", "https:", "cmd:")
@@ -48,6 +52,20 @@ _PROVEN = (
     "A passed case proves that the target, given these answers, ends as the case expects; "
     "only live mode shows how often a model gives such answers."
 )
+
+
+class Times(NamedTuple):
+    """How long the attempts of a live run took.
+
+    Attributes:
+        attempts: how many were judged.
+        p50_ms: half of them took no longer, milliseconds.
+        p95_ms: 95 % of them took no longer, milliseconds.
+    """
+
+    attempts: int
+    p50_ms: int
+    p95_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +84,8 @@ class Conclusion:
         controls: how its controls ended; None if it has none.
         figures: the named figures of its pack, in the order in which they are shown.
         paired_figures: those of what changed since the baseline.
+        stored_status: of a stored run, the status in its report, which is never shown as a better one; else empty.
+        times: how long its attempts took; None in fixture mode, and without an attempt that was judged.
     """
 
     run: Run
@@ -79,6 +99,8 @@ class Conclusion:
     controls: ControlTally | None = None
     figures: Sequence[Figure] = ()
     paired_figures: Sequence[Figure] = ()
+    stored_status: str = ""
+    times: Times | None = None
 
     @property
     def all_figures(self) -> tuple[Figure, ...]:
@@ -101,6 +123,15 @@ class Conclusion:
     def measured_nothing(self) -> bool:
         """Whether no case was judged, in a run that is not part of a larger one."""
         return not self.statistics.overall.n and "shard" not in self.run.settings
+
+
+def times_of(durations: Iterable[int]) -> Times | None:
+    """Return the times of attempts, from their durations in milliseconds; None without one."""
+    ordered = sorted(durations)
+    if not ordered:
+        return None
+    p50, p95 = (ordered[-(-share * len(ordered) // 100) - 1] for share in (50, 95))
+    return Times(len(ordered), p50, p95)
 
 
 class RunEvaluator:
@@ -126,7 +157,8 @@ class RunEvaluator:
         self._baseline = gate_baseline(earlier, self._gates, rule)
         self._earlier = earlier
         self._compared = _compared_run(run, earlier, self._gates)
-        self._page_cases, self._terminal_cases = Listing("id"), Listing(order)
+        self._page_cases, self._terminal_cases = Listing("worst"), Listing(order)
+        self._durations: array[int] | None = None if run.mode == FIXTURE else array("Q")
         self._tally = gate_tally(
             self._gates,
             metrics=rules.metrics,
@@ -140,15 +172,22 @@ class RunEvaluator:
     def add(self, result: CaseResult) -> None:
         """Count a result; the trials of a case have to follow each other."""
         self._tally.add(result)
+        self._time(result)
         if self._compared is not None:
             self._compared.add(result)
 
     def add_all(self, results: Sequence[CaseResult]) -> Self:
         """Count results in any order."""
         self._tally.add_all(results)
+        for result in results if self._durations is not None else ():
+            self._time(result)
         if self._compared is not None:
             self._compared.add_all(results)
         return self
+
+    def _time(self, result: CaseResult) -> None:
+        if self._durations is not None and result.record is not None:
+            self._durations.append(result.duration_ms)
 
     def conclusion(self, run: Run, scope: Scope = "whole") -> Conclusion:
         """Judge the run after all its results were counted; `scope` is as in `conclude`.
@@ -168,6 +207,7 @@ class RunEvaluator:
             page_cases=self._page_cases,
             terminal_cases=self._terminal_cases,
             baseline=outcome,
+            times=times_of(self._durations or ()),
         )
 
     def _outcome(self, run: Run, scope: Scope) -> BaselineOutcome | None:
@@ -240,7 +280,7 @@ class RunVerdict(NamedTuple):
         sentence: the reasons, one or more sentences in one line.
     """
 
-    status: Literal["passed", "failed", "partial"]
+    status: Status
     headline: str
     sentence: str
 
@@ -255,7 +295,10 @@ def run_verdict(conclusion: Conclusion) -> RunVerdict:
     """
     run, overall = conclusion.run, conclusion.statistics.overall
     reasons = list(_failures(conclusion))
-    status: Literal["passed", "failed", "partial"] = "failed" if reasons else "partial" if run.partial else "passed"
+    status: Status = "failed" if reasons else "partial" if run.partial else "passed"
+    computed, stored = status, conclusion.stored_status
+    if stored in _STATUSES:
+        status = max(computed, stored, key=_STATUSES.index)
     vacuous = conclusion.statistics.totals.verdicts["vacuous"]
     words = ["PASSED WHERE TESTED" if status == "passed" and vacuous else status.upper()]
     if conclusion.baseline is not None and conclusion.baseline.fails_unseen:
@@ -272,6 +315,8 @@ def run_verdict(conclusion: Conclusion) -> RunVerdict:
     sentences = [f"{_capitalized('; '.join(reasons))}."] if reasons else [_success(conclusion)]
     if run.partial:
         sentences.append(f"The run is incomplete: {run.partial}.")
+    if stored and stored != computed:
+        sentences.append(f"The report of the run says {stored}.")
     return RunVerdict(
         status=status,
         headline=f"{', '.join(words)}, {counted}",

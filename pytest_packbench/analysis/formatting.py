@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 DASH = "-"
 NOT_MEASURED = "not measured"
 _MAX_DIGITS = 12
+# milliseconds
+_SECOND = 1000
+_MINUTE = 60_000
+_MANY_SECONDS = 120_000
 
 
 def format_percent(part: int, whole: int) -> str:
@@ -45,6 +49,15 @@ def format_mean(value: float | None) -> str:
 def format_interval(ends: tuple[float, float] | None) -> str:
     """Return an interval of shares, `62.1 % to 96.3 %`; a dash for None."""
     return DASH if ends is None else f"{100 * ends[0]:.1f} % to {100 * ends[1]:.1f} %"
+
+
+def format_duration(milliseconds: int) -> str:
+    """Return a duration in the unit that suits it: `750 ms`, `3.2 s` or `12.5 min`."""
+    if milliseconds < _SECOND:
+        return f"{milliseconds} ms"
+    if milliseconds < _MANY_SECONDS:
+        return f"{milliseconds / _SECOND:.1f} s"
+    return f"{milliseconds / _MINUTE:.1f} min"
 
 
 def format_terms(terms: Iterable[Mapping[str, Any]], *, details: bool = False) -> str:

@@ -59,8 +59,8 @@ class Listing:
         max_rows: how many rows of a table are kept, 1 or more; the others are only counted.
 
     Attributes:
-        tables: `all`, `failed`, `stale`, `quarantined`, one table for each other verdict, and `broken` for `error` and
-            `vacuous` together; there is no table without rows.
+        tables: one for each verdict, `quarantined` for cases of any verdict, and beside these `stale`, and `broken` for
+            `error` and `vacuous` together; there is no table without rows.
         repeated: whether any case has several trials.
         errors: the cases of `broken` by their error, equal ones together; each with the first cases.
     """
@@ -155,22 +155,20 @@ def _without_record(row: CaseRow) -> CaseRow:
 
 
 def _table_names(case: CaseResult) -> list[str]:
-    names = ["all"]
+    names = []
     if case.stale:
         names.append("stale")
     if case.verdict in {"error", "vacuous"}:
         names.append("broken")
-    if case.quarantined:
-        names.append("quarantined")
-    elif case.verdict != "passed":
-        names.append(case.verdict)
+    names.append("quarantined" if case.quarantined else case.verdict)
     return names
 
 
-def _worst_first(row: CaseRow) -> tuple[int, float, str]:
+def _worst_first(row: CaseRow) -> tuple[int, float, str, str]:
     case = row.case
-    rank = 0 if case.verdict in {"error", "vacuous"} else 1 if case.verdict == "failed" else 2
-    return rank, (case.score or 0.0) - (case.threshold or 0.0), case.case_id
+    if case.verdict == "failed":
+        return 1, (case.score or 0.0) - (case.threshold or 0.0), case.case_id, case.test_id
+    return 0 if case.verdict in {"error", "vacuous"} else 2, 0.0, case.case_id, case.test_id
 
 
 _SORT_KEYS: dict[str, Callable[[CaseRow], Any]] = {

@@ -129,12 +129,14 @@ def source_texts(suite: Suite, root: Path, *, is_checked: bool = True) -> Source
         root: the project's root, from which results name their files.
         is_checked: whether the texts are compared with the hashes of results; a run that has just read them need not.
     """
-    folder, prefix = f"{os.path.realpath(suite.path)}{os.sep}", f"bundled:{suite.record_name}/"
+    suite_folder, root_folder = str(suite.path), str(root)
+    folder, prefix = _real_folder(suite_folder), f"bundled:{suite.record_name}/"
 
     def case_text(result: CaseResult) -> str | None:
         file = _FILE_LINE.sub(r"\1", result.file)
         within = file.removeprefix(prefix)
-        location = _case_within(folder, os.path.join(suite.path if within != file else root, within), result.case_id)  # noqa: PTH118 - strings
+        path = os.path.join(suite_folder if within != file else root_folder, within)  # noqa: PTH118 - strings
+        location = _case_within(folder, path, result.case_id)
         return None if location is None else _text_of(location)
 
     def exchanges_text(result: CaseResult) -> str | None:
@@ -159,18 +161,19 @@ def source_texts(suite: Suite, root: Path, *, is_checked: bool = True) -> Source
 def _case_within(folder: str, path: str, name: str) -> CaseLocation | None:
     """Return the location of a case in a file; None if the file is not within the folder, or has no such case."""
     parent, file = os.path.split(path)
-    is_within = f"{_real_folder(parent)}{os.sep}".startswith(folder) and not os.path.islink(path)  # noqa: PTH114 - a string
-    return find_case(path, name) if is_within and file else None
+    if not _real_folder(parent).startswith(folder) or file in {"", "..", "."}:
+        return None
+    return find_case(path, name) if file.endswith(LINES_SUFFIX) else CaseLocation(path, name)
 
 
 @lru_cache(maxsize=64)
 def _real_folder(path: str) -> str:
-    return os.path.realpath(path)
+    return f"{os.path.realpath(path)}{os.sep}"
 
 
 def _text_of(location: CaseLocation) -> str | None:
     try:
-        return read_case_bytes(location).decode("utf-8-sig", "replace")
+        return read_case_bytes(location).decode("utf-8", "replace").removeprefix("\ufeff")
     except (OSError, ValueError):
         return None
 

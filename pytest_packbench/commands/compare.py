@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import write_file
+from pytest_packbench.commands.paths import add_packs, add_root, write_file
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.runs.folder import OUTPUT, StoredRunError, find_run_source
 
@@ -33,6 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, help="the Markdown file to write; - for standard output")
     add_fail_on(parser)
     parser.add_argument("--force", action="store_true", help="compare even if suite, mode or rules differ")
+    parser.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="also write a page of the later run, with the answers of the earlier one beside its own, to this file",
+    )
+    add_root(parser)
+    add_packs(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -57,10 +65,31 @@ def run(arguments: argparse.Namespace) -> int:
         path = write_page(page, arguments.out)
         lines = [f"{printable(comparison.current.suite)}: {comparison_headline(comparison)}", *headline_lines(figures)]
         sys.stdout.write("\n".join([*lines, f"wrote {path}", ""]))
+    if arguments.html is not None:
+        _write_html(arguments, comparison)
     for condition in failed:
         value = comparison.figures()[condition.name]
         sys.stderr.write(f"packbench: {condition}: {'no value' if value != value else f'{value:g}'}: FAIL\n")  # noqa: PLR0124 - only NaN differs from itself
     return FAILED if failed else FINE
+
+
+def _write_html(arguments: argparse.Namespace, comparison: RunComparison) -> None:
+    """Write a page of the current run, compared with the baseline."""
+    from pytest_packbench.analysis.baseline import BaselineOutcome
+    from pytest_packbench.commands.stored_page import Compared, pages_html, stored_page
+    from pytest_packbench.runs.folder import find_run_folder
+    from pytest_packbench.runs.stored import read_run
+
+    current = find_run_source(arguments.current)
+    if current.suffix == ".jsonl":
+        raise UsageError(f"--html: {current}: records do not say what a run came to; expected the folder of a run")
+    conditions = true_conditions(arguments.fail_on, comparison)
+    outcome = BaselineOutcome(str(arguments.baseline), comparison, conditions=tuple(conditions))
+    compared = Compared(outcome, read_run(find_run_source(arguments.baseline)))
+    page = stored_page(find_run_folder(current), arguments.html, arguments, compared)
+    title = f"{comparison.current.suite} since {comparison.baseline.run_id}"
+    write_file(arguments.html, pages_html([page], title))
+    sys.stderr.write(f"wrote report to {arguments.html}\n")
 
 
 def add_fail_on(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.compare import add_fail_on
-from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
+from pytest_packbench.commands.paths import add_output, add_packs, add_root, rootdir_of, suite_and_pack
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.runs.folder import DIFF, PAGE, SUMMARY, StoredRunError, find_run_folder, find_run_source
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion, RunEvaluator
     from pytest_packbench.analysis.listing import Order
     from pytest_packbench.cases.files import CaseIndex
+    from pytest_packbench.commands.stored_page import ProjectOfRun
     from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import CaseResult
@@ -58,6 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from pytest_packbench.analysis.conclusion import RunEvaluator, run_verdict
     from pytest_packbench.cases.files import CaseIndex, suite_locations
+    from pytest_packbench.commands.stored_page import ProjectOfRun
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.terminal import control_lines, summary_lines
     from pytest_packbench.runs.merge import Merge
@@ -74,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
             "add them, or pass --allow-missing"
         )
     suite, pack = suite_and_pack(merged.requested_suite, arguments)
+    project = ProjectOfRun(rootdir_of(arguments), suite, pack, is_same=True)
     _check_rules(merged, suite, pack)
     if arguments.fail_on and not arguments.baseline:
         raise UsageError(f"--fail-on: got {arguments.fail_on!r} without a baseline; expected --baseline as well")
@@ -96,8 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
             again = partial(_results_again, folders, merged.run_id, sorted(index), absent)
             conclusion = replace(_with_figures(conclusion, pack, again, earlier), controls=_controls(merge, suite))
             writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
-            _write_summary(writer, conclusion)
-            writer.write_page(PAGE, _page(conclusion, suite, pack, again, earlier=earlier, folder=writer.folder))
+            _write_pages(writer, conclusion, tuple(again()), earlier, project)
             writer.complete(run_document(conclusion))
     except OSError as error:
         filename = str(error.filename or "")
@@ -110,6 +112,25 @@ def run(arguments: argparse.Namespace) -> int:
     sys.stdout.write("\n".join([*lines, f"reports: {writer.folder}", ""]))
     # as in the summary: a failing or missing case fails a merge as it fails a run
     return FINE if run_verdict(conclusion).status == "passed" else FAILED
+
+
+def _write_pages(
+    writer: RunWriter,
+    conclusion: Conclusion,
+    results: Sequence[CaseResult],
+    earlier: BaselineLookup,
+    project: ProjectOfRun,
+) -> None:
+    from pytest_packbench.commands.stored_page import conclusion_page, pages_html
+    from pytest_packbench.reports.diff import diff_markdown
+    from pytest_packbench.reports.markdown import summary_markdown
+
+    writer.write_page(SUMMARY, summary_markdown(conclusion))
+    page = conclusion_page(conclusion, results, earlier.stored, project, writer.folder / PAGE)
+    writer.write_page(PAGE, pages_html([page], conclusion.run.suite))
+    outcome = conclusion.baseline
+    if outcome is not None and outcome.compared is not None:
+        writer.write_page(DIFF, diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
 
 
 def _check_output(output: Path) -> None:
@@ -175,59 +196,6 @@ def _with_figures(
     except Exception as error:
         raise UsageError(f"the pack {pack.name} raised in figures: {describe_error(error)}") from error
     return conclusion
-
-
-def _write_summary(writer: RunWriter, conclusion: Conclusion) -> None:
-    from pytest_packbench.reports.diff import diff_markdown
-    from pytest_packbench.reports.markdown import summary_markdown
-
-    writer.write_page(SUMMARY, summary_markdown(conclusion))
-    outcome = conclusion.baseline
-    if outcome is not None and outcome.compared is not None:
-        writer.write_page(DIFF, diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
-
-
-def _page(
-    conclusion: Conclusion,
-    suite: Suite,
-    pack: Pack,
-    results: Callable[[], Iterator[CaseResult]],
-    *,
-    earlier: BaselineLookup,
-    folder: Path,
-) -> str:
-    """Return the page of the merged run."""
-    from pytest_packbench.analysis.trials import trials_rule_of
-    from pytest_packbench.cases.recordings import source_texts
-    from pytest_packbench.model.pack import panels_of
-    from pytest_packbench.model.redaction import Redactor
-    from pytest_packbench.reports.page import baseline_cases, missing_cases, page_html, run_page, trend_of
-    from pytest_packbench.reports.page.case_data import CaseSources, case_blocks, root_link
-    from pytest_packbench.runs.history import like_runs, verdict_rows
-
-    run, redactor = conclusion.run, Redactor(os.environ)
-    like = like_runs(folder.parent, run, models=conclusion.statistics.models)
-    cases, notes = None, missing_cases(conclusion.statistics.totals.selected)
-    if not notes:
-        root = Path.cwd()
-        cases = case_blocks(
-            tuple(results()),
-            CaseSources(*source_texts(suite, root)),
-            baseline=baseline_cases(conclusion.baseline, earlier.stored),
-            history=verdict_rows(like),
-            redact=redactor.text,
-            run=run.run_id,
-            rule=trials_rule_of(run, suite.config.trials_rule()),
-            root_link=root_link(root, folder),
-        )
-    try:
-        panels = panels_of(pack, results(), conclusion.figures)
-    except (StoredRunError, OSError):
-        raise
-    except Exception as error:
-        raise UsageError(f"the pack {pack.name} raised in panels: {describe_error(error)}") from error
-    page = run_page(conclusion, results(), cases=cases, trend=trend_of(like), notes=notes, panels=panels)
-    return page_html([page], title=run.suite, redact=redactor.json)
 
 
 def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack, index: CaseIndex) -> CaseResult | None:

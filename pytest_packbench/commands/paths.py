@@ -108,6 +108,16 @@ def new_root(arguments: argparse.Namespace) -> Path:
     return ROOT if project is not None and project.rootdir != Path.cwd() else root_of(arguments)
 
 
+def rootdir_of(arguments: argparse.Namespace) -> Path:
+    """Return the project's folder, from which results name their files: pytest's rootdir, else the current folder.
+
+    Raises:
+        UsageError: pytest can't read the project's configuration.
+    """
+    project = _project_of(arguments)
+    return Path.cwd() if project is None else project.rootdir
+
+
 def packs_of(arguments: argparse.Namespace) -> Packs:
     """Return all packs by name: those of `--pack`, else those of pytest's hooks, else the registered ones.
 

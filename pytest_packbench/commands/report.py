@@ -1,4 +1,7 @@
-"""`packbench report`: summarize any number of records, in the layout of the Rust report and with our own figures."""
+"""`packbench report`: summarize any number of records, in the layout of the Rust report and with our own figures.
+
+With `--html` it writes the page of stored runs instead.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.overview import ReportCaps
 from pytest_packbench.cli import FAILED, FINE, UsageError
+from pytest_packbench.commands.paths import add_packs, add_root
 
 if TYPE_CHECKING:
     import argparse
@@ -52,6 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--skip-bad", action="store_true", help="skip and count lines that can't be read, instead of stopping"
     )
+    parser.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="write a page of these runs, given by their folders or SUITE/latest, to this file instead",
+    )
+    add_root(parser)
+    add_packs(parser)
 
 
 def _cap(text: str) -> float:
@@ -74,13 +86,16 @@ _whole_cap.__name__ = "whole number of 0 or more"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the report; return 1 if a gate in it fails.
+    """Write the report; return 1 if a gate in it fails, or a run of the page failed.
 
     Raises:
-        UsageError: there is no record, or the output can't be written.
+        UsageError: there is no record, an option does not apply, or the output can't be written.
         StreamError: a line can't be read.
+        StoredRunError: a run of a page can't be read.
         OSError: a file can't be read.
     """
+    if arguments.html is not None:
+        return _write_html(arguments)
     from pytest_packbench.runs.lines import record_source
 
     sources = [record_source(_resolve(name)) for name in arguments.files]
@@ -88,6 +103,32 @@ def run(arguments: argparse.Namespace) -> int:
     summary = _count(sources, arguments)
     _write(_text(summary, arguments.format), arguments.out)
     return FINE if summary.passed else FAILED
+
+
+def _write_html(arguments: argparse.Namespace) -> int:
+    """Write a page of all runs, and return 1 if one of them failed."""
+    from pytest_packbench.analysis.conclusion import run_verdict
+    from pytest_packbench.commands.paths import write_file
+    from pytest_packbench.commands.stored_page import pages_html, stored_page
+    from pytest_packbench.runs.folder import find_run_folder
+    from pytest_packbench.runs.lines import STDIN
+
+    defaults = {"run_id": None, "out": _STDOUT, "format": "md", "strict": False, "skip_bad": False}
+    defaults |= dict.fromkeys(("max_tokens", "max_seconds", "max_cost"))
+    for name, value in defaults.items():
+        if getattr(arguments, name) != value:
+            option = "run" if name == "run_id" else name.replace("_", "-")
+            raise UsageError(f"--{option}: does not apply to a page; leave it out, or leave out --html")
+    for name in arguments.files:
+        if name == STDIN or name.endswith(".jsonl"):
+            source = "standard input" if name == STDIN else name
+            raise UsageError(f"--html: {source}: records do not say what a run came to; expected the folder of a run")
+    folders = {folder.resolve(): folder for folder in map(find_run_folder, map(Path, arguments.files))}
+    pages = [stored_page(folder, arguments.html, arguments) for folder in folders.values()]
+    title = ", ".join(dict.fromkeys(page.conclusion.run.suite for page in pages))
+    write_file(arguments.html, pages_html(pages, title))
+    sys.stderr.write(f"wrote report to {arguments.html}\n")
+    return FAILED if any(run_verdict(page.conclusion).status == "failed" for page in pages) else FINE
 
 
 def _resolve(name: str) -> str:

@@ -18,6 +18,7 @@ from pytest_packbench.reports.terminal import (
     headline,
     one_line,
     printable,
+    quoted,
     transcript_lines,
     trials_lines,
 )
@@ -142,7 +143,7 @@ def explain_error(run: CaseRun, trial: Trial) -> str:
 def rerun_command(run: CaseRun) -> str:
     """Return the command that runs only this case, from the folder of this pytest call and with its options."""
     options = rerun_options(run.item.config.stash[CONTEXTS], run.suite, is_marked=bool(run.test_function))
-    return f"pytest {_quoted(_argument(run))}{' ' if options else ''}{options}"
+    return f"pytest {quoted(_argument(run))}{' ' if options else ''}{options}"
 
 
 def rerun_options(contexts: SessionSuites, suite: Suite, *, is_marked: bool) -> str:
@@ -157,13 +158,6 @@ def rerun_options(contexts: SessionSuites, suite: Suite, *, is_marked: bool) -> 
     return " ".join(
         f"--packbench-{name}={shlex.quote(value)}" for name, value in (options[:1] if is_marked else options) if value
     )
-
-
-def _quoted(text: str) -> str:
-    """Quote an argument for a shell, in one line; line breaks and control characters in the form of Bash."""
-    if text.isprintable():
-        return shlex.quote(text)
-    return "$'" + text.encode("unicode_escape").decode().replace("'", r"\'") + "'"
 
 
 def _input_of(run: CaseRun) -> str:

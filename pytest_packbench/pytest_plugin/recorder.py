@@ -546,17 +546,18 @@ class Recorder:
                 continue
             results = run.results.so_far()
             attempts = len(run.selected) * self.contexts.settings.trials
-            standing = f"in progress: {len(results):,} of {pluralize(attempts, 'attempt')} done"
-            metadata = replace(self._metadata(run, results, time.time_ns()), partial=standing)
+            standing = f"{len(results):,} of {pluralize(attempts, 'attempt')} done"
+            metadata = replace(self._metadata(run, results, time.time_ns()), partial=f"in progress: {standing}")
             # gates and comparison need the whole run
             conclusion = conclude(
                 metadata, results, run.suite.config, self.contexts.pack_of(run.suite), None, scope="shard"
             )
             note = (
-                f"The run is {standing}. All numbers are those of these attempts; gates and the comparison come at its "
-                f"end, and so do the cases in full. This page is loaded again every {refresh_s} seconds until then."
+                "The run is in progress: all numbers are those of the attempts that are done. Gates, the comparison "
+                "with a baseline and all cases come at its end. Until then, this page loads itself every "
+                f"{refresh_s} seconds."
             )
-            page = run_page(conclusion, results, notes=(note,))
+            page = run_page(replace(conclusion, gates=()), results, notes=(note,), standing=standing)
             html = page_html([page], title=run.suite.name, refresh=refresh_s, redact=self._redact)
             run.results.writer.write_page(PAGE, html)
 

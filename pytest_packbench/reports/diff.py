@@ -1,4 +1,4 @@
-"""Render a comparison as one page of Markdown: the summary first, then the statistics, then the cases."""
+"""Render a comparison as one page of Markdown: the summary first, then each case that changed, the worst first."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.reports.comparison_text import comparison_headline, sentences
 from pytest_packbench.reports.tables import WIDE, escape_markdown, figure_sections, section
+from pytest_packbench.runs.folder import DIFF
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,17 +20,32 @@ if TYPE_CHECKING:
     from pytest_packbench.model.run import Run
 
 _HEAD = ("case", "before", "now", "score before", "score now", "change", "reason")
-_REASON_COLUMN = 6
-_REASON_WIDTH = 240
+_WIDTHS = {1: 160, 2: 160, 6: 240}
 _MAX_SMALLER = 100
 _WHERE = "each run's report.json lists all"
-_KINDS = (
-    ("new_failures", "New failures"),
-    ("regressed", "Regressed"),
-    ("improved", "Improved"),
-    ("fixed", "Fixed"),
-    ("verdict_changed", "Verdict changed"),
-)
+_WORSE = {
+    "new_failures": "New failures",
+    "regressed": "Regressed",
+    "quarantined": "Quarantined now (excluded from the statistics)",
+}
+_OTHER = {
+    "verdict_changed": "Other changes of the verdict",
+    "fixed": "Fixed",
+    "improved": "Improved",
+    SMALLER: f"Smaller changes (less than {THRESHOLD:g})",
+    "hash_changed": "Case or judge changed (excluded from the statistics)",
+}
+_COUNTS = "A case may count in several rows. Below, it is listed once, where the change is worst."
+# the kinds in the order of a summary, each in a word
+_WORDS = {
+    "new_failures": "new failure",
+    "regressed": "regressed",
+    "quarantined": "quarantined",
+    "removed": "removed",
+    "verdict_changed": "verdict changed",
+    "fixed": "fixed",
+    "improved": "improved",
+}
 
 
 def diff_markdown(
@@ -54,28 +70,51 @@ def diff_markdown(
         *(f"**FAILED: the condition `{condition}` is met.**" for condition in failed),
         *(f"**Forced comparison: the runs differ in {escape_markdown(text)}.**" for text in comparison.differences),
         _runs(comparison),
-        *figure_sections(figures),
-        section("Counts", ("cases", "number"), _counts(comparison)),
         "\n".join(f"- {text}" for text in (*(escape_markdown(note, WIDE) for note in notes), *sentences(comparison))),
-        *(_changes(title, comparison, kind) for kind, title in _KINDS),
-        _changes(f"Smaller changes (less than {THRESHOLD:g})", comparison, SMALLER, _MAX_SMALLER),
-        _only_in_one("Added", comparison.added, comparison.counts()["added"]),
+        section("Counts", ("cases", "number"), _counts(comparison), intro=_COUNTS),
+        *(_changes(title, comparison, kind) for kind, title in _WORSE.items()),
         _only_in_one("Removed", comparison.removed, comparison.counts()["removed"]),
-        _changes("Case or judge changed (excluded from the statistics)", comparison, "hash_changed"),
+        *(_changes(title, comparison, kind) for kind, title in _OTHER.items()),
+        _only_in_one("Added", comparison.added, comparison.counts()["added"]),
+        *figure_sections(figures),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _changes(title: str, comparison: RunComparison, kind: str, max_rows: int = MAX_ROWS) -> str:
-    rows = comparison.changes[kind]
-    widths = {_REASON_COLUMN: _REASON_WIDTH}
+def worst_changes(comparison: RunComparison, max_rows: int) -> str:
+    """Return the cases that changed most, the worst first, for the summary of a run; smaller changes are left out.
+
+    Args:
+        comparison: with the baseline.
+        max_rows: how many cases are rendered.
+    """
+    counts, rows = comparison.counts(), []
+    for kind, word in _WORDS.items():
+        if kind == "removed":
+            rows += [
+                (case.test_id, word, _answer(case.verdict, case.answer), DASH, DASH) for case in comparison.removed
+            ]
+        else:
+            first = comparison.listed[kind].first[:max_rows]
+            rows += [(change.test_id, word, *_both_answers(change), _score_change(change)) for change in first]
+    total = sum(counts["removed"] if kind == "removed" else comparison.listed[kind].count for kind in _WORDS)
+    head = ("case", "change", "before", "now", "score")
+    return section(
+        "Changed since the baseline", head, rows[:max_rows], widths=_WIDTHS, total=total, where=f"{DIFF} lists all"
+    )
+
+
+def _changes(title: str, comparison: RunComparison, kind: str) -> str:
+    rows, max_rows = comparison.listed[kind], _MAX_SMALLER if kind == SMALLER else MAX_ROWS
     cells = map(_change_cells, rows.first)
-    return section(title, _HEAD, cells, widths=widths, max_rows=max_rows, total=rows.count, where=_WHERE)
+    return section(
+        title, _HEAD, cells, widths=_WIDTHS, max_rows=max_rows, total=rows.count, where=_WHERE, drop_empty=True
+    )
 
 
 def _only_in_one(title: str, cases: Iterable[ComparedCase], total: int) -> str:
-    rows = ((case.test_id, case.verdict, format_mean(case.score)) for case in cases)
-    return section(title, ("case", "verdict", "score"), rows, total=total, where=_WHERE)
+    rows = ((case.test_id, _answer(case.verdict, case.answer), format_mean(case.score)) for case in cases)
+    return section(title, ("case", "answer", "score"), rows, widths={1: 160}, total=total, where=_WHERE)
 
 
 def _runs(comparison: RunComparison) -> str:
@@ -106,25 +145,42 @@ def _run_cells(run: Run, cases: int, trials: int) -> dict[str, str]:
 
 
 def _counts(comparison: RunComparison) -> Iterable[tuple[str, str]]:
+    """Yield the counts that are not 0."""
     counts = comparison.counts()
     yield "in both runs", str(comparison.common)
-    for name in ("improved", "regressed", SMALLER, "new_failures", "fixed", "verdict_changed", "hash_changed"):
-        yield name.replace("_", " "), str(counts[name])
-    for label, name in (("quarantined now", "quarantined"), ("added", "added"), ("removed", "removed")):
-        yield label, str(counts[name])
+    names = {
+        **{name: name.replace("_", " ") for name in ("new_failures", "regressed", "fixed", "improved", SMALLER)},
+        "verdict_changed": "verdict changed",
+        "hash_changed": "case or judge changed",
+        "quarantined": "quarantined now",
+        "removed": "removed",
+        "added": "added",
+    }
+    yield from ((label, str(counts[name])) for name, label in names.items() if counts[name])
 
 
 def _change_cells(change: Change) -> tuple[str, ...]:
     delta = change.delta
     return (
         change.test_id,
-        change.before,
-        change.after,
+        *_both_answers(change),
         format_mean(change.score_before),
         format_mean(change.score_after),
         DASH if delta is None else _format_delta(delta),
-        "; ".join(change.reasons),
+        "; ".join(change.reasons) or DASH,
     )
+
+
+def _both_answers(change: Change) -> tuple[str, str]:
+    return _answer(change.before, change.answer_before), _answer(change.after, change.answer_after)
+
+
+def _answer(verdict: str, answer: str | None) -> str:
+    return f"{verdict}: {answer}" if answer else verdict
+
+
+def _score_change(change: Change) -> str:
+    return f"{format_mean(change.score_before)} to {format_mean(change.score_after)}"
 
 
 def _format_delta(delta: float) -> str:

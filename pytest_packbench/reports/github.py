@@ -10,19 +10,20 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
 
 from pytest_packbench.analysis.conclusion import run_verdict
 from pytest_packbench.analysis.formatting import format_score, format_terms
-from pytest_packbench.analysis.listing import MAX_ROWS, Listing
+from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.analysis.trials import fold_trials, trials_rule_of
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.score import is_broken
-from pytest_packbench.reports.markdown import summary_markdown
+from pytest_packbench.reports.markdown import NOWHERE, Place, summary_markdown
 from pytest_packbench.reports.tables import escape_markdown
 from pytest_packbench.reports.terminal import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.result import CaseResult
@@ -47,11 +48,13 @@ class FinishedRun:
         conclusion: what it came to.
         results: one for each attempt.
         rules: the suite's `suite.yaml`, relative to the same folder as the files of results; empty for none.
+        place: where the job summary is read.
     """
 
     conclusion: Conclusion
     results: Sequence[CaseResult]
     rules: str = ""
+    place: Place = NOWHERE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +148,22 @@ def append_summaries(path: Path, runs: Iterable[FinishedRun]) -> None:
             left -= len(page)
 
 
+def blob_root(environ: Mapping[str, str], root: Path, workspace: str) -> str | None:
+    """Return the address of the folder of a project on GitHub, at the commit of this job; None if it is not known.
+
+    Args:
+        environ: GitHub's variables.
+        root: the folder.
+        workspace: the folder of the repository.
+    """
+    server, repository, commit = (environ.get(f"GITHUB_{name}") for name in ("SERVER_URL", "REPOSITORY", "SHA"))
+    relative = Path(os.path.relpath(root, workspace)).as_posix()
+    if not (server and repository and commit) or relative.startswith((os.pardir, "/")):
+        return None
+    folder = "" if relative == "." else f"/{quote(relative)}"
+    return f"{server}/{quote(repository)}/blob/{quote(commit)}{folder}"
+
+
 def annotation_commands(
     problems: Sequence[Annotation], runs: Iterable[FinishedRun], root: Path, workspace: str
 ) -> Iterator[str]:
@@ -170,10 +189,9 @@ def escape_commands(text: str) -> str:
 
 
 def _pages(run: FinishedRun) -> Iterator[str]:
-    cases = Listing("worst").add_all(run.results, trials_rule_of(run.conclusion.run))
-    conclusion = replace(run.conclusion, page_cases=cases)
+    conclusion = run.conclusion
     for rows in _ROWS:
-        yield summary_markdown(conclusion, max_rows=rows, failures_first=True)
+        yield summary_markdown(conclusion, max_rows=rows, place=run.place)
     verdict = run_verdict(conclusion)
     title = f"# packbench: {escape_markdown(conclusion.run.suite)} - {verdict.headline}"
     yield f"{title}\n\n**{escape_markdown(verdict.sentence, _WIDTH)}**\n"

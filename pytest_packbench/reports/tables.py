@@ -42,6 +42,12 @@ _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 _HEADING = re.compile(r"^(?=#)")
 
 
+class Markdown(str):
+    """Text that is Markdown already, for a cell of a table: made here, with text from cases escaped in it."""
+
+    __slots__ = ()
+
+
 # the same values recur within a column
 @lru_cache(maxsize=1024)
 def escape_markdown(text: str | None, limit: int = _WIDTH) -> str:
@@ -124,9 +130,24 @@ def figure_sections(figures: Sequence[Figure], *, title: str = "Figures", level:
     ]
 
 
+def folded(title: str, *parts: str) -> str:
+    """Return parts of a page under a title that a reader opens with a click; an empty text without a part.
+
+    Args:
+        title: words of this package and numbers, no text from elsewhere.
+        parts: Markdown.
+    """
+    body = "\n\n".join(part for part in parts if part)
+    return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>" if body else ""
+
+
+def _cell(text: str | None, limit: int) -> str:
+    return text if isinstance(text, Markdown) else escape_markdown(text, limit)
+
+
 def _markdown_table(head: Sequence[str], rows: Rows, columns: Sequence[int], widths: Mapping[int, int]) -> str:
     from tabulate import tabulate
 
-    cells = [[escape_markdown(row[column], widths.get(column, _WIDTH)) for column in columns] for row in rows]
+    cells = [[_cell(row[column], widths.get(column, _WIDTH)) for column in columns] for row in rows]
     names = [escape_markdown(head[column]) for column in columns]
     return tabulate(cells, headers=names, tablefmt="github", disable_numparse=True)

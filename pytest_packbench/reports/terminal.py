@@ -5,6 +5,7 @@ Plain lines without colours. Control characters in text from models and cases ar
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.formatting import (
@@ -171,12 +172,25 @@ def headline(score: Score) -> str:
     describes the match or is the only one: of several criteria, any may have given too few points.
     """
     terms = score.terms
-    costs = [term.name for term in terms if term.effect == "zero" or (term.effect == "add" and term.value < 0)]
-    names = costs or [term.name for term in terms if term.effect == "add" and not term.value]
+    names = costs([term.as_json() for term in terms])
     if not names and (score.match_level is not None or len(terms) == 1):
         names = [term.name for term in terms[:1]]
     why = f" ({', '.join(names)})" if names else ""
     return f"{describe_score(score)}{why}"
+
+
+def costs(terms: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the names of the terms that cost points, else of those that gave none; terms as in a `CaseResult`."""
+    every = [(term.get("name", ""), term.get("effect", "add"), term.get("value")) for term in terms]
+    lost = [name for name, effect, value in every if effect == "zero" or (effect == "add" and (value or 0) < 0)]
+    return lost or [name for name, effect, value in every if effect == "add" and not value]
+
+
+def quoted(text: str) -> str:
+    """Quote an argument for a shell, in one line; line breaks and control characters in the form of Bash."""
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + text.encode("unicode_escape").decode().replace("'", r"\'") + "'"
 
 
 def trials_lines(trials: Sequence[CaseResult], verdict: CaseResult, rule: str | dict[str, int]) -> list[str]:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.run import BUNDLED, RUN_DOCUMENT_VERSION, Run
 from pytest_packbench.model.score import COUNTED, FIXTURE, TOLERANCE, VERDICTS
-from pytest_packbench.runs.folder import REPORT, is_run_id
+from pytest_packbench.runs.folder import REPORT, StoredRunError, is_run_id
 from pytest_packbench.runs.metadata import parse_run
+from pytest_packbench.runs.report import open_report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from mmap import mmap
     from pathlib import Path
 
@@ -30,6 +31,7 @@ _MAX_OTHER_BYTES = 32 << 20
 _DOCUMENT = re.compile(rb'"packbench":(?=\{"version":\d+,"status":)')
 _CASES = re.compile(rb',"cases":(?=\[)')
 _END = b"}}\n"
+_UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
 _UNJUDGED = ("error", "vacuous", "not_run", "known_hole")
 
 
@@ -37,19 +39,25 @@ class EarlierCase(NamedTuple):
     """What a run came to in one case, over all its trials.
 
     Attributes:
+        case_id: the id of the case.
         verdict: one of `VERDICTS`, or `quarantined`.
+        kind: the name of the reason if the verdict is neither `passed` nor `failed`.
         score: the mean over its judged trials; None if the case was not judged, or one of them has none.
         answer: the answer in one short string, of the trial with the lowest score; None if it is not known.
         case_sha256: the hash of the case's content; None if it could not be read.
+        cassette_sha256: the hash of its recording; None without one.
         judge: the name of the judge; None if the rules decided.
         passed: how many of its trials passed.
         trials: how many there were.
     """
 
+    case_id: str
     verdict: str
+    kind: str
     score: float | None
     answer: str | None
     case_sha256: str | None
+    cassette_sha256: str | None
     judge: str | None
     passed: int
     trials: int
@@ -61,8 +69,11 @@ class EarlierRun(NamedTuple):
     Attributes:
         run: its metadata.
         status: `passed`, `failed` or `partial`.
-        passed: how many of its judged cases passed.
-        judged: how many cases were judged, which the rates are over.
+        models: which models answered, as `Statistics.models` names them.
+        selected: how many cases should have run.
+        broken: how many of them ended in error, could not have failed, or did not run.
+        judged: how many were judged, which the rates are over.
+        passed: how many of these passed.
         mean_score: 0 to 1; None without a judged case.
         interval: two-sided 95 % Wilson interval of the pass rate; None without a judged case, and if any answer was
             authored.
@@ -71,11 +82,19 @@ class EarlierRun(NamedTuple):
 
     run: Run
     status: str
-    passed: int
+    models: tuple[str, ...]
+    selected: int
+    broken: int
     judged: int
+    passed: int
     mean_score: float | None
     interval: tuple[float, float] | None
     cases: Mapping[str, EarlierCase] | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """What it has in common with like runs."""
+        return kind_of(self.run, self.models)
 
     @property
     def run_id(self) -> str:
@@ -125,7 +144,15 @@ def like_runs(
         The runs, the oldest first; runs that can't be read are left out.
     """
     found: list[EarlierRun] = []
-    kind = kind_of(run, models)
+    kind, left = kind_of(run, models), max_case_bytes
+
+    def is_like(earlier: EarlierRun) -> bool:
+        known = earlier.kind if kind.model is not None else earlier.kind._replace(model=None)
+        return known == kind and not earlier.run.partial
+
+    def readable(earlier: EarlierRun) -> int:
+        return left if is_like(earlier) else 0
+
     # run ids sort by time
     for name in sorted((path.name for path in folder.glob("*/") if is_run_id(path.name)), reverse=True):
         if len(found) == limit:
@@ -133,13 +160,34 @@ def like_runs(
         if name >= run.run_id:
             continue
         try:
-            earlier, size = _read(folder / name / REPORT, kind, max_case_bytes)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            earlier, size = _read(folder / name / REPORT, readable, _MAX_OTHER_BYTES)
+        except (OSError, *_UNREADABLE):
             continue
-        if earlier is not None:
-            max_case_bytes -= size
+        if earlier.run_id == name and is_like(earlier):
+            left -= size
             found.append(earlier)
     return found[::-1]
+
+
+def read_earlier(folder: Path, *, with_cases: bool = True) -> EarlierRun:
+    """Read the report of a run.
+
+    Args:
+        folder: the folder of the run.
+        with_cases: whether its cases are read.
+
+    Raises:
+        StoredRunError: the run did not end, or its report can't be read; one line with the place in it.
+        OSError: the report can't be read.
+    """
+    path = folder / REPORT
+    try:
+        return _read(path, lambda _: math.inf if with_cases else 0, math.inf)[0]
+    except (OSError, *_UNREADABLE):
+        # this reads the whole report, and names the place
+        for _ in open_report(folder).results:
+            pass
+    raise StoredRunError(f"{path}: /packbench: not a run document")
 
 
 def verdict_rows(earlier: Iterable[EarlierRun]) -> dict[str, list[str]]:
@@ -199,39 +247,46 @@ def earlier_run(header: Mapping[str, Any], rows: Iterable[Mapping[str, Any]] | N
 
     Raises:
         ValueError: the report is of another version.
-        KeyError: a key is missing, or, as `TypeError` and `AttributeError`, of another type.
+        KeyError: a key is missing, or, as `TypeError`, `IndexError` and `AttributeError`, of another type.
         RunFieldError: the metadata of the run is not valid.
     """
     if header["version"] != RUN_DOCUMENT_VERSION:
         raise ValueError(header["version"])
-    run, overall = parse_run(header["run"]), header["overall"]
+    run, overall, totals = parse_run(header["run"]), header["overall"], header["totals"]
     mean, interval = overall["mean_score"], overall["interval"]
     return EarlierRun(
         run=run,
         status=str(header["status"]),
-        passed=int(overall["passed"]),
+        models=tuple(header["models"]),
+        selected=int(totals["selected"]),
+        broken=sum(int(totals["verdicts"][name]) for name in ("error", "vacuous", "not_run")),
         judged=int(overall["n"]),
+        passed=int(overall["passed"]),
         mean_score=None if mean is None else float(mean),
         interval=None if interval is None else (float(interval[0]), float(interval[1])),
         cases=None if rows is None else _cases(rows, run.settings.get("trials_rule")),
     )
 
 
-def _read(path: Path, kind: Kind, max_case_bytes: int) -> tuple[EarlierRun | None, int]:
-    """Read a report if it is that of a complete run of this kind, and return how many bytes of cases were read."""
+def _read(path: Path, max_case_bytes: Callable[[EarlierRun], float], max_other_bytes: float) -> tuple[EarlierRun, int]:
+    """Read a report, and return how many bytes of cases were read.
+
+    Args:
+        path: the report.
+        max_case_bytes: how many bytes of cases may be read of a run; 0 for none.
+        max_other_bytes: how large a report may be that another program has formatted.
+    """
     from mmap import ACCESS_READ, mmap
 
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
         header, end = _header(data)
         if header is None:
-            if len(data) > _MAX_OTHER_BYTES:
-                return None, 0
+            if len(data) > max_other_bytes:
+                raise ValueError(path)
             header = _json(data[:])["packbench"]
-        if not _is_like(header, path.parent.name, kind):
-            return None, 0
-        size = len(data) - end
-        if size > max_case_bytes:
-            return earlier_run(header), 0
+        earlier, size = earlier_run(header), len(data) - end
+        if size > max_case_bytes(earlier):
+            return earlier, 0
         return earlier_run(header, header["cases"] if end == 0 else _json(data[end : -len(_END)])), size
 
 
@@ -256,13 +311,6 @@ def _json(data: bytes) -> Any:
         return json.loads(data)
 
 
-def _is_like(header: Mapping[str, Any], run_id: str, kind: Kind) -> bool:
-    run = parse_run(header["run"])
-    if run.run_id != run_id or run.partial:
-        return False
-    return kind_of(run, None if kind.model is None else header["models"]) == kind
-
-
 def _cases(rows: Iterable[Mapping[str, Any]], rule: object) -> dict[str, EarlierCase]:
     trials: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -278,10 +326,13 @@ def _case(trials: Sequence[Mapping[str, Any]], rule: object) -> EarlierCase:
     scores = [row["score"] for row in trials if row["verdict"] in COUNTED]
     is_scored = verdict in COUNTED and scores and None not in scores
     return EarlierCase(
+        case_id=worst["case_id"],
         verdict=verdict,
+        kind=next((row["kind"] for row in trials if row["kind"]), ""),
         score=math.fsum(scores) / len(scores) if is_scored else None,
         answer=worst["answer"],
         case_sha256=worst["case_sha256"],
+        cassette_sha256=worst["cassette_sha256"],
         judge=worst.get("judge"),
         passed=sum(row["verdict"] == "passed" for row in trials),
         trials=len(trials),

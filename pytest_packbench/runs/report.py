@@ -6,6 +6,7 @@ The document is that of pytest-json-report, if there is one, with the run under 
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.atomic import encode_utf8, replace_atomic
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _HEADER_KEYS = frozenset({"version", "status", "run"})
 # absent in reports of other versions
-_OPTIONAL_KEYS = frozenset({"figures", "gates", "comparison", "policy", "policy_changes", "controls"})
+_OPTIONAL_KEYS = frozenset(
+    {"overall", "depth", "figures", "gates", "comparison", "policy", "policy_changes", "controls"}
+)
 
 
 class OpenRun(NamedTuple):
@@ -45,6 +48,7 @@ class OpenRun(NamedTuple):
         policy_failed: whether the run failed because its acceptance policy was not as strict as that of its base.
         figures: the figures of its pack, as plain JSON.
         controls: the counts of its controls, as `ControlTally.as_json` returns them; None where the report has none.
+        header: the keys of the report that were read before its cases, as plain JSON.
     """
 
     source: str
@@ -58,6 +62,7 @@ class OpenRun(NamedTuple):
     policy_failed: bool = False
     figures: Sequence[Any] = ()
     controls: Any = None
+    header: Mapping[str, Any] = MappingProxyType({})
 
 
 def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any], rows: Iterable[bytes]) -> None:
@@ -144,6 +149,7 @@ def open_report(path: Path) -> OpenRun:
         policy_failed=_policy_failed(header),
         figures=figures if isinstance(figures := header.get("figures"), list) else (),
         controls=header.get("controls"),
+        header=header,
     )
 
 

@@ -93,7 +93,7 @@ def conclusion_of(of: Run, results: Sequence[CaseResult], *rules: Gate) -> Concl
         run=of,
         statistics=statistics(results, trials_rule=rule),
         gates=check(results, rules, trials_rule=rule, mode=of.mode),
-        page_cases=Listing("id").add_all(results, rule),
+        page_cases=Listing("worst").add_all(results, rule),
         terminal_cases=Listing("given").add_all(results, rule),
     )
 

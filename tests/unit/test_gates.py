@@ -22,7 +22,7 @@ from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.reports.comparison_text import comparison_headline, sentences
-from pytest_packbench.reports.diff import diff_markdown
+from pytest_packbench.reports.diff import diff_markdown, worst_changes
 from pytest_packbench.runs.report import OpenRun
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 from tests.unit.run_builders import case_result, case_results, data, document, gate, lines, results_of, run, summary
@@ -187,7 +187,13 @@ def test_what_changed_between_two_runs(expected: ExpectedTexts) -> None:
         texts.append("\n  ".join(lines))
         if name == "one of each":
             conditions = parse_conditions("regressed>0", comparison.counts())
-            expected.check(diff_markdown(comparison, conditions, ["a note | of ours"]), "md")
+            page = diff_markdown(comparison, conditions, ["a note | of ours"])
+            # each case stands there once
+            named = re.findall(r"^\| toy:plain:(\S+) ", page, re.MULTILINE)
+            assert len(named) == len({*named}) == 11
+            expected.check(
+                f"{page}\n----\n{worst_changes(comparison, 10)}\n\n----\n{worst_changes(comparison, 2)}\n", "md"
+            )
     expected.check("\n\n".join(texts) + "\n")
 
 
@@ -195,7 +201,7 @@ def test_a_long_page_names_the_first_cases_and_counts_all() -> None:
     good = results_of([{"n": 230}])
     worse = comparison_of(good, results_of([{"n": 230, "score": 0.0}]))
     assert len(worse.changes["regressed"].first) == 200
-    assert diff_markdown(worse).count("200 of 230 shown; each run's report.json lists all.") == 3
+    assert diff_markdown(worse).count("200 of 230 shown; each run's report.json lists all.") == 1
     removed = comparison_of([*good, A], [A])
     assert [case.test_id for case in removed.removed] == sorted(result.test_id for result in good)[:200]
     assert diff_markdown(removed).count("200 of 230 shown") == 1

@@ -10,15 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.trials import fold_trials
+from pytest_packbench.cli import main
 from pytest_packbench.runs.history import QUARANTINED, earlier_run, like_runs
 from pytest_packbench.runs.writer import RunWriter
 from tests.unit.run_builders import any_results, case_result, document, run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from pytest_packbench.model.result import CaseResult
+    from tests.conftest import ExpectedTexts
 
 
 def ulid(number: int) -> str:
@@ -116,3 +118,83 @@ def test_the_verdict_over_trials_is_that_of_the_statistics(results: list[CaseRes
         assert cases[test_id].verdict == (QUARANTINED if result.quarantined else result.verdict)
         score = None if result.quarantined else result.score
         assert cases[test_id].score == (None if score is None else pytest.approx(score))
+
+
+A, B, NEW_CASE = ({"case_sha256": digit * 64, "cassette_sha256": digit * 64} for digit in "abc")
+AGAIN = {**B, "cassette_sha256": "d" * 64}
+RULES_CHANGED = {"suite_sha256": "cd" * 32}
+# the verdicts of two cases in each of these runs
+ROWS: list[tuple[list[CaseResult], dict[str, Any]]] = [
+    ([case_result("a", **A, answer="yes"), case_result("b", **B)], {}),
+    ([case_result("a", "failed", **A, answer="n|o \ud800"), case_result("b", **B)], {}),
+    ([case_result("a", **A), case_result("b", "failed", **AGAIN), case_result("n", **NEW_CASE)], {}),
+    ([case_result("a", "failed", **A), case_result("b", **AGAIN), case_result("n", **NEW_CASE)], RULES_CHANGED),
+    ([case_result("b", "failed", **NEW_CASE, trial=number) for number in range(2)], RULES_CHANGED),
+    ([case_result("b", "error", kind="timeout", case_sha256="c" * 64)], RULES_CHANGED),
+]
+
+
+@pytest.fixture
+def history(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> Callable[..., str]:
+    """Call the command on these runs, runs of two other kinds, one that is partial and one that can't be read."""
+    for number, (results, changes) in enumerate(ROWS, start=10):
+        write(tmp_path, number, results, **{"settings": {"gate": "case", "trials": 2}, **changes})
+    live = {"mode": "live", "backend": "openai", "model": "m-1"}
+    write(tmp_path, 1, SIX, **live, settings={"guards": ["g"]})
+    write(tmp_path, 2, SIX, **live)
+    write(tmp_path, 3, partial="shard 1/2", settings={"shard": "1/2"})
+    (write(tmp_path, 20) / "report.json").write_text("{", encoding="utf-8")
+
+    def call(*arguments: str, code: int = 0) -> str:
+        assert main(["history", "toy", *arguments, "--output", str(tmp_path)]) == code
+        out, err = capsysbinary.readouterr()
+        return (out + err).decode().replace(str(tmp_path), "TMP")
+
+    return call
+
+
+def test_history_shows_like_runs_with_their_trend_and_flaky_cases(
+    history: Callable[..., str], expected: ExpectedTexts
+) -> None:
+    expected.check(history(), "md")
+    expected.check(history("--all", "--limit", "2"), "all.md")
+    assert history("--limit", "1").count("\n| 01K") == 1
+
+
+def test_history_of_a_case_shows_its_verdicts_and_what_changed(
+    history: Callable[..., str], expected: ExpectedTexts
+) -> None:
+    texts = [history(name) for name in ("a", "toy:plain:b", "n")]
+    expected.check("\n".join(texts), "md")
+    message = "expected the id of a case, or its test id"
+    assert history("q", code=2) == f'packbench: TMP/toy: no case "q" in these runs; {message}\n'
+    # runs of other kinds have it
+    assert history("q", "--all").count("quarantined") > 1
+
+
+def test_history_as_json_has_the_same_figures(history: Callable[..., str]) -> None:
+    document = json.loads(history("--format", "json", "--all"))
+    first, guarded, live = sorted(document["trends"], key=lambda trend: (trend["mode"], not trend["guards"]))
+    assert (first["mode"], guarded["guards"], live["guards"], live["model"]) == ("fixture", "g", None, "m-1")
+    assert [each["change"] and each["change"]["pass_rate"] for each in first["runs"]] == [
+        None,
+        -0.5,
+        pytest.approx(1 / 6),
+        None,
+        pytest.approx(-2 / 3),
+        None,
+    ]
+    assert first["runs"][3]["change"]["rules"] == ["scoring rules"]
+    assert [(each["test_id"], each["changes"]) for each in first["flaky"]] == [("toy:plain:a", 2)]
+    assert [(each["test_id"], each["changes"]) for each in first["changed_once"]] == [("toy:plain:b", 1)]
+    assert first["flaky"][0]["verdicts"] == ["passed", "failed", "passed", "failed", None, None]
+    assert [(each["run"], each["status"]) for each in document["others"]] == [
+        (ulid(3), "failed"),
+        (ulid(20), "can't be read"),
+    ]
+    trend = json.loads(history("b", "--format", "json"))["trends"][0]
+    rows = trend["runs"]
+    assert trend["changes"] == 1
+    changed = [[], [], ["recording"], ["rules"], ["case", "recording"], []]
+    assert [each["changed"] for each in rows] == changed
+    assert rows[4]["trials"] == 2

@@ -7,12 +7,14 @@ import math
 import re
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.baseline import BaselineOutcome
+from pytest_packbench.analysis.conclusion import times_of
 from pytest_packbench.analysis.formatting import (
     format_interval,
     format_percent,
@@ -22,7 +24,15 @@ from pytest_packbench.analysis.formatting import (
 )
 from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.model.run import Run
-from pytest_packbench.reports.github import MAX_ANNOTATIONS, Annotation, FinishedRun, run_annotations, step_summary
+from pytest_packbench.reports.github import (
+    MAX_ANNOTATIONS,
+    Annotation,
+    FinishedRun,
+    blob_root,
+    run_annotations,
+    step_summary,
+)
+from pytest_packbench.reports.markdown import Place, summary_markdown
 from pytest_packbench.reports.tables import escape_markdown
 from pytest_packbench.reports.terminal import MAX_CASES, one_line, printable, text_table
 from pytest_packbench.runs.report import row_line
@@ -164,6 +174,7 @@ def test_whatever_the_text_a_table_has_its_columns_and_rows_and_the_terminal_get
             match_level=level,
             stale=True,
             terms=({**TERMS[0], "name": name},),
+            **dict.fromkeys(("input_text", "expected_text", "actual_text", "nodeid", "file"), f"{name}{level}"),
         )
         for name, kind, answer, level in texts
     ]
@@ -174,20 +185,57 @@ def test_whatever_the_text_a_table_has_its_columns_and_rows_and_the_terminal_get
     assert all(line.isprintable() for line in lines(results, *RULES, partial="\x1b]0;x\x07", bundled=True))
     content = document(run(), results, *RULES)
     assert json.loads(json.dumps(content, allow_nan=False)) == content
-    page = summary(results, *RULES)
+    page = summary_markdown(conclusion_of(run(), results, *RULES), place=Place(".."))
     rows = {}
-    for part in page.split("\n## ")[1:]:
+    for part in re.split(r"\n##+ |\n<summary>", page)[1:]:
         title, *rest = part.splitlines()
         table = [line for line in rest if line.startswith("|")]
-        assert len({columns(line) for line in table}) == 1
+        assert len({columns(line) for line in table}) <= 1
         # below the head is the line that makes it a table
         rows[title] = len(table) - 2
-    assert rows["Totals"] == 1
+    assert page.count("<details>") == page.count("\n</details>\n") == page.count("<summary>")
     if texts:
         assert rows["Failed"] == rows["Errors (no score)"] == len(texts)
-        assert rows["All cases"] == 2 * len(texts)
+        assert rows[f"Failed: {len(texts)}, with the terms of their scores</summary>"] == len(texts)
         # the errors are of the type `plain`, and the last row is of all cases
         assert rows["By case type"] == len({kind for _, kind, _, _ in texts} | {"plain"}) + 1
+
+
+def test_a_case_leads_to_its_file_where_a_reader_can_open_it() -> None:
+    for file, address in {
+        "cases/a.json": "../../cases/a.json",
+        "cases/many.jsonl:12": "../../cases/many.jsonl#L12",
+        "my cases/a)(b.json": "../../my%20cases/a%29%28b.json",
+        **dict.fromkeys(("bundled:tariff/cases/a.json", "/home/a.json", "../a.json", "c\n.json", "c:\\a.json", "")),
+    }.items():
+        link = Place("../..").file_link("a [b]", file)
+        assert link == (r"a \[b\]" if address is None else rf"[a \[b\]]({address})")
+    assert Place().file_link("a", "cases/a.json") == "a"
+    github = {"GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "o/r", "GITHUB_SHA": "ab12"}
+    assert blob_root(github, Path("/w/r"), "/w/r") == "https://github.com/o/r/blob/ab12"
+    assert blob_root(github, Path("/w/r/my app"), "/w/r") == "https://github.com/o/r/blob/ab12/my%20app"
+    assert blob_root(github, Path("/w/other"), "/w/r") is blob_root({}, Path("/w/r"), "/w/r") is None
+
+
+def test_a_live_run_says_what_it_used_and_a_failing_one_how_to_run_it_again() -> None:
+    spent = {"calls": 3, "tokens": 900, "uncounted": 0, "cost": None, "currency": "USD"}
+    results = [case_result("a", "failed", nodeid="it's ```.json::a"), *case_results(0, 30)]
+    live = replace(conclusion_of(run(mode="live", settings={"spent": spent}), results), times=times_of([5, 1500, 2000]))
+    page = summary_markdown(live, place=Place(options="--packbench-mode=live"))
+    assert "\nUsed: 3 model calls, 900 tokens, cost not known; 3 attempts: p50 1.5 s, p95 2.0 s.\n" in page
+    assert (
+        "\nTo re-run the first 20 of 31 cases that did not pass:\n\n````sh\npytest 'it'\"'\"'s ```.json::a' cases/"
+        in page
+    )
+    assert "::c25 --packbench-mode=live\n````\n" in page
+    unknown = summary_markdown(conclusion_of(run(mode="live"), case_results(1)))
+    assert "\nUsed: calls, tokens and cost not known.\n" in unknown
+    assert "re-run" not in unknown
+    assert "Used" not in summary_markdown(replace(live, run=run()))
+    bundled = summary(case_results(0, 2), bundled=True)
+    assert "\npytest --packbench-suite=bundled/toy -k 'c0 or c1'\n" in bundled
+    assert times_of([]) is None
+    assert times_of(range(1, 101)) == (100, 50, 95)
 
 
 def test_the_first_lines_decide_and_say_what_the_run_can_show(expected: ExpectedTexts) -> None:
@@ -300,9 +348,9 @@ MANY = [case_result(f"case_{n:04}", "failed", answer="é" * 90, tags=(f"t{n}",))
 
 def test_the_page_fits() -> None:
     long = finished(MANY, COMPLETE, requested="latest", problem="no run | of ours", optional=True)
-    for least, limit in ((80_000, 400_000), (15_000, 60_000), (50, 3_000), (50, 200)):
+    for least, limit in ((50_000, 60_000), (15_000, 40_000), (1_000, 6_000), (50, 200)):
         page = step_summary(long, limit)
         assert least < len(page.encode()) <= limit
         assert page.startswith("# packbench: toy - FAILED, 0 of 1200 judged cases passed\n")
-    assert "\n- baseline: no run \\| of ours\n" in step_summary(long, 60_000)
+    assert "\n- baseline: no run \\| of ours\n" in step_summary(long, 40_000)
     assert step_summary(long, 10) == ""

@@ -1,10 +1,9 @@
 """The cases of a page as compressed data: rows for the table, and chunks of details for the view of one case.
 
-The script of the page unpacks the rows at its start, and a chunk of details when one of its cases is opened. Texts of
-files and results are parsed when they are shown. A chunk is a JSON object, then these texts, each after `SEPARATOR`;
-the details of a case name a text by its position. What several cases have in common is one text, which `{"$shared":
-<position>}` stands for. Keys whose value is null, false or empty are omitted, and so are
-a test id and a command that follow from suite, case type, file and id.
+The script of the page unpacks the rows at its start, and a chunk of details when one of its cases is opened. Both are
+tables: the names of their columns once, then values. Texts of files and results are parsed when they are shown: a chunk
+is a JSON object, then these texts, each after `SEPARATOR`, which details name by position. What several cases have in
+common is one text, which `{"$shared": <position>}` stands for.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from binascii import b2a_base64
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.analysis.comparison import change_of
 from pytest_packbench.analysis.trials import MEAN, count_passed, fold_case, group_by_case
 from pytest_packbench.model.errors import pluralize
 
@@ -34,6 +32,8 @@ MAX_EXCHANGES = 8 * 1024 * 1024
 """The size of a page's details beyond which further cases are stored without their exchanges, bytes."""
 MAX_PAYLOADS = 2 * MAX_EXCHANGES
 """The size beyond which further cases are stored without texts, bytes."""
+MAX_ROWS = 20_000
+"""How many cases the table has at most."""
 _MAX_TEXT = 2 * 1024 * 1024
 _CHUNK_CASES = 64
 _CHUNK_CHARACTERS = 1024 * 1024
@@ -47,14 +47,20 @@ _MIN_SHARED = 4
 _MAX_DEPTH = 4
 _PROSE = re.compile(r'"[^"]{40}')
 _DIGESTS = re.compile(r'"(?:input|request)_sha256": ?"[0-9a-f]{64}", ?')
+_ROW_FIELDS = (
+    *("case_id", "test_id", "suite", "verdict", "quarantined", "kind", "message", "score", "threshold", "case_type"),
+    *("difficulty", "tags", "facets", "answer", "refused", "stale", "duration_ms", "file", "case_sha256"),
+)
+_MADE = ("passed", "trials", "tokens", "change", "before", "terms", "command", "details", "key")
 _ATTEMPT_FIELDS = (
     *("trial", "verdict", "kind", "message", "score", "threshold", "match_level", "match_depth", "answer"),
     *("decision", "refused", "utility", "valid", "judge", "stale", "remark", "llm_backend", "llm_model"),
     *("duration_ms", "cached"),
 )
-
-
-_ATTEMPT_VALUES = attrgetter(*_ATTEMPT_FIELDS)
+_ATTEMPT_MADE = ("terms", "hooks", "tokens_input", "tokens_output", "payload", "is_plain")
+_DETAILS = ("case", "recording", "remark", "history", "trials", "baseline")
+# much faster than looking up each name
+_ROW_VALUES, _ATTEMPT_VALUES = attrgetter(*_ROW_FIELDS), attrgetter(*_ATTEMPT_FIELDS)
 
 
 class CaseSources(NamedTuple):
@@ -125,19 +131,56 @@ def case_blocks(
             linked to.
         options: the options of the command that runs a case again, quoted for a shell.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[Any, ...]] = []
+    terms: dict[tuple[Any, ...], int] = {}
     packed = _Details(sources, redact)
-    for trials in sorted(group_by_case(results), key=_failures_first):
+    options = f" {options}" if options else ""
+    for trials in sorted(group_by_case(results), key=_failures_first)[:MAX_ROWS]:
         case = fold_case(trials, rule)
         before = None if baseline is None else baseline.get(case.test_id)
-        row = _row(case, trials, before, run=run, root_link=root_link, options=options)
-        if baseline is not None:
-            row["change"] = "added" if before is None else change_of(before, case)
-        row["details"], row["key"] = packed.add(case, trials, before, history.get(case.test_id, ()))
-        rows.append(row)
+        change = None if baseline is None else _change(before, case)
+        command = f"pytest {shell_quoted(case.nodeid)}{options}"
+        made = (
+            count_passed(trials),
+            len(trials),
+            _tokens(trials),
+            change,
+            None if before is None else (before.verdict, before.score, before.answer),
+            terms.setdefault(tuple([_effect_of(term) for term in case.terms]), len(terms)),
+            # most are what the script makes of file and id
+            None if command == f"pytest {case.file}::{case.case_id}{options}" else command,
+            *packed.add(case, trials, before, history.get(case.test_id, ())),
+        )
+        rows.append((*_ROW_VALUES(case), *made))
     packed.flush()
-    blocks = (Block("rows", _compressed(_json(rows))), *packed.blocks)
-    return CaseBlocks(blocks, packed.notices())
+    table = {
+        "run": run,
+        "root": root_link,
+        "options": options,
+        "terms": list(terms),
+        "columns": dict(zip((*_ROW_FIELDS, *_MADE), _columns(rows), strict=False)),
+    }
+    blocks = (Block("rows", _compressed(_json(table))), *packed.blocks)
+    return CaseBlocks(blocks, (*_left_out(results, rows), *packed.notices()))
+
+
+def _columns(rows: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Return the columns of a table: equal values beside each other are compressed best."""
+    return zip(*rows, strict=True)
+
+
+def _left_out(results: Sequence[CaseResult], rows: Sequence[object]) -> Iterator[str]:
+    if len(rows) == MAX_ROWS and len(results) > MAX_ROWS:
+        yield f"The table has {MAX_ROWS:,} cases, those that did not pass first; report.json lists all."
+
+
+def _change(before: CaseResult | None, case: CaseResult) -> str:
+    if before is None:
+        return "added"
+    # runs without a baseline need no comparison
+    from pytest_packbench.analysis.comparison import change_of
+
+    return change_of(before, case)
 
 
 def root_link(root: Path, folder: Path) -> str | None:
@@ -154,7 +197,7 @@ class _Details:
         self.blocks: list[Block] = []
         self._sources = sources
         self._redact = redact
-        self._chunk: list[dict[str, Any]] = []
+        self._chunk: list[tuple[Any, ...]] = []
         self._texts: list[str] = []
         self._shared: dict[str, int] = {}
         self._characters = self._size = self._references = 0
@@ -162,22 +205,22 @@ class _Details:
 
     def add(
         self, case: CaseResult, trials: Sequence[CaseResult], before: CaseResult | None, earlier: Sequence[str]
-    ) -> tuple[str, int]:
-        """Add a case; return the name of its block and its position there."""
+    ) -> tuple[int, int]:
+        """Add a case; return the number of its chunk and its position there."""
         if len(self._chunk) >= _CHUNK_CASES or self._characters >= _CHUNK_CHARACTERS:
             self.flush()
         keeps_texts = self._size < MAX_PAYLOADS
-        details: dict[str, Any] = {
-            "case": self._source(self._sources.case_text(case)) if keeps_texts else None,
-            "recording": self._exchanges(case),
-            "remark": self._sources.remark(case),
-            "trials": [self._attempt(result, keeps_texts=keeps_texts) for result in trials],
-            "baseline": None if before is None else self._attempt(before, keeps_texts=keeps_texts),
-            "history": list(earlier),
-        }
+        details = (
+            self._source(self._sources.case_text(case)) if keeps_texts else None,
+            self._exchanges(case),
+            self._sources.remark(case),
+            earlier,
+            [self._attempt(result, keeps_texts=keeps_texts) for result in trials],
+            None if before is None else self._attempt(before, keeps_texts=keeps_texts),
+        )
         self._without_texts += not keeps_texts
         self._chunk.append(details)
-        return f"details-{len(self.blocks)}", len(self._chunk) - 1
+        return len(self.blocks), len(self._chunk) - 1
 
     def flush(self) -> None:
         """Compress what was collected since the last chunk."""
@@ -185,7 +228,12 @@ class _Details:
             # sorted, because similar texts are compressed best beside each other
             shared = sorted(self._shared)
             places = {self._shared[text]: place for place, text in enumerate(shared)}
-            head = {"cases": self._chunk, "shared": [places[number] for number in range(len(places))]}
+            head = {
+                "details": _DETAILS,
+                "attempts": (*_ATTEMPT_FIELDS, *_ATTEMPT_MADE),
+                "cases": self._chunk,
+                "shared": [places[number] for number in range(len(places))],
+            }
             texts = SEPARATOR.join([_json(head), *shared, *self._texts])
             block = Block(f"details-{len(self.blocks)}", _compressed(texts))
             self.blocks.append(block)
@@ -215,24 +263,26 @@ class _Details:
             return None
         return self._source(text)
 
-    def _attempt(self, result: CaseResult, *, keeps_texts: bool) -> dict[str, Any]:
+    def _attempt(self, result: CaseResult, *, keeps_texts: bool) -> tuple[Any, ...]:
         record = result.record or {}
-        values = zip(_ATTEMPT_FIELDS, _ATTEMPT_VALUES(result), strict=True)
-        return {
-            **_stated(values),
-            "terms": self._share(result.terms),
-            "hooks": self._share(record.get("hook_decisions", ())),
-            "tokens": [record.get("tokens_input"), record.get("tokens_output")],
-            "payload": self._payload(result.payload) if keeps_texts else None,
-        }
+        hooks = record.get("hook_decisions")
+        return (
+            *_ATTEMPT_VALUES(result),
+            self._share(result.terms) if result.terms else None,
+            self._share(hooks) if hooks else None,
+            record.get("tokens_input"),
+            record.get("tokens_output"),
+            *(self._payload(result.payload) if keeps_texts else (None, None)),
+        )
 
-    def _payload(self, payload: Any) -> int | None:
+    def _payload(self, payload: Any) -> tuple[int | None, bool | None]:
+        """Return the position of a result, and whether it has no shared parts because it has such a key of its own."""
         if payload is None:
-            return None
+            return None, None
         self._references = 0
         text = _json(self._with_shared(payload, _MAX_DEPTH))
-        # a payload may have such a key of its own
-        return self._add_text(text if text.count(_SHARED) == self._references else _json(payload))
+        is_plain = text.count(_SHARED) != self._references
+        return self._add_text(_json(payload) if is_plain else text), is_plain or None
 
     def _with_shared(self, value: Any, depth: int) -> Any:
         """Return a value without its arrays of objects: cases often have the same, such as the log of all checks."""
@@ -258,7 +308,9 @@ class _Details:
         if text.startswith("{"):
             # no string of a JSON text contains a line break
             text = "".join([line.strip(" \r\t") for line in text.split("\n")])
-        return self._add_text(self._redact(_DIGESTS.sub("", text.replace(SEPARATOR, ""))))
+        if '_sha256"' in text:
+            text = _DIGESTS.sub("", text)
+        return self._add_text(self._redact(text.replace(SEPARATOR, "")))
 
     def _add_text(self, text: str) -> int:
         """Add a text to the chunk; return its position, from 1."""
@@ -268,59 +320,6 @@ class _Details:
         self._characters += len(text)
         self._texts.append(text)
         return len(self._texts)
-
-
-def _row(
-    case: CaseResult,
-    trials: Sequence[CaseResult],
-    before: CaseResult | None,
-    *,
-    run: str,
-    root_link: str | None,
-    options: str,
-) -> dict[str, Any]:
-    path = case.file.partition(".jsonl:")
-    file = path[0] + (".jsonl" if path[1] else "")
-    is_linked = root_link is not None and not file.startswith(("bundled:", "/")) and ".." not in file.split("/")
-    command = f"pytest {shell_quoted(case.nodeid)}{' ' if options else ''}{options}"
-    values = {
-        "id": case.case_id,
-        "test_id": case.test_id if case.test_id != f"{case.suite}:{case.case_type}:{case.case_id}" else None,
-        "suite": case.suite,
-        "run": run,
-        "verdict": case.verdict,
-        "quarantined": case.quarantined,
-        "kind": case.kind,
-        "message": case.message,
-        "score": case.score,
-        "threshold": case.threshold,
-        "type": case.case_type,
-        "difficulty": case.difficulty,
-        "tags": case.tags,
-        "facets": case.facets,
-        "answer": case.answer,
-        "refused": case.refused if case.answer is None else None,
-        "stale": case.stale,
-        "passed": count_passed(trials),
-        "trials": len(trials),
-        "duration_ms": sum(result.duration_ms for result in trials),
-        "tokens": _tokens(trials),
-        "change": None,
-        "before": None if before is None else [before.verdict, before.score, before.answer],
-        "terms": [str(term.get("name")) for term in case.terms],
-        "lost": [str(term.get("name")) for term in case.terms if _costs(term)],
-        "file": case.file,
-        # the path up to the project's root, from which the file's name leads to it
-        "root": root_link if is_linked else None,
-        "command": command if command != f"pytest {case.file}::{case.case_id}" else None,
-        "case_sha256": case.case_sha256,
-    }
-    return _stated(values.items())
-
-
-def _stated(values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return values by name, without those that the script takes for granted; 0 is stated."""
-    return {name: value for name, value in values if value or (value == 0 and value is not False)}
 
 
 def shell_quoted(text: str) -> str:
@@ -335,23 +334,17 @@ def _failures_first(trials: Sequence[CaseResult]) -> bool:
     return all(result.verdict == "passed" for result in trials)
 
 
-def _costs(term: Mapping[str, Any]) -> bool:
-    """Whether a term lowers the score."""
-    value = term.get("value")
-    effect = term.get("effect")
-    return effect == "zero" or (effect == "add" and isinstance(value, int | float) and value < 0)
+def _effect_of(term: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the name of a term, and whether it lowers the score."""
+    effect, value = term.get("effect"), term.get("value")
+    return str(term.get("name")), effect == "zero" or (effect == "add" and isinstance(value, int | float) and value < 0)
 
 
 def _tokens(trials: Iterable[CaseResult]) -> int | None:
-    counts = [count for result in trials for count in _counts(result)]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None
-
-
-def _counts(result: CaseResult) -> Iterator[int | None]:
-    record = result.record or {}
-    yield record.get("tokens_input")
-    yield record.get("tokens_output")
+    counts: list[Any] = [
+        (result.record or {}).get(name) for result in trials for name in ("tokens_input", "tokens_output")
+    ]
+    return None if None in counts else sum(counts)
 
 
 def _compressed(text: str) -> str:

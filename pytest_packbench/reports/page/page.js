@@ -3,9 +3,9 @@
 // All text of cases, models and files goes through textContent: nothing here parses HTML.
 (() => {
   const $ = (id) => document.getElementById(id);
-  const SIGNS = { passed: "✓", failed: "✗", error: "!", vacuous: "∅", known_hole: "○", not_run: "–", quarantined: "⏸" };
+  const SIGNS = { __proto__: null, passed: "✓", failed: "✗", error: "!", vacuous: "∅", known_hole: "○", not_run: "–", quarantined: "‖" };
   const CHANGES = ["new_failure", "recovered", "regressed", "improved", "added", "changed", "same"];
-  const RANK = { failed: 2, error: 3, vacuous: 4, not_run: 5, known_hole: 6, quarantined: 7, passed: 9 };
+  const RANK = { __proto__: null, failed: 2, error: 3, vacuous: 4, not_run: 5, known_hole: 6, quarantined: 7, passed: 9 };
   const PAGE_ROWS = 100;
   const LONG_TEXT = 1600;
   const MAX_DIFF = 4e6;
@@ -59,17 +59,19 @@
     document.querySelector(`script.packbench-data[data-run="${run}"][data-name="${name}"]`)?.textContent || "";
   const chunks = new Map();
 
-  /** Return the details of a case, with a function that returns a text of its chunk. */
+  /** Return an object of the values in a row of a table. */
+  const named = (names, values) => values && Object.fromEntries(names.map((name, index) => [name, values[index]]));
+  const unpackedChunk = async (row) => {
+    const texts = (await unpack(block(row.page, `details-${row.details}`))).split("\x1e");
+    const head = JSON.parse(texts.shift());
+    const shared = head.shared.map((place) => texts[place]);
+    return { ...head, shared, texts: texts.slice(shared.length) };
+  };
   const detailsOf = async (row) => {
     const key = `${row.page} ${row.details}`;
     if (!chunks.has(key)) {
       if (chunks.size > 4) chunks.clear();
-      chunks.set(key, unpack(block(row.page, row.details)).then((text) => {
-        const texts = text.split("\x1e");
-        const head = JSON.parse(texts.shift());
-        const shared = head.shared.map((place) => texts[place]);
-        return { cases: head.cases, shared, texts: texts.slice(shared.length) };
-      }));
+      chunks.set(key, unpackedChunk(row));
     }
     const chunk = await chunks.get(key);
     const restored = (value) => {
@@ -80,23 +82,21 @@
       if (Array.isArray(value)) return value.map(restored);
       return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, restored(item)]));
     };
-    const read = (place, isShared = false) => {
-      if (!place) return undefined;
-      const value = parsed(chunk.texts[place - 1]);
-      return isShared ? restored(value) : value;
+    const read = (place) => (place ? parsed(chunk.texts[place - 1]) : undefined);
+    const attempt = (values) => {
+      const stored = named(chunk.attempts, values);
+      return stored && {
+        ...stored,
+        terms: restored(stored.terms) || [],
+        hooks: restored(stored.hooks) || [],
+        payload: stored.is_plain ? read(stored.payload) : restored(read(stored.payload)),
+      };
     };
-    const attempt = (stored) => stored && {
-      ...stored,
-      terms: restored(stored.terms) || [],
-      hooks: restored(stored.hooks) || [],
-      payload: read(stored.payload, true),
-    };
-    const stored = chunk.cases[row.key || 0];
+    const stored = named(chunk.details, chunk.cases[row.key]);
     return {
+      ...stored,
       case: read(stored.case),
       recording: read(stored.recording),
-      remark: stored.remark,
-      history: stored.history || [],
       trials: stored.trials.map(attempt),
       baseline: attempt(stored.baseline),
     };
@@ -109,21 +109,23 @@
 
   const status = (row) => (row.quarantined ? "quarantined" : row.verdict);
   const isFailing = (row) => ["failed", "error"].includes(status(row)) || (status(row) === "vacuous");
-  const rank = (row) => (row.change === "new_failure" ? 0 : row.change === "regressed" && isFailing(row) ? 1 : RANK[status(row)] ?? 8);
+  const rank = (row) => (row.change === "new_failure" ? (status(row) === "failed" ? 0 : 0.5) : row.change === "regressed" && isFailing(row) ? 1 : RANK[status(row)] ?? 8);
 
-  /** Fill in what a row leaves out. */
-  const complete = (row, page, position) => {
-    row.page = page;
-    row.position = position;
-    row.type ||= "";
-    row.difficulty ||= "";
-    row.tags ||= [];
-    row.terms ||= [];
-    row.lost ||= [];
-    row.facets ||= {};
-    row.file ||= "";
-    row.test_id ||= `${row.suite}:${row.type}:${row.id}`;
-    row.command ||= `pytest ${row.file}::${row.id}`;
+  /** Return the rows of a run, with what follows from their columns. */
+  const rowsOf = (table, page) => {
+    const names = Object.keys(table.columns);
+    const size = names.length ? table.columns[names[0]].length : 0;
+    return Array.from({ length: size }, (_, index) => complete(named(names, names.map((name) => table.columns[name][index])), table, page));
+  };
+  const complete = (row, table, page) => {
+    const file = row.file.replace(/(\.jsonl):\d+$/, "$1");
+    const terms = table.terms[row.terms] || [];
+    Object.assign(row, { page, run: table.run, id: row.case_id, type: row.case_type });
+    row.terms = terms.map(([name]) => name);
+    row.lost = terms.filter(([, costs]) => costs).map(([name]) => name);
+    row.command ||= `pytest ${row.file}::${row.id}${table.options}`;
+    const isLinked = table.root && !/^bundled:|^\/|^[a-z]:|\\|(^|\/)\.\.(\/|$)/i.test(file);
+    row.link = isLinked ? [table.root, ...file.split("/").map(encodeURIComponent)].join("/") : "";
     row.cause = row.lost.join(" + ") || (isFailing(row) ? row.kind || row.terms[0] || "low score" : "");
     row.text = [row.id, row.test_id, row.answer ?? "", row.message ?? ""].join("\n").toLowerCase();
     return row;
@@ -132,6 +134,7 @@
   // ---- filter ----
 
   const FIELDS = {
+    __proto__: null,
     verdict: (row) => [status(row), row.verdict],
     type: (row) => [row.type],
     difficulty: (row) => [row.difficulty],
@@ -149,15 +152,16 @@
   const NUMBERS = { score: "score", duration: "duration_ms", tokens: "tokens" };
 
   /** Return a function of a row for the words of a filter; each word has to be true. */
-  const matcher = (query, facets) => {
+  const matcher = (query, facets, rows) => {
     const tests = [];
     for (const [, minus, word] of query.matchAll(/(-?)((?:[^\s":]+:)?"[^"]*"?|\S+)/g)) {
-      const test = wordTest(word.toLowerCase(), facets);
+      if (word === "-") continue;
+      const test = wordTest(word.toLowerCase(), facets, rows);
       tests.push(minus ? (row) => !test(row) : test);
     }
     return (row) => tests.every((test) => test(row));
   };
-  const wordTest = (word, facets) => {
+  const wordTest = (word, facets, rows) => {
     const compared = /^(score|duration|tokens)(<=|>=|<|>|=)([\d.]+)$/.exec(word);
     if (compared) {
       const [, name, sign, bound] = compared;
@@ -172,8 +176,11 @@
     if (name && (FIELDS[name] || facets.has(name))) {
       const value = quoted.replaceAll('"', "");
       const read = FIELDS[name] || ((row) => [row.facets[facets.get(name)] ?? ""]);
-      const isEqual = CONTAINS.has(name) ? (text) => text.includes(value) : (text) => text === value;
-      return (row) => read(row).some((each) => isEqual(String(each).toLowerCase()));
+      const lower = (row) => read(row).map((each) => String(each).toLowerCase());
+      // a value that no case has may be the beginning of one that is being typed
+      const isWhole = !CONTAINS.has(name) && rows.some((row) => lower(row).includes(value));
+      const isEqual = isWhole ? (text) => text === value : CONTAINS.has(name) ? (text) => text.includes(value) : (text) => text.startsWith(value);
+      return (row) => lower(row).some(isEqual);
     }
     if (word in SIGNS) return (row) => status(row) === word;
     if (word === "failing") return isFailing;
@@ -391,7 +398,7 @@
     const loud = hooks.filter((hook) => !isQuiet(hook));
     const summary = loud.length ? `${plural(loud.length, "decision")} other than pass or skip` : "none objected";
     return [loud.length ? table(loud) : null,
-      folded(`All ${plural(hooks.length, "decision")} in order (${summary})`, table(hooks))];
+      loud.length === hooks.length ? null : folded(`All ${plural(hooks.length, "decision")} in order (${summary})`, table(hooks))];
   };
 
   const contentNode = (content) => {
@@ -429,6 +436,17 @@
     return [...items, ...calls];
   };
 
+  /** Return the first list of messages with roles in a result; empty without one. */
+  const conversation = (value, depth) => {
+    if (!depth || !value || typeof value !== "object") return [];
+    if (Array.isArray(value)) return value.length && value.every((each) => isObject(each) && typeof each.role === "string") ? value : [];
+    for (const item of Object.values(value)) {
+      const found = conversation(item, depth - 1);
+      if (found.length) return found;
+    }
+    return [];
+  };
+
   const trialsTable = (trials) => el("div", { class: "scroll" }, el("table", { class: "plain" },
     el("caption", { class: "unseen" }, "Trials of this case"),
     el("thead", {}, el("tr", {}, ["trial", "verdict", "score", "answer", "time", "what happened"].map((text) => el("th", { scope: "col" }, text)))),
@@ -436,20 +454,26 @@
       el("td", {}, badge(trial.verdict)), el("td", { class: "number" }, number(trial.score)), el("td", {}, trial.answer ?? "–"),
       el("td", { class: "number" }, duration(trial.duration_ms || 0)), el("td", {}, trial.message || ""))))));
 
+  const pairNode = (expected, actual) => {
+    const [first, second] = wordDiff(expected, actual);
+    return el("dl", { class: "pair" }, el("dt", {}, "expected"), el("dd", {}, first), el("dt", {}, "actual"), el("dd", {}, second));
+  };
+
   /** Return expected, actual and the baseline's answer beside each other, and what differs line by line. */
   const expectation = (row, details, shown) => {
     const expected = isObject(details.case) ? details.case.expected : undefined;
     const before = details.baseline;
     const actual = shown.answer ?? null;
-    const now = actual ?? (shown.message || (shown.refused ? "refused" : "no answer"));
-    const was = before ? before.answer ?? (before.message || (before.refused ? "refused" : "no answer")) : null;
+    const said = (attempt) => attempt.answer ?? (attempt.message || (attempt.refused ? "refused" : words(attempt.decision || "no answer")));
+    const now = said(shown);
+    const was = before ? said(before) : null;
     const [wasNode, nowNode] = was !== null && was !== now ? wordDiff(was, now) : [was, now];
     const columns = [
       el("div", {}, el("h4", {}, "Expected"), expected === undefined
         ? el("p", { class: "muted" }, row.expected_text || "The case file is not at hand.") : markEqual(valueNode(expected), actual)),
       el("div", {}, el("h4", {}, "Actual"), el("p", { class: "answer" }, nowNode),
         shown.match_level ? el("p", { class: "muted" }, `match: ${words(shown.match_level)}${typeof shown.match_depth === "number" ? `, depth ${shown.match_depth}` : ""}`) : null,
-        shown.decision ? el("p", { class: "muted" }, `decision: ${words(shown.decision)}`) : null),
+        shown.decision && actual !== null ? el("p", { class: "muted" }, `decision: ${words(shown.decision)}`) : null),
       before ? el("div", {}, el("h4", {}, "Baseline"), el("p", { class: "answer" }, wasNode),
         el("p", { class: "muted" }, badge(before.verdict), typeof before.score === "number" ? ` score ${number(before.score)}` : ""),
         was === now ? el("p", { class: "muted" }, "the same answer") : null) : null,
@@ -457,10 +481,13 @@
     const lines = [];
     const pair = comparable(expected, shown.payload);
     if (row.expected_text && row.actual_text) {
-      const [first, second] = wordDiff(row.expected_text, row.actual_text);
-      lines.push(el("dl", { class: "pair" }, el("dt", {}, "expected"), el("dd", {}, first), el("dt", {}, "actual"), el("dd", {}, second)));
+      lines.push(pairNode(row.expected_text, row.actual_text));
     }
-    if (pair) lines.push(el("h4", {}, "Expected against actual, by line"), lineDiff(pretty(pair[0]), pretty(pair[1])));
+    if (pair && pretty(pair[0]) !== pretty(pair[1])) {
+      const texts = pair.map(pretty);
+      if (texts.some((text) => text.includes("\n"))) lines.push(el("h4", {}, "Expected (−) against actual (+), by line"), lineDiff(...texts));
+      else if (!row.expected_text) lines.push(pairNode(...texts));
+    }
     return [el("div", { class: `columns ${before ? "three" : "two"}` }, columns), lines];
   };
 
@@ -512,7 +539,7 @@
     const pages = [...document.querySelectorAll('script.packbench-data[data-name="rows"]')].map((script) => script.dataset.run);
     const rows = [];
     for (const page of pages) {
-      for (const row of JSON.parse(await unpack(block(page, "rows")))) rows.push(complete(row, page, rows.length));
+      for (const row of rowsOf(JSON.parse(await unpack(block(page, "rows"))), page)) rows.push(Object.assign(row, { position: rows.length }));
     }
     const hasRuns = pages.length > 1;
     const byKey = new Map();
@@ -539,19 +566,23 @@
       has((row) => row.type) && { key: "type", title: "type", value: (row) => row.type, cell: (row) => words(row.type) },
       has((row) => row.difficulty) && { key: "difficulty", title: "difficulty", value: (row) => ["easy", "medium", "hard"].indexOf(row.difficulty) + row.difficulty, cell: (row) => row.difficulty },
       { key: "score", title: "score", number: true, value: (row) => row.score ?? null, cell: (row) => number(row.score) },
-      { key: "answer", title: "answer", value: (row) => row.answer ?? "", cell: (row) => el("span", { class: "clip", title: row.answer ?? row.message }, row.answer ?? row.message ?? (row.refused ? "(refused)" : "–")) },
-      has((row) => row.change) && { key: "change", title: "since the baseline", value: (row) => CHANGES.indexOf(row.change), cell: (row) => changeNode(row) },
+      { key: "answer", title: "answer", value: (row) => row.answer ?? "", cell: (row) => {
+        const was = row.before?.[2];
+        return [el("span", { class: "clip", title: row.answer ?? row.message }, row.answer ?? row.message ?? (row.refused ? "(refused)" : "–")),
+          was && was !== row.answer ? el("span", { class: "clip was", title: was }, `was ${was}`) : null];
+      } },
+      has((row) => row.change) && { key: "change", title: "change", value: (row) => CHANGES.indexOf(row.change), cell: (row) => changeNode(row) },
       has((row) => row.trials > 1) && { key: "trials", title: "trials passed", number: true, value: (row) => row.passed / row.trials, cell: (row) => `${row.passed} / ${row.trials}` },
-      { key: "cause", title: "decided by", value: (row) => row.cause, cell: (row) => (isFailing(row) ? row.cause : "") },
+      { key: "cause", title: "decided by", value: (row) => row.cause, cell: (row) => (isFailing(row) ? words(row.cause) : "") },
       { key: "duration", title: "time", number: true, value: (row) => row.duration_ms || 0, cell: (row) => duration(row.duration_ms || 0) },
       has((row) => row.tokens) && { key: "tokens", title: "tokens", number: true, value: (row) => row.tokens ?? null, cell: (row) => (typeof row.tokens === "number" ? row.tokens.toLocaleString("en") : "–") },
     ].filter(Boolean);
     const changeNode = (row) => {
       if (!row.change || row.change === "same") return "";
-      const was = row.before && row.before[2] && row.before[2] !== row.answer ? el("span", { class: "muted" }, ` was ${row.before[2]}`) : null;
-      return el("span", { class: `change is-${row.change}` }, words(row.change), was);
+      return el("span", { class: `change is-${row.change}` }, words(row.change));
     };
     const GROUPS = {
+      __proto__: null,
       "": ["no groups", null],
       terms: ["fails on the same term", (row) => (isFailing(row) ? row.cause : status(row))],
       type: ["type", (row) => row.type || "(no type)"],
@@ -647,7 +678,7 @@
     };
 
     const showTable = () => {
-      const found = rows.filter(matcher(state.q, facets));
+      const found = rows.filter(matcher(state.q, facets, rows));
       const { sizes, keyed } = ordered(found);
       shownRows = keyed.map((each) => each.row);
       const pageCount = Math.max(1, Math.ceil(keyed.length / PAGE_ROWS));
@@ -742,14 +773,13 @@
       const facts = [
         ["type", words(row.type)], ["difficulty", row.difficulty],
         ...Object.entries(row.facets).map(([name, value]) => [words(name), value]),
-        ["model", [shown.llm_backend, shown.llm_model].filter(Boolean).join(" / ")], ["judge", shown.judge],
+        ["model", shown.llm_backend === "unknown" ? "not known" : [shown.llm_backend, shown.llm_model].filter(Boolean).join(" / ")], ["judge", shown.judge],
         ["time", duration(row.duration_ms || 0)],
-        ["tokens", typeof row.tokens === "number" ? `${row.tokens.toLocaleString("en")} (${shown.tokens?.[0] ?? "?"} in, ${shown.tokens?.[1] ?? "?"} out)` : ""],
+        ["tokens", typeof row.tokens === "number" ? `${row.tokens.toLocaleString("en")} (${shown.tokens_input ?? "?"} in, ${shown.tokens_output ?? "?"} out)` : ""],
         ["run", hasRuns ? row.run : ""],
       ].filter(([, value]) => value);
       const exchanges = transcript(details.recording);
-      const messages = isObject(shown.payload) && Array.isArray(shown.payload.messages) ? shown.payload.messages : [];
-      const hash = row.file.replace(/:\d+$/, "");
+      const messages = conversation(shown.payload, 3);
       add(view.replaceChildren(bar) || view, [
         title,
         el("p", { class: "case-head" }, badge(status(row)), typeof row.score === "number" && typeof row.threshold === "number"
@@ -772,7 +802,7 @@
           folded("As the target returned it", jsonNode(shown.payload)),
           details.baseline?.payload !== undefined && details.baseline ? folded("Against the baseline's result, by line", lineDiff(pretty(details.baseline.payload), pretty(shown.payload))) : null) : null,
         part("File and command",
-          el("p", {}, row.root ? el("a", { href: [row.root, ...hash.split("/").map(encodeURIComponent)].join("/") }, row.file) : el("code", {}, row.file)),
+          el("p", {}, row.link ? el("a", { href: row.link }, row.file) : el("code", {}, row.file)),
           el("div", { class: "command-line" }, command, button("Copy", async () => {
             copied.textContent = (await copyText(row.command, command)) ? "Copied" : "Select the text and copy it";
           }, { id: "case-copy", "aria-label": "Copy the command" }), copied),
@@ -847,8 +877,7 @@
       const row = state.case ? current() : null;
       notice.hidden = !state.case || Boolean(row);
       if (!notice.hidden) notice.textContent = `This page has no case “${state.case}”.`;
-      if (row !== openCase || !row) showTable();
-      else { showTable(); }
+      showTable();
       if (row) {
         if (!openCase) scroll = window.scrollY;
         const isNew = openCase !== row;

@@ -1,0 +1,235 @@
+"""The cases of a page as compressed data, and where the texts of cases and recordings come from."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from base64 import b64decode
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench import load_suite
+from pytest_packbench.cases.files import case_file_sha256, iter_cases, read_case_bytes
+from pytest_packbench.cases.recordings import find_recording, source_texts
+from pytest_packbench.reports.page import case_data
+from pytest_packbench.reports.page.case_data import NO_SOURCES, SEPARATOR, CaseSources, case_blocks, root_link
+from tests.integration.test_bundled import SOURCES, pack
+from tests.unit.run_builders import case_result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.reports.page.case_data import CaseBlocks
+
+TRACE = [{"hook": f"check.{number}", "decision": "pass", "rule": number} for number in range(13)]
+
+
+def blocks(results: Sequence[CaseResult], sources: CaseSources = NO_SOURCES, **arguments: Any) -> CaseBlocks:
+    usual: dict[str, Any] = {"baseline": None, "history": {}, "redact": str}
+    return case_blocks(results, sources, **{**usual, **arguments})
+
+
+def unpacked(found: CaseBlocks) -> dict[str, str]:
+    return {block.name: gzip.decompress(b64decode(block.text)).decode() for block in found.blocks}
+
+
+def rows(found: CaseBlocks) -> dict[str, dict[str, Any]]:
+    table = json.loads(unpacked(found)["rows"])
+    columns = table["columns"]
+    made = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return {row["case_id"]: {**row, "terms": table["terms"][row["terms"]]} for row in made}
+
+
+def details(found: CaseBlocks, case_id: str) -> tuple[dict[str, Any], list[str]]:
+    """The details of a case and the texts of its chunk, as the script of the page reads them."""
+    row = rows(found)[case_id]
+    head, *texts = unpacked(found)[f"details-{row['details']}"].split(SEPARATOR)
+    chunk = json.loads(head)
+    shared = [json.loads(texts[place]) for place in chunk["shared"]]
+
+    def restored(value: Any) -> Any:
+        if isinstance(value, dict):
+            if value.keys() == {"$shared"}:
+                return shared[value["$shared"]]
+            return {key: restored(item) for key, item in value.items()}
+        return [restored(item) for item in value] if isinstance(value, list) else value
+
+    texts = texts[len(shared) :]
+    case = dict(zip(chunk["details"], chunk["cases"][row["key"]], strict=True))
+    case["trials"] = [dict(zip(chunk["attempts"], values, strict=True)) for values in case["trials"]]
+    for trial in case["trials"]:
+        trial["terms"], trial["hooks"] = restored(trial["terms"]), restored(trial["hooks"])
+        if trial["payload"]:
+            payload = json.loads(texts[trial["payload"] - 1])
+            trial["payload"] = payload if trial["is_plain"] else restored(payload)
+    return case, texts
+
+
+def text_sources(text: str, exchanges: str | None = None) -> CaseSources:
+    return CaseSources(lambda _: text, lambda _: exchanges)
+
+
+def test_what_went_in_comes_out() -> None:
+    text = '{\n  "id": "one",\n  "input": "two\\n  lines, \\u001e, \N{SNOWMAN}"\n}\n'
+    payload = {"deep": {"trace": TRACE}, "words": ["a"] * 9, "prose": [{"text": "x" * 50}] * 5}
+    terms = ({"name": "right", "effect": "add", "value": 1.0, "detail": "same"},)
+    record = {"hook_decisions": TRACE, "tokens_input": 3, "tokens_output": None}
+    now = case_result("one", payload=payload, terms=terms, record=record)
+    found = blocks([now], text_sources(text, '{"exchanges": []}'), history={now.test_id: ["failed", "passed"]})
+    case, texts = details(found, "one")
+    assert json.loads(texts[case["case"] - 1]) == json.loads(text)
+    assert texts[case["recording"] - 1] == '{"exchanges": []}'
+    (trial,) = case["trials"]
+    assert (trial["payload"], trial["terms"], trial["hooks"]) == (payload, list(terms), TRACE)
+    assert (case["history"], trial["tokens_input"], found.notices) == (["failed", "passed"], 3, ())
+    # the same list is stored once
+    assert unpacked(found)["details-0"].count("check.12") == 1
+    # unreadable texts stay as they are, and so does a result that has the script's own key
+    case, texts = details(blocks([replace(now, payload={"$shared": 0})], text_sources("not\n  JSON \udc80")), "one")
+    assert texts[case["case"] - 1] == "not\n  JSON \\udc80"
+    assert case["trials"][0]["payload"] == {"$shared": 0}
+    assert details(blocks([case_result("one", "error")]), "one")[0]["case"] is None
+
+
+def test_rows_say_what_the_table_needs() -> None:
+    before = {each.test_id: each for each in (case_result("a"), case_result("b", "failed"), case_result("c"))}
+    lost = ({"name": "forbidden", "effect": "zero", "value": 0.0}, {"name": "clamp", "effect": "clamp", "value": -0.1})
+    now = [case_result("a", "failed", terms=lost, answer="x"), case_result("b"), case_result("d", tags=("t",))]
+    now += [case_result("c", case_sha256="ab" * 32), case_result("a b", "error", message="broken", file="f.jsonl:3")]
+    before["toy:plain:c"] = replace(before["toy:plain:c"], case_sha256="cd" * 32)
+    found = rows(blocks(now, baseline=before, run="R", root_link="../..", options="--packbench-mode=live"))
+    changes = {"a": "new_failure", "b": "recovered", "c": "changed", "d": "added", "a b": "added"}
+    assert {name: row["change"] for name, row in found.items()} == changes
+    assert found["a"]["terms"] == [["forbidden", True], ["clamp", False]]
+    assert (found["a"]["before"], found["d"]["tags"]) == (["passed", 1.0, None], ["t"])
+    assert found["a b"]["command"] == "pytest 'cases/a b.json::a b' --packbench-mode=live"
+    # the script makes the others
+    assert found["a"]["command"] is None
+    assert [row["change"] for row in rows(blocks(now)).values()] == [None] * 5
+
+
+def test_trials_are_one_row() -> None:
+    trials = [case_result("a", verdict, trial=number) for number, verdict in enumerate(("passed", "failed", "passed"))]
+    found = blocks([*trials, case_result("b")])
+    row = rows(found)["a"]
+    assert (row["passed"], row["trials"], row["score"]) == (2, 3, 0.75)
+    assert [trial["verdict"] for trial in details(found, "a")[0]["trials"]] == ["passed", "failed", "passed"]
+
+
+def test_secrets_of_files_do_not_reach_the_page() -> None:
+    secret = "sk-" + "a1B2" * 8
+    found = blocks(
+        [case_result("a")],
+        text_sources(f'{{"input": "{secret}"}}', f'{{"answer": "{secret}"}}'),
+        redact=lambda text: text.replace(secret, "[redacted]"),
+    )
+    assert [secret in text for text in unpacked(found).values()] == [False, False]
+    assert unpacked(found)["details-0"].count("[redacted]") == 2
+
+
+def test_a_large_page_loses_the_exchanges_of_cases_that_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(case_data, "MAX_EXCHANGES", 1 << 20)
+    monkeypatch.setattr(case_data, "MAX_PAYLOADS", 3 << 19)
+    noise = json.dumps([hash((number, "x")) for number in range(8000)])
+    results = [*(case_result(f"p{number}") for number in range(30)), case_result("bad", "failed")]
+    found = blocks(results, text_sources(noise, noise))
+    size = sum(len(block.text) for block in found.blocks)
+    assert 1 << 20 < size < 2 << 20
+    first, second = found.notices
+    assert first.startswith("The recorded exchanges of ")
+    assert first.endswith(
+        " cases are left out, because the details of this page exceed 1 MB; the files of the run and of the suite"
+        " contain them."
+    )
+    assert second.startswith("The texts and results of ")
+    assert details(found, "bad")[0]["recording"]
+    assert not details(found, "p29")[0]["recording"]
+
+
+def test_the_table_of_a_huge_run_has_its_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(case_data, "MAX_ROWS", 3)
+    found = blocks([*(case_result(f"p{number}") for number in range(5)), case_result("bad", "failed")])
+    assert list(rows(found)) == ["bad", "p0", "p1"]
+    assert found.notices == ("The table has 3 cases, those that did not pass first; report.json lists all.",)
+    assert json.loads(unpacked(blocks([]))["rows"])["columns"] == {}
+
+
+def test_a_long_text_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(case_data, "_MAX_TEXT", 1 << 20)
+    found = blocks([case_result("a")], text_sources("x" * (1 << 21)))
+    assert found.notices == ("1 text of more than 1 MB were cut.",)
+    assert len(details(found, "a")[1][0]) == 1 << 20
+
+
+def test_a_thousand_cases_of_the_tariff_suite_take_two_megabytes() -> None:
+    suite = load_suite(SOURCES / "tariff")
+    results = []
+    for case in list(iter_cases(suite.cases_path))[:100]:
+        recording = json.loads(read_case_bytes(find_recording(suite, case.name).location))
+        # a result repeats what the model answered, and logs every check
+        answers = [exchange["answer"] for exchange in recording["exchanges"]]
+        file = Path(case.path).relative_to(suite.path).as_posix()
+        results.append(
+            case_result(
+                case.name,
+                file=file,
+                payload={"answers": answers, "trace": TRACE},
+                record={"hook_decisions": TRACE},
+                cassette_sha256="ab" * 32,
+                case_sha256=case_file_sha256(case),
+            )
+        )
+    sources = CaseSources(*source_texts(suite, suite.path, is_checked=False))
+    found = blocks(results, sources)
+    assert all(details(found, case_id)[0]["recording"] for case_id in list(rows(found))[::25])
+    assert sum(len(block.text) for block in found.blocks) * 10 < 2 << 20
+
+
+@pytest.mark.parametrize("form", ["files", "lines"])
+def test_the_texts_of_a_suite(tmp_path: Path, form: str) -> None:
+    folder = pack(SOURCES / "tariff", tmp_path) if form == "lines" else SOURCES / "tariff"
+    suite = load_suite(folder)
+    case = next(iter(iter_cases(suite.cases_path)))
+    _, cassette_sha256 = find_recording(suite, case.name).load()
+    file = case.label(Path(case.path).relative_to(folder).as_posix())
+    hashes: dict[str, Any] = {"case_sha256": case_file_sha256(case), "cassette_sha256": cassette_sha256}
+    result = case_result(case.name, file=file, **hashes)
+    texts = source_texts(suite, folder)
+    assert json.loads(texts.case_text(result) or "")["id"] == case.name
+    assert json.loads(texts.exchanges_text(result) or "")["case_id"] == case.name
+    bundled = replace(result, file=f"bundled:{suite.record_name}/{file}")
+    assert texts.case_text(bundled) == texts.case_text(result)
+    assert texts.remark(result) == ""
+    assert texts.remark(replace(result, case_sha256="ab" * 32)) == "the case changed after this run"
+    changed = replace(result, case_sha256="ab" * 32, cassette_sha256="ab" * 32)
+    assert texts.remark(changed) == "the case and the recording changed after this run"
+    assert source_texts(suite, folder, is_checked=False).remark(changed) == ""
+    # a live answer was not made with the recording
+    assert texts.exchanges_text(replace(result, cassette_sha256=None)) is None
+
+
+def test_no_file_outside_of_the_suite_is_read(tmp_path: Path) -> None:
+    suite = load_suite(SOURCES / "tariff")
+    outside = tmp_path / "secret.json"
+    outside.write_text("{}", "utf-8")
+    texts = source_texts(suite, SOURCES / "tariff")
+    for file in (
+        str(outside),
+        f"cases/../../../../{outside}",
+        "cases",
+        "",
+        "cases/absent.json",
+        "suite.yaml/x",
+        "a\0b",
+    ):
+        result = case_result("secret", file=file, case_sha256="ab" * 32, cassette_sha256="ab" * 32)
+        assert (texts.case_text(result), texts.exchanges_text(result), texts.remark(result)) == (None, None, "")
+
+
+def test_links_lead_up_to_the_project_only(tmp_path: Path) -> None:
+    assert root_link(tmp_path, tmp_path / "reports" / "benchmarks" / "toy" / "R") == "../../../.."
+    assert root_link(tmp_path / "project", tmp_path / "elsewhere") is None

@@ -1,0 +1,314 @@
+"""Pages of stored runs: what `report --html`, `compare --html`, `merge` and `open` make of a run's files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import webbrowser
+from base64 import b64decode
+from dataclasses import replace
+from html import unescape
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.analysis.conclusion import conclude
+from pytest_packbench.api import load_suite
+from pytest_packbench.cli import main
+from pytest_packbench.packs.registry import builtin
+from pytest_packbench.reports.document import run_document
+from pytest_packbench.runs.journal import Journal
+from pytest_packbench.runs.stored import BaselineLookup, load_run
+from pytest_packbench.runs.writer import RunWriter
+from tests.unit.run_builders import case_result
+from tests.unit.stored_runs import recorded_result, run_of, suite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pytest_packbench.model.result import CaseResult
+
+    Command = Callable[..., tuple[int, str, str]]
+
+
+NAMES = ("a", "b", "c", "d")
+
+
+def ulid(number: int) -> str:
+    return f"01K{number:023d}"
+
+
+def results(*failed: str, case_sha256: str = "a" * 64) -> list[CaseResult]:
+    """The results of four cases, some of which failed."""
+    return [
+        case_result(
+            name,
+            "failed" if name in failed else "passed",
+            file=f"storage/toy/cases/{name}.json",
+            answer=f"answer of {name}{' now' if name in failed else ''}",
+            case_sha256=case_sha256,
+        )
+        for name in NAMES
+    ]
+
+
+class Project:
+    """A project with a suite `toy`, whose runs are in its folder of reports."""
+
+    def __init__(self, path: Path) -> None:
+        self.root = suite(path, NAMES, gates=[{"metric": "pass_rate", "min": 0.9}])
+        self.reports = path / "reports" / "benchmarks"
+
+    def run(self, number: int, found: Sequence[CaseResult], earlier: BaselineLookup | None = None, **of: Any) -> Path:
+        """Write a run as a session does, and return its folder."""
+        facts = run_of(self.root, **{"run_id": ulid(number), "settings": {"gate": "suite"}, **of})
+        recorded = [recorded_result(result, facts.run_id) for result in found]
+        config = load_suite(self.root / "toy").config
+        conclusion = conclude(facts, recorded, config, builtin()["generic"], earlier)
+        writer = RunWriter(self.reports, facts.suite, facts.run_id)
+        writer.write_results(recorded)
+        writer.complete(run_document(conclusion))
+        return writer.folder
+
+    def edit(self, folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+        path = folder / "report.json"
+        report = json.loads(path.read_bytes())
+        change(report["packbench"])
+        # as a run writes it
+        report["packbench"]["cases"] = report["packbench"].pop("cases")
+        path.write_text(json.dumps(report), encoding="utf-8")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.chdir(tmp_path)
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def packbench(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Call the command; returns its exit code, output and errors."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = main([*map(str, arguments)])
+        return code, *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def page_of(packbench: Command, tmp_path: Path) -> Callable[..., str]:
+    """Return the page of runs, of which the exit code is checked."""
+
+    def call(*runs: object, code: int = 0) -> str:
+        path = tmp_path / "page.html"
+        assert packbench("report", "--html", path, "--root", "storage", *runs) == (
+            code,
+            "",
+            f"wrote report to {path}\n",
+        )
+        return path.read_text("utf-8")
+
+    return call
+
+
+def text_of(page: str) -> str:
+    """The text of a page without script, style and data."""
+    body = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
+    return unescape(" ".join(re.sub(r"<[^>]*>", " ", body).split()))
+
+
+def data_of(page: str, name: str) -> list[str]:
+    """The unpacked data of this name in a page, of all its runs."""
+    texts = re.findall(rf'data-name="{name}">([^<]*)<', page)
+    return [gzip.decompress(b64decode(text)).decode() for text in texts]
+
+
+def rows_of(page: str) -> list[dict[str, Any]]:
+    return [row for text in data_of(page, "rows") for row in json.loads(text)]
+
+
+def test_the_page_of_a_run_shows_what_was_stored_with_the_texts_of_the_suite(
+    project: Project, page_of: Callable[..., str]
+) -> None:
+    earlier = project.run(1, results())
+    folder = project.run(2, results("b"))
+    (project.root / "toy" / "cases" / "b.json").write_text('{"id": "b of the suite"}', encoding="utf-8")
+    page = page_of(folder, code=1)
+    text = text_of(page)
+    assert "Failed, 3 of 4 judged cases passed" in text
+    # of the suite's current rules, which decide alike
+    assert "pass_rate ✗ failed 75.0 % 3 of 4 30.1 % to 95.4 % at least 90.0 %" in text
+    assert {row["id"]: row["verdict"] for row in rows_of(page)}["b"] == "failed"
+    (details,) = data_of(page, "details-0")
+    assert '{"id": "b of the suite"}' in details
+    assert '"history":["passed"]' in details
+    assert earlier.name in page
+    assert "texts of its cases" not in text
+
+
+def test_a_run_whose_suite_is_absent_or_changed_has_a_page_that_says_so(
+    project: Project, page_of: Callable[..., str]
+) -> None:
+    folder, of_other_rules = project.run(1, results("b")), project.run(2, results("b"), suite_sha256="cd" * 32)
+    rules = project.root / "toy" / "suite.yaml"
+    rules.write_text(rules.read_text("utf-8").replace("0.9", "0.1"), encoding="utf-8")
+    text = text_of(page_of(folder, code=1))
+    assert "1 gate can't be computed again: shown as decided when the run ended." in text
+    assert "pass_rate ✗ failed 75.0 % - - at least 90.0 %" in text
+    text = text_of(page_of(of_other_rules, code=1))
+    assert "The scoring rules of the suite or its pack have changed since this run." in text
+    assert "pass_rate ✗ failed 75.0 % - - at least 90.0 %" in text
+    rules.unlink()
+    page = page_of(folder, code=1)
+    assert "The suite of this run can't be read, so the texts of its cases are missing" in text_of(page)
+    assert "Failed, 3 of 4 judged cases passed" in text_of(page)
+    assert "{}" not in data_of(page, "details-0")[0]
+
+
+def test_what_a_report_decided_is_never_shown_as_better(
+    project: Project, page_of: Callable[..., str], packbench: Command
+) -> None:
+    folder = project.run(1, results())
+    assert "Passed, 4 of 4" in text_of(page_of(folder))
+    project.edit(folder, lambda stored: stored["gates"][1].update(passed=False, text="pass_rate: FAIL"))
+    assert "Gate pass_rate: FAIL" in text_of(page_of(folder, code=1))
+    project.edit(folder, lambda stored: stored["gates"][1].update(passed=True, text="pass_rate: PASS"))
+    project.edit(folder, lambda stored: stored.update(status="failed"))
+    text = text_of(page_of(folder, code=1))
+    assert "Failed, 4 of 4 judged cases passed" in text
+    assert "The report of the run says failed." in text
+    project.edit(folder, lambda stored: stored["overall"].update(passed=3))
+    assert "The report counts 3 of 4 judged cases as passed, its rows 4 of 4." in text_of(page_of(folder, code=1))
+    project.edit(folder, lambda stored: stored.update(controls={"present": 1, "selected": 1, "as_written": 1}))
+    assert "How the controls ended is not known: " in text_of(page_of(folder, code=1))
+    project.edit(folder, lambda stored: stored.pop("gates"))
+    code, out, err = packbench("report", folder, "--html", "x.html", "--root", "storage")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.endswith("/packbench/gates: expected an array of gates, as a run writes them\n")
+
+
+def test_several_runs_are_one_page(project: Project, page_of: Callable[..., str], packbench: Command) -> None:
+    first, second = project.run(1, results()), project.run(2, results("b"))
+    page = page_of(first, "toy/latest", second, code=1)
+    assert page.count('data-name="rows"') == 2
+    assert {row["run"] for row in rows_of(page)} == {ulid(1), ulid(2)}
+    assert all(name in text_of(page) for name in (ulid(1), ulid(2)))
+    for arguments, problem in {
+        ("--format", "json"): "--format: does not apply to a page; leave it out, or leave out --html",
+        ("--max-tokens", "3"): "--max-tokens: does not apply to a page; leave it out, or leave out --html",
+        (first / "records.jsonl",): f"--html: {first / 'records.jsonl'}: records do not say what a run came to; "
+        "expected the folder of a run",
+        ("-",): "--html: standard input: records do not say what a run came to; expected the folder of a run",
+    }.items():
+        assert packbench("report", "--html", "x.html", first, *arguments) == (2, "", f"packbench: {problem}\n")
+
+
+def test_the_page_of_a_comparison_shows_exactly_the_flips_with_both_answers(
+    project: Project, packbench: Command, tmp_path: Path
+) -> None:
+    before, after = project.run(1, results("d")), project.run(2, results("a", "b", "c"))
+    arguments = ("compare", "--baseline", before, "--current", after, "--root", "storage", "--html", "page.html")
+    code, _, err = packbench(*arguments, "--fail-on", "new_failures>0", "--out", "diff.md")
+    assert (code, err.splitlines()) == (1, ["wrote report to page.html", "packbench: new_failures>0: 3: FAIL"])
+    page = (tmp_path / "page.html").read_text("utf-8")
+    text = text_of(page)
+    assert "New failures: 3" in text
+    assert "Recovered: 1" in text
+    assert "Condition new_failures>0 is met: 3" in text
+    rows = {row["id"]: row for row in rows_of(page)}
+    assert {name: row["change"] for name, row in rows.items()} == dict.fromkeys("abc", "new_failure") | {
+        "d": "recovered"
+    }
+    assert rows["a"]["before"] == ["passed", 1.0, "answer of a"]
+    assert packbench(*arguments[:4], after / "records.jsonl", *arguments[5:])[0] == 2
+
+
+def test_the_comparison_of_a_stored_run_is_shown_as_long_as_its_baseline_is_there(
+    project: Project, page_of: Callable[..., str]
+) -> None:
+    before = project.run(1, results())
+    lookup = BaselineLookup(stored=load_run(before), requested="latest", fail_on="new_failures>0")
+    folder = project.run(2, results("b"), lookup)
+    text = text_of(page_of(folder, code=1))
+    assert "New failures: 1" in text
+    assert "Condition new_failures>0 is met: 1." in text
+    project.edit(before, lambda stored: stored["cases"][0].update(score=0.1, verdict="failed"))
+    assert f"compared when the run ended with {ulid(1)}, which has changed since" in text_of(page_of(folder, code=1))
+    (before / "report.json").unlink()
+    text = text_of(page_of(folder, code=1))
+    assert f"with {ulid(1)}, which is no longer here; then new_failures>0 was met" in text
+    # one that did not fail the run does not fail its page
+    passed = project.run(3, results(), replace(lookup, fail_on="new_failures>5"))
+    assert "which is no longer here" in text_of(page_of(passed))
+    missing = project.run(4, results(), BaselineLookup(reason="there is none", requested="latest", optional=True))
+    assert "There is none." in text_of(page_of(missing))
+    project.edit(missing, lambda stored: stored.update(comparison={"requested": 1}))
+    assert "The comparison in the report of this run can" in text_of(page_of(missing))
+
+
+def test_changes_of_the_acceptance_policy_are_shown_as_stored(project: Project, page_of: Callable[..., str]) -> None:
+    folder = project.run(1, results())
+    change = {"what": "threshold lowered", "file": "suite.yaml", "key": "thresholds", "old": 0.9, "new": 0.1}
+    stored: dict[str, Any] = {"base": "main", "failed": True, "changes": [change], "problems": [], "notes": []}
+    project.edit(folder, lambda report: report.update(policy_changes=stored))
+    text = text_of(page_of(folder, code=1))
+    assert "threshold lowered" in text
+    assert "1 change not allowed since main" in text
+    project.edit(folder, lambda report: report.update(policy_changes={}, status="failed"))
+    assert "policy in the report of this run can" in text_of(page_of(folder, code=1))
+
+
+def test_a_merged_run_has_its_page(project: Project, packbench: Command) -> None:
+    before = project.run(1, results())
+    found = results("b")
+    parts = [
+        project.run(number, part, partial="2 of 4 cases selected") for number, part in ((2, found[:2]), (3, found[2:]))
+    ]
+    code, out, _ = packbench("merge", *parts, "--root", "storage", "--baseline", before)
+    folder = project.reports / "toy" / out.strip().rpartition("/")[2]
+    page = (folder / "report.html").read_text("utf-8")
+    assert code == 1
+    assert "Failed, 3 of 4 judged cases passed" in text_of(page)
+    assert "New failures: 1" in text_of(page)
+    assert {row["id"]: row["change"] for row in rows_of(page)}["b"] == "new_failure"
+
+
+def test_open_opens_the_newest_run_and_makes_its_page(
+    project: Project, packbench: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def browser(url: str) -> bool:
+        opened.append(url)
+        return len(opened) < 3
+
+    monkeypatch.setattr(webbrowser, "open", browser)
+    monkeypatch.setenv("DISPLAY", ":0")
+    nothing = "packbench: no run under reports/benchmarks; run a suite, or pass the folder of a run\n"
+    assert packbench("open") == (2, "", nothing)
+    first, second = project.run(1, results()), project.run(2, results("b"))
+    pages = [folder.relative_to(project.reports.parent.parent) / "report.html" for folder in (first, second)]
+    assert packbench("open", "--root", "storage") == (0, f"{pages[1]}\n", "")
+    assert opened == [(second / "report.html").as_uri()]
+    assert "Failed, 3 of 4" in text_of((second / "report.html").read_text("utf-8"))
+    (second / "report.html").write_text("as it is", encoding="utf-8")
+    assert packbench("open", "toy/latest", "--print") == (0, f"{pages[1]}\n", "")
+    assert (second / "report.html").read_text("utf-8") == "as it is"
+    assert packbench("open", first)[0] == 0
+    no_browser = "packbench: no browser could be started; open the file yourself\n"
+    assert packbench("open", first)[2] == no_browser
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    assert packbench("open", first)[2] == no_browser
+    assert len(opened) == 3
+    killed = project.reports / "toy" / ulid(9)
+    killed.mkdir()
+    with Journal(killed / "journal.jsonl") as journal:
+        journal.append(case_result("a"))
+    code, out, err = packbench("open")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "the run did not end" in err
