@@ -28,7 +28,7 @@ INTERVAL_S = 30.0
 """The time between two lines where the output is no terminal."""
 PAGE_INTERVAL_S = 10
 """The time between two versions of the live page, at least."""
-_PAGE_SHARE = 50
+PAGE_SHARE = 50
 """How much longer than its writing the time between two versions of the live page is."""
 _TICK_S = 0.5
 _RENEWED_S = 0.2
@@ -141,14 +141,14 @@ class LivePage:
         if self.problem or started_s < self._due_s:
             return False
         try:
-            self._recorder.write_live_page(PAGE_INTERVAL_S)
+            self._recorder.write_live_page(max(1, PAGE_INTERVAL_S))
         except Exception as error:  # noqa: BLE001 - the page never ends a run that is paid for
             what = self._recorder.contexts.redactor.text(describe_error(error))
             self.problem = f"--packbench-live-page: the page can't be written before the end of the run: {what}"
             return True
         ended_s = self._clock()
         # of a large run it takes long
-        self._due_s = ended_s + max(PAGE_INTERVAL_S, _PAGE_SHARE * (ended_s - started_s))
+        self._due_s = ended_s + max(PAGE_INTERVAL_S, PAGE_SHARE * (ended_s - started_s))
         return False
 
 

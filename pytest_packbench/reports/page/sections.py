@@ -153,7 +153,8 @@ def overview_table(pages: Sequence[RunPage]) -> Part:
 
 def _sections(page: RunPage, link: Link | None) -> Iterator[Part | None]:
     conclusion = page.conclusion
-    yield _section("gates", "Gates", _gates(conclusion.gates))
+    if not page.standing:
+        yield _section("gates", "Gates", _gates(conclusion.gates))
     yield _section("policy", "Acceptance policy", _policy(conclusion), nav="Policy")
     yield _section("controls", "Controls", _controls(conclusion), screen=not _has_wrong_controls(conclusion))
     yield _section("baseline", "Since the baseline", _baseline(conclusion, link), nav="Changes")
