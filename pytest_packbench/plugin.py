@@ -211,6 +211,13 @@ SETTINGS = (
         "default. Write --packbench-cache=DIR, with =, without a space.",
         {"metavar": "DIR"},
     ),
+    Setting(
+        "live_page",
+        "In live and record mode, rewrite report.html at most every 10 seconds while the run is in progress; a browser "
+        "that shows it loads it again until the run ends.",
+        {"action": "store_const", "const": "yes"},
+        default="no",
+    ),
     Setting("root", "The folder of suites, relative to rootdir.", default=DEFAULT_ROOT),
     Setting(
         "resume_changed",

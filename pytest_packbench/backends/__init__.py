@@ -63,6 +63,7 @@ class BackendOptions:
         connections: calls that may be in flight at once.
         on_overload: called for each response that reports overload (429, 503, 529), whether the call is repeated or
             not.
+        on_retry: called for each repetition of a call.
         redactor: removes secrets from messages; None: one that knows the environment.
     """
 
@@ -74,6 +75,7 @@ class BackendOptions:
     max_output_tokens: int = 4096
     connections: int = 8
     on_overload: Callable[[], None] = lambda: None
+    on_retry: Callable[[], None] = lambda: None
     redactor: Redactor | None = None
 
 

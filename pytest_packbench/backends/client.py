@@ -102,9 +102,12 @@ class ClientBackend(ABC):
         await self._clients.aclose()
 
     async def _on_response(self, response: Any) -> None:
-        """Report overload; called for each response, also before the client retries."""
+        """Report overload and repetitions; called for each response, also before the client retries."""
         if response.status_code in OVERLOADED:
             self._options.on_overload()
+        # the clients of OpenAI and Anthropic count in each request
+        if response.request.headers.get("x-stainless-retry-count", "0") != "0":
+            self._options.on_retry()
 
     async def _close(self, client: Any) -> None:
         await client.close()

@@ -86,6 +86,7 @@ class Ollama(ClientBackend):
                     raise
                 await asyncio.sleep(delay_s)
             retries += 1
+            self._options.on_retry()
 
     def _usage(self, data: Any) -> Usage:
         return Usage(tokens_input=count(data.prompt_eval_count), tokens_output=count(data.eval_count))

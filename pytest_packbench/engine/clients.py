@@ -186,6 +186,7 @@ class Clients:
                 max_output_tokens=run.max_output_tokens,
                 connections=run.concurrency,
                 on_overload=self.throttle.overloaded,
+                on_retry=self.ledger.add_retry,
                 redactor=self._redactor,
             )
             try:

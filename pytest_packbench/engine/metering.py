@@ -79,6 +79,7 @@ class Ledger:
         uncounted: calls without a token count.
         unmetered: attempts whose model calls, if any, nobody here saw or reported: their usage is not known.
         cached: calls that the cache answered; they used nothing.
+        retries: repetitions of calls after temporary failures, as far as they are seen.
         cost: cost of all calls; None once a call had no known price.
         currency: the currency of the cost.
     """
@@ -92,6 +93,7 @@ class Ledger:
         self.uncounted = 0
         self.unmetered = 0
         self.cached = 0
+        self.retries = 0
         self.cost: float | None = 0.0
         self.currency = "USD"
         self._clock = clock
@@ -138,6 +140,11 @@ class Ledger:
         """Count a call that the cache answered."""
         with self._lock:
             self.cached += 1
+
+    def add_retry(self) -> None:
+        """Count a call that is made again."""
+        with self._lock:
+            self.retries += 1
 
     def add_unmetered_attempt(self) -> None:
         """Count an attempt that made no call through packbench, and whose result reports no usage."""

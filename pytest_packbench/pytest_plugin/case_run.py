@@ -36,11 +36,11 @@ from pytest_packbench.plugin import CONTEXTS, KEEP, PREFETCHER, RESULTS_ATTRIBUT
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.pack import Comparison, Pack
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
 
@@ -48,21 +48,26 @@ if TYPE_CHECKING:
 RUN = "packbench_run"
 """The attribute of an item for its case."""
 
-_Failed: Any = pytest.fail.Exception
+
+class CaseFailure(AssertionError):  # noqa: N818 - tools show the name, and a failed case is not an error
+    """The score of a case is below its threshold: an assertion that failed, for tools that read the type."""
 
 
-class CaseFailure(Exception):  # noqa: N818 - pytest shows the name, and a failed case is not an error
-    """The score of a case is below its threshold."""
+class CaseBroken(Exception):  # noqa: N818 - likewise
+    """A case could not be scored. It is no assertion: tools such as Allure tell what is broken from what failed."""
 
 
-class CaseBroken(_Failed):  # type: ignore[misc]  # pytest exposes the class only as an attribute of a function
-    """A case could not be scored.
+# tools show the whole name
+CaseFailure.__module__ = CaseBroken.__module__ = "builtins"
 
-    It has no traceback, which would show only this package, and for which pytest would parse each file, in each case.
+
+def without_own_traceback(excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
+    """Return the traceback that pytest shows of an exception, empty for a broken case.
+
+    It would show only this package, and pytest would parse each file for it, in each case.
     """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, pytrace=False)
+    traceback = excinfo.traceback
+    return type(traceback)([]) if isinstance(excinfo.value, CaseBroken) else traceback
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -88,6 +93,8 @@ class CaseRun:
         reported: the result that is in a report already.
         keywords: the keywords of the item's last report.
         own_properties: the number of properties in its reports that are not the user's.
+        rows: expected against actual values of a failed case.
+        attempt_s: the duration of its attempts, seconds, which is reported as that of the test.
     """
 
     item: pytest.Item
@@ -108,6 +115,8 @@ class CaseRun:
     reported: CaseResult | None = None
     keywords: Mapping[str, Any] | None = None
     own_properties: int = 0
+    rows: Sequence[Comparison] = ()
+    attempt_s: float = 0.0
 
     @property
     def where(self) -> str:
@@ -232,8 +241,9 @@ class CaseRun:
         if self.is_broken(result):
             self._stop_broken(trials)
         elif result.verdict == "failed":
-            from pytest_packbench.pytest_plugin.explain import explain_failure
+            from pytest_packbench.pytest_plugin.explain import explain_failure, worst_trial
 
+            self.rows = worst_trial(trials).rows
             self.explanation = explain_failure(self, trials)
 
     def decide(self) -> None:
@@ -424,17 +434,32 @@ def _complete(report: pytest.TestReport, run: CaseRun, error: BaseException | No
     run.keywords = report.keywords
     if has_result:
         setattr(report, RESULTS_ATTRIBUTE, run.results)
-        if not run.test_function and PREFETCHER in run.item.config.stash:
-            # the setup only waited: the attempts ran in parallel to other cases
-            report.duration = sum(result.duration_ms for result in run.results) / 1000
+    if not run.test_function:
+        _time_attempts(report, run, has_result=has_result)
     if error is None:
         return
-    if run.explanation and run.explains(error):
+    if run.explains(error) and (run.explanation or isinstance(error, CaseBroken)):
         from pytest_packbench.pytest_plugin.explain import explanation_at
 
-        text = run.explanation
+        text = run.explanation or str(error)
         # only a failure has a location
         report.longrepr = explanation_at(report.location, text) if report.failed else text  # type: ignore[assignment]  # as above
     if run.test_function and report.failed and run.result is not None and run.is_broken(run.result):
         # as for case files: everything up to the score is setup
         report.when = "setup"
+    if run.rows and report.failed and hasattr(run.item.config, "_teamcityReporting"):
+        from pytest_packbench.pytest_plugin.explain import show_difference
+
+        show_difference(run.item, run.rows)
+
+
+def _time_attempts(report: pytest.TestReport, run: CaseRun, *, has_result: bool) -> None:
+    """Report the attempts as the duration of the test: editors show that of its call only."""
+    if has_result:
+        attempt_s = sum(result.duration_ms for result in run.results) / 1000
+        # with prefetching the setup only waited: the attempts ran in parallel to other cases
+        waited = PREFETCHER in run.item.config.stash
+        run.attempt_s = attempt_s if waited else max(attempt_s, report.duration)
+        report.duration = 0.0 if report.passed else run.attempt_s
+    elif report.when == "call":
+        report.duration += run.attempt_s

@@ -37,7 +37,7 @@ from pytest_packbench.model.errors import CaseError, duplicate_id
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.plugin import CONTROL
-from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun, run_of
+from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun, run_of, without_own_traceback
 from pytest_packbench.pytest_plugin.one_attempt import opt_out_of_reruns
 from pytest_packbench.pytest_plugin.suites import refuse
 
@@ -120,6 +120,10 @@ class CaseItem(pytest.Item):
             # without a traceback, which would show only this package
             return self.packbench_run.explanation or str(excinfo.value)
         return super().repr_failure(excinfo, style)
+
+    def _traceback_filter(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
+        # of pytest, which has no public way to leave out a traceback in the setup
+        return without_own_traceback(excinfo)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return the file, the case's line from 0, and its id, as editors need them."""

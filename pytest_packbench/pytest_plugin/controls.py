@@ -24,7 +24,7 @@ from pytest_packbench.model.result import format_timestamp
 from pytest_packbench.model.run import CONTROL_OWNER
 from pytest_packbench.model.suite import CONTROLS
 from pytest_packbench.plugin import CONTEXTS, CONTROL_ATTRIBUTE
-from pytest_packbench.pytest_plugin.case_run import CaseBroken
+from pytest_packbench.pytest_plugin.case_run import CaseBroken, without_own_traceback
 from pytest_packbench.pytest_plugin.explain import RERUN, explanation_at
 from pytest_packbench.reports.terminal import control_text, printable
 
@@ -127,6 +127,10 @@ class ControlDeviation(AssertionError):  # noqa: N818 - pytest shows the name, a
     """A control did not end as written."""
 
 
+# tools show the whole name
+ControlDeviation.__module__ = "builtins"
+
+
 class ControlItem(pytest.Item):
     """One control as a test.
 
@@ -134,6 +138,7 @@ class ControlItem(pytest.Item):
         packbench_control: its suite.
         found: its location.
         result: what it came to; None before it was replayed.
+        replay_s: how long that took, seconds.
     """
 
     def __init__(self, *, suite: Suite, found: FoundControl, **kwargs: Any) -> None:
@@ -141,6 +146,7 @@ class ControlItem(pytest.Item):
         self.packbench_control = suite
         self.found = found
         self.result: ControlResult | None = None
+        self.replay_s = 0.0
         self._rows: Sequence[Row] = ()
         self.add_marker(pytest.mark.packbench(suite=suite.name, case_type="", difficulty="", tag="", kind=KIND))
 
@@ -178,6 +184,10 @@ class ControlItem(pytest.Item):
         # without a traceback, which would show only this package, and takes long to write
         own = isinstance(excinfo.value, CaseBroken | ControlDeviation)
         return self.explanation() if own else super().repr_failure(excinfo, style)
+
+    def _traceback_filter(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
+        # of pytest, which has no public way to leave out a traceback in the setup
+        return without_own_traceback(excinfo)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return the file, the control's line from 0, and its id, as editors need them."""
@@ -307,8 +317,13 @@ class ControlReporter:
             return report
         if call.when == "call" or report.failed:
             setattr(report, CONTROL_ATTRIBUTE, json.dumps(item.result))
-        if report.failed and isinstance(report.longrepr, str):
-            report.longrepr = explanation_at(report.location, report.longrepr)  # type: ignore[assignment]  # pytest's own is private
+        if call.when == "setup":
+            # the replay, as the duration of the test: editors show that of its call only
+            item.replay_s, report.duration = report.duration, 0.0 if report.passed else report.duration
+        else:
+            report.duration += item.replay_s
+        if call.excinfo is not None and isinstance(call.excinfo.value, CaseBroken | ControlDeviation):
+            report.longrepr = explanation_at(report.location, item.explanation())  # type: ignore[assignment]  # pytest's own is private
         return report
 
 

@@ -17,17 +17,21 @@ from pytest_packbench.reports.terminal import (
     failure_text,
     headline,
     one_line,
+    printable,
     quoted,
     transcript_lines,
     trials_lines,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    import pytest
 
     from pytest_packbench.engine.attempt import Attempt
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.result_builder import Trial
+    from pytest_packbench.model.pack import Comparison
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.case_run import CaseRun
@@ -89,9 +93,14 @@ def explanation_at(location: tuple[str, int | None, str], text: str) -> Explanat
     return Explanation(text, Crash(path, (line or 0) + 1, text.partition("\n")[0]))
 
 
+def worst_trial(trials: Sequence[Trial]) -> Trial:
+    """Return the trial with the lowest score."""
+    return min(trials, key=lambda trial: trial.result.score if trial.result.score is not None else 1.0)
+
+
 def explain_failure(run: CaseRun, trials: Sequence[Trial]) -> str:
     """Explain a case whose score is below its threshold; of several trials, the worst one."""
-    worst = min(trials, key=lambda trial: trial.result.score if trial.result.score is not None else 1.0)
+    worst = worst_trial(trials)
     score = _score_of(worst.result) if worst.attempt is None else worst.attempt.score
     if score is None or run.result is None:
         raise ValueError("a failing case has a score")
@@ -103,6 +112,20 @@ def explain_failure(run: CaseRun, trials: Sequence[Trial]) -> str:
     return failure_text(
         heading, score, worst.rows, [*_transcript(run, worst.attempt), *_context_lines(run, worst.attempt)]
     )
+
+
+def show_difference(item: pytest.Item, rows: Iterable[Comparison]) -> None:
+    """Give the plugin of PyCharm and TeamCity the expected and actual values of a failed case, for its diff."""
+    plugin: Any = getattr(item.config, "_teamcityReporting", None)
+    # in a worker of xdist, the plugin only sees reports
+    if getattr(plugin, "current_test_item", None) is not item:
+        return
+    compared = list(rows)
+    expected, actual = (
+        printable("\n".join(f"{row.what}: {getattr(row, name)}" for row in compared)) for name in ("expected", "actual")
+    )
+    # as pytest calls it for a failed `assert actual == expected`
+    plugin.pytest_assertrepr_compare(config=item.config, op="==", left=actual, right=expected)
 
 
 def explain_error(run: CaseRun, trial: Trial) -> str:

@@ -418,7 +418,7 @@ class UnsupportedTests:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Raise an error with what to do."""
         if item in self._items:
-            raise CaseBroken(f"{MARK}: a unittest.TestCase can't use fixtures; write the test as a function")
+            pytest.fail(f"{MARK}: a unittest.TestCase can't use fixtures; write the test as a function", pytrace=False)
 
 
 def _marked(item: pytest.Item) -> MarkedRun:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 _LOOKAHEAD_FACTOR = 2
+FAILING = frozenset({"failed", "error"})
+"""The verdicts that a progress line counts as failing."""
 
 
 class Prefetcher:
@@ -37,16 +39,14 @@ class Prefetcher:
         on_ended: called with each attempt whose target has ended, on the event loop; returns whether it is stored.
         tick: called about twice a second while pytest waits.
         clear: called when the wait has ended.
-        restore: called when pytest has written about an item.
-        scores: number and sum of the scores so far, for the progress line.
+        failing: attempts so far that failed or ended in an error.
     """
 
     def __init__(self, config: pytest.Config, contexts: SessionSuites) -> None:
         self.on_ended: Callable[[EndedAttempt], bool] = lambda _: False
         self.tick: Callable[[], None] = lambda: None
         self.clear: Callable[[], None] = lambda: None
-        self.restore: Callable[[], None] = lambda: None
-        self.scores = (0, 0.0)
+        self.failing = 0
         self._config = config
         self._contexts = contexts
         self._runs: dict[str, CaseRun] = {}
@@ -109,7 +109,6 @@ class Prefetcher:
         if run is not None:
             # another plugin may have skipped the item
             self.runner.discard(AttemptKey(run.nodeid, trial) for trial in range(self._trials))
-        self.restore()
         return result
 
     @pytest.hookimpl(tryfirst=True)
@@ -133,13 +132,13 @@ class Prefetcher:
         """Restore the terminal for a debugger, and remove the time limit."""
         self.runner.remove_limit()
         self.clear()
-        self.tick = self.clear = self.restore = lambda: None
+        self.tick = self.clear = lambda: None
         self._streams.stop()
 
     def close(self) -> None:
         """Cancel attempts in flight and release everything; attempts that hang are abandoned."""
         self.clear()
-        self.tick = self.restore = lambda: None
+        self.tick = lambda: None
         self.runner.settle_all()
         self.runner.close(*self._contexts.closers())
         # what ended meanwhile
@@ -193,8 +192,7 @@ class Prefetcher:
             failure = redacted_failure(Failure(kind="pack_error", message=message), self._contexts.redactor)
             trial = error_trial(case_ref, failure, trial=key.trial)
             self._config.stash[KEEP](trial.result)
-        if trial.result.score is not None:
-            self.scores = (self.scores[0] + 1, self.scores[1] + trial.result.score)
+        self.failing += trial.result.verdict in FAILING
         self._finished_trials[key] = trial
 
     def _trial_of(self, case_ref: CaseRef, done: FinishedAttempt) -> Trial:

@@ -33,7 +33,7 @@ from pytest_packbench.pytest_plugin.secrets import Secrets
 from pytest_packbench.pytest_plugin.selection import check_controls, check_shard
 from pytest_packbench.pytest_plugin.settings import read_settings
 from pytest_packbench.pytest_plugin.suites import open_suites
-from pytest_packbench.pytest_plugin.terminal import ProgressLine, Terminal
+from pytest_packbench.pytest_plugin.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -71,6 +71,10 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
         from pytest_packbench.pytest_plugin.controls import ControlReporter
 
         config.pluginmanager.register(ControlReporter(), "packbench-controls")
+    if getattr(config.option, "allure_report_dir", None) or getattr(config.option, "htmlpath", None):
+        from pytest_packbench.pytest_plugin.integrations import register as register_integrations
+
+        register_integrations(config, collecting=collecting)
     prefetcher = None if collecting else _start_prefetcher(config, contexts)
     config.stash[RUN_ID] = _run_id(config)
     _resume(config, contexts, collecting=collecting)
@@ -94,8 +98,13 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     config.stash[KEEP] = recorder.journal
     if prefetcher is not None:
         prefetcher.on_ended = recorder.journal_ended
-        progress = ProgressLine(config, prefetcher)
-        prefetcher.tick, prefetcher.clear, prefetcher.restore = progress.tick, progress.clear, progress.restore
+    if contexts.settings.mode != "fixture" and not config.option.collectonly:
+        from pytest_packbench.pytest_plugin.progress import Progress
+
+        progress = Progress(config, recorder, prefetcher)
+        config.pluginmanager.register(progress, "packbench-progress")
+        if prefetcher is not None:
+            prefetcher.tick, prefetcher.clear = progress.tick, progress.clear
     controller = config.pluginmanager.getplugin(CONTROLLER)
     if controller is not None:
         controller.attach(recorder)

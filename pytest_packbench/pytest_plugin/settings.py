@@ -43,6 +43,7 @@ class Settings(RunOptions):
         output: the folder for reports, absolute.
         baseline: `none`, `latest`, `passed`, `committed`, the id of a run, or its absolute path.
         baseline_optional: whether a run whose baseline can't be found or compared may pass.
+        live_page: whether a live run rewrites its page while it is in progress.
         fail_on: conditions on the comparison that fail the run, separated by commas; empty for none.
         policy_from: the base whose acceptance policy the suites are compared with; empty for none.
         resume: the run to resume: `latest`, an id or a path; empty for a new run.
@@ -56,6 +57,7 @@ class Settings(RunOptions):
     output: Path
     baseline: str
     baseline_optional: bool
+    live_page: bool
     fail_on: str
     policy_from: str
     resume: str
@@ -246,6 +248,7 @@ def read_settings(config: pytest.Config) -> Settings:
         output=Path(os.path.normpath(home / read.value("output"))),
         baseline=baseline,
         baseline_optional=optional,
+        live_page=_YES_NO[read.value("live_page", tuple(_YES_NO))],
         fail_on=read.conditions(baseline),
         policy_from=read.policy_from(),
         resume=str(read.value("resume")),

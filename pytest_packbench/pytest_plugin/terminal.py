@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.error_groups import ErrorGroups
-    from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.recorder import Recorder, SuiteRun
 
 
@@ -167,64 +164,3 @@ def shown_name(suite: Suite) -> str:
     """Return the name of a suite, with a note that it is bundled unless the name says so."""
     is_said = not suite.bundled or suite.name.startswith(BUNDLED)
     return suite.name if is_said else f"{suite.name} (bundled)"
-
-
-class ProgressLine:
-    """Shows the progress of a run while pytest waits for a case.
-
-    It writes nothing with `-q`, without pytest's terminal reporter, or if the output is not a terminal.
-    """
-
-    def __init__(self, config: pytest.Config, prefetcher: Prefetcher) -> None:
-        self._config = config
-        self._prefetcher = prefetcher
-        self._is_visible = False
-        self._is_active = False
-
-    def tick(self) -> None:
-        """Write or update the line."""
-        self._write_below(self.text())
-        self._is_visible = self._is_active = True
-
-    def clear(self) -> None:
-        """Remove the line before pytest writes."""
-        if self._is_visible:
-            self._write_below("")
-            self._is_visible = False
-
-    def restore(self) -> None:
-        """Write the line again after pytest has written, if there was one."""
-        if self._is_active and not self._is_visible:
-            self.tick()
-
-    def text(self) -> str:
-        """Return the line: attempts done, planned and in flight, mean score, tokens, cost, the age of the oldest."""
-        progress, ledger = self._prefetcher.runner.progress(), self._prefetcher.runner.ledger
-        count, total = self._prefetcher.scores
-        parts = [
-            f"packbench: {progress.done} of {progress.planned} done",
-            f"mean score {total / count:.2f}" if count else "no score yet",
-            "tokens not known" if ledger.unmetered and not ledger.calls else f"{ledger.tokens:,} tokens",
-        ]
-        if ledger.cost:
-            parts.append(f"{ledger.cost:.4f} {ledger.currency}")
-        if progress.in_flight:
-            parts.append(f"{progress.in_flight} in flight, the oldest for {progress.oldest_s:.0f} s")
-        return ", ".join(parts)
-
-    def _write_below(self, text: str) -> None:
-        """Write on the line below the cursor, and move the cursor back."""
-        plugins = self._config.pluginmanager
-        reporter: Any = plugins.getplugin("terminalreporter")
-        out = sys.__stdout__
-        if reporter is None or out is None or not reporter.isatty or self._config.get_verbosity() < 0:
-            return
-        writer = self._config.get_terminal_writer()
-        line = text[: writer.fullwidth - 1]
-        column = min(writer.width_of_current_line, writer.fullwidth - 1) + 1
-        sequence = f"\n\r\x1b[K{line}\x1b[1A\x1b[{column}G"
-        capture: Any = plugins.getplugin("capturemanager")
-        writer.flush()
-        with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
-            out.write(sequence)
-            out.flush()

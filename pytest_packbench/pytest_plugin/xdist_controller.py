@@ -27,6 +27,8 @@ MARKED = "packbench_marked"
 COLLECTED = "packbench_collected"
 SPENT = "packbench_spent"
 LATE = "packbench_late"
+PROGRESS = "packbench_progress"
+"""The attribute of a worker's report with what the worker has in flight, retried and spent."""
 DIST = "packbench_dist"
 """How tests are distributed, for workers: xdist takes the option from them."""
 
@@ -119,6 +121,10 @@ class Controller:
             from pytest_packbench.pytest_plugin.case_run import decode_report
 
             decode_report(report)
+        told = report.__dict__.pop(PROGRESS, None)
+        progress: Any = self._config.pluginmanager.get_plugin("packbench-progress") if told else None
+        if progress is not None:
+            progress.note_worker(told)
         marked = report.__dict__.pop(MARKED, "")
         if marked:
             self._add(marked, report)
@@ -163,7 +169,10 @@ class Controller:
             lookup for run in recorder.runs.values() for nodeid, lookup in run.selected.items() if nodeid in selected
         ]
         if lookups:
-            reporter.ensure_newline()
+            writer = self._config.get_terminal_writer()
+            # xdist's own line, which pytest's reporter does not know
+            if writer.width_of_current_line:
+                writer.line()
             reporter.write_line(recorder.contexts.expected_text(lookup() for lookup in lookups))
 
     def _select(self, recorder: Recorder, file: str, name: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_packbench.plugin import JOURNALED_ATTRIBUTE, KEEP, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
 from pytest_packbench.pytest_plugin.case_run import encode_report, run_of
-from pytest_packbench.pytest_plugin.xdist_controller import COLLECTED, LATE, MARKED, SPENT
+from pytest_packbench.pytest_plugin.xdist_controller import COLLECTED, LATE, MARKED, PROGRESS, SPENT
 from pytest_packbench.runs.journal import WorkerJournals
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class Worker:
         resumed = config.stash.get(RESUMED, None)
         base = resumed.base if resumed is not None else contexts.settings.output
         name: str = config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist sets it on workers
+        self._name = name
         self._journals = WorkerJournals(base, config.stash[RUN_ID], name)
         config.stash[KEEP] = self._keep
         if prefetcher is not None:
@@ -95,9 +96,17 @@ class Worker:
         for result in results:
             self._kept.pop(id(result), None)
         encode_report(report)
+        if report.when == "teardown" and self._contexts.settings.mode != "fixture":
+            setattr(report, PROGRESS, self._progress())
         if self._marked and not self._has_sent_marked:
             self._has_sent_marked = True
             setattr(report, MARKED, self._marked)
+
+    def _progress(self) -> dict[str, Any]:
+        """Return what the controller can't know, for its progress line."""
+        ledger = self._contexts.clients.ledger
+        in_flight = 0 if self._prefetcher is None else self._prefetcher.runner.progress().in_flight
+        return {"worker": self._name, "in_flight": in_flight, "retries": ledger.retries, "spent": ledger.as_json()}
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """End what is in flight, and send what only this process knows."""

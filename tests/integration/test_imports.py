@@ -31,7 +31,14 @@ def pytest_unconfigure(config):
 OURS = "pytest_packbench"
 ENTRY = {OURS} | {f"{OURS}.{name}" for name in ("plugin", "hookspecs", "packs")}
 PACKS = ("agent_safety", "generic", "tariff")
-LIVE = ("engine.metering", "engine.scheduler", "engine.runner", "engine.cache", "pytest_plugin.prefetch")
+LIVE = (
+    "engine.metering",
+    "engine.scheduler",
+    "engine.runner",
+    "engine.cache",
+    "pytest_plugin.prefetch",
+    "pytest_plugin.progress",
+)
 """Modules that only live runs, and those with several attempts in flight, need."""
 
 SLOW = frozenset(

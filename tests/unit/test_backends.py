@@ -182,9 +182,11 @@ def test_a_temporary_failure_is_retried_after_the_wait_that_the_server_asks_for(
     waits = {429: 0.6, 503: 0.02, 500: 0.01}
     replies = [error_reply(status, headers={"retry-after": str(wait)}) for status, wait in waits.items()]
     overloads: list[int] = []
+    repeated: list[int] = []
     options: dict[str, Any] = {"retries": 3, "on_overload": lambda: overloads.append(1)}
+    options["on_retry"] = lambda: repeated.append(1)
     answer, server = complete_once(provider, scripted(*replies, hello(provider)), **options)
-    assert (answer.content, len(server.requests), len(overloads)) == ("hello", 4, 2)
+    assert (answer.content, len(server.requests), len(overloads), len(repeated)) == ("hello", 4, 2, 3)
     pauses = [later.at - earlier.at for earlier, later in pairwise(server.requests)]
     assert [pause >= wait for pause, wait in zip(pauses, waits.values(), strict=True)] == [True] * 3
 

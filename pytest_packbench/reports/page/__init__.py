@@ -107,6 +107,7 @@ class RunPage(NamedTuple):
         notes: what a reader has to know about the page, a sentence each.
         numbers: scores, times and tokens; None if they are not known.
         panels: what the pack adds.
+        standing: how far a run in progress is, such as `5 of 12 attempts done`; empty for a run that has ended.
     """
 
     conclusion: Conclusion
@@ -115,6 +116,7 @@ class RunPage(NamedTuple):
     notes: Sequence[str] = ()
     numbers: CaseNumbers | None = None
     panels: Sequence[Panel] = ()
+    standing: str = ""
 
 
 def run_page(
@@ -125,6 +127,7 @@ def run_page(
     trend: Sequence[TrendPoint] = (),
     notes: Sequence[str] = (),
     panels: Sequence[Panel] = (),
+    standing: str = "",
 ) -> RunPage:
     """Return what the page shows of a run.
 
@@ -135,8 +138,9 @@ def run_page(
         trend: earlier runs of the same kind, oldest first.
         notes: what a reader has to know about the page, a sentence each.
         panels: what the pack adds.
+        standing: how far a run in progress is; empty for a run that has ended.
     """
-    return RunPage(conclusion, cases, trend, notes, case_numbers(results), panels)
+    return RunPage(conclusion, cases, trend, notes, case_numbers(results), panels, standing)
 
 
 def missing_cases(number: int) -> tuple[str, ...]:

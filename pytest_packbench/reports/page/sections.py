@@ -100,7 +100,7 @@ def run_view(page: RunPage, number: int, *, several: bool) -> dict[str, Any]:
     sign, color = _STATUS[verdict.status]
     backend = f"{run.backend} / {run.model}" if run.backend and run.model else ""
     about = (run.suite, f"{run.mode} mode", run.target, backend, _minute(run.finished_at), run.run_id)
-    return {
+    view: dict[str, Any] = {
         "number": number,
         "suffix": f"-{number + 1}" if several else "",
         "level": 2 if several else 1,
@@ -113,6 +113,19 @@ def run_view(page: RunPage, number: int, *, several: bool) -> dict[str, Any]:
         "limits": [*caveats(run, conclusion.statistics), *page.notes, *_case_notices(page)],
         "sections": sections,
         "nav": [{"id": section["id"], "nav": section["nav"]} for section in sections],
+    }
+    return view | _in_progress(page) if page.standing else view
+
+
+def _in_progress(page: RunPage) -> dict[str, Any]:
+    """Return what the page says of a run in progress instead of its verdict, which it does not have yet."""
+    overall, judged = page.conclusion.statistics.overall, page.conclusion.statistics.overall.n
+    return {
+        "color": "warn",
+        "sign": "…",
+        "headline": ("In progress", f", {page.standing}"),
+        "sentence": f"{overall.passed} of {pluralize(judged, 'judged case')} passed so far." if judged else "",
+        **({} if judged else {"limits": list(page.notes)}),
     }
 
 
@@ -141,7 +154,8 @@ def overview_table(pages: Sequence[RunPage]) -> Part:
 
 def _sections(page: RunPage, link: Link | None) -> Iterator[Part | None]:
     conclusion = page.conclusion
-    yield _section("gates", "Gates", _gates(conclusion.gates))
+    if not page.standing:
+        yield _section("gates", "Gates", _gates(conclusion.gates))
     yield _section("policy", "Acceptance policy", _policy(conclusion), nav="Policy")
     yield _section("controls", "Controls", _controls(conclusion), screen=not _has_wrong_controls(conclusion))
     yield _section("baseline", "Since the baseline", _baseline(conclusion, link), nav="Changes")

@@ -1,0 +1,343 @@
+"""How far a live run is: on a terminal one line that is rewritten, elsewhere a line every 30 seconds."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from pytest_packbench.model.errors import describe_error
+from pytest_packbench.model.result import format_timestamp
+from pytest_packbench.pytest_plugin.prefetch import FAILING
+from pytest_packbench.reports.terminal import printable
+from pytest_packbench.runs.folder import PAGE
+from pytest_packbench.runs.metadata import sum_process_spending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from pytest_packbench.pytest_plugin.prefetch import Prefetcher
+    from pytest_packbench.pytest_plugin.recorder import Recorder
+
+INTERVAL_S = 30.0
+"""The time between two lines where the output is no terminal."""
+PAGE_INTERVAL_S = 10
+"""The time between two versions of the live page, at least."""
+PAGE_SHARE = 50
+"""How much longer than its writing the time between two versions of the live page is."""
+_TICK_S = 0.5
+_RENEWED_S = 0.2
+_LEAST_DONE = 3
+"""Attempts from which a rate is estimated."""
+_QUIET = -2
+_UNKNOWN = 2
+"""How important it is what is not known of tokens and cost."""
+_MINUTE, _HOUR = 60, 3600
+
+
+class Standing(NamedTuple):
+    """How far a run is.
+
+    Attributes:
+        done: attempts that are over.
+        planned: attempts in all, those included.
+        failing: those that failed or ended in an error.
+        under_way: attempts that have started and are not over; None if that is not known.
+        oldest_s: the age of the oldest of them, seconds; 0 if that is not known.
+        retries: model calls that were repeated.
+        spent: the ledger as JSON (`Ledger.as_json`).
+        made: attempts of this session that are over; a resumed run has others.
+        elapsed_s: the time since the first of them was due, seconds.
+    """
+
+    done: int
+    planned: int
+    failing: int
+    under_way: int | None
+    oldest_s: float
+    retries: int
+    spent: Mapping[str, Any]
+    made: int
+    elapsed_s: float
+
+
+def seconds_left(standing: Standing) -> float | None:
+    """Return the time until the end at the rate so far, seconds; None while too few attempts are over."""
+    if standing.made < max(_LEAST_DONE, standing.under_way or 0):
+        return None
+    return (standing.planned - standing.done) * standing.elapsed_s / standing.made
+
+
+def progress_line(standing: Standing, width: int | None = None) -> str:
+    """Return how far a run is, in one line.
+
+    Args:
+        standing: how far it is.
+        width: the number of characters that there is space for: what matters least is left out; None for all.
+    """
+    spent = standing.spent
+    oldest = f", the oldest for {standing.oldest_s:.0f} s" if standing.oldest_s >= 1 else ""
+    under_way = f"{standing.under_way} under way" if standing.under_way else ""
+    has_called = spent["calls"] is None or spent["calls"] > 0
+    left = seconds_left(standing)
+    # each with its importance
+    parts = [
+        (9, f"packbench: {standing.done:,} of {standing.planned:,} done"),
+        (8, f"{standing.failing:,} failing"),
+        (5, under_way),
+        (1, oldest.removeprefix(", ") if under_way else ""),
+        (4, _plural(standing.retries, "retry", "retries") if standing.retries else ""),
+        (3, f"{spent['tokens']:,} tokens" if has_called and spent["tokens"] is not None else ""),
+        (6, f"{spent['cost']:.4f} {spent['currency']}" if has_called and spent["cost"] is not None else ""),
+        (2, " and ".join(name for name in ("tokens", "cost") if has_called and spent[name] is None)),
+        (7, "time left not known" if left is None else f"{_duration(left)} left"),
+    ]
+    shown = [(rank, f"{text} not known" if rank == _UNKNOWN else text) for rank, text in parts if text]
+    while width is not None and len(shown) > 1 and len(", ".join(text for _, text in shown)) > width:
+        shown.remove(min(shown))
+    line = ", ".join(text for _, text in shown)
+    return line if width is None else line[:width]
+
+
+def _plural(count: int, one: str, more: str) -> str:
+    return f"{count:,} {one if count == 1 else more}"
+
+
+def _duration(seconds: float) -> str:
+    """Return an estimate in words: in steps of 5 s, of minutes above 90 s, of 10 minutes above 90 minutes."""
+    if seconds <= 1.5 * _MINUTE:
+        return f"about {5 * max(1, math.ceil(seconds / 5))} s"
+    if seconds <= 1.5 * _HOUR:
+        return f"about {math.ceil(seconds / _MINUTE)} min"
+    hours, minutes = divmod(math.ceil(seconds / 600) * 10, _MINUTE)
+    return f"about {hours} h {minutes} min" if minutes else f"about {hours} h"
+
+
+class LivePage:
+    """Rewrites the page of a run while it is in progress, and stops at the first error.
+
+    Args:
+        recorder: has the results, and writes the page.
+        clock: monotonic clock, seconds.
+
+    Attributes:
+        problem: why it has stopped, in one line; empty if it has not.
+    """
+
+    def __init__(self, recorder: Recorder, clock: Callable[[], float] = time.monotonic) -> None:
+        self.problem = ""
+        self._recorder = recorder
+        self._clock = clock
+        self._due_s = clock()
+
+    def update(self) -> bool:
+        """Write the page if it is time; return whether it could not be written, for the first time."""
+        started_s = self._clock()
+        if self.problem or started_s < self._due_s:
+            return False
+        try:
+            self._recorder.write_live_page(max(1, PAGE_INTERVAL_S))
+        except Exception as error:  # noqa: BLE001 - the page never ends a run that is paid for
+            what = self._recorder.contexts.redactor.text(describe_error(error))
+            self.problem = f"--packbench-live-page: the page can't be written before the end of the run: {what}"
+            return True
+        ended_s = self._clock()
+        # of a large run it takes long
+        self._due_s = ended_s + max(PAGE_INTERVAL_S, PAGE_SHARE * (ended_s - started_s))
+        return False
+
+
+class Progress:
+    """Shows how far a live or record run is, while pytest waits and between its own lines.
+
+    It writes nothing with `-q -q` or without pytest's terminal reporter.
+
+    Args:
+        config: the session's.
+        recorder: has the selected cases and the results.
+        prefetcher: makes the attempts; None in xdist's controller, and where marked tests make them.
+    """
+
+    def __init__(self, config: pytest.Config, recorder: Recorder, prefetcher: Prefetcher | None) -> None:
+        self._config = config
+        self._recorder = recorder
+        self._prefetcher = prefetcher
+        self._workers: dict[str, dict[str, Any]] = {}
+        self._page = LivePage(recorder) if recorder.contexts.settings.live_page else None
+        self._started_s = time.monotonic()
+        self._written_s = self._started_s
+        self._is_visible = False
+        self._text = ""
+        self._is_over = False
+        self._end = threading.Event()
+
+    def note_worker(self, told: dict[str, Any]) -> None:
+        """Take what a worker of xdist has in flight, retried and spent."""
+        self._workers[told["worker"]] = told
+
+    def tick(self) -> None:
+        """Write the line, or the next one if it is time; called on the main thread about twice a second."""
+        if self._is_over:
+            return
+        self._update_page()
+        if self._reporter is None:
+            return
+        if not self._is_on_terminal:
+            if time.monotonic() - self._written_s >= INTERVAL_S:
+                self._written_s = time.monotonic()
+                standing = self.standing()
+                # workers of xdist may be collecting
+                if standing.planned:
+                    self._write_line(progress_line(standing))
+        # before the first report, xdist rewrites lines of its own
+        elif self._prefetcher is not None or self._workers:
+            width = self._config.get_terminal_writer().fullwidth - 1
+            if not self._text or time.monotonic() - self._written_s >= _RENEWED_S:
+                self._written_s = time.monotonic()
+                self._text = progress_line(self.standing(), width)
+            self._write_below(self._text[:width])
+            self._is_visible = True
+
+    def clear(self) -> None:
+        """Remove the line of a terminal before pytest writes."""
+        if self._is_visible:
+            self._write_below("")
+            self._is_visible = False
+
+    def standing(self) -> Standing:
+        """Return how far the run is."""
+        elapsed_s = time.monotonic() - self._started_s
+        ledger = self._recorder.contexts.clients.ledger
+        if self._prefetcher is not None:
+            progress = self._prefetcher.runner.progress()
+            return Standing(
+                done=progress.done,
+                planned=progress.planned,
+                failing=self._prefetcher.failing,
+                under_way=progress.in_flight,
+                oldest_s=progress.oldest_s,
+                retries=ledger.retries,
+                spent=ledger.as_json(),
+                made=progress.done,
+                elapsed_s=elapsed_s,
+            )
+        runs = self._recorder.runs.values()
+        results = [result for run in runs for trials in run.results.by_nodeid.values() for result in trials]
+        started = format_timestamp(self._recorder.started_ns)
+        told = self._workers.values()
+        return Standing(
+            done=len(results),
+            planned=sum(len(run.selected) for run in runs) * self._recorder.contexts.settings.trials,
+            failing=sum(result.verdict in FAILING for result in results),
+            under_way=sum(worker["in_flight"] for worker in told) if told else None,
+            oldest_s=0.0,
+            retries=sum(worker["retries"] for worker in told) + ledger.retries,
+            spent=sum_process_spending([worker["spent"] for worker in told]) if told else ledger.as_json(),
+            made=sum(result.timestamp >= started for result in results),
+            elapsed_s=elapsed_s,
+        )
+
+    def pytest_report_header(self) -> list[str]:
+        """Tell where the live page of each suite is."""
+        folder = self._config.invocation_params.dir
+        pages = [] if self._page is None else [run.results.writer.folder / PAGE for run in self._recorder.runs.values()]
+        return [f"packbench: live page: {printable(os.path.relpath(page, folder))}" for page in pages]
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Show the progress from the first attempt to the last."""
+        self._started_s = self._written_s = time.monotonic()
+        controller: Any = session.config.pluginmanager.getplugin("dsession")
+        if hasattr(controller, "queue"):
+            # xdist's loop only returns for an event: this makes one on its thread
+            controller.worker_packbench_tick = self.tick
+            threading.Thread(target=self._tick_loop, args=(controller.queue,), daemon=True).start()
+        try:
+            return (yield)
+        finally:
+            self.close()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logstart(self) -> Generator[None, object, object]:
+        """Let pytest write about an item that begins."""
+        return (yield from self._around())
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logreport(self) -> Generator[None, object, object]:
+        """Let pytest write about a phase that has ended."""
+        return (yield from self._around())
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logfinish(self) -> Generator[None, object, object]:
+        """Let pytest write about an item that has ended."""
+        return (yield from self._around())
+
+    def pytest_enter_pdb(self) -> None:
+        """Leave the terminal to a debugger."""
+        self.close()
+
+    def close(self) -> None:
+        """Remove the line, and write no more."""
+        self.clear()
+        self._is_over = True
+        self._end.set()
+
+    def _update_page(self) -> None:
+        if self._page is not None and self._page.update():
+            self.clear()
+            self._write_line(f"packbench: {printable(self._page.problem)}")
+
+    def _around(self) -> Generator[None, object, object]:
+        was_visible = self._is_visible
+        self.clear()
+        result = yield
+        if not self._is_over:
+            self._update_page()
+        # answers may come so fast that pytest never waits
+        if was_visible or time.monotonic() - self._written_s >= _TICK_S:
+            self.tick()
+        return result
+
+    def _tick_loop(self, queue: Any) -> None:
+        while not self._end.wait(_TICK_S):
+            queue.put(("packbench_tick", {}))
+
+    @property
+    def _reporter(self) -> Any:
+        is_quiet = self._config.get_verbosity() <= _QUIET
+        return None if is_quiet else self._config.pluginmanager.getplugin("terminalreporter")
+
+    @property
+    def _is_on_terminal(self) -> bool:
+        return bool(getattr(self._reporter, "isatty", False)) and os.environ.get("TERM") != "dumb"
+
+    def _write_line(self, line: str) -> None:
+        reporter = self._reporter
+        if reporter is not None:
+            with self._uncaptured():
+                # so that pytest repeats what its next result belongs to; with xdist it does not know its own line
+                reporter.ensure_newline()
+                writer = self._config.get_terminal_writer()
+                if writer.width_of_current_line:
+                    writer.line()
+                writer.line(line)
+                writer.flush()
+
+    def _write_below(self, text: str) -> None:
+        """Write on the line below the cursor, and move the cursor back."""
+        writer: Any = self._config.get_terminal_writer()
+        column = min(writer.width_of_current_line, writer.fullwidth - 1) + 1
+        with self._uncaptured():
+            # past the writer, which counts what is on pytest's own line
+            file = writer._file  # noqa: SLF001 - it has no public name
+            file.write(f"\n\r\x1b[K{text}\x1b[1A\x1b[{column}G")
+            file.flush()
+
+    def _uncaptured(self) -> Any:
+        capture: Any = self._config.pluginmanager.getplugin("capturemanager")
+        return capture.global_and_fixture_disabled() if capture is not None else nullcontext()
