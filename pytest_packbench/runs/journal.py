@@ -15,6 +15,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench.atomic import replace_atomic
+from pytest_packbench.limits import open_regular
 from pytest_packbench.model.result import CaseResult, EndedAttempt
 from pytest_packbench.runs.folder import WORKER_JOURNALS
 from pytest_packbench.runs.lines import compact_json
@@ -266,8 +267,10 @@ def _lock(descriptor: int) -> None:
 
 def is_locked(path: Path) -> bool:
     """Return whether another open file has locked a file; False if it does not exist or cannot be locked."""
-    with suppress(OSError), path.open("rb", buffering=0) as file:
-        return not try_lock(file)
+    # opening a pipe would wait forever
+    if path.is_file():
+        with suppress(OSError), path.open("rb", buffering=0) as file:
+            return not try_lock(file)
     return False
 
 
@@ -313,7 +316,7 @@ def _write_all(file: FileIO, line: bytes) -> None:
 
 def _objects(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield the object of each line with its location, without a last line that was cut short."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         for number, line in enumerate(file, start=1):
             location = f"{path}:{number}"
             try:
