@@ -14,7 +14,8 @@ from pytest_packbench.limits import LIMITS, Limit, open_regular, read_line, read
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.packs.generic.model import GenericSuiteConfig
-from pytest_packbench.packs.generic.values import CriterionError, compile_path
+from pytest_packbench.packs.generic.values import MAX_VISITS, CriterionError, compile_path
+from tests.doc_blocks import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,3 +134,15 @@ def test_a_json_path_visits_so_many_values_and_no_more() -> None:
         deep = [deep]
     with pytest.raises(CriterionError, match="recursion limit exceeded in the value; expected fewer levels"):
         compile_path("$..x").find(deep)
+
+
+def test_the_limits_are_those_of_the_docs() -> None:
+    page = (ROOT / "docs" / "formats.md").read_text("utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| `")]
+    listed = {cells[0].split("`")[1]: cells[1:] for cells in rows if cells[1].endswith("MiB")}
+    assert listed.keys() == LIMITS.keys()
+    for name, (size, values, depth) in listed.items():
+        limit = LIMITS[name]
+        assert size == limits.format_size(limit.size), name
+        assert (values, depth) in {("", ""), (f"{limit.values:,}", str(limit.depth))}, name
+    assert f"{MAX_VISITS:,} values" in page
