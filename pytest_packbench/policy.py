@@ -19,6 +19,7 @@ from pytest_packbench.cases.policy_files import (
     source_files,
     text_sha256,
 )
+from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.policy import CHANGES_NAME, Policy, PolicyError, PolicyOutcome, same
 from pytest_packbench.model.suite import CONFIG_NAME
@@ -334,7 +335,7 @@ def _config_in(
             raise
     defaults = _dumped(type(suite.config).model_validate({"pack": now.config["pack"]}))
     # what is written as it was means what it means today
-    written = parse_yaml((suite.path / CONFIG_NAME).read_bytes(), source=CONFIG_NAME)
+    written = parse_yaml(read_regular(suite.path / CONFIG_NAME, LIMITS[CONFIG_NAME]), source=CONFIG_NAME)
     unchanged = {
         key: now.config[key] for key, value in data.items() if key in now.config and same(value, written.get(key))
     }

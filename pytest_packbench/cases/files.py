@@ -14,13 +14,16 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.cases.load import case_sha256, in_line, parse_case, parse_json
+from pytest_packbench.limits import CASE, RECORDING, open_regular, read_line, read_regular
 from pytest_packbench.model.case import CASE_ID, CASE_ID_LENGTH
-from pytest_packbench.model.errors import CaseError, Problem, duplicate_id
+from pytest_packbench.model.errors import CaseError, Problem, duplicate_id, unreadable
+from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
 from pytest_packbench.model.suite import CONFIG_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from pytest_packbench.limits import Limit
     from pytest_packbench.model.case import Case, LoadedCase
     from pytest_packbench.model.run import Shard
     from pytest_packbench.model.suite import Suite
@@ -203,7 +206,7 @@ def _is_case_elsewhere(path: str, name: str) -> bool:
     if _DATA_SUFFIX.search(name) is None or name.startswith((".", "README")) or name.endswith("~"):
         return False
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - a string, see above
+        with open_regular(path) as file:
             head = file.read(_HEAD)
     except OSError:
         return False
@@ -254,13 +257,24 @@ def suite_locations(suite: Suite) -> Iterator[CaseLocation]:
 
 
 def case_lines(path: str | os.PathLike[str]) -> Iterator[CaseLine]:
-    """Yield the lines of a JSON Lines file that are not blank; raises OSError."""
-    start = 0
-    with open(path, "rb") as lines:  # noqa: PTH123 - a string, see above
-        for number, raw in enumerate(lines, start=1):
+    """Yield the lines of a JSON Lines file that are not blank, of a line that is too long the beginning.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    start, number, size = 0, 0, RECORDING.size + 1
+    with open_regular(path) as file:
+        while raw := file.readline(size):
+            number += 1
             if raw.strip() and not (number == 1 and not raw.removeprefix(_BOM).strip()):
                 yield CaseLine(number, start, raw)
             start += len(raw)
+            if len(raw) == size and not raw.endswith(b"\n"):
+                # the rest of a line that is too long
+                while rest := file.readline(size):
+                    start += len(rest)
+                    if rest.endswith(b"\n"):
+                        break
 
 
 def read_id(raw: bytes, key: str = "id") -> str | None:
@@ -387,13 +401,19 @@ class CaseIndex:
         return CaseLocation(entry[0], name, entry[1], entry[2]) if entry is not None else None
 
 
-def read_case_bytes(location: CaseLocation) -> bytes:
-    """Return the bytes of a case; raises OSError."""
-    with open(location.path, "rb") as file:  # noqa: PTH123 - a string, see above
-        if not location.line:
-            return file.read()
-        file.seek(location.start)
-        return file.readline()
+def read_case_bytes(location: CaseLocation, limit: Limit = CASE) -> bytes:
+    """Return the bytes of a case, a recording or a control.
+
+    Args:
+        location: its location.
+        limit: how large its file may be.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    if not location.line:
+        return read_regular(location.path, limit)
+    return read_line(location.path, location.start, limit)
 
 
 def case_file_sha256(location: CaseLocation) -> str | None:
@@ -418,6 +438,8 @@ def load_case(location: CaseLocation, model: type[Case], *, file: str, pack: str
     """
     if not location.line and location.name == os.path.basename(location.path):  # noqa: PTH119 - a string, see above
         raise CaseError(file, [stray_problem(location.name)])
+    if has_control_characters(file):
+        raise CaseError(location.label(file), [unprintable_name(file)])
     try:
         raw = read_case_bytes(location)
     except OSError as error:
@@ -451,6 +473,15 @@ def no_lines() -> Problem:
     return Problem("", "the file contains no case", "expected one case per line; remove the file if it needs none")
 
 
+def unprintable_name(path: str) -> Problem:
+    """Return the problem of a file with a name, or in a folder, that terminals and services of CI would interpret."""
+    folder, name = os.path.split(path)
+    whose = "its name" if has_control_characters(name) else "the name of its folder"
+    shown = escape_unprintable(name if has_control_characters(name) else os.path.basename(folder))  # noqa: PTH119 - a string, see above
+    wrong = f'{whose} has control characters, line breaks or bytes that are not UTF-8: "{shown}"'
+    return Problem("", wrong, "rename it")
+
+
 def unreadable_file(error: OSError) -> Problem:
     """Return the problem of a file that cannot be opened."""
-    return Problem("", f"cannot be read: {error.strerror or error}", "expected a file of cases")
+    return unreadable(error, "expected a file of cases")

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from pytest_packbench.limits import (
+    CASE,
+    CONTROL,
+    LIMITS,
+    RECORDING,
+    ShapeError,
+    check_depth,
+    check_size,
+    may_be_deep,
+    read_regular,
+)
 from pytest_packbench.model.case import LoadedCase, canonical_sha256
 from pytest_packbench.model.errors import (
     CaseError,
@@ -17,14 +29,17 @@ from pytest_packbench.model.errors import (
     SuiteError,
     format_value,
     suggestion,
+    unreadable,
     validation_problems,
 )
+from pytest_packbench.model.strict_json import has_control_characters
 from pytest_packbench.model.suite import CONFIG_NAME, Suite, SuiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from pytest_packbench.limits import Limit
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
@@ -34,8 +49,6 @@ if TYPE_CHECKING:
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-# deeper values can't be written as JSON again
-_MAX_DEPTH, _NAMED = 100, 2
 _FIELD_NAMES: dict[frozenset[str], set[str]] = {}
 
 
@@ -51,17 +64,26 @@ class JsonError(ValueError):
         self.problem = problem
 
 
-def parse_json(raw: bytes) -> Any:
+def parse_json(raw: bytes, limit: Limit = CASE) -> Any:
     """Parse a JSON document of the user.
 
     Stricter than `json`: duplicate keys, NaN and infinities are errors, because other programs read them differently.
     A byte order mark is allowed.
 
+    Args:
+        raw: its bytes.
+        limit: how large and how deep it may be.
+
     Raises:
         JsonError: the document is not valid.
     """
     try:
-        return json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+        check_size(raw, limit)
+        data = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+        if may_be_deep(raw, limit):
+            check_depth(data, limit)
+    except ShapeError as error:
+        raise JsonError(Problem(error.pointer, error.wrong, error.expected)) from None
     except UnicodeDecodeError as error:
         raise JsonError(Problem("", f"byte {error.start} is not UTF-8", "save the file as UTF-8")) from None
     except json.JSONDecodeError as error:
@@ -73,6 +95,7 @@ def parse_json(raw: bytes) -> Any:
     except ValueError:
         # Python converts no integer of more than 4,300 digits
         raise JsonError(Problem("", "contains a number with thousands of digits", "expected a number")) from None
+    return data
 
 
 def parse_case(raw: bytes, model: type[Case], *, source: str, stem: str | None, pack: str | None) -> LoadedCase:
@@ -133,7 +156,7 @@ def load_cassette(path: Path, *, source: str) -> tuple[Cassette, str]:
         FileNotFoundError: the file does not exist.
         CassetteError: the cassette is invalid; one line with file, JSON pointer, problem and what was expected.
     """
-    return parse_cassette(path.read_bytes(), source=source)
+    return parse_cassette(read_regular(path, RECORDING), source=source)
 
 
 def parse_cassette(raw: bytes, *, source: str, is_line: bool = False) -> tuple[Cassette, str]:
@@ -150,7 +173,7 @@ def parse_cassette(raw: bytes, *, source: str, is_line: bool = False) -> tuple[C
     from pytest_packbench.model.cassette import Cassette  # many cases have none
 
     try:
-        data = parse_json(raw)
+        data = parse_json(raw, RECORDING)
     except JsonError as error:
         raise CassetteError(source, [in_line(error.problem) if is_line else error.problem]) from None
     if isinstance(data, dict) and "conditions" not in data:
@@ -180,35 +203,17 @@ def parse_control(raw: bytes, *, source: str, name: str | None, names_checks: bo
     from pytest_packbench.model.control import Control, control_problems  # most suites have none
 
     try:
-        data = parse_json(raw)
+        data = parse_json(raw, CONTROL)
     except JsonError as error:
         raise ControlError(source, [in_line(error.problem) if name is None else error.problem]) from None
     if isinstance(data, dict) and "cassette_version" in data and "expected" not in data:
         advice = "put its exchanges under cassette of a control (for its format: packbench schema control)"
         raise ControlError(source, [Problem("", "a recording, which has no expected end", advice)])
-    nested = _nested_deeply(data)
-    if nested is not None:
-        problem = Problem(nested, f"nested deeper than {_MAX_DEPTH}", "remove levels")
-        raise ControlError(source, [problem])
     control = _validated(data, Control, source, ControlError)
     problems = control_problems(control, control.id if name is None else name, names_checks=names_checks)
     if problems:
         raise ControlError(source, problems)
     return control
-
-
-def _nested_deeply(data: Any) -> str | None:
-    """Return the JSON pointer, cut after two names, of a value that is nested too deeply to be written again."""
-    pending: list[tuple[Any, int, str]] = [(data, 1, "")]
-    while pending:
-        value, depth, pointer = pending.pop()
-        if not isinstance(value, dict | list):
-            continue
-        if depth > _MAX_DEPTH:
-            return pointer
-        names = value.items() if isinstance(value, dict) else enumerate(value)
-        pending += [(item, depth + 1, f"{pointer}/{name}" if depth <= _NAMED else pointer) for name, item in names]
-    return None
 
 
 def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: str) -> SuiteConfig:
@@ -223,7 +228,7 @@ def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: 
         SuiteError: the file is invalid; one line with file, JSON pointer, problem and what was expected.
     """
     try:
-        raw = (path / CONFIG_NAME).read_bytes()
+        raw = read_regular(path / CONFIG_NAME, LIMITS[CONFIG_NAME])
     except OSError as error:
         raise SuiteError(source, [_unreadable(error)]) from None
     return check_config(parse_yaml(raw, source=source), models, source=source)
@@ -231,6 +236,8 @@ def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: 
 
 def parse_yaml(raw: bytes, *, source: str) -> Any:
     """Parse a YAML document of the user: duplicate keys are errors, and dates stay text.
+
+    The size of what aliases stand for is checked before it is built: a few hundred bytes may stand for gigabytes.
 
     Args:
         raw: its bytes.
@@ -241,8 +248,12 @@ def parse_yaml(raw: bytes, *, source: str) -> Any:
     """
     import yaml  # a run without suites needs no YAML
 
+    limit = LIMITS[CONFIG_NAME]
     try:
-        return yaml.load(raw.decode("utf-8-sig"), Loader=_yaml_loader())  # noqa: S506 - a subclass of the safe loader
+        check_size(raw, limit)
+        return yaml.load(raw.decode("utf-8-sig"), Loader=_yaml_loader(limit))  # noqa: S506 - a subclass of the safe loader
+    except ShapeError as error:
+        raise SuiteError(source, [Problem(error.pointer, error.wrong, error.expected)]) from None
     except JsonError as error:
         raise SuiteError(source, [error.problem]) from None
     except UnicodeDecodeError as error:
@@ -252,14 +263,18 @@ def parse_yaml(raw: bytes, *, source: str) -> Any:
         position = f"line {mark.line + 1} column {mark.column + 1}: " if mark else ""
         wrong = f"{position}not YAML: {getattr(error, 'problem', None) or error}"
         raise SuiteError(source, [Problem("", wrong, "expected keys and values")]) from None
-    except (ValueError, RecursionError):
-        # an invalid date, a number with thousands of digits, a thousand levels
+    except RecursionError:
+        raise SuiteError(source, [Problem("", f"nested deeper than {limit.depth}", "remove levels")]) from None
+    except ValueError:
+        # an invalid date, a number with thousands of digits
         raise SuiteError(
             source, [Problem("", "contains a value that YAML cannot read", "expected plain values")]
         ) from None
 
 
 def _unreadable(error: Exception) -> Problem:
+    if isinstance(error, OSError):
+        return unreadable(error, "expected a UTF-8 file")
     return Problem("", f"cannot be read: {error}", "expected a UTF-8 file")
 
 
@@ -287,7 +302,7 @@ def read_changes(path: Path, *, source: str) -> AllowedChanges:
     """
     from pytest_packbench.model.policy import AllowedChanges
 
-    data = parse_yaml(path.read_bytes(), source=source)
+    data = parse_yaml(read_regular(path, LIMITS[path.name]), source=source)
     return _validated({} if data is None else data, AllowedChanges, source, SuiteError)
 
 
@@ -315,6 +330,9 @@ def read_suite(
     Raises:
         SuiteError: `suite.yaml` is invalid; one line with file, JSON pointer, problem and what was expected.
     """
+    if has_control_characters(name or path.name):
+        wrong = "the name of its folder has control characters, line breaks or bytes that are not UTF-8"
+        raise SuiteError(source, [Problem("", wrong, "rename it")])
     rules = read_config(path, models, source=source)
     return Suite(name=name or path.name, path=path, config=rules, sha256=scoring_sha256(rules), bundled=bundled)
 
@@ -357,7 +375,7 @@ def _no_constant(word: str) -> float:
     raise JsonError(Problem("", f"{word} is not JSON", "expected a finite number or null"))
 
 
-def _yaml_loader() -> Any:
+def _yaml_loader(limit: Limit) -> Any:
     """Return a safe loader that rejects duplicate keys and loads dates as strings, as in JSON."""
     import yaml
 
@@ -367,16 +385,66 @@ def _yaml_loader() -> Any:
             for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
 
+        def get_single_node(self) -> Any:
+            node = super().get_single_node()
+            if node is not None:
+                _check_nodes(node, limit)
+            return node
+
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - pyyaml's signature
-            nodes = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
-            keys = [self.construct_object(key, deep=True) for key in nodes]
-            for position, key in enumerate(keys):
-                if key in keys[:position]:
-                    line = nodes[position].start_mark.line + 1
-                    raise JsonError(Problem("", f'line {line}: duplicate key "{key}"', "keep one"))
+            seen: set[Any] = set()
+            for key_node, _ in node.value:
+                if key_node.tag == "tag:yaml.org,2002:merge":
+                    continue
+                key = self.construct_object(key_node, deep=True)
+                # a key that is a list is an error of pyyaml
+                if isinstance(key, Hashable) and (key in seen or seen.add(key)):  # type: ignore[func-returns-value]  # see above
+                    raise JsonError(
+                        Problem("", f'line {key_node.start_mark.line + 1}: duplicate key "{key}"', "keep one")
+                    )
             return super().construct_mapping(node, deep)
 
     return Strict
+
+
+def _check_nodes(root: Any, limit: Limit) -> None:
+    """Check a parsed YAML document before its values are built.
+
+    Raises:
+        ShapeError: it is nested too deeply, an alias contains itself, or it has too many values with each alias
+            written out.
+    """
+    counts: dict[int, int] = {}
+    open_nodes: set[int] = set()
+    # each node twice: before and after its members
+    pending: list[tuple[Any, bool]] = [(root, False)]
+    while pending:
+        node, is_done = pending.pop()
+        members = _members(node)
+        if is_done:
+            open_nodes.discard(id(node))
+            count = 1 + sum(counts[id(member)] for member in members)
+            if count > limit.values:
+                wrong = f"line {node.start_mark.line + 1}: has more than {limit.values:,} values, aliases written out"
+                raise ShapeError(wrong, "use fewer aliases")
+            counts[id(node)] = count
+            continue
+        if id(node) in counts:
+            continue
+        if id(node) in open_nodes:
+            raise ShapeError(f"line {node.start_mark.line + 1}: an alias contains itself", "write out the value")
+        if len(open_nodes) >= limit.depth and members:
+            raise ShapeError(f"line {node.start_mark.line + 1}: nested deeper than {limit.depth}", "remove levels")
+        open_nodes.add(id(node))
+        pending.append((node, True))
+        pending += [(member, False) for member in members]
+
+
+def _members(node: Any) -> list[Any]:
+    """Return the nodes directly in a node of YAML, keys included."""
+    if not isinstance(node.value, list):
+        return []
+    return [part for member in node.value for part in (member if isinstance(member, tuple) else (member,))]
 
 
 def _validated(data: object, model: type[ModelT], source: str, error_type: type[InputError]) -> ModelT:

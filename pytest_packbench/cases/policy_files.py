@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.cases.files import LINES_SUFFIX, SUFFIXES, case_folders, format_location, line_name
 from pytest_packbench.cases.load import JsonError, case_sha256, parse_json
 from pytest_packbench.cases.packed import RECORDINGS
+from pytest_packbench.limits import LIMITS, RECORDING
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.policy import CHANGES_NAME, CaseFacts
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME
@@ -232,7 +233,7 @@ def _packed_recordings(folder: str, raw: bytes, key: str) -> Iterator[tuple[str,
 def _digest(raw: bytes, *, is_control: bool = False) -> str:
     """Return the hash of a recording, or of a control without its words for people."""
     try:
-        data = parse_json(raw)
+        data = parse_json(raw, RECORDING)
         if is_control and isinstance(data, dict):
             data = {key: value for key, value in data.items() if key not in {"description", "$schema"}}
         return canonical_sha256(data)
@@ -242,6 +243,6 @@ def _digest(raw: bytes, *, is_control: bool = False) -> str:
 
 def _baseline(raw: bytes) -> Any:
     try:
-        return parse_json(raw)
+        return parse_json(raw, LIMITS[BASELINE_NAME])
     except JsonError:
         return text_sha256(raw)

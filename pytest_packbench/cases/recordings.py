@@ -27,9 +27,11 @@ from pytest_packbench.cases.files import (
     line_name,
     read_case_bytes,
     read_id,
+    unprintable_name,
 )
 from pytest_packbench.cases.load import case_sha256, parse_cassette, parse_control, parse_json
 from pytest_packbench.cases.packed import RECORDINGS
+from pytest_packbench.limits import CONTROL, RECORDING
 from pytest_packbench.model.case import CASE_ID, canonical_sha256
 from pytest_packbench.model.errors import (
     CassetteError,
@@ -38,7 +40,9 @@ from pytest_packbench.model.errors import (
     describe_error,
     duplicate_id,
     suggestion,
+    unreadable,
 )
+from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
 from pytest_packbench.model.suite import PENDING
 
 if TYPE_CHECKING:
@@ -96,7 +100,7 @@ class Recording(NamedTuple):
         line, duplicate = self.location.line, self.location.duplicate_of
         if duplicate is not None:
             raise CassetteError(self.file, [duplicate_id(duplicate[0], f"line {duplicate[1]}", key="case_id")])
-        return parse_cassette(read_case_bytes(self.location), source=self.file, is_line=bool(line))
+        return parse_cassette(read_case_bytes(self.location, RECORDING), source=self.file, is_line=bool(line))
 
 
 def find_recording(suite: Suite, case_id: str) -> Recording:
@@ -249,8 +253,7 @@ def _controls_in(folder: Path) -> Iterator[tuple[CaseLocation, Problem | None]]:
     except FileNotFoundError:
         return
     except OSError as error:
-        unread = Problem("", f"cannot be read: {error.strerror}", "expected a folder of controls")
-        yield CaseLocation(str(folder), folder.name), unread
+        yield CaseLocation(str(folder), folder.name), unreadable(error, "expected a folder of controls")
         return
     for name in names:
         if name.startswith("."):
@@ -270,6 +273,8 @@ def control_file_problem(path: str) -> Problem | None:
     folder, name = os.path.split(path)
     if name == "__pycache__":
         return None
+    if has_control_characters(name):
+        return unprintable_name(path)
     if os.path.isdir(path):  # noqa: PTH112 - strings
         return Problem("", "a folder is not read", f"move its controls to {os.path.basename(folder)}")  # noqa: PTH119
     if name.endswith(SUFFIXES):
@@ -291,8 +296,8 @@ def hidden_controls(folder: Path) -> list[str]:
 
 
 def escaped_name(name: str) -> str:
-    """Return the name or path of a file with its line ends escaped; reports have one line for each control."""
-    return name.replace("\r", "\\r").replace("\n", "\\n")
+    """Return the name or path of a file with escapes for what can't be shown; reports have one line for each."""
+    return escape_unprintable(name)
 
 
 def _control_lines(path: str, name: str) -> Iterator[tuple[CaseLocation, Problem | None]]:
@@ -303,7 +308,7 @@ def _control_lines(path: str, name: str) -> Iterator[tuple[CaseLocation, Problem
             control_id = read_id(line.raw) or line_name(path, line.number)
             yield CaseLocation(path, control_id, line.number, line.start), None
     except OSError as error:
-        yield CaseLocation(path, name), Problem("", f"cannot be read: {error.strerror}", "expected a file of controls")
+        yield CaseLocation(path, name), unreadable(error, "expected a file of controls")
         return
     if is_empty:
         yield CaseLocation(path, name), Problem("", "the file contains no control", "remove it, or add one per line")
@@ -325,9 +330,9 @@ def load_control(found: FoundControl, *, file: str, names_checks: bool | None = 
     if found.problem is not None:
         raise ControlError(source, [found.problem])
     try:
-        raw = read_case_bytes(location)
+        raw = read_case_bytes(location, CONTROL)
     except OSError as error:
-        raise ControlError(source, [Problem("", f"cannot be read: {error.strerror}", "expected a file")]) from None
+        raise ControlError(source, [unreadable(error, "expected a file")]) from None
     name = None if location.line else location.name
     return parse_control(raw, source=source, name=name, names_checks=names_checks)
 

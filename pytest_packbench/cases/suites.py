@@ -23,6 +23,7 @@ from pytest_packbench.cases.files import (
 )
 from pytest_packbench.model.errors import CaseError, duplicate_id, pluralize
 from pytest_packbench.model.run import BUNDLED
+from pytest_packbench.model.strict_json import escape_unprintable
 from pytest_packbench.model.suite import CONFIG_NAME
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def unknown_suite_message(name: str, known: Collection[str], root: Path) -> str:
     own = [found for found in known if not found.startswith(BUNDLED)] if has_own else []
     bundled = [found for found in known if found.startswith(BUNDLED)]
     listed_bundled = f"bundled suites: {', '.join(bundled) or 'none'}"
+    name, own = escape_unprintable(name), list(map(escape_unprintable, own))
     close = get_close_matches(name, bundled if name.startswith(BUNDLED) else own if has_own else known, n=1)
     guess = f' (did you mean "{close[0]}"?)' if close else ""
     message = f'unknown suite "{name}"{guess}'

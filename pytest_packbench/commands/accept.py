@@ -158,10 +158,11 @@ def _unstated(suite: Suite) -> Iterator[tuple[str, Recording, dict[str, Any]]]:
     from pytest_packbench.cases.files import read_case_bytes
     from pytest_packbench.cases.load import JsonError, parse_json
     from pytest_packbench.cases.recordings import all_recordings
+    from pytest_packbench.limits import RECORDING
 
     for name, recording in all_recordings(suite).items():
         try:
-            data = parse_json(read_case_bytes(recording.location))
+            data = parse_json(read_case_bytes(recording.location, RECORDING), RECORDING)
         except (JsonError, OSError):
             # the run and lint report it
             continue

@@ -207,4 +207,4 @@ def _baselines(
 def _load(path: Path) -> StoredRun:
     from pytest_packbench.runs.stored import read_run
 
-    return read_run(find_run_source(path))
+    return read_run(find_run_source(path), checked=True)

@@ -18,6 +18,7 @@ from pytest_packbench.cases.load import check_case, parse_cassette, parse_json, 
 from pytest_packbench.cli import FINE, UNUSABLE, UsageError
 from pytest_packbench.commands.paths import ROOT, add_root, packs_for_options, root_of
 from pytest_packbench.engine.recordings import write_recording
+from pytest_packbench.limits import RECORDING, read_regular
 from pytest_packbench.model.authoring import CaseDraft, SourceFlaw, SourceRemark
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CaseError, CassetteError, Problem, pluralize
@@ -354,7 +355,7 @@ class Destination:
         ]
         path = self._recording_path(loaded.case.id)
         parse_cassette(encode_utf8(json.dumps(recording, ensure_ascii=False)), source=path.as_posix())
-        if path.exists() and not force and _parsed(path.read_bytes()) != recording:
+        if path.exists() and not force and _parsed(read_regular(path, RECORDING)) != recording:
             problem = Problem("", "already exists and differs", "pass --force to replace it")
             raise CassetteError(path.as_posix(), [problem])
         return recording
@@ -500,7 +501,7 @@ def _new_rules(folder: Path, pack: Pack, files: Mapping[str, str]) -> SuiteConfi
 def _parsed(raw: bytes) -> Any:
     """Return a JSON document; None if it is none."""
     try:
-        return parse_json(raw)
+        return parse_json(raw, RECORDING)
     except ValueError:
         return None
 

@@ -45,6 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Score the stored results again and write how the scores change."""
     from pytest_packbench.analysis.comparison import compare
     from pytest_packbench.reports.diff import diff_markdown
+    from pytest_packbench.runs.lines import checked_results
     from pytest_packbench.runs.report import OpenRun, open_report
     from pytest_packbench.runs.stored import StoredRun
 
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     report = open_report(folder)
     suite, pack = suite_and_pack(report.run.requested_suite, arguments)
     terms: dict[Hashable, _Terms] = {}
-    before = tuple(_reduced(result, terms) for result in report.results)
+    before = tuple(_reduced(result, terms) for result in checked_results(folder, report.results))
     after = rescored(before, report.run, folder / PAYLOADS, suite, pack)
     now = replace(report.run, suite_sha256=suite.sha256, pack=pack.name, pack_version=pack.version)
     comparison = compare(

@@ -22,6 +22,7 @@ from pytest_packbench.cases.load import (
 from pytest_packbench.cases.recordings import case_of_control, check_target, control_file_problem, escaped_name
 from pytest_packbench.cli import FINE, UNUSABLE
 from pytest_packbench.commands.paths import add_packs, bundled_folder, packs_of
+from pytest_packbench.limits import RECORDING, read_regular
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.checks import extension_problem
 from pytest_packbench.model.control import ControlResult
@@ -127,7 +128,7 @@ def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
     if is_report(path):
         return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_case_count(open_report(path).results)}"
     try:
-        data = parse_json(path.read_bytes())
+        data = parse_json(read_regular(path, RECORDING), RECORDING)
     except JsonError as error:
         raise CaseError(str(path), [error.problem]) from None
     return _json(path, data, packs)
@@ -136,7 +137,7 @@ def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
 def _json(path: Path, data: Any, packs: Packs) -> str:
     """Check a case, a cassette or a control, and return its kind."""
     if _is_control(path, data):
-        control = _checked_control(path.read_bytes(), path, packs, name=path.stem)
+        control = _checked_control(read_regular(path, RECORDING), path, packs, name=path.stem)
         return f"control of the case {control.case}, which has to end as {control.expected.verdict}"
     if isinstance(data, dict) and "cassette_version" in data:
         cassette, _ = load_cassette(path, source=str(path))

@@ -21,6 +21,7 @@ from pytest_packbench.engine.external_io import (
     TargetFailure,
     request_json,
 )
+from pytest_packbench.limits import LIMITS
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.redaction import Redactor, redact_options
 from pytest_packbench.model.request import AnswerError
@@ -221,7 +222,7 @@ class CommandTarget:
         `left` from before the request.
         """
         try:
-            reply: Any = parse_json(answer)
+            reply: Any = parse_json(answer, LIMITS["result"])
         except ValueError as error:
             # what begins like an object should have been one
             problem = str(error) if answer.lstrip().startswith(b"{") else _NO_OBJECT

@@ -22,6 +22,7 @@ from pytest_packbench.engine.external_io import (
     request_json,
 )
 from pytest_packbench.engine.output import redact_log_record
+from pytest_packbench.limits import LIMITS
 from pytest_packbench.model.redaction import Redactor, secrets_of_url
 from pytest_packbench.model.request import AnswerError
 
@@ -231,7 +232,7 @@ class HttpTarget:
         if not raw.strip():
             raise self._unreadable("the body is empty")
         try:
-            return parse_json(raw)
+            return parse_json(raw, LIMITS["result"])
         except ValueError as error:
             excerpt = self._redactor.excerpt(raw[:_MAX_ERROR_BYTES].decode("utf-8", "replace"), 80)
             problem = f"{self._redactor.excerpt(str(error))}; the body begins: {excerpt}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.atomic import write_atomic
 from pytest_packbench.cases.load import parse_cassette
 from pytest_packbench.cases.recordings import find_recording
+from pytest_packbench.limits import RECORDING, read_regular
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CassetteError, Problem, format_value
 from pytest_packbench.model.request import AnswerError, AnswerProblem, ModelAnswer, ToolCall, Usage
@@ -334,7 +335,7 @@ def discard_recording(suite: Suite, case_id: str, *, since: str) -> None:
     """
     for path in (suite.pending_path(case_id), suite.cassette_path(case_id)):
         with suppress(OSError, CassetteError):
-            cassette, _ = parse_cassette(path.read_bytes(), source=path.name)
+            cassette, _ = parse_cassette(read_regular(path, RECORDING), source=path.name)
             if cassette.recorded_at is not None and cassette.recorded_at >= since:
                 path.unlink()
 

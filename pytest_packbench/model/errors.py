@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pydantic import BaseModel
 
+from pytest_packbench.limits import InputLimitError
 from pytest_packbench.model.case import CASE_ID, DATE, NAME
+from pytest_packbench.model.strict_json import escape_unprintable, printable_repr
 from pytest_packbench.model.suite import TARGET
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ class InputError(ValueError):
         self.problems = tuple(problems)
         first, *more = self.problems
         rest = f" (and {len(more)} more: {', '.join(p.pointer or '/' for p in more)})" if more else ""
-        super().__init__(" ".join(f"{source}: {first}{rest}".split()))
+        super().__init__(escape_unprintable(" ".join(f"{source}: {first}{rest}".split())))
 
 
 class CaseError(InputError):
@@ -99,6 +101,13 @@ class CassetteError(InputError):
 
 class ControlError(InputError):
     """A control is invalid, could not fail, or is one of no case."""
+
+
+def unreadable(error: OSError, expected: str) -> Problem:
+    """Return the problem of a file that can't be read."""
+    if isinstance(error, InputLimitError):
+        return Problem("", error.wrong, error.expected)
+    return Problem("", f"cannot be read: {error.strerror or error}", expected)
 
 
 def describe_error(error: BaseException) -> str:
@@ -124,7 +133,11 @@ def json_pointer(location: Iterable[str | int]) -> str:
 
 def format_value(value: object) -> str:
     """Return a value as JSON, at most 60 characters; values that are not JSON appear as their `repr`."""
-    text = json.dumps(value, ensure_ascii=False, default=repr)
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=repr)
+    except (TypeError, ValueError, RecursionError):
+        # a key that is no text, a value that contains itself
+        return printable_repr(value)
     return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
 
 

@@ -237,7 +237,7 @@ class CaseRun:
             result = fold_case(self.results, self.suite.config.trials_rule())
         self.result = result
         if result.verdict == "not_run":
-            pytest.skip(printable(result.message))
+            pytest.skip(_reason(result))
         if self.is_broken(result):
             self._stop_broken(trials)
         elif result.verdict == "failed":
@@ -261,10 +261,10 @@ class CaseRun:
         strict = bool(self.item.config.option.runxfail)
         hidden = reported(result.verdict, self._mode) == "xfailed"
         if hidden and not (strict and result.score is not None):
-            raise pytest.xfail.Exception(printable(result.message))
+            raise pytest.xfail.Exception(_reason(result))
         if result.verdict == "passed" if len(self.results) > 1 else _reaches_threshold(result):
             return
-        line = self.explanation.partition("\n")[0] or printable(result.message)
+        line = self.explanation.partition("\n")[0] or _reason(result)
         if self.item.config.stash[CONTEXTS].settings.gate == "suite" and not strict:
             raise pytest.xfail.Exception(line)
         self.explanation = self.explanation or line
@@ -281,7 +281,7 @@ class CaseRun:
         # the plugin may have dropped the report with the result
         self.reported = None
         if result.verdict == "not_run":
-            pytest.skip(printable(result.message))
+            pytest.skip(_reason(result))
         if self.is_broken(result):
             raise CaseBroken(printable(result.message))
 
@@ -304,6 +304,11 @@ class CaseRun:
         stop = CaseBroken(printable(trial.result.message))
         # a debugger stops where the user's code raised
         raise stop.with_traceback(failure.raised.__traceback__) if failure is not None and failure.raised else stop
+
+
+def _reason(result: CaseResult) -> str:
+    """Return the message of a result as one line: pytest's summary has a line for each test."""
+    return printable(" ".join(result.message.split()))
 
 
 def run_of(item: pytest.Item) -> CaseRun | None:

@@ -27,14 +27,17 @@ from pytest_packbench.cases.files import (
     read_case_bytes,
     read_id,
     stray_problem,
+    unprintable_name,
     unreadable_file,
 )
 from pytest_packbench.cases.load import parse_case, parse_json
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.external_io import TargetError
+from pytest_packbench.limits import CASE, read_regular
 from pytest_packbench.model.errors import CaseError, duplicate_id
 from pytest_packbench.model.score import FIXTURE
+from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.plugin import CONTROL
 from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun, run_of, without_own_traceback
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.case import LoadedCase
+    from pytest_packbench.model.errors import Problem
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.run import Shard
     from pytest_packbench.model.suite import Suite
@@ -97,6 +101,8 @@ class CaseItem(pytest.Item):
         path, line, name = self.reportinfo()
         root = str(self.config.rootpath) + os.sep
         text = str(path)
+        if not text.isprintable():
+            return (self.packbench_run.file, line, name)
         if not text.startswith(root):
             # outside rootdir pytest finds the relative path
             return super().location
@@ -153,9 +159,7 @@ class CaseFile(pytest.File):
         loaded, problem = None, ""
         name = self.path.stem
         try:
-            # in one piece: buffering would be slower
-            with self.path.open("rb", buffering=0) as file:
-                raw = file.readall()
+            raw = read_regular(self.path, CASE)
             loaded = parse_case(raw, self.pack.case_model, source=self.nodeid, stem=name, pack=self.pack.name)
         except CaseError as error:
             problem = str(error)
@@ -165,11 +169,19 @@ class CaseFile(pytest.File):
 
 
 class StrayFile(CaseFile):
-    """A file that looks like a case but is not read as one: an item that is an error."""
+    """A file that looks like a case but is not read as one: an item that is an error.
+
+    Attributes:
+        problem: why it is not read.
+    """
+
+    def __init__(self, *, problem: Problem, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.problem = problem
 
     def collect(self) -> Iterator[CaseItem]:
         """Return an item named after the file, whose setup reports what to do."""
-        problem = str(CaseError(self.nodeid, [stray_problem(self.path.name)]))
+        problem = str(CaseError(self.nodeid, [self.problem]))
         yield CaseItem.from_parent(self, name=self.name, suite=self.suite, pack=self.pack, loaded=None, problem=problem)
 
 
@@ -328,8 +340,7 @@ class _AllFolders:
 
 def _one_line(name: str) -> str:
     """Return the name of a file with escapes for what a terminal, a service of CI or a node id would interpret."""
-    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in name)
-    return shown.replace("::", r"\x3a\x3a")
+    return escape_unprintable(name).replace("::", r"\x3a\x3a")
 
 
 def _is_case(name: str) -> bool:
@@ -395,6 +406,12 @@ class Collector:
         text = str(path) + os.sep
         if not any(text.startswith(folder) for folder, _ in self._suites):
             return None
+        nodeid = self.nodeid_of(str(path))
+        if has_control_characters(nodeid):
+            # pytest prints both as they are
+            return CaseFolder.from_parent(
+                parent, path=path, name=_one_line(path.name), nodeid=_one_line(nodeid), collector=self
+            )
         folder: CaseFolder = CaseFolder.from_parent(parent, path=path, collector=self)
         return folder
 
@@ -411,10 +428,14 @@ class Collector:
         return None
 
     def _stray(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
-        shard = self._contexts.settings.shard
-        if not is_stray(suite, text) or (shard is not None and path.name not in shard):
+        return self._unread(path, text, parent, suite, stray_problem(path.name)) if is_stray(suite, text) else None
+
+    def _unread(
+        self, path: Path, text: str, parent: pytest.Collector, suite: Suite, problem: Problem
+    ) -> CaseFile | None:
+        shard, pack = self._contexts.settings.shard, self._contexts.pack_of(suite)
+        if shard is not None and path.name not in shard:
             return None
-        pack = self._contexts.pack_of(suite)
         file: StrayFile = StrayFile.from_parent(
             parent,
             path=path,
@@ -423,6 +444,7 @@ class Collector:
             nodeid=_one_line(self.nodeid_of(text)),
             suite=suite,
             pack=pack,
+            problem=problem,
         )
         return file
 
@@ -433,6 +455,8 @@ class Collector:
 
     def _file(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
         nodeid = self.nodeid_of(text)
+        if has_control_characters(nodeid):
+            return self._unread(path, text, parent, suite, unprintable_name(nodeid))
         pack, shard = self._contexts.pack_of(suite), self._contexts.settings.shard
         if text.endswith(LINES_SUFFIX):
             only = self._single.get(text, frozenset())

@@ -34,7 +34,7 @@ class GitHub:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Escape workflow commands in captured output, which the log shows."""
         if self._annotates and report.sections and is_of_case(report):
-            from pytest_packbench.reports.github import escape_commands
+            from pytest_packbench.reports.terminal import escape_commands
 
             report.sections = [(name, escape_commands(text)) for name, text in report.sections]
 

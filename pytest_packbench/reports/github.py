@@ -6,7 +6,6 @@ Annotations are workflow commands. GitHub's limits are 10 errors and 1 MiB of su
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -35,9 +34,6 @@ MAX_GATES = 3
 STEP_BYTES = 1024 * 1024
 _ROWS = (MAX_ROWS, 100, 30, 10, 3)
 _WIDTH = 400
-# the runner accepts `::` at the beginning of a line, and the older `##[` anywhere
-_COMMAND = re.compile(r"^(\s*)::", re.MULTILINE)
-_OLD_COMMAND = re.compile(r"##\[")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,11 +177,6 @@ def annotation_commands(
     first = problems[: MAX_ANNOTATIONS - 2]
     for annotation in (*first, *run_annotations(runs, MAX_ANNOTATIONS - len(first))):
         yield annotation.command(*_location(annotation.file, root, workspace))
-
-
-def escape_commands(text: str) -> str:
-    """Change text of a case so that the runner does not take any of it for a workflow command."""
-    return _OLD_COMMAND.sub("## [", _COMMAND.sub(r"\1: :", text))
 
 
 def _pages(run: FinishedRun) -> Iterator[str]:

@@ -5,6 +5,7 @@ Plain lines without colours. Control characters in text from models and cases ar
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,9 @@ _WIDTH = 160
 _MESSAGE = 200
 _MAX_MESSAGES = 24
 _SENTENCE = 1600
+# the runner accepts `::` at the beginning of a line, and the older `##[` anywhere
+_COMMAND = re.compile(r"^([^\S\n]*)::", re.MULTILINE)
+_OLD_COMMAND = re.compile(r"##\[")
 # white space that moves the cursor
 _CURSOR_MOVES = frozenset("\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029")
 
@@ -57,9 +61,17 @@ def printable(text: str) -> str:
 
     Returns:
         The text with control and format characters (escape sequences, bidirectional overrides, surrogates,
-        unassigned ones) as their escapes, such as `\x1b`, and every kind of space except the line end as a space.
+        unassigned ones) as their escapes, such as `\x1b`, and every kind of space except the line end as a space. What
+        GitHub Actions would take for a command is changed, see `escape_commands`.
     """
-    return text if text.isprintable() else "".join(map(_printable_character, text))
+    return escape_commands(text if text.isprintable() else "".join(map(_printable_character, text)))
+
+
+def escape_commands(text: str) -> str:
+    """Change a text so that the runner of GitHub Actions does not take any of it for a workflow command."""
+    if "::" not in text and "##[" not in text:
+        return text
+    return _OLD_COMMAND.sub("## [", _COMMAND.sub(r"\1: :", text))
 
 
 def one_line(text: str, limit: int = _WIDTH) -> str:

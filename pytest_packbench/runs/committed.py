@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.atomic import write_atomic
+from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import Run
 from pytest_packbench.runs.folder import StoredRunError
@@ -30,7 +31,8 @@ def read_baseline(path: Path) -> CommittedBaseline:
     from pytest_packbench.model.errors import validation_problems
 
     try:
-        data = json.loads(path.read_bytes(), object_pairs_hook=_without_duplicates)
+        raw = read_regular(path, LIMITS["baseline.json"])
+        data = json.loads(raw.decode("utf-8"), object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
         advice = "restore it, or set it again with packbench baseline set"
         raise StoredRunError(f"{path}: not a committed baseline: {error}; {advice}") from None

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench.atomic import replace_atomic
+from pytest_packbench.limits import LIMITS, format_size, lines_of, open_regular
 from pytest_packbench.model.result import CaseResult, EndedAttempt
 from pytest_packbench.runs.folder import WORKER_JOURNALS
 from pytest_packbench.runs.lines import compact_json
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.run import Run
 
 
+_LIMIT = LIMITS["journal"]
 HEADER_KEY = "packbench_journal"
 ENDED_KEY = "packbench_ended"
 """The only key of the line of an attempt that is not scored yet."""
@@ -275,8 +277,10 @@ def _lock(descriptor: int) -> None:
 
 def is_locked(path: Path) -> bool:
     """Return whether another open file has locked a file; False if it does not exist or cannot be locked."""
-    with suppress(OSError), path.open("rb", buffering=0) as file:
-        return not try_lock(file)
+    # opening a pipe would wait forever
+    if path.is_file():
+        with suppress(OSError), path.open("rb", buffering=0) as file:
+            return not try_lock(file)
     return False
 
 
@@ -322,9 +326,11 @@ def _write_all(file: FileIO, line: bytes) -> None:
 
 def _objects(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield the object of each line with its location, without a last line that was cut short."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+    with open_regular(path) as file:
+        for number, line in enumerate(lines_of(file, _LIMIT), start=1):
             location = f"{path}:{number}"
+            if len(line) > _LIMIT.size:
+                raise JournalError(f"{location}: longer than {format_size(_LIMIT.size)}; {_LIMIT.advice}")
             try:
                 data = _parse_line(line)
                 if not line.endswith(b"\n") and HEADER_KEY not in data:

@@ -10,6 +10,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from pytest_packbench.limits import LIMITS, format_size
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -57,6 +59,8 @@ class JsonStream:
             try:
                 value, end = self._decode(self._buffer, self._position)
             except json.JSONDecodeError as error:
+                if len(self._buffer) - self._position > LIMITS["report"].size:
+                    raise self._error(f"a value longer than {format_size(LIMITS['report'].size)}") from None
                 if not self._read_more():
                     raise self._error(error.msg, error.pos) from None
                 continue

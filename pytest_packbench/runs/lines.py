@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,15 +18,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 from pydantic_core import to_json
 
 from pytest_packbench.atomic import encode_utf8, replace_atomic
+from pytest_packbench.limits import PAYLOAD, RECORD, format_size, lines_of, open_regular
 from pytest_packbench.model.record import EvalRecord, RecordError, strict_problem
 from pytest_packbench.model.result import ERROR_LINE_FIELDS
 from pytest_packbench.model.score import VERDICTS
-from pytest_packbench.model.strict_json import U32_MAX, expected_integer, printable
+from pytest_packbench.model.strict_json import U32_MAX, expected_integer, has_surrogate, printable
 from pytest_packbench.runs.folder import CONTROLS, ERRORS, PAYLOADS, RECORDS, StoredRunError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from pytest_packbench.limits import Limit
     from pytest_packbench.model.control import ControlResult, ControlTally
     from pytest_packbench.model.result import CaseResult
 
@@ -104,6 +107,7 @@ class ErrorLine(NamedTuple):
 # the fields that a report counts by
 _COUNTED_FIELDS = ERROR_LINE_FIELDS[:4]
 _PAYLOAD_FIELDS = ("run_id", "test_id", "case_id")
+_IDS = frozenset(_PAYLOAD_FIELDS)
 
 
 def compact_json(value: Any, *, finite: bool = True) -> bytes:
@@ -304,16 +308,55 @@ def read_payloads(path: Path) -> Iterator[tuple[tuple[str, int], Any]]:
         StoredRunError: the file does not exist, or a line of it cannot be read.
         OSError: the file cannot be read.
     """
-    if not path.is_file():
+    if not path.exists():
         raise StoredRunError(f"{path}: not found: the run stored no results to score again")
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                data = json.loads(line)
-                attempt, payload = (str(data["test_id"]), int(data.get("trial", 0))), data["result"]
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise StoredRunError(f"{path}:{number}: not a stored result: {error}") from None
-            yield attempt, payload
+    for location, data in _values(path, PAYLOAD):
+        try:
+            check_line({"result": data["result"], **data})
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoredRunError(f"{location}: not a stored result: {error}") from None
+        yield (data["test_id"], data.get("trial", 0)), data["result"]
+
+
+def checked_results(folder: Path, results: Iterable[CaseResult]) -> Iterator[CaseResult]:
+    """Yield the results of a run's report, each compared with its record: a file that was changed or cut is an error.
+
+    Args:
+        folder: the folder of the run; without a file of records nothing is compared.
+        results: the results, in the order of the report.
+
+    Raises:
+        StoredRunError: a line is not a record, belongs to no result, or differs from the report; or one is missing.
+        OSError: the file cannot be read.
+    """
+    path = folder / RECORDS
+    records = read_run_records(path) if os.path.lexists(path) else None
+    if records is None:
+        yield from results
+        return
+    ahead = next(records, None)
+    for result in results:
+        if ahead is not None and ahead[1].test_id == result.test_id and _trial_of(ahead[1]) == result.trial:
+            _check_same_end(result, *ahead)
+            ahead = next(records, None)
+        elif result.counted:
+            problem = f"the record of {result.test_id} is missing or out of order, but the run's report counts it"
+            raise StoredRunError(f"{path}: {problem}")
+        yield result
+    if ahead is not None:
+        raise StoredRunError(f"{ahead[0]}: {ahead[1].test_id} is out of order, or missing in the run's report")
+
+
+def _trial_of(record: EvalRecord) -> Any:
+    return record.packbench.get("trial", 0) if record.packbench else 0
+
+
+def _check_same_end(result: CaseResult, location: str, record: EvalRecord) -> None:
+    extension = record.packbench or {}
+    written = (record.passed, extension.get("verdict", result.verdict), extension.get("score", result.score))
+    if written != (result.verdict == "passed", result.verdict, result.score):
+        problem = "has another verdict or score than in the run's report; restore both files from the run"
+        raise StoredRunError(f"{location}: {result.test_id} {problem}")
 
 
 class ResultFiles:
@@ -324,8 +367,8 @@ class ResultFiles:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._records = _AttemptLines(folder / RECORDS)
-        self._payloads = _AttemptLines(folder / PAYLOADS)
+        self._records = _AttemptLines(folder / RECORDS, RECORD)
+        self._payloads = _AttemptLines(folder / PAYLOADS, PAYLOAD)
 
     def complete(self, row: CaseResult) -> CaseResult:
         """Return the result of a report row with its record and payload, if they are next in the files.
@@ -333,8 +376,8 @@ class ResultFiles:
         Raises:
             StoredRunError: the following line of a file cannot be read.
         """
-        payload = self._payloads.pop(row)
-        return replace(row, record=self._records.pop(row), payload=None if payload is None else payload.get("result"))
+        payload, record = self._payloads.pop(row), self._records.pop(row)
+        return replace(row, record=record, payload=None if payload is None else payload.get("result"))
 
     def end(self) -> None:
         """Check that all lines were read.
@@ -349,14 +392,16 @@ class ResultFiles:
 class _AttemptLines:
     """The lines of one of these files, one per attempt."""
 
-    def __init__(self, path: Path) -> None:
-        self._lines = _attempts(path)
+    def __init__(self, path: Path, limit: Limit) -> None:
+        self._lines = _attempts(path, limit)
         self._next = next(self._lines, None)
 
     def pop(self, result: CaseResult) -> dict[str, Any] | None:
         if self._next is None or self._next[1:3] != (result.test_id, result.trial):
             return None
-        line = self._next[3]
+        location, _, _, line = self._next
+        if "passed" in line and line["passed"] != (result.verdict == "passed"):
+            raise StoredRunError(f"{location}: {result.test_id} has another verdict than in the run's report")
         self._next = next(self._lines, None)
         return line
 
@@ -378,6 +423,8 @@ def check_line(data: dict[str, Any]) -> None:
             raise ValueError(f"{name}: is missing")
         if not isinstance(data[name], str):
             raise ValueError(f"{name}: got {data[name]!r:.60}, expected a string")  # noqa: TRY004 - an error of the file, reported like the others
+        if name in _IDS and has_surrogate(data[name]):
+            raise ValueError(f"{name}: unpaired surrogate in {printable(data[name])}")
     trial = data.get("trial", 0)
     if type(trial) is not int or trial < 0:
         raise ValueError(f"trial: got {trial!r:.60}, expected an integer of 0 or more")
@@ -385,27 +432,45 @@ def check_line(data: dict[str, Any]) -> None:
         raise ValueError(f"verdict: got {data['verdict']!r:.60}, expected one of {', '.join(VERDICTS)}")
 
 
-def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+def _lines(path: Path, limit: Limit = RECORD) -> Iterator[tuple[str, bytes]]:
+    with open_regular(path) as file:
+        for number, line in enumerate(lines_of(file, limit), start=1):
+            if len(line) > limit.size:
+                raise StoredRunError(f"{path}:{number}: longer than {format_size(limit.size)}; {limit.advice}")
             if line.strip():
                 yield f"{path}:{number}", line
 
 
-def _values(path: Path) -> Iterator[tuple[str, Any]]:
-    for location, line in _lines(path):
-        try:
-            yield location, json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise StoredRunError(f"{location}: not JSON: {error}") from None
+def _values(path: Path, limit: Limit = RECORD) -> Iterator[tuple[str, Any]]:
+    for location, line in _lines(path, limit):
+        yield location, _value(location, line)
 
 
-def _attempts(path: Path) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
-    if not path.is_file():
+def _value(location: str, line: bytes) -> Any:
+    try:
+        return json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise StoredRunError(f"{location}: not UTF-8: {error.reason} at byte {error.start}") from None
+    except RecursionError:
+        raise StoredRunError(f"{location}: not JSON: nested too deeply") from None
+    except ValueError as error:
+        raise StoredRunError(f"{location}: not JSON: {error}") from None
+
+
+def _attempts(path: Path, limit: Limit) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
+    if not os.path.lexists(path):
         return
-    for location, data in _values(path):
+    for location, line in _lines(path, limit):
+        data = _value(location, line)
         if not isinstance(data, dict) or not isinstance(data.get("test_id"), str):
             raise StoredRunError(f"{location}: expected an object with test_id")
+        try:
+            if limit is RECORD:
+                EvalRecord.from_json_line(line, strict=False)
+            else:
+                check_line({"result": None, **data})
+        except (RecordError, ValueError) as error:
+            raise StoredRunError(f"{location}: {error}") from None
         yield location, data["test_id"], _trial(data, location), data
 
 
@@ -420,12 +485,14 @@ def _trial(line: dict[str, Any], location: str) -> int:
 
 def _read(path: str, read: Callable[[bytes | str], LineT], skipped: SkippedLines | None) -> Iterator[LineT]:
     with _opened(path) as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(lines_of(file, RECORD), start=1):
             try:
+                if len(line) > RECORD.size:
+                    raise RecordError(f"longer than {format_size(RECORD.size)}; {RECORD.advice}")  # noqa: TRY301 - as a line that is not valid
                 item = read(line)
             except RecordError:
                 # most lines need no trimming
-                trimmed = _trimmed(line)
+                trimmed = _trimmed(line) if len(line) <= RECORD.size else line
                 if not trimmed:
                     continue
                 try:
@@ -451,7 +518,7 @@ def _opened(path: str) -> Iterator[BinaryIO]:
     if path == STDIN:
         yield sys.stdin.buffer
     else:
-        with Path(path).open("rb", buffering=_READ_BUFFER) as file:
+        with open_regular(path, buffering=_READ_BUFFER) as file:
             yield file
 
 
@@ -479,7 +546,7 @@ def _strict_record(line: bytes | str) -> EvalRecord:
 
 def _error_line(line: bytes | str) -> ErrorLine:
     try:
-        fields = json.loads(line)
+        fields = json.loads(line if isinstance(line, str) else line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise RecordError(" ".join(str(error).split())) from None
     if not isinstance(fields, dict):

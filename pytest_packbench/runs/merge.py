@@ -9,8 +9,8 @@ from itertools import chain, groupby, islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.run import TEST_TARGET_PREFIX, Shard
-from pytest_packbench.runs.folder import RECORDS, StoredRunError
-from pytest_packbench.runs.lines import ResultFiles, controls_of_report
+from pytest_packbench.runs.folder import ERRORS, RECORDS, StoredRunError
+from pytest_packbench.runs.lines import ResultFiles, controls_of_report, read_run_errors
 from pytest_packbench.runs.metadata import SPENT, sum_run_spending
 from pytest_packbench.runs.report import open_report
 
@@ -267,6 +267,10 @@ class Merge:
             yield result
         for each_file in files:
             each_file.end()
+        for folder, report in zip(self._folders, self._reports, strict=True):
+            # they are written again from the report: a damaged file would not be noticed
+            for _ in read_run_errors(folder / ERRORS, report.run.run_id) if (folder / ERRORS).exists() else ():
+                pass
 
     def controls(self) -> list[ControlResult]:
         """Return what the controls of all runs came to; of shards each control is in one.

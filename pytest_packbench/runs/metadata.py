@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.run import Run
+from pytest_packbench.model.strict_json import has_surrogate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -147,7 +148,7 @@ def parse_run(stored: Mapping[str, Any]) -> Run:
         raise RunFieldError("", str(error)) from None
     for name, kind in _TYPES.items():
         value = getattr(run, name)
-        if not isinstance(value, kind):
+        if not isinstance(value, kind) or (isinstance(value, str) and has_surrogate(value)):
             raise RunFieldError(name, value)
     for name, value in run.versions.items():
         if not isinstance(value, str):

@@ -6,10 +6,13 @@ The document is that of pytest-json-report, if there is one, with the run under 
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
+from io import TextIOWrapper
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from pytest_packbench.atomic import encode_utf8, replace_atomic
+from pytest_packbench.limits import open_regular
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.strict_json import printable
@@ -177,7 +180,7 @@ def is_report(path: Path) -> bool:
     from pytest_packbench.runs.json_stream import JsonStream, JsonStreamError
 
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with _opened(path) as file:
             stream = JsonStream(file)
             for key in stream.members() if stream.starts_with("{") else ():
                 if key == "packbench":
@@ -189,12 +192,18 @@ def is_report(path: Path) -> bool:
     return False
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    with open_regular(path) as file, TextIOWrapper(file, encoding="utf-8", newline="") as text:
+        yield text
+
+
 def _document(path: Path) -> Iterator[Any]:
     """Yield the header of a report, then the row of each result; the rest of the file is skipped."""
     from pytest_packbench.runs.json_stream import JsonStream, JsonStreamError
 
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with _opened(path) as file:
             stream = JsonStream(file)
             has_run = False
             for key in stream.members() if stream.starts_with("{") else ():
@@ -233,7 +242,7 @@ def _read_header(path: Path) -> dict[str, Any]:
     """Read the header of a report whose keys follow the rows."""
     from pytest_packbench.runs.json_stream import JsonStream
 
-    with path.open(encoding="utf-8", newline="") as file:
+    with _opened(path) as file:
         stream = JsonStream(file)
         header: dict[str, Any] = {}
         for key in stream.members():

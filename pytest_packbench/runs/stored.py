@@ -22,7 +22,7 @@ from pytest_packbench.runs.folder import (
     is_run_id,
     read_latest,
 )
-from pytest_packbench.runs.lines import ResultFiles, read_run_errors, read_run_records
+from pytest_packbench.runs.lines import ResultFiles, checked_results, read_run_errors, read_run_records
 from pytest_packbench.runs.report import OpenRun, open_report
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def _same_kind(before: Run, now: Run) -> bool:
 
 
 def open_run(path: Path) -> OpenRun:
-    """Open a run to read its results one by one; otherwise as `read_run`.
+    """Open a run to read its results one by one, each compared with its record; otherwise as `read_run`.
 
     Records without the report of their run are all read first, because the metadata of the run depends on each of them.
 
@@ -217,7 +217,8 @@ def open_run(path: Path) -> OpenRun:
         OSError: a file cannot be read.
     """
     if path.is_dir() or (path.suffix != ".jsonl" and path.name != BASELINE_NAME):
-        return open_report(path)
+        report = open_report(path)
+        return report._replace(results=checked_results(Path(report.source).parent, report.results))
     stored = read_run(path)
     return OpenRun(
         source=stored.source,
@@ -229,12 +230,13 @@ def open_run(path: Path) -> OpenRun:
     )
 
 
-def load_run(path: Path) -> StoredRun:
+def load_run(path: Path, *, checked: bool = False) -> StoredRun:
     """Read a run.
 
     Args:
         path: the folder of a run, its `report.json`, a `.jsonl` file with the records of one run, or the committed
             baseline of a suite.
+        checked: whether the results of a report are compared with the records beside it.
 
     Raises:
         StoredRunError: the path is none of these, or its version is not supported.
@@ -245,23 +247,28 @@ def load_run(path: Path) -> StoredRun:
     if path.name == BASELINE_NAME and not path.is_dir():
         return _from_baseline(path)
     report = open_report(path)
-    results = _sorted(report.results)
+    rows = checked_results(Path(report.source).parent, report.results) if checked else report.results
+    results = _sorted(rows)
     return StoredRun(
         source=report.source, run=report.run, results=results, status=report.status, controls=report.controls
     )
 
 
-def read_run(path: Path) -> StoredRun:
+def read_run(path: Path, *, checked: bool = False) -> StoredRun:
     """Read a run, including the files beside a file of records.
 
     The `report.json` of the same run is used if it exists, otherwise the lines of the same run in `errors.jsonl`,
     which list the cases without a score.
 
+    Args:
+        path: see `load_run`.
+        checked: see `load_run`.
+
     Raises:
         StoredRunError: see `load_run`; or a file beside the records cannot be read or does not belong to them.
         OSError: a file cannot be read.
     """
-    stored = load_run(path)
+    stored = load_run(path, checked=checked)
     if stored.lists_all_cases:
         return stored
     report, errors = path.with_name(REPORT), path.with_name(ERRORS)

@@ -20,9 +20,8 @@ from pytest_packbench.commands.schema import schema
 from pytest_packbench.model.authoring import FiledCase
 from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.model.score import Score, Term
-from pytest_packbench.packs.generic.criteria import CriterionError
 from pytest_packbench.packs.generic.pack import GenericPack
-from pytest_packbench.packs.generic.values import MISSING, compile_path
+from pytest_packbench.packs.generic.values import MISSING, CriterionError, compile_path
 from pytest_packbench.testing import write_suite
 from tests.unit.generic_suites import case, load, score_of, suite
 

@@ -382,3 +382,73 @@ def test_a_merge_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
         assert (code, output.count("\n")) == (2, 1)
         assert output.startswith(f"packbench: the merged run can't be written to {out / 'toy'}")
         assert files_below(out) == before
+
+
+DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes] | None, set[str], str]] = {
+    "a surrogate in UTF-8": ("records.jsonl", lambda raw: raw.replace(b'a"', b'\xed\xa0\x80"', 1), set(), "not UTF-8"),
+    "no UTF-8": ("records.jsonl", lambda raw: raw.replace(b"comply", b"com\xffly", 1), set(), "not UTF-8"),
+    "UTF-16": ("records.jsonl", lambda raw: raw.decode().encode("utf-16"), set(), "not UTF-8"),
+    "an escaped surrogate": (
+        "records.jsonl",
+        lambda raw: raw.replace(b"toy:plain", b"toy:\\ud800", 1),
+        set(),
+        "surrogate",
+    ),
+    "a line cut": ("records.jsonl", lambda raw: raw[:-20], set(), "records.jsonl:1"),
+    "no line": ("records.jsonl", lambda _: b"", set(), "is missing or out of order"),
+    "another verdict": (
+        "records.jsonl",
+        lambda raw: raw.replace(b'"passed":true', b'"passed":false', 1),
+        set(),
+        "has another verdict",
+    ),
+    "a pipe of records": ("records.jsonl", None, set(), "is a named pipe, not a file; replace it by a file"),
+    "a pipe": ("report.json", None, set(), "is a named pipe, not a file; replace it by a file, or remove it"),
+    "a run id": ("report.json", lambda raw: raw.replace(b'"01K', b'"\\ud80001K'), set(), "/run_id: not a run document"),
+    "errors in UTF-16": ("errors.jsonl", lambda raw: raw.decode().encode("utf-16"), {"merge"}, "not UTF-8"),
+    "no JSON": ("payloads.jsonl", lambda raw: raw[:-9], {"merge", "rescore"}, "payloads.jsonl:1: not JSON"),
+    "deep": (
+        "payloads.jsonl",
+        lambda raw: raw.replace(b"{", b'{"z":' + b"[" * 5000 + b"]" * 5000 + b",", 1),
+        {"merge", "rescore"},
+        "payloads.jsonl:1: not JSON: nested too deeply",
+    ),
+    "an id": (
+        "payloads.jsonl",
+        lambda raw: raw.replace(b"toy:plain", b"toy:\\ud800", 1),
+        {"merge", "rescore"},
+        "test_id: unpaired surrogate",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_commands_check_what_they_are_given_before_they_use_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packbench: Run, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = suite(tmp_path, "a")
+    results = [replace(case_result("a"), payload={"points": 1.0})]
+    folder = write(tmp_path / "reports" / "benchmarks", run_of(root, run_id=COMPLETE), results, root)
+    other = write(tmp_path / "other" / "benchmarks", run_of(root, run_id=GONE), results, root)
+    (folder / "errors.jsonl").write_text(json.dumps(error()) + "\n", encoding="utf-8")
+    calls = {
+        "gate": ("gate", str(folder)),
+        "rescore": ("rescore", str(folder)),
+        "compare": ("compare", "--baseline", str(other), "--current", str(folder), "--out=-", "--force"),
+        "merge": ("merge", str(folder), "--out=merged"),
+    }
+    file, damage, readers, message = DAMAGES[name]
+    content = (folder / file).read_bytes()
+    (folder / file).unlink()
+    if damage is None:
+        os.mkfifo(folder / file)
+    else:
+        (folder / file).write_bytes(damage(content))
+        assert damage(content) != content
+    for command in readers or calls:
+        options = [] if command == "compare" else [f"--root={root}"]
+        code, output = packbench(*calls[command], *options)
+        assert (code, message in output, str(folder / file) in output) == (2, True, True), (command, output)
+        assert not [path for path in (tmp_path / "merged").rglob("*.json*") if path.is_file()]
+        assert output.count("\n") == 1

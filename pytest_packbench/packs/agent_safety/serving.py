@@ -101,9 +101,10 @@ class WorldServer:
 
     async def _call(self, request: Request, path: str) -> tuple[int, dict[str, Any]]:
         from pytest_packbench.cases.load import parse_json
+        from pytest_packbench.limits import LIMITS
 
         try:
-            arguments = parse_json(request.body) if request.body.strip() else None
+            arguments = parse_json(request.body, LIMITS["result"]) if request.body.strip() else None
         except ValueError as error:
             return 400, {"problem": f"the body is not the arguments of a call: {error}; expected a JSON object"}
         door = _STDIO if request.headers.get(_DOOR_HEADER) == _STDIO else "http"

@@ -28,6 +28,7 @@ from pytest_packbench.packs.generic.values import (
     MISSING,
     TEXT,
     CompiledPath,
+    CriterionError,
     Location,
     PathText,
     compile_path,
@@ -56,10 +57,6 @@ _ROUNDING = 1e-12
 _DIFFERENT_TEXTS = ("", "a", "0", " ", "\n\t-é")
 _DIFFERENT_VALUES: tuple[Any, ...] = (None, True, 0, 1.5, *_DIFFERENT_TEXTS, [], [0], {}, {"a": 0})
 _NO_TIME_LIMIT = "patternProperties"
-
-
-class CriterionError(ValueError):
-    """A comparison failed to run, which is not the same as no points."""
 
 
 class Grade(NamedTuple):

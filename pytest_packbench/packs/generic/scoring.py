@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.model.errors import CaseError, Problem, format_value, json_pointer
 from pytest_packbench.model.outcome import Outcome, ResultError
 from pytest_packbench.model.score import Score, Term, judged
-from pytest_packbench.packs.generic.criteria import CriterionError, Grade
+from pytest_packbench.packs.generic.criteria import Grade
 from pytest_packbench.packs.generic.model import no_expected_value
-from pytest_packbench.packs.generic.values import MISSING, truncate
+from pytest_packbench.packs.generic.values import MISSING, CriterionError, truncate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

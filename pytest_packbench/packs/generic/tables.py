@@ -6,9 +6,11 @@ import csv
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.load import parse_json
+from pytest_packbench.limits import CASE, LIMITS, lines_of, open_regular, read_regular
 from pytest_packbench.model.authoring import SourceFlaw
 from pytest_packbench.model.errors import format_value, pluralize
 
@@ -111,7 +113,7 @@ def _open_records(path: Path, format_: CsvFormat) -> Iterator[Iterator[tuple[int
     encoding = "utf-8-sig" if format_.encoding.lower().replace("_", "-") in {"utf-8", "utf8"} else format_.encoding
     previous_limit = csv.field_size_limit(_MAX_CELL)
     try:
-        with path.open(encoding=encoding, newline="") as file:
+        with open_regular(path) as source, TextIOWrapper(source, encoding=encoding, newline="") as file:
             yield _records(csv.reader(file, delimiter=delimiter, strict=True), path, encoding)
     except LookupError:
         raise ValueError(f'unknown encoding "{format_.encoding}"; expected a name such as utf-8 or cp1252') from None
@@ -166,8 +168,8 @@ def jsonl_rows(path: Path) -> Iterator[TableRow | SourceFlaw]:
         for index, value in enumerate(members):
             yield _object_row(value, f"{path}[{index}]")
         return
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
+    with open_regular(path) as lines:
+        for number, line in enumerate(lines_of(lines, CASE), start=1):
             if not line.strip() or line.strip() == _BOM:
                 continue
             location = f"{path}:{number}"
@@ -187,14 +189,15 @@ def _object_row(value: Any, location: str) -> TableRow | SourceFlaw:
 
 def _json_list(path: Path) -> list[Any] | None:
     """Return the members of a file that is one JSON list; None if it is JSON Lines."""
-    with path.open("rb") as file:
-        start = next((line for line in file if line.removeprefix(_BOM).strip()), b"").removeprefix(_BOM).lstrip()
-        if not start.startswith(b"["):
-            return None
-        file.seek(0)
-        text = file.read()
+    limit = LIMITS["import"]
+    with open_regular(path) as file:
+        lines = lines_of(file, limit)
+        start = next((line for line in lines if line.removeprefix(_BOM).strip()), b"").removeprefix(_BOM).lstrip()
+    if not start.startswith(b"["):
+        return None
+    text = read_regular(path, limit)
     try:
-        value = parse_json(text)
+        value = parse_json(text, limit)
     except ValueError as error:
         try:
             parse_json(start)

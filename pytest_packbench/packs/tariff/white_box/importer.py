@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cases.files import case_lines
 from pytest_packbench.cases.load import JsonError, parse_json
+from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw, SourceRemark
 from pytest_packbench.model.errors import json_pointer
 from pytest_packbench.packs.tariff.white_box.cases import MappingError, to_case
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 RESULTS = "pytest_packbench.packs.tariff.white_box:results"
 """The target of imported suites with results."""
 CASES = "cases"
+_IMPORT = LIMITS["import"]
 # a repository may have other folders of cases
 _PLACES = ("storage/benchmarks", "benchmarks", "")
 _SAME = {
@@ -167,7 +169,7 @@ def _cases(folder: Path) -> Iterator[_Read | SourceFlaw]:
             yield SourceFlaw(place=place, message="not a case of white-box; expected a .json file, or no data file")
             continue
         try:
-            data = parse_json(file.read_bytes())
+            data = parse_json(read_regular(file, _IMPORT), _IMPORT)
             yield _Read(place, to_case(data), data["input"], data["id"])
         except OSError as error:
             yield SourceFlaw(place=place, message=f"can't be read: {error.strerror}")
@@ -284,14 +286,14 @@ def stored_results(files: Iterable[Path]) -> Iterator[StoredResult | SourceFlaw 
                 for line in case_lines(file):
                     yield from _document(f"{place}:{line.number}", line.raw, stem="")
             else:
-                yield from _document(place, file.read_bytes(), stem=file.stem)
+                yield from _document(place, read_regular(file, _IMPORT), stem=file.stem)
         except OSError as error:
             yield SourceFlaw(place=place, message=f"can't be read: {error.strerror}")
 
 
 def _document(place: str, raw: bytes, *, stem: str) -> Iterator[StoredResult | SourceFlaw | SourceRemark]:
     try:
-        data = parse_json(raw)
+        data = parse_json(raw, _IMPORT)
     except JsonError as error:
         yield SourceFlaw(place=place, message=str(error))
         return

@@ -1,0 +1,273 @@
+"""The limits of what is read: how large, how deep and how many values each kind of input may be.
+
+Files are opened without waiting, and only regular files are read: a pipe would block forever, and a device has no end.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MIB: Final = 1024 * 1024
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_NAMED = 2
+_LINE = 4096
+_KINDS = (
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class Limit(NamedTuple):
+    """The limits of one kind of input.
+
+    Attributes:
+        size: the largest number of bytes, of a file or of a line.
+        values: the largest number of values in it; of YAML with each alias written out.
+        depth: the largest number of levels of objects and arrays.
+        advice: what to do about an input that is too large.
+    """
+
+    size: int
+    values: int = 1_000_000
+    depth: int = 100
+    advice: str = "make it smaller"
+
+
+LIMITS: Final[Mapping[str, Limit]] = {
+    "case": Limit(16 * MIB, advice="keep large inputs in files that the target reads"),
+    "recording": Limit(256 * MIB, 10_000_000, advice="record the case again with shorter answers"),
+    "control": Limit(32 * MIB, advice="keep what the check needs"),
+    "suite.yaml": Limit(MIB, 50_000, advice="remove what is not a rule of the suite"),
+    "policy_changes.yaml": Limit(MIB, 50_000, advice="remove changes that the base already has"),
+    "baseline.json": Limit(256 * MIB, 10_000_000, advice="set it again with packbench baseline set"),
+    "result": Limit(32 * MIB, advice="let the target return less"),
+    "record": Limit(16 * MIB, advice="restore the file from the run"),
+    "payload": Limit(64 * MIB, 10_000_000, advice="restore the file from the run"),
+    "journal": Limit(512 * MIB, 20_000_000, advice="start the run again"),
+    "report": Limit(256 * MIB, 10_000_000, advice="restore the file from the run"),
+    "import": Limit(256 * MIB, 10_000_000, advice="split it into several files"),
+}
+"""By kind; `record`, `payload` and `journal` are of a line, `case` of a file or a line, `report` of a value in it."""
+
+CASE: Final = LIMITS["case"]
+RECORDING: Final = LIMITS["recording"]
+CONTROL: Final = LIMITS["control"]
+RECORD: Final = LIMITS["record"]
+PAYLOAD: Final = LIMITS["payload"]
+
+
+class InputLimitError(OSError):
+    """A file is no regular file, or too large; `strerror` says so in one line with what to do.
+
+    Attributes:
+        wrong: what is wrong.
+        expected: what to do.
+    """
+
+    def __init__(self, number: int, wrong: str, expected: str, path: str | os.PathLike[str]) -> None:
+        super().__init__(number, f"{wrong}; {expected}", os.fspath(path))
+        self.wrong, self.expected = wrong, expected
+
+    def __reduce__(self) -> Any:
+        """Return what creates it again: workers of xdist send errors."""
+        return InputLimitError, (self.errno, self.wrong, self.expected, self.filename)
+
+    def __str__(self) -> str:
+        """Return the file with the problem."""
+        return f"{self.filename}: {self.strerror}" if self.filename else str(self.strerror)
+
+
+class ShapeError(ValueError):
+    """A value is too large, too deep or has too many values.
+
+    Attributes:
+        pointer: the JSON pointer of the place, as far as it is known.
+        wrong: what is wrong.
+        expected: what to do.
+    """
+
+    def __init__(self, wrong: str, expected: str, pointer: str = "") -> None:
+        super().__init__(f"{f'{pointer}: ' if pointer else ''}{wrong}; {expected}")
+        self.pointer, self.wrong, self.expected = pointer, wrong, expected
+
+
+def read_regular(path: str | os.PathLike[str], limit: Limit) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        InputLimitError: it is a pipe, a device or a socket, or too large.
+        OSError: it can't be read.
+    """
+    # without an object for the file: there may be a million
+    descriptor = os.open(path, _FLAGS)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise _not_regular(path, status.st_mode)
+        size = status.st_size
+        if size > limit.size:
+            raise _too_large(path, limit)
+        raw = os.read(descriptor, size + 1)
+        if len(raw) == size:
+            return raw
+        # a file that grows, or states no size
+        parts, length = [raw], len(raw)
+        while part := os.read(descriptor, MIB):
+            parts.append(part)
+            length += len(part)
+            if length > limit.size:
+                raise _too_large(path, limit)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
+
+
+def read_line(path: str | os.PathLike[str], start: int, limit: Limit) -> bytes:
+    """Return a line of a file; of a line that is too long the beginning, one byte longer than the limit.
+
+    Args:
+        path: the file.
+        start: the offset of the line, in bytes.
+        limit: how long it may be.
+
+    Raises:
+        InputLimitError: the file is a pipe, a device or a socket.
+        OSError: it can't be read.
+    """
+    descriptor = os.open(path, _FLAGS)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise _not_regular(path, mode)
+        os.lseek(descriptor, start, os.SEEK_SET)
+        raw = os.read(descriptor, _LINE)
+        end = raw.find(b"\n") + 1
+        if end or len(raw) < _LINE:
+            return raw[: min(end or _LINE, limit.size + 1)]
+        parts, length = [raw], len(raw)
+        while length <= limit.size and (raw := os.read(descriptor, MIB)):
+            end = raw.find(b"\n") + 1
+            parts.append(raw[:end] if end else raw)
+            length += len(raw)
+            if end:
+                break
+        return b"".join(parts)[: limit.size + 1]
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def open_regular(path: str | os.PathLike[str], *, buffering: int = -1) -> Iterator[BinaryIO]:
+    """Open a file for reading bytes.
+
+    Raises:
+        InputLimitError: it is a pipe, a device or a socket.
+        OSError: it can't be opened.
+    """
+    descriptor = os.open(path, _FLAGS)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise _not_regular(path, mode)
+    except OSError:
+        os.close(descriptor)
+        raise
+    with os.fdopen(descriptor, "rb", buffering) as file:
+        yield file
+
+
+def lines_of(file: BinaryIO, limit: Limit) -> Iterator[bytes]:
+    """Yield the lines of an open file; of a line that is too long the beginning, one byte longer than the limit."""
+    size = limit.size + 1
+    while line := file.readline(size):
+        yield line
+        if len(line) == size and not line.endswith(b"\n"):
+            while (rest := file.readline(MIB)) and not rest.endswith(b"\n"):
+                pass
+
+
+def check_size(raw: bytes, limit: Limit) -> None:
+    """Check the size of a JSON document, and how many values it may have, before it is parsed.
+
+    Raises:
+        ShapeError: it is too large.
+    """
+    size = len(raw)
+    if size > limit.size:
+        raise ShapeError(f"is larger than {format_size(limit.size)}", limit.advice)
+    # a value takes two bytes at least: `1,`
+    if size > 2 * limit.values and _count(raw) > limit.values and _count(_STRING.sub(b"0", raw)) > limit.values:
+        raise ShapeError(f"has more than {limit.values:,} values", limit.advice)
+
+
+def check_depth(data: Any, limit: Limit) -> None:
+    """Check how deep a parsed value is.
+
+    Raises:
+        ShapeError: it is nested too deeply; with the beginning of the pointer.
+    """
+    if type(data) is not dict and type(data) is not list:
+        return
+    level: list[Any] = [data]
+    for _ in range(limit.depth):
+        level = [
+            member
+            for value in level
+            for member in (value.values() if type(value) is dict else value)
+            if type(member) is dict or type(member) is list
+        ]
+        if not level:
+            return
+    raise ShapeError(f"nested deeper than {limit.depth}", "remove levels", _deepest(data, limit.depth))
+
+
+def may_be_deep(raw: bytes, limit: Limit) -> bool:
+    """Return whether a JSON document can be nested too deeply, by the number of its brackets."""
+    return raw.count(b"{") + raw.count(b"[") > limit.depth
+
+
+def format_size(size: int) -> str:
+    """Return a number of bytes as text: `16 MiB`."""
+    return f"{size // MIB} MiB" if size >= MIB else f"{size:,} bytes"
+
+
+def _deepest(data: Any, depth: int) -> str:
+    """Return the JSON pointer, cut after two names, of a value at a depth."""
+    pending: list[tuple[Any, int, str]] = [(data, 1, "")]
+    while pending:
+        value, level, pointer = pending.pop()
+        if level > depth:
+            return pointer
+        names = value.items() if isinstance(value, dict) else enumerate(value)
+        pending += [
+            (item, level + 1, f"{pointer}/{name}" if level <= _NAMED else pointer)
+            for name, item in names
+            if isinstance(item, dict | list)
+        ]
+    return ""
+
+
+def _count(raw: bytes) -> int:
+    return raw.count(b",") + raw.count(b"{") + raw.count(b"[") + 1
+
+
+def _not_regular(path: str | os.PathLike[str], mode: int) -> OSError:
+    if stat.S_ISDIR(mode):
+        return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "no regular file")
+    return InputLimitError(errno.EINVAL, f"is {kind}, not a file", "replace it by a file, or remove it", path)
+
+
+def _too_large(path: str | os.PathLike[str], limit: Limit) -> InputLimitError:
+    return InputLimitError(errno.EFBIG, f"is larger than {format_size(limit.size)}", limit.advice, path)

@@ -1,0 +1,148 @@
+"""The limits of what is read: each kind of file by its own reader, with one line that says what to do."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench import limits
+from pytest_packbench.cases.load import parse_case, parse_json, parse_yaml, read_suite
+from pytest_packbench.limits import LIMITS, Limit, open_regular, read_line, read_regular
+from pytest_packbench.model.case import Case
+from pytest_packbench.model.errors import CaseError, SuiteError
+from pytest_packbench.packs.generic.model import GenericSuiteConfig
+from pytest_packbench.packs.generic.values import MAX_VISITS, CriterionError, compile_path
+from tests.doc_blocks import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
+)
+MERGES = "a0: &a0 {k: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{','.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 12))
+YAML = {
+    "gates:\n  - max: &a [*a]\n": "line 2: an alias contains itself; write out the value",
+    BOMB: "line 5: has more than 50,000 values, aliases written out; use fewer aliases",
+    MERGES: "has more than 50,000 values, aliases written out; use fewer aliases",
+    "description: " + "x " * 1_000_000: "is larger than 1 MiB; remove what is not a rule of the suite",
+    "a: " + "[" * 150 + "]" * 150: "line 1: nested deeper than 100; remove levels",
+    "a: " + "[" * 5000: "nested deeper than 100; remove levels",
+    "\n".join(f"k{n}: 1" for n in range(20_000)) + "\nk7: 2": 'line 20001: duplicate key "k7"; keep one',
+    "? !!binary aGk=\n: 1\npack: 5": "expected one of generic",
+    'pack: generic\n"\\uD800": 1\n': r'got "\ud800"; input should be a valid string',
+    'pack: generic\n"\\e[31m": 1\n': r'unknown key "\x1b[31m"',
+}
+
+
+@pytest.mark.parametrize("text", YAML, ids=[each[:20] for each in YAML])
+def test_yaml_that_stands_for_too_much_is_refused_at_once(tmp_path: Path, text: str) -> None:
+    (tmp_path / "suite.yaml").write_text(text, "utf-8")
+    before = time.process_time()
+    with pytest.raises(SuiteError) as caught:
+        read_suite(tmp_path, {"generic": GenericSuiteConfig}, source="s/suite.yaml")
+    assert time.process_time() - before < 3
+    assert str(caught.value).startswith("s/suite.yaml: ")
+    assert YAML[text] in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+def test_a_document_with_aliases_within_the_limits_is_read() -> None:
+    text = "a: &a {k: [1, 2]}\nb: *a\nc: [*a, *a]\nd: {<<: *a, m: 3}\n"
+    inner = {"k": [1, 2]}
+    assert parse_yaml(text.encode(), source="x") == {
+        "a": inner,
+        "b": inner,
+        "c": [inner, inner],
+        "d": {**inner, "m": 3},
+    }
+
+
+SMALL = Limit(200, 40, 5, "advice")
+JSON: dict[bytes, str] = {
+    b'{"a": "' + b"x" * 200 + b'"}': "is larger than 200 bytes; advice",
+    b"[" + b"1," * 60 + b"1]": "has more than 40 values; advice",
+    b'{"a": {"b": {"c": {"d": {"e": [[1]]}}}}}': "/a/b: nested deeper than 5; remove levels",
+}
+
+
+@pytest.mark.parametrize("raw", JSON)
+def test_json_is_bounded(raw: bytes) -> None:
+    with pytest.raises(ValueError, match="; ") as caught:
+        parse_json(raw, SMALL)
+    assert str(caught.value) == JSON[raw]
+    assert parse_json(raw, Limit(1000, 100, 10)) is not None
+
+
+def test_commas_and_brackets_in_texts_are_no_values() -> None:
+    raw = b'{"a": "' + b'[{,\\"' * 30 + b'"}'
+    assert parse_json(raw, SMALL) == {"a": '[{,"' * 30}
+
+
+def test_a_case_names_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = b'{"id": "a", "input": ' + b"[" * 150 + b"]" * 150 + b"}"
+    with pytest.raises(CaseError, match=r"^cases/a\.json: /input/0: nested deeper than 100; remove levels$"):
+        parse_case(deep, Case, source="cases/a.json", stem="a", pack=None)
+
+
+def test_only_regular_files_are_opened_and_none_that_is_too_large(tmp_path: Path) -> None:
+    pipe, large, folder = tmp_path / "pipe", tmp_path / "large", tmp_path / "folder"
+    os.mkfifo(pipe)
+    large.write_bytes(b"first\n" + b"x" * 300 + b"\nlast")
+    folder.mkdir()
+    readers: list[Any] = [lambda path: read_regular(path, SMALL), lambda path: read_line(path, 6, SMALL)]
+    readers.append(lambda path: open_regular(path).__enter__())
+    for read in readers:
+        with pytest.raises(OSError, match=r"pipe: is a named pipe, not a file; replace it by a file, or remove it"):
+            read(pipe)
+        with pytest.raises(OSError, match="is a device, not a file"):
+            read("/dev/zero")
+        with pytest.raises(IsADirectoryError):
+            read(folder)
+    with pytest.raises(OSError, match=r"large: is larger than 200 bytes; advice"):
+        read_regular(large, SMALL)
+    assert len(read_line(large, 6, SMALL)) == 201
+    assert read_line(large, 0, SMALL) == b"first\n"
+    assert read_line(large, 307, SMALL) == b"last"
+    # a file of the system states no size
+    assert read_regular("/proc/self/status", Limit(1_000_000)).startswith(b"Name:")
+
+
+def test_a_line_of_any_length_is_read_up_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    for size in (1, 4095, 4096, 4097, limits.MIB * 2):
+        path.write_bytes(b"x\n" + b"y" * size + b"\nz")
+        assert read_line(path, 2, LIMITS["case"]) == b"y" * size + b"\n"
+    path.write_bytes(b"y" * 5000)
+    assert read_line(path, 0, LIMITS["case"]) == b"y" * 5000
+
+
+def test_a_json_path_visits_so_many_values_and_no_more() -> None:
+    document: Any = {f"a{i}": {f"b{j}": {f"c{k}": [{"d": k}] for k in range(29)} for j in range(30)} for i in range(30)}
+    assert len(compile_path("$..c1").find(document)) == 900
+    assert compile_path("$.a1.b2.c3[?@.d == 3].d").find(document) == [3]
+    for text in ("$..*..*..*..*", "$..[?$..*]", "$..[?@..[?@..[?$..d]]]", "$..*..*..nothing"):
+        before = time.process_time()
+        with pytest.raises(CriterionError, match=r"visits more than 250,000 values; name more keys in it"):
+            compile_path(text).find(document)
+        assert time.process_time() - before < 5
+    deep: Any = 1
+    for _ in range(300):
+        deep = [deep]
+    with pytest.raises(CriterionError, match="recursion limit exceeded in the value; expected fewer levels"):
+        compile_path("$..x").find(deep)
+
+
+def test_the_limits_are_those_of_the_docs() -> None:
+    page = (ROOT / "docs" / "formats.md").read_text("utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| `")]
+    listed = {cells[0].split("`")[1]: cells[1:] for cells in rows if cells[1].endswith("MiB")}
+    assert listed.keys() == LIMITS.keys()
+    for name, (size, values, depth) in listed.items():
+        limit = LIMITS[name]
+        assert size == limits.format_size(limit.size), name
+        assert (values, depth) in {("", ""), (f"{limit.values:,}", str(limit.depth))}, name
+    assert f"{MAX_VISITS:,} values" in page
