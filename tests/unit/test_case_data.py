@@ -106,6 +106,10 @@ def test_rows_say_what_the_table_needs() -> None:
     changes = {"a": "new_failure", "b": "recovered", "c": "changed", "d": "added", "a b": "added"}
     assert {name: row["change"] for name, row in found.items()} == changes
     assert found["a"]["terms"] == [["forbidden", True], ["clamp", False]]
+    # where nothing cost points, the terms that gave none are the cause
+    parts = ({"name": "queue", "effect": "add", "value": 0.0}, {"name": "order", "effect": "add", "value": 0.3})
+    (low,) = rows(blocks([case_result("low", "failed", terms=parts)])).values()
+    assert low["terms"] == [["queue", True], ["order", False]]
     assert (found["a"]["before"], found["d"]["tags"]) == (["passed", 1.0, None], ["t"])
     assert found["a b"]["command"] == "pytest 'cases/a b.json::a b' --packbench-mode=live"
     # the script makes the others
