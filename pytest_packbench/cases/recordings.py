@@ -30,7 +30,7 @@ from pytest_packbench.cases.files import (
 )
 from pytest_packbench.cases.load import case_sha256, parse_cassette, parse_control, parse_json
 from pytest_packbench.cases.packed import RECORDINGS
-from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.model.case import CASE_ID, canonical_sha256
 from pytest_packbench.model.errors import (
     CassetteError,
     ControlError,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
 
 
+_ID = re.compile(CASE_ID)
 _FILE_LINE = re.compile(r"(\.jsonl):[0-9]+$")
 _OWN_CALLS = re.compile(rb'"gateway":\s*\[\s*\{')
 _MAX_FILES, _MAX_WHOLE_FILES = 1000, 32
@@ -130,6 +131,9 @@ def source_texts(suite: Suite, root: Path, *, is_checked: bool = True) -> Source
         is_checked: whether the texts are compared with the hashes of results; a run that has just read them need not.
     """
     suite_folder, root_folder = str(suite.path), str(root)
+    recordings = f"{suite.cassette_path('x').parent}{os.sep}"
+    pending = f"{suite.pending_path('x').parent}{os.sep}"
+    has_pending = os.path.isdir(pending)  # noqa: PTH112 - a string
     folder, prefix = _real_folder(suite_folder), f"bundled:{suite.record_name}/"
 
     def case_text(result: CaseResult) -> str | None:
@@ -141,13 +145,14 @@ def source_texts(suite: Suite, root: Path, *, is_checked: bool = True) -> Source
 
     def exchanges_text(result: CaseResult) -> str | None:
         # an attempt that replayed nothing was not made with the recording that is there now
-        if result.cassette_sha256 is None:
+        if result.cassette_sha256 is None or _ID.fullmatch(result.case_id) is None:
             return None
-        pending = CaseLocation(str(suite.pending_path(result.case_id)), result.case_id)
-        waiting = _text_of(pending) if os.path.exists(pending.path) else None  # noqa: PTH110 - a string
+        waiting = _text_of(CaseLocation(f"{pending}{result.case_id}.json", result.case_id)) if has_pending else None
         if waiting is not None and _hash(waiting, canonical_sha256) == result.cassette_sha256:
             return waiting
-        return _text_of(find_recording(suite, result.case_id).location)
+        # most recordings are files of their own: nothing has to be looked up
+        own = _text_of(CaseLocation(f"{recordings}{result.case_id}.json", result.case_id))
+        return _text_of(find_recording(suite, result.case_id).location) if own is None else own
 
     def remark(result: CaseResult) -> str:
         if not is_checked:

@@ -248,6 +248,8 @@ def test_no_file_outside_of_the_suite_is_read(tmp_path: Path) -> None:
     ):
         result = case_result("secret", file=file, case_sha256="ab" * 32, cassette_sha256="ab" * 32)
         assert (texts.case_text(result), texts.exchanges_text(result), texts.remark(result)) == (None, None, "")
+    for name in (f"../../../../../../../../{outside}".removesuffix(".json"), "../suite", "", "a\0b"):
+        assert texts.exchanges_text(case_result(name, cassette_sha256="ab" * 32)) is None
 
 
 def test_links_lead_up_to_the_project_only(tmp_path: Path) -> None:

@@ -316,12 +316,12 @@ def test_a_value_is_drawn_where_it_is() -> None:
 
 
 def test_a_trend_ends_where_the_rules_changed() -> None:
-    marks = [TrendMark(str(number), 0.9, 0.8, None, "pass", rules) for number, rules in enumerate("aabb")]
+    marks = [TrendMark(str(number), 0.9, 0.8, None, "pass", rules) for number, rules in enumerate("aaabb")]
     marks[1] = marks[1]._replace(value=None, mean=None)
     svg = trend_svg(marks, Range(0, 1))
-    assert [len(points.split()) for points in re.findall(r'"line-value" points="([^"]+)"', svg)] == [1, 2]
+    assert [len(points.split()) for points in re.findall(r'"line-value" points="([^"]+)"', svg)] == [1, 1, 2]
     assert svg.count("rules changed") == 1
-    assert svg.count("<circle") == 3
+    assert svg.count("<circle") == 4
 
 
 @pytest.mark.parametrize(

@@ -287,13 +287,17 @@ class _Details:
 
     def _with_shared(self, value: Any, depth: int) -> Any:
         """Return a value without its arrays of objects: cases often have the same, such as the log of all checks."""
-        if not depth or not isinstance(value, dict | list):
-            return value
         if isinstance(value, dict):
-            return {key: self._with_shared(item, depth - 1) for key, item in value.items()}
-        if len(value) >= _MIN_SHARED and isinstance(value[0], dict):
+            # most values are no containers
+            return {
+                key: self._with_shared(item, depth - 1) if depth and isinstance(item, dict | list) else item
+                for key, item in value.items()
+            }
+        if not isinstance(value, list) or not value or not isinstance(value[0], dict):
+            return value
+        if len(value) >= _MIN_SHARED:
             return value if _PROSE.search(text := _json(value)) else self._share_text(text)
-        return [self._with_shared(item, depth - 1) for item in value] if value and isinstance(value[0], dict) else value
+        return [self._with_shared(item, depth - 1) for item in value] if depth else value
 
     def _share(self, value: Any) -> dict[str, int]:
         return self._share_text(_json(value))
@@ -308,7 +312,7 @@ class _Details:
             return None
         if text.startswith("{"):
             # no string of a JSON text contains a line break
-            text = "".join([line.strip(" \r\t") for line in text.split("\n")])
+            text = "".join([line.lstrip() for line in text.split("\n")])
         if '_sha256"' in text:
             text = _DIGESTS.sub("", text)
         return self._add_text(self._redact(text.replace(SEPARATOR, "")))
