@@ -25,7 +25,7 @@ NEXT_RELEASE = ("--packbench-target=support:answer_next", "--packbench-baseline=
 CASE = "refund_of_two_lamps"
 WIDTH = 1280
 HEIGHTS = {"page-verdict": 1180, "page-case": 900}
-COLOURS = 64
+COLOURS = 128
 
 
 def main() -> None:
