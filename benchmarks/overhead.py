@@ -28,7 +28,7 @@ START = 10
 SIZES = (1_000, 10_000)
 LARGE = 100_000
 CONFTEST = """
-from pytest_packbench.model.outcome import Outcome
+from pytest_packbench.model.score import Outcome
 from pytest_packbench.model.pack import Pack, RecordFacts
 from pytest_packbench.model.score import Score, Term
 

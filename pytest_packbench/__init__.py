@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     )
     from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Text
     from pytest_packbench.model.errors import CaseError, SuiteError
-    from pytest_packbench.model.figure import Figure, Interval, Panel
     from pytest_packbench.model.gate import Gate, GateResult
-    from pytest_packbench.model.metric import Metric
-    from pytest_packbench.model.outcome import Breakdown, Firing, Outcome, ResultError
+    from pytest_packbench.model.metric import Figure, Interval, Metric, Panel
     from pytest_packbench.model.pack import Comparison, Decision, LintOption, Pack, RecordFacts
     from pytest_packbench.model.record import EvalRecord, RecordError
     from pytest_packbench.model.request import (
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
         VerifyRequest,
         without_model,
     )
-    from pytest_packbench.model.score import Score, Term, Verdict, judged
+    from pytest_packbench.model.score import Breakdown, Firing, Outcome, ResultError, Score, Term, Verdict, judged
     from pytest_packbench.model.suite import Suite, SuiteConfig
     from pytest_packbench.packs.agent_safety.guards.base import GuardRuling, Prompt, ToolOutput, ToolUse
     from pytest_packbench.packs.agent_safety.judges import JudgeQuestion, JudgeRuling
@@ -120,7 +118,7 @@ _MODULES = {
     "BackendError": "backends",
     "BackendOptions": "backends",
     "BackendUnusable": "backends",
-    "Breakdown": "model.outcome",
+    "Breakdown": "model.score",
     "Case": "model.case",
     "CaseDraft": "model.authoring",
     "CaseError": "model.errors",
@@ -128,15 +126,15 @@ _MODULES = {
     "Decision": "model.pack",
     "EvalRecord": "model.record",
     "FiledCase": "model.authoring",
-    "Figure": "model.figure",
+    "Figure": "model.metric",
     "Finding": "model.authoring",
-    "Firing": "model.outcome",
+    "Firing": "model.score",
     "Fraction": "model.case",
     "Gate": "model.gate",
     "GateResult": "model.gate",
     "GuardRuling": "packs.agent_safety.guards.base",
     "Importer": "model.authoring",
-    "Interval": "model.figure",
+    "Interval": "model.metric",
     "JudgeQuestion": "packs.agent_safety.judges",
     "JudgeRuling": "packs.agent_safety.judges",
     "LLM": "model.request",
@@ -146,13 +144,13 @@ _MODULES = {
     "ModelAnswer": "model.request",
     "ModelRequest": "model.request",
     "Notes": "model.case",
-    "Outcome": "model.outcome",
+    "Outcome": "model.score",
     "Pack": "model.pack",
-    "Panel": "model.figure",
+    "Panel": "model.metric",
     "Prompt": "packs.agent_safety.guards.base",
     "RecordError": "model.record",
     "RecordFacts": "model.pack",
-    "ResultError": "model.outcome",
+    "ResultError": "model.score",
     "Score": "model.score",
     "SourceFlaw": "model.authoring",
     "SourceRemark": "model.authoring",

@@ -10,9 +10,8 @@ from pydantic import BaseModel
 from pytest_packbench.cases.load import check_case, read_suite
 from pytest_packbench.cases.suites import FoundSuite, bundled_root, find_suites
 from pytest_packbench.model.errors import CaseError, Problem, SuiteError, suggestion
-from pytest_packbench.model.outcome import ResultError
 from pytest_packbench.model.run import BUNDLED
-from pytest_packbench.model.score import UNREADABLE, Score
+from pytest_packbench.model.score import UNREADABLE, ResultError, Score
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import Packs
 

@@ -228,7 +228,7 @@ def compare_policy(  # noqa: PLR0917 - the last two are known to a run only
         allowed = _allowed(suite)
         old, new, notes = _both(base, suite, pack, project)
         if run is not None:
-            from pytest_packbench.runs.policy import pipeline_of
+            from pytest_packbench.runs.committed import pipeline_of
 
             new = new._replace(pipeline=pipeline_of(run))
         changes, problems = allow([*policy_changes(old, new), *more], allowed, CHANGES_NAME)
@@ -255,7 +255,7 @@ def _both(base: PolicyBase, suite: Suite, pack: Pack, project: PolicyProject) ->
 
 
 def _with_run(folder: Path, now: Policy) -> tuple[Policy, Policy, tuple[str, ...]]:
-    from pytest_packbench.runs.policy import run_policy
+    from pytest_packbench.runs.committed import run_policy
 
     old, mode = run_policy(folder, now.suite)
     notes = () if mode == "fixture" else (f"recordings are not compared: the base is a run in {mode} mode",)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.listing import Order
     from pytest_packbench.analysis.statistics import Exposure, Statistics
     from pytest_packbench.model.control import ControlTally
-    from pytest_packbench.model.figure import Figure
     from pytest_packbench.model.gate import Gate, GateResult
+    from pytest_packbench.model.metric import Figure
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.policy import PolicyOutcome
     from pytest_packbench.model.result import CaseResult

@@ -11,7 +11,7 @@ from pytest_packbench.model.score import TOLERANCE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pytest_packbench.model.figure import Figure
+    from pytest_packbench.model.metric import Figure
 
 
 DASH = "-"

@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.model.figure import Interval
+from pytest_packbench.model.metric import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

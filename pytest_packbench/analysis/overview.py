@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.metrics import ResultSums
     from pytest_packbench.analysis.rust_report import RustReport
     from pytest_packbench.analysis.tally import Duplicates, FailingCase, Tally
-    from pytest_packbench.model.figure import Figure
-    from pytest_packbench.model.metric import Metric
+    from pytest_packbench.model.metric import Figure, Metric
     from pytest_packbench.runs.lines import SkippedLines
 
     _KeyedSums = tuple[RecordKey, RecordSums]

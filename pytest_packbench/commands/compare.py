@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
 
     from pytest_packbench.analysis.comparison import FailCondition, RunComparison
-    from pytest_packbench.model.figure import Figure
+    from pytest_packbench.model.metric import Figure
     from pytest_packbench.runs.report import OpenRun
 
 
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _write_html(arguments: argparse.Namespace, comparison: RunComparison) -> None:
     """Write a page of the current run, compared with the baseline."""
     from pytest_packbench.analysis.baseline import BaselineOutcome
-    from pytest_packbench.commands.stored_page import Compared, pages_html, stored_page
+    from pytest_packbench.commands.open import Compared, pages_html, stored_page
     from pytest_packbench.runs.folder import find_run_folder
     from pytest_packbench.runs.stored import read_run
 

@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from pytest_packbench.analysis.conclusion import RunEvaluator, run_verdict
     from pytest_packbench.cases.files import CaseIndex, suite_locations
-    from pytest_packbench.commands.stored_page import ProjectOfRun, conclusion_page, pages_html
+    from pytest_packbench.commands.open import ProjectOfRun, conclusion_page, pages_html
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.terminal import control_lines, summary_lines
     from pytest_packbench.runs.merge import Merge

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_packbench.analysis.overview import Overview
-    from pytest_packbench.model.figure import Figure
+    from pytest_packbench.model.metric import Figure
     from pytest_packbench.runs.lines import RecordSource
     from pytest_packbench.runs.report import OpenRun
 
@@ -108,8 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _write_html(arguments: argparse.Namespace) -> int:
     """Write a page of all runs, and return 1 if one of them failed."""
     from pytest_packbench.analysis.conclusion import run_verdict
+    from pytest_packbench.commands.open import pages_html, stored_page
     from pytest_packbench.commands.paths import write_file
-    from pytest_packbench.commands.stored_page import pages_html, stored_page
     from pytest_packbench.runs.folder import find_run_folder
     from pytest_packbench.runs.lines import STDIN
 
@@ -183,7 +183,7 @@ def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[tuple[tuple[str
 
     Only folders of runs have a report.
     """
-    from pytest_packbench.model.figure import Figure
+    from pytest_packbench.model.metric import Figure
     from pytest_packbench.runs.folder import REPORT, StoredRunError
     from pytest_packbench.runs.report import open_report
 

@@ -17,8 +17,8 @@ from pytest_packbench.cases.load import JsonError, case_sha256, check_case, pars
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
 from pytest_packbench.model.errors import CaseError, format_value, pluralize, validation_problems
-from pytest_packbench.model.outcome import ResultError
 from pytest_packbench.model.policy import ReviewMark
+from pytest_packbench.model.score import ResultError
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:

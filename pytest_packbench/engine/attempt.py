@@ -31,10 +31,9 @@ from pytest_packbench.engine.recordings import (
 )
 from pytest_packbench.engine.targets import TimeLimit, release_pools, run_in_thread, timed_out
 from pytest_packbench.model.errors import CassetteError, describe_error, error_text, format_value
-from pytest_packbench.model.outcome import Outcome, ResultError
 from pytest_packbench.model.request import AnswerError, Usage, VerifyContext, VerifyRequest, WatchedContext
 from pytest_packbench.model.run import STUB
-from pytest_packbench.model.score import TRUNCATED, UNREADABLE, Score
+from pytest_packbench.model.score import TRUNCATED, UNREADABLE, Outcome, ResultError, Score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

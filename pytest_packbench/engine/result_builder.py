@@ -34,10 +34,9 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.outcome import Outcome
     from pytest_packbench.model.pack import Pack, RecordFacts
     from pytest_packbench.model.redaction import Found, Redactor
-    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.score import Outcome, Score
     from pytest_packbench.model.suite import Suite
 
 

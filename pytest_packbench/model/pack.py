@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pytest_packbench.model.case import Case
-from pytest_packbench.model.figure import Figure, Panel
+from pytest_packbench.model.metric import Figure, Panel
 from pytest_packbench.model.record import EvalDecision
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.model.score import unread_score
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
-    from pytest_packbench.model.outcome import Outcome
     from pytest_packbench.model.request import Target, Worlds
     from pytest_packbench.model.result import CaseResult
-    from pytest_packbench.model.score import Score
+    from pytest_packbench.model.score import Outcome, Score
     from pytest_packbench.model.suite import Thresholds
 
 

@@ -41,7 +41,7 @@ from pytest_packbench.model.strict_json import escape_unprintable, has_control_c
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.plugin import CONTROL
 from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun, run_of, without_own_traceback
-from pytest_packbench.pytest_plugin.one_attempt import opt_out_of_reruns
+from pytest_packbench.pytest_plugin.integrations import opt_out_of_reruns
 from pytest_packbench.pytest_plugin.suites import refuse
 
 if TYPE_CHECKING:

@@ -1,14 +1,28 @@
-"""What other plugins show of a case, by their own hooks, where they are in use: Allure and pytest-html."""
+"""What other plugins and tools get to know of a run, where they are in use.
+
+Allure and pytest-html show cases by their own hooks. pytest-json-report makes the document of a run; a report that the
+user requested is left alone. Each case is attempted once: cases opt out of pytest-rerunfailures, and what repeats every
+test is refused. GitHub Actions shows the summary of a step, and annotations.
+"""
 
 from __future__ import annotations
 
-from html import escape
-from typing import Any
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.plugin import CONTROL, ungrouped
 from pytest_packbench.pytest_plugin.case_run import is_of_case, properties, run_of
 from pytest_packbench.reports.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator, Mapping
+
+    from pytest_packbench.pytest_plugin.recorder import Recorder
+    from pytest_packbench.reports.github import Annotation, FinishedRun
 
 _NUMBERS = ("score", "threshold")
 _COLUMNS = ("Suite", "Type", "Difficulty", "Score", "Threshold")
@@ -78,4 +92,180 @@ class HtmlColumns:
 def _cell(value: object) -> str:
     if value is None:
         return ""
+    from html import escape
+
     return f"{value:.2f}" if isinstance(value, float) else escape(printable(str(value)))
+
+
+PLUGIN = "pytest_jsonreport"
+# collectors and keywords repeat every node id, and logs are in pytest's own sections
+_OMITTED = ("collectors", "keywords", "log")
+
+
+def enable(config: pytest.Config) -> None:
+    """Let the plugin build its document without writing it, unless the user requested one."""
+    # the plugin reads pytest's traceback style, an option of the terminal reporter
+    usable = config.pluginmanager.hasplugin(PLUGIN) and config.pluginmanager.hasplugin("terminal")
+    if usable and not config.option.json_report:
+        _set_options(config)
+
+
+def enable_late(config: pytest.Config) -> None:
+    """Enable the plugin after the session has started, by calling the hooks that it missed."""
+    plugin: Any = config.pluginmanager.getplugin(PLUGIN)
+    usable = config.pluginmanager.hasplugin("terminal") or hasattr(config, "workerinput")
+    if plugin is None or not usable or hasattr(config, "_json_report"):
+        return
+    _set_options(config)
+    plugin.pytest_configure(config)
+    start = getattr(getattr(config, "_json_report", None), "pytest_sessionstart", None)
+    if start is not None:
+        start(session=None)
+
+
+def _set_options(config: pytest.Config) -> None:
+    config.option.json_report = True
+    config.option.json_report_file = None
+    config.option.json_report_omit = list(_OMITTED)
+    # with -v it would report at the end that it wrote no file
+    config.option.json_report_verbosity = 0
+
+
+def plugin_report(config: pytest.Config, session: pytest.Session, nodeids: Container[str]) -> dict[str, Any]:
+    """Return the plugin's document for the items of one suite.
+
+    Args:
+        config: has the document after the session; with `-p no:pytest_jsonreport` there is none.
+        session: has the exit code.
+        nodeids: the node ids of the suite's items.
+    """
+    plugin = getattr(config, "_json_report", None)
+    report: dict[str, Any] = dict(getattr(plugin, "report", None) or {})
+    report["exitcode"] = int(session.exitstatus)
+    tests = [test for test in report.get("tests", []) if ungrouped(test["nodeid"], nodeids) in nodeids]
+    if "tests" in report and len(tests) < len(report["tests"]):
+        report["tests"] = tests
+        outcomes = Counter(test.get("outcome", "passed") for test in tests)
+        report["summary"] = {**outcomes, "total": len(tests), "collected": len(tests)}
+    return report
+
+
+def refuse_repetition(config: pytest.Config) -> None:
+    """Refuse options that repeat every test.
+
+    Raises:
+        pytest.UsageError: each case would be attempted several times.
+    """
+    if config.option.collectonly:
+        return
+    dist = getattr(config.option, "dist", "no")
+    if hasattr(config, "workerinput"):
+        from pytest_packbench.pytest_plugin.xdist_controller import DIST
+
+        dist = config.workerinput.get(DIST)
+    if dist == "each":
+        raise pytest.UsageError("--dist=each: each worker would attempt every case; use --dist=load")
+    forced = getattr(config.option, "force_reruns", None)
+    if forced:
+        raise pytest.UsageError(
+            f"--force-reruns={forced}: each case is attempted once; use --reruns, which cases opt out of"
+        )
+
+
+def reruns(config: pytest.Config) -> int:
+    """Return how often pytest-rerunfailures repeats a failed test by option or ini; 0 without the plugin."""
+    if not hasattr(config.option, "reruns"):
+        return 0
+    if config.option.reruns is not None:
+        return int(config.option.reruns)
+    # the plugin ignores what is no number, too
+    with suppress(TypeError, ValueError):
+        return int(config.getini("reruns"))
+    return 0
+
+
+def opt_out_of_reruns(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+    """Mark the items of cases and controls with the mark of pytest-rerunfailures, so that it does not repeat them.
+
+    Args:
+        config: the session's.
+        items: the selected items: a mark of earlier would change what `-m flaky` selects.
+    """
+    if not hasattr(config.option, "force_reruns"):
+        return
+    general = reruns(config)
+    # in this mode the plugin adds up the numbers of option and mark
+    own = -general if getattr(config.option, "reruns_mode", "") == "append" else 0
+    for item in items:
+        is_own = run_of(item) is not None or hasattr(item, CONTROL)
+        if is_own and (general or item.get_closest_marker("flaky") is not None):
+            item.add_marker(pytest.mark.flaky(reruns=own), append=False)
+
+
+_SUMMARY = "GITHUB_STEP_SUMMARY"
+
+
+class GitHub:
+    """Writes the summary and the annotations; registered in the controller or the only process."""
+
+    def __init__(self, recorder: Recorder, environ: Mapping[str, str]) -> None:
+        self._recorder = recorder
+        self._environ = environ
+        self._summary = environ.get(_SUMMARY, "")
+        self._annotates = environ.get("GITHUB_ACTIONS") == "true"
+        self._workspace = environ.get("GITHUB_WORKSPACE") or str(recorder.config.rootpath)
+        self._trouble = ""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Escape workflow commands in captured output, which the log shows."""
+        if self._annotates and report.sections and is_of_case(report):
+            from pytest_packbench.reports.terminal import escape_commands
+
+            report.sections = [(name, escape_commands(text)) for name, text in report.sections]
+
+    def pytest_sessionfinish(self) -> None:
+        """Append the summaries; the recorder wraps this hook, so that its runs have a conclusion."""
+        if self._summary:
+            from pytest_packbench.reports.github import append_summaries
+
+            try:
+                append_summaries(Path(self._summary), self._judged())
+            except OSError as error:
+                self._trouble = f"{_SUMMARY}: {self._summary} can't be written: {error.strerror or error}"
+
+    # last, so that pytest's summary is in one piece
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Write one annotation per line."""
+        if self._trouble:
+            terminalreporter.line(f"packbench: {self._trouble}", yellow=True)
+        if self._annotates:
+            from pytest_packbench.reports.github import annotation_commands
+
+            terminalreporter.ensure_newline()
+            root = self._recorder.config.rootpath
+            for command in annotation_commands(self._problem_annotations(), self._judged(), root, self._workspace):
+                terminalreporter.line(command)
+
+    def _judged(self) -> Iterator[FinishedRun]:
+        from pytest_packbench.reports.github import FinishedRun, blob_root
+
+        root = blob_root(self._environ, self._recorder.config.rootpath, self._workspace)
+        for run in self._recorder.runs.values():
+            if run.conclusion is not None:
+                yield FinishedRun(
+                    conclusion=run.conclusion,
+                    results=run.ordered,
+                    rules="" if run.suite.bundled else str(run.suite.path / "suite.yaml"),
+                    place=self._recorder.place(run, root),
+                )
+
+    def _problem_annotations(self) -> list[Annotation]:
+        from pytest_packbench.reports.github import Annotation
+
+        return [
+            Annotation(level="error", title=f"packbench: {run.suite.name}", message=problem)
+            for run in self._recorder.runs.values()
+            for problem in run.problems
+        ]

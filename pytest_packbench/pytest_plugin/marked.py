@@ -31,7 +31,7 @@ from pytest_packbench.pytest_plugin.case_run import (
     uncollected_case_ref,
 )
 from pytest_packbench.pytest_plugin.collection import marks_of
-from pytest_packbench.pytest_plugin.jsonreport import enable_late
+from pytest_packbench.pytest_plugin.integrations import enable_late
 from pytest_packbench.pytest_plugin.selection import Selection, find_named
 from pytest_packbench.pytest_plugin.session import register
 from pytest_packbench.pytest_plugin.terminal import shown_name

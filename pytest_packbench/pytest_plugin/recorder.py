@@ -38,7 +38,7 @@ from pytest_packbench.plugin import (
 )
 from pytest_packbench.policy import PolicyProject, compare_policy, open_base, policy_of
 from pytest_packbench.pytest_plugin.case_run import run_of, uncollected_case_ref
-from pytest_packbench.pytest_plugin.jsonreport import plugin_report
+from pytest_packbench.pytest_plugin.integrations import plugin_report
 from pytest_packbench.pytest_plugin.selection import find_named
 from pytest_packbench.pytest_plugin.settings import hook_files, settings_of_policy
 from pytest_packbench.runs.folder import DIFF, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.baseline import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.control import ControlResult, ControlTally
-    from pytest_packbench.model.figure import Panel
+    from pytest_packbench.model.metric import Panel
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite

@@ -25,9 +25,8 @@ from pytest_packbench.plugin import (
 )
 from pytest_packbench.pytest_plugin.case_run import Reporter
 from pytest_packbench.pytest_plugin.collection import Collector
-from pytest_packbench.pytest_plugin.error_groups import ErrorGroups
-from pytest_packbench.pytest_plugin.jsonreport import enable
-from pytest_packbench.pytest_plugin.one_attempt import refuse_repetition
+from pytest_packbench.pytest_plugin.explain import ErrorGroups
+from pytest_packbench.pytest_plugin.integrations import enable, refuse_repetition
 from pytest_packbench.pytest_plugin.recorder import Recorder
 from pytest_packbench.pytest_plugin.secrets import Secrets
 from pytest_packbench.pytest_plugin.selection import check_controls, check_shard
@@ -92,7 +91,7 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     config.pluginmanager.register(Terminal(recorder, errors), "packbench-terminal")
     config.pluginmanager.register(Termination(), "packbench-termination")
     if os.environ.get("GITHUB_STEP_SUMMARY") or os.environ.get("GITHUB_ACTIONS") == "true":
-        from pytest_packbench.pytest_plugin.github import GitHub
+        from pytest_packbench.pytest_plugin.integrations import GitHub
 
         config.pluginmanager.register(GitHub(recorder, os.environ), "packbench-github")
     config.stash[KEEP] = recorder.journal

@@ -12,7 +12,7 @@ from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.pytest_plugin.case_run import run_of
-from pytest_packbench.pytest_plugin.one_attempt import reruns
+from pytest_packbench.pytest_plugin.integrations import reruns
 from pytest_packbench.reports.terminal import caps_text, gateway_text, prompts_text, spent_text
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.error_groups import ErrorGroups
+    from pytest_packbench.pytest_plugin.explain import ErrorGroups
     from pytest_packbench.pytest_plugin.recorder import Recorder, SuiteRun
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_packbench.analysis.comparison import Change, ComparedCase, FailCondition, RunComparison
-    from pytest_packbench.model.figure import Figure
+    from pytest_packbench.model.metric import Figure
     from pytest_packbench.model.run import Run
 
 _HEAD = ("case", "before", "now", "score before", "score now", "change", "reason")

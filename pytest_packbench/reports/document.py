@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.conclusion import run_verdict
 from pytest_packbench.analysis.intervals import CONFIDENCE
-from pytest_packbench.model.figure import Figure
+from pytest_packbench.model.metric import Figure
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.runs.lines import finite_json
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.statistics import Group, Statistics
     from pytest_packbench.analysis.trials import TrialFigures
     from pytest_packbench.model.control import ControlTally
-    from pytest_packbench.model.figure import Figure
     from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.metric import Figure
     from pytest_packbench.model.run import Run
     from pytest_packbench.reports.tables import Rows
 

@@ -14,7 +14,7 @@ from pytest_packbench.reports.terminal import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_packbench.model.figure import Figure
+    from pytest_packbench.model.metric import Figure
 
     Rows = Iterable[tuple[str | None, ...]]
 

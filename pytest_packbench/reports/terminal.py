@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.analysis.statistics import Statistics, Totals
     from pytest_packbench.model.control import ControlResult, ControlTally, Row
-    from pytest_packbench.model.figure import Figure
+    from pytest_packbench.model.metric import Figure
     from pytest_packbench.model.pack import Comparison
     from pytest_packbench.model.policy import PolicyOutcome
     from pytest_packbench.model.result import CaseResult

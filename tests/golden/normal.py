@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from hashlib import sha256
+from html.parser import HTMLParser
 
 Node = str | list["Node"] | dict[str, "Node"]
 _WIDTH = 110
@@ -33,6 +34,7 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"Python \d+\.\d+\.\d+", "Python <VERSION>"),
     (r"(Wall clock:|slowest) [\d.]+ s\b", r"\1 <S>"),
     (r"\b(p50|p95) [\d.]+ (?:ms|s|min)\b", r"\1 <TIMED>"),
+    (r"\b[\d.]+ (?:ms|s|min)95 % within [\d.]+ (?:ms|s|min)\b", "<TIMED>, 95 % within <TIMED>"),
     (r'time="\d+\.\d+"', 'time="<TIMED>"'),
     # that of a baseline.json, which holds the time
     (r'"baseline": ?"[0-9a-f]{64}"', '"baseline":"<SHA256>"'),
@@ -103,8 +105,48 @@ class Normal:
             if name == "report.json":
                 node = _without_pytest(node, workers=workers)
             return f"{remark}\n{_shown(node)}\n"
-        text = self.text(text)
+        text = self.text(_words_of_page(text) if name.endswith(".html") else text)
         return text.replace("><", ">\n<") if name.endswith(".xml") else text
+
+
+class _Words(HTMLParser):
+    """Collects the words of a page, a line for each block or cell; without style, script, plots and times."""
+
+    _LEFT_OUT = frozenset({"style", "script", "svg", "nav"})
+    _EMPTY = frozenset({"meta", "link", "br", "input", "hr", "col"})
+    _INLINE = frozenset({"a", "b", "strong", "em", "span", "code", "small"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = [""]
+        # how deep in something that is left out
+        self._depth = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in self._EMPTY:
+            return
+        if self._depth or tag in self._LEFT_OUT or ("id", "effort") in attrs:
+            self._depth += 1
+        elif tag not in self._INLINE:
+            self.lines.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._depth:
+            self._depth -= tag not in self._EMPTY
+        elif tag not in self._INLINE:
+            self.lines.append("")
+
+    def handle_data(self, data: str) -> None:
+        if not self._depth:
+            self.lines[-1] += data
+
+
+def _words_of_page(text: str) -> str:
+    words = _Words()
+    words.feed(text)
+    words.close()
+    lines = (" ".join(line.split()) for line in words.lines)
+    return "\n".join(line for line in lines if line) + "\n"
 
 
 def _read(text: str) -> Node:

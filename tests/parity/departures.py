@@ -13,7 +13,7 @@ import unicodedata
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.outcome import ResultError
+from pytest_packbench.model.score import ResultError
 from pytest_packbench.packs.tariff.decision import BARE_FAILURE, CATEGORIES, STATUSES, word_of
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from pytest_packbench.packs.tariff.notation import parse_code

@@ -15,12 +15,11 @@ from pytest_packbench.engine.runner import Runner
 from pytest_packbench.engine.scheduler import AttemptKey, FinishedAttempt, Job, SchedulerOptions, Throttle, WaitTimes
 from pytest_packbench.engine.targets import TargetCaller
 from pytest_packbench.model.case import Case, LoadedCase
-from pytest_packbench.model.outcome import Outcome, ResultError
 from pytest_packbench.model.pack import Pack, RecordFacts
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
 from pytest_packbench.model.run import Caps, RunOptions
-from pytest_packbench.model.score import Score, judged
+from pytest_packbench.model.score import Outcome, ResultError, Score, judged
 from pytest_packbench.model.suite import Prices, Suite, SuiteConfig
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import yaml
 from pytest_packbench.analysis.formatting import figure_interval, figure_value, grouped_figures
 from pytest_packbench.api import load_suite
 from pytest_packbench.model.errors import CaseError, SuiteError
-from pytest_packbench.model.outcome import ResultError
+from pytest_packbench.model.score import ResultError
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.agent_safety.scoring import score, utility_of

@@ -19,12 +19,11 @@ from pytest_packbench.engine.result_builder import CaseRef, build_result, build_
 from pytest_packbench.engine.targets import as_target, import_target
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.cassette import Cassette
-from pytest_packbench.model.outcome import Firing
 from pytest_packbench.model.pack import Comparison
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.result import CaseResult, format_timestamp
-from pytest_packbench.model.score import Score, Term
+from pytest_packbench.model.score import Firing, Score, Term
 from tests.cassettes import authored_cassette
 from tests.unit.attempts import EchoPack, case, context, model_request, suite
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from pytest_packbench.atomic import write_atomic
 from pytest_packbench.runs.folder import ensure_gitignore
-from pytest_packbench.runs.json_stream import JsonStream, JsonStreamError
 from pytest_packbench.runs.lines import (
     RecordLineError,
     RecordSource,
@@ -24,6 +23,7 @@ from pytest_packbench.runs.lines import (
     read_errors,
     record_source,
 )
+from pytest_packbench.runs.report import JsonStream, JsonStreamError
 from tests.unit.stored_runs import error, file_of, folder_of, line, read, record, write_jsonl
 
 if TYPE_CHECKING:

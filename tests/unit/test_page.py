@@ -14,7 +14,7 @@ import pytest
 
 from pytest_packbench.analysis.conclusion import conclude
 from pytest_packbench.model.control import ControlResult, ControlTally
-from pytest_packbench.model.figure import Figure, Interval, Panel
+from pytest_packbench.model.metric import Figure, Interval, Panel
 from pytest_packbench.model.pack import panels_of
 from pytest_packbench.model.policy import PolicyChange, PolicyOutcome
 from pytest_packbench.model.suite import SuiteConfig

@@ -20,7 +20,7 @@ from tests.unit.run_builders import case_result, run
 from tests.unit.tariff_cases import Json, case, parse_step, result_of, rules, table
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.figure import Figure
+    from pytest_packbench.model.metric import Figure
     from pytest_packbench.model.result import CaseResult
     from tests.conftest import ExpectedTexts
 

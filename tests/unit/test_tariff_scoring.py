@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.model.outcome import Breakdown
+from pytest_packbench.model.score import Breakdown
 from pytest_packbench.packs.tariff.model import TariffCase
 from pytest_packbench.packs.tariff.outcome import TariffOutcome, read
 from pytest_packbench.packs.tariff.pack import TariffPack

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.authoring import Importer, Starter
     from pytest_packbench.model.case import Case
-    from pytest_packbench.model.figure import Figure, Panel
+    from pytest_packbench.model.metric import Figure, Panel
     from pytest_packbench.model.request import Target, VerifyContext, Worlds
     from pytest_packbench.model.score import Score
     from pytest_packbench.packs.agent_safety.outcome import SafetyOutcome

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.errors import CaseError, Problem, format_value, json_pointer
-from pytest_packbench.model.outcome import Outcome, ResultError
-from pytest_packbench.model.score import Score, Term, judged
+from pytest_packbench.model.score import Outcome, ResultError, Score, Term, judged
 from pytest_packbench.packs.generic.criteria import Grade
 from pytest_packbench.packs.generic.model import no_expected_value
 from pytest_packbench.packs.generic.values import MISSING, CriterionError, truncate

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
-    from pytest_packbench.model.figure import Figure, Panel
+    from pytest_packbench.model.metric import Figure, Panel
     from pytest_packbench.model.pack import Decision
     from pytest_packbench.model.request import Target
     from pytest_packbench.model.score import Score

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from base64 import b64encode
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.baseline import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.model.figure import Panel
+    from pytest_packbench.model.metric import Panel
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.reports.page.case_data import CaseBlocks
     from pytest_packbench.runs.stored import StoredRun
@@ -25,6 +26,8 @@ MAX_CASES = 10_000
 """The largest number of cases whose data a page contains."""
 _SLOWEST = 10
 _TEMPLATE = "page.html"
+# written by the build of the wheel
+_PACKED = "_sources.json"
 
 
 class TrendPoint(NamedTuple):
@@ -282,8 +285,18 @@ def _displayable(value: Any) -> Any:
 
 @cache
 def _source(name: str) -> str:
+    """Return a part of the page: from its file, or in a wheel from the file that has all of them."""
     path = Path(__file__).with_name(name)
-    return path.read_text("utf-8") if path.is_file() else ""
+    if path.is_file():
+        return path.read_text("utf-8")
+    text: str = _packed_sources()[name]
+    return text
+
+
+@cache
+def _packed_sources() -> dict[str, str]:
+    sources: dict[str, str] = json.loads(Path(__file__).with_name(_PACKED).read_text("utf-8"))
+    return sources
 
 
 def _policy(css: str, script: str) -> str:

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.analysis.listing import CaseRow
     from pytest_packbench.analysis.statistics import Group, Statistics
-    from pytest_packbench.model.figure import Figure, Panel
     from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.metric import Figure, Panel
     from pytest_packbench.reports.page import CaseNumbers, RunPage
 
     Part = dict[str, Any]
