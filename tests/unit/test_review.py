@@ -158,7 +158,10 @@ def test_the_answer_is_found_in_the_stored_run(folder: Path, review: Any, tmp_pa
     run = tmp_path / "reports" / "benchmarks" / "support" / "01ABC"
     run.mkdir(parents=True)
     lines = [
-        {"test_id": f"support:plain:{name}", "trial": trial, "result": {"queue": queue, "order": 1}}
+        {
+            **{"run_id": "01ABC", "test_id": f"support:plain:{name}", "case_id": name, "trial": trial},
+            "result": {"queue": queue, "order": 1},
+        }
         for name, trial, queue in (("b", 0, "letters"), ("a", 0, "refunds"), ("a", 1, "letters"))
     ]
     (run / "payloads.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -202,7 +205,10 @@ GOOD |= {"by": "b", "run_id": "01ABC", "marked_at": "2026-03-01T12:00:00Z"}
         (["{"], "1: column 2: not JSON"),
         (['{"version": 1, "version": 1}'], '1: duplicate key "version"'),
         (["[" * 90_000], "1: nested too deeply"),
-        ([{**GOOD, "result": json.loads("[" * 120 + "]" * 120)}], "1: nested deeper than 100"),
+        (
+            [{**GOOD, "result": json.loads("[" * 120 + "]" * 120)}],
+            "1: /result/0: nested deeper than 100; remove levels",
+        ),
         ([{**GOOD, "result": "x" * 2**20}], "1: longer than 1 MB"),
         (["NaN"], "1: NaN is not JSON"),
         (["[]"], "1: "),
