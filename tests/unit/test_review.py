@@ -159,7 +159,10 @@ def test_the_answer_is_found_in_the_stored_run(folder: Path, review: Any, tmp_pa
     run.mkdir(parents=True)
     lines = [
         {
-            **{"run_id": "01ABC", "test_id": f"support:plain:{name}", "case_id": name, "trial": trial},
+            "run_id": "01ABC",
+            "test_id": f"support:plain:{name}",
+            "case_id": name,
+            "trial": trial,
             "result": {"queue": queue, "order": 1},
         }
         for name, trial, queue in (("b", 0, "letters"), ("a", 0, "refunds"), ("a", 1, "letters"))
