@@ -130,7 +130,7 @@ REPORT: dict[str, Any] = {
                     "items": {
                         "type": "object",
                         "required": ["metric", "passed"],
-                        "properties": {"passed": _BOOLEAN, "proven": {"type": ["boolean", "null"]}},
+                        "properties": {"passed": _BOOLEAN, "judged": _BOOLEAN, "proven": {"type": ["boolean", "null"]}},
                     },
                 },
                 "comparison": {

@@ -184,8 +184,7 @@ def _tiles(page: RunPage) -> Iterator[dict[str, str]]:
     yield _tile("Passed", f"{overall.passed} of {overall.n}", interval if overall.interval else authored)
     yield _tile("Mean score", format_mean(overall.mean_score), f"of {pluralize(overall.n, 'judged case')}")
     if gates:
-        passed = sum(gate.passed for gate in gates)
-        yield _tile("Gates", f"{passed} of {len(gates)}", "passed", "" if passed == len(gates) else "fail")
+        yield _gates_tile(gates, in_shard="shard" in page.conclusion.run.settings)
     if controls is not None and controls.results:
         wrong = "fail" if controls.wrong else ""
         yield _tile("Controls", f"{controls.as_written} of {len(controls.results)}", "ended as written", wrong)
@@ -203,6 +202,15 @@ def _tiles(page: RunPage) -> Iterator[dict[str, str]]:
         failing, fixed = counts["new_failures"], counts["fixed"]
         yield _tile("New failures", str(failing), f"{fixed} recovered since the baseline", "fail" if failing else "")
     yield from _effort_tiles(page)
+
+
+def _gates_tile(gates: Sequence[GateResult], *, in_shard: bool) -> dict[str, str]:
+    judged = sum(gate.judged for gate in gates)
+    if not judged:
+        return _tile("Gates", f"0 of {len(gates)}", "judged; packbench merge judges them" if in_shard else "judged")
+    failed = sum(not gate.passed for gate in gates)
+    note = "passed" if judged == len(gates) else f"passed, {len(gates) - judged} not judged"
+    return _tile("Gates", f"{judged - failed} of {len(gates)}", note, "fail" if failed else "")
 
 
 def _effort_tiles(page: RunPage) -> Iterator[dict[str, str]]:
@@ -281,9 +289,12 @@ def _gates(gates: Sequence[GateResult]) -> Iterator[Part]:
     ends = next(filter(None, axes), None)
     scale = f", {_axis_text(ends)}" if common and ends is not None else ""
     head = ("gate", "result", "value", "cases", "95 % interval", "limit", f"against the limit{scale}")
-    failing = sum(not gate.passed for gate in gates)
-    caption = f"{pluralize(len(gates), 'gate')}: {f'{failing} failed' if failing else 'passed'}"
-    yield _table(caption, head, rows, numeric=(2, 3))
+    failing, judged = sum(not gate.passed for gate in gates), sum(gate.judged for gate in gates)
+    counts = [f"{failing} failed"] if failing else ["passed"] if judged == len(gates) else []
+    if judged < len(gates):
+        counts += [f"{judged - failing} passed"] if judged > failing else []
+        counts.append("not judged" if not judged else f"{len(gates) - judged} not judged")
+    yield _table(f"{pluralize(len(gates), 'gate')}: {', '.join(counts)}", head, rows, numeric=(2, 3))
     yield _key(
         ("allowed", "values that pass"),
         ("limit", "limit"),
@@ -296,7 +307,7 @@ def _gates(gates: Sequence[GateResult]) -> Iterator[Part]:
 def _gate_status(gate: GateResult) -> tuple[str, str]:
     if not gate.passed:
         return "fail", "✗ failed"
-    if gate.observed is None:
+    if not gate.judged:
         return "plain", f"{_NONE} not judged"
     return ("warn", "✓ passed, not proven") if gate.proven is False else ("pass", "✓ passed")
 
