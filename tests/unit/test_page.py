@@ -251,12 +251,103 @@ def test_exactly_the_planted_flips_are_shown_with_both_answers() -> None:
     assert re.findall(r"plain:(c\d+)", flips) == ["c3", "c7", "c9"]
     assert "Recovered: 1" in flips
     assert re.findall(r"(?m)^(red|blue|green)$", flips) == ["red", "blue", "red", "blue", "green", "red"]
-    rest = text[text.index("Cases that are not compared") :]
-    assert re.findall(r"(added|removed|case or judge changed)\n1\n(\S+)", rest) == [
-        ("added", "toy:plain:c29"),
-        ("removed", "toy:plain:c28"),
-        ("case or judge changed", "toy:plain:c0"),
+    rest = text[text.index("Cases that are not compared: 3\n1 removed, 1 case or judge changed, 1 added") :]
+    assert re.findall(r"plain:(\S+)\n(.+)\n", rest)[:3] == [
+        ("c28", "removed"),
+        ("c0", "case or judge changed"),
+        ("c29", "added"),
     ]
+
+
+def compared(before: Sequence[CaseResult], now: Sequence[CaseResult], *, committed: bool = False, **of: Any) -> str:
+    """Return the text of the page of a run that is compared with another."""
+    attempts = {each.test_id: (1, 1) for each in before} if committed else None
+    stored = StoredRun(source="r", run=run(run_id="BEFORE"), results=tuple(before), attempts=attempts)
+    rules, pack = SuiteConfig.model_validate({"pack": "generic"}), builtin()["generic"]
+    conclusion = conclude(run(**of), now, rules, pack, BaselineLookup(stored=stored, requested="r"))
+    return Page(html_of(run_page(conclusion, now))).shown
+
+
+GOT = {"name": "exact /order", "effect": "add", "value": 0.0, "detail": "got 30, expected 5120"}
+
+
+def test_a_new_failure_shows_what_came_instead_of_what_was_expected() -> None:
+    before = [case_result("a", answer="refunds", terms=({**GOT, "value": 0.33, "detail": ""},))]
+    now = [
+        case_result("a", "failed", answer="refunds", terms=(GOT,), expected_text="order 5120", actual_text="order 30")
+    ]
+    for after, pair in ((now[0], "order 5120\norder 30\n"), (replace(now[0], expected_text="", actual_text=""), "")):
+        text = compared(before, [after])
+        row = f"refunds\n✗ failed\nrefunds\n{pair}1.00 → 0.25\nexact /order +0.33 to +0.00; exact /order: got 30, expected 5120"
+        assert row in text
+    # with other answers, these show it
+    assert "got 30" not in compared(before, [replace(now[0], answer="a")]).split("Mean change")[0]
+
+
+def test_a_case_that_failed_and_is_not_compared_is_shown_with_what_it_came_to() -> None:
+    before = [
+        case_result("gone", "failed", answer="red"),
+        case_result("edited", "failed", case_sha256="aa"),
+        case_result("excluded", "failed"),
+        case_result("same"),
+    ]
+    now = [case_result("edited", case_sha256="bb"), case_result("excluded", "failed", kind="xfail"), before[3]]
+    text = compared(before, now)
+    assert "New failures\n0\n0 recovered since the baseline; 3 that failed there not compared" in text
+    assert "Cases that are not compared: 3\n1 removed, 1 case or judge changed, 1 quarantined now" in text
+    for row in (
+        "gone\nremoved\n✗ failed\nred\n-",
+        "edited\ncase or judge changed\n✗ failed\n✓ passed",
+        "excluded\nquarantined now\n✗ failed\n⏸ quarantined",
+    ):
+        assert row in text
+
+
+def test_why_a_change_has_no_interval_and_what_limits_the_comparison_is_said() -> None:
+    model = case_results(2, llm_backend="openai")
+    assert "+0.000\nnone: one pair" in compared(model[:1], model[:1])
+    assert "none: authored" in compared(case_results(2, llm_backend="stub"), case_results(2, llm_backend="stub"))
+    clustered = [replace(each, facets={"f": "x"}) for each in model]
+    assert "none: one cluster" in compared(clustered, clustered, settings={"cluster": "f"})
+    trials = [replace(model[0], trial=number) for number in range(3)]
+    text = compared(model[:1], trials)
+    assert "! note\n1 trial per case before, 3 now: " in text
+    assert text.count("3 now: each case") == 1
+    some = page([*model, case_result("x", llm_backend="stub")])
+    assert "2 of 3\n" not in Page(html_of(some)).shown
+    assert "3 of 3\n1 of 3 answers authored: counts only" in Page(html_of(some)).shown
+
+
+def test_a_committed_baseline_has_no_answers_and_no_column_for_them() -> None:
+    text = compared([case_result("a", answer=None)], [case_result("a", "failed", terms=())], committed=True)
+    assert "The baseline is the committed one; answers and terms are not stored in it." in text
+    assert "score\nwhy" not in text.split("Mean change")[0]
+
+
+def test_failing_cases_are_printed_unless_they_are_new_failures() -> None:
+    failed = case_results(0, 12, terms=(GOT,))
+    read = Page(html_of(page(failed)))
+    assert "Failing cases: 12" in read.shown
+    assert "10 of 12 shown" in read.shown
+    assert {"id": "failing", "aria-labelledby": "failing-title", "class": "printed"} in read.all("section")
+    assert "0.25 < 0.80" in read.shown
+    text = compared([case_result("c0"), *failed[1:]], failed)
+    printed = text.split("Other failing cases: 11")[-1].split("All scores")[0]
+    assert ("plain:c0\n" in printed, "plain:c1\n" in printed) == (False, True)
+    assert "ailing cases" not in Page(html_of(page(case_results(2)))).shown
+
+
+def test_without_its_script_a_link_to_a_failing_case_leads_to_its_row() -> None:
+    read = Page(html_of(page(case_results(1, 1), with_cases=True)))
+    ids = {each["id"] for each in read.all("th") if "id" in each}
+    assert ids == {each["href"][1:] for each in read.all("a") if each["href"].startswith("#case=")} != set()
+
+
+def test_terms_of_a_case_with_trials_are_those_of_the_worst() -> None:
+    trials = [case_result("a", "passed"), case_result("a", "failed", trial=1, terms=(GOT,))]
+    shown = Page(html_of(page(trials))).shown
+    assert "0.62 < 0.80\n1 of 2" in shown
+    assert "worst trial: exact /order +0.00 (got 30, expected 5120)" in shown
 
 
 def test_what_is_not_known_is_not_zero() -> None:

@@ -6,7 +6,6 @@ A part of a section is an object with the key `kind`: `text`, `heading`, `table`
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -40,17 +39,19 @@ from pytest_packbench.reports.page.plots import (
     share_range,
     trend_svg,
 )
-from pytest_packbench.reports.terminal import one_line
+from pytest_packbench.reports.terminal import costs, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from pytest_packbench.analysis.baseline import BaselineOutcome
     from pytest_packbench.analysis.comparison import Change, RunComparison
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.analysis.listing import CaseRow
     from pytest_packbench.analysis.statistics import Group, Statistics
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.metric import Figure, Panel
+    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.reports.page import CaseNumbers, RunPage
 
     Part = dict[str, Any]
@@ -74,8 +75,9 @@ _TEXT = 300
 _ANSWER = 160
 _MAX_FLIPS = 50
 _MAX_SMALL = 20
-_NAMED = 5
+_MAX_PRINTED = 10
 _FEW_GROUPS = 10
+_FAILING = ("failed", "error")
 _SWATCH = "0,0,18,12"
 _P50, _P95 = 0.5, 0.95
 _SECOND, _MINUTE, _MANY_SECONDS = 1000, 60_000, 120_000
@@ -112,7 +114,7 @@ def run_view(page: RunPage, number: int, *, several: bool) -> dict[str, Any]:
         "tiles": list(_tiles(page)),
         "limits": [*caveats(run, conclusion.statistics), *page.notes, *_case_notices(page)],
         "sections": sections,
-        "nav": [{"id": section["id"], "nav": section["nav"]} for section in sections],
+        "nav": [{"id": section["id"], "nav": section["nav"]} for section in sections if section["nav"]],
     }
     return view | _in_progress(page) if page.standing else view
 
@@ -159,6 +161,7 @@ def _sections(page: RunPage, link: Link | None) -> Iterator[Part | None]:
     yield _section("policy", "Acceptance policy", _policy(conclusion), nav="Policy")
     yield _section("controls", "Controls", _controls(conclusion), screen=not _has_wrong_controls(conclusion))
     yield _section("baseline", "Since the baseline", _baseline(conclusion, link), nav="Changes")
+    yield _printed_failures(conclusion)
     yield _section("trend", "Trend", _trend(page), screen=True)
     yield _section("scores", "Scores", _scores(page.numbers), screen=True)
     yield _section("rates", "Rates by group", _rates(conclusion.statistics), screen=True, nav="Rates")
@@ -180,7 +183,8 @@ def _tiles(page: RunPage) -> Iterator[dict[str, str]]:
     gates, controls = page.conclusion.gates, page.conclusion.controls
     overall, verdicts = statistics.overall, statistics.totals.verdicts
     interval = f"{format_percent(overall.passed, overall.n)} ({format_interval(overall.interval)})"
-    authored = "answers authored: counts only" if overall.n else "nothing was judged"
+    some = "" if statistics.all_authored else f"{statistics.authored} of {overall.n} "
+    authored = f"{some}answers authored: counts only" if overall.n else "nothing was judged"
     yield _tile("Passed", f"{overall.passed} of {overall.n}", interval if overall.interval else authored)
     yield _tile("Mean score", format_mean(overall.mean_score), f"of {pluralize(overall.n, 'judged case')}")
     if gates:
@@ -200,7 +204,10 @@ def _tiles(page: RunPage) -> Iterator[dict[str, str]]:
     if comparison is not None:
         counts = comparison.counts()
         failing, fixed = counts["new_failures"], counts["fixed"]
-        yield _tile("New failures", str(failing), f"{fixed} recovered since the baseline", "fail" if failing else "")
+        unseen = _unseen_failures(comparison)
+        gone = f"; {unseen} that failed there not compared" if unseen else ""
+        note = f"{fixed} recovered since the baseline{gone}"
+        yield _tile("New failures", str(failing), note, "fail" if failing else "")
     yield from _effort_tiles(page)
 
 
@@ -422,7 +429,31 @@ def _baseline(conclusion: Conclusion, link: Link | None) -> Iterator[Part]:
         color, sign = ("fail", "✗ not compared") if outcome.fails_unseen else ("warn", f"{_NONE} not compared")
         yield _text(_capitalized(outcome.problem) + ".", badge=color, sign=sign)
         return
-    from pytest_packbench.reports.comparison_text import comparison_headline, sentences
+    from pytest_packbench.reports.comparison_text import sentences
+
+    notes = list(_about_comparison(outcome, comparison))
+    yield from notes
+    changes = {kind: rows.first for kind, rows in comparison.changes.items()}
+    failed = {row.case.test_id: row.case for row in conclusion.page_cases.first("failed", MAX_ROWS)}
+    counts = comparison.counts()
+    listed: set[str] = set()
+    for kind, title in (("new_failures", "New failures"), ("fixed", "Recovered")):
+        yield from _flips(title, changes[kind], counts[kind], link, failed=failed, always=kind == "new_failures")
+        listed.update(change.test_id for change in changes[kind])
+    yield from _mean_change(comparison)
+    for kind, title in (("regressed", "Lower scores"), ("improved", "Higher scores")):
+        rest = [change for change in changes[kind] if change.test_id not in listed]
+        yield from _flips(title, rest, len(rest), link, failed=failed, printed=False)
+        listed.update(change.test_id for change in rest)
+    yield from _other_cases(comparison, link)
+    texts = [text for text in sentences(comparison) if text and text not in {note["text"] for note in notes}]
+    if texts:
+        yield {"kind": "details", "text": "What the numbers mean", "parts": [_list(texts)]}
+
+
+def _about_comparison(outcome: BaselineOutcome, comparison: RunComparison) -> Iterator[Part]:
+    """Yield what to know before the cases: what was compared, and what limits or fails the comparison."""
+    from pytest_packbench.reports.comparison_text import comparison_headline, trials_sentences
 
     baseline = comparison.baseline
     about = f"{_capitalized(comparison_headline(comparison))}, compared with run {baseline.run_id}"
@@ -431,26 +462,12 @@ def _baseline(conclusion: Conclusion, link: Link | None) -> Iterator[Part]:
         yield _text(f"The runs differ in {text}.", badge="warn", sign="! forced comparison")
     if outcome.warning:
         yield _text(_capitalized(outcome.warning) + ".", badge="warn", sign="! note")
+    for text in trials_sentences(comparison) if len(set(comparison.trials)) > 1 else ():
+        yield _text(text, badge="warn", sign="! note")
+    if comparison.committed:
+        yield _text("The baseline is the committed one; answers and terms are not stored in it.", "intro")
     for text in outcome.failures:
         yield _text(_capitalized(text) + ".", badge="fail", sign="✗ failed")
-    changes = {kind: rows.first for kind, rows in comparison.changes.items()}
-    failed = conclusion.page_cases.first("failed", MAX_ROWS)
-    expected = {row.case.test_id: row.case.expected_text for row in failed if row.case.expected_text}
-    counts = comparison.counts()
-    listed: set[str] = set()
-    for kind, title in (("new_failures", "New failures"), ("fixed", "Recovered")):
-        always = kind == "new_failures"
-        yield from _flips(title, changes[kind], counts[kind], link, expected=expected if always else {}, always=always)
-        listed.update(change.test_id for change in changes[kind])
-    yield from _mean_change(comparison)
-    for kind, title in (("regressed", "Lower scores"), ("improved", "Higher scores")):
-        rest = [change for change in changes[kind] if change.test_id not in listed]
-        yield from _flips(title, rest, len(rest), link, printed=False)
-        listed.update(change.test_id for change in rest)
-    yield from _other_cases(comparison)
-    texts = [text for text in sentences(comparison) if text]
-    if texts:
-        yield {"kind": "details", "text": "What the numbers mean", "parts": [_list(texts)]}
 
 
 def _flips(
@@ -459,31 +476,55 @@ def _flips(
     total: int,
     link: Link | None,
     *,
-    expected: Mapping[str, str] = MappingProxyType({}),
+    failed: Mapping[str, CaseResult],
     always: bool = False,
     printed: bool = True,
 ) -> Iterator[Part]:
-    """Yield a heading and a table of cases that changed, with both answers."""
+    """Yield a heading and a table of cases that changed, with both answers; `failed` has those that fail now."""
     if not changes and not always:
         return
     yield {"kind": "heading", "text": f"{title}: {total}", "cls": "" if printed else "no-print"}
     if not changes:
         yield _text("None.", "muted")
         return
-    rows = [
-        _row(
-            _case_cell(change.test_id, link),
-            _verdict_cell(change.before, change.answer_before),
-            _verdict_cell(change.after, change.answer_after),
-            *((_answer_cell(expected.get(change.test_id)),) if expected else ()),
-            _number_cell(f"{format_mean(change.score_before)} → {format_mean(change.score_after)}"),
-            {"text": one_line("; ".join(_telling(change.reasons)), _TEXT), "cls": "text muted why"},
+    shown = changes[:_MAX_FLIPS]
+    cells = [_flip_cells(change, failed.get(change.test_id)) for change in shown]
+    names = ("expected", "actual", "why")
+    # a column without a text says nothing
+    filled = [name for name in names if any(each[name] for each in cells)]
+    rows = []
+    for change, texts in zip(shown, cells, strict=True):
+        told = {name: _answer_cell(texts[name] or None) for name in names[:2]}
+        told["why"] = {"text": one_line(texts["why"], _TEXT), "cls": "text muted why"}
+        rows.append(
+            _row(
+                _case_cell(change.test_id, link),
+                _verdict_cell(change.before, change.answer_before),
+                _verdict_cell(change.after, change.answer_after),
+                *(told[name] for name in filled if name != "why"),
+                _number_cell(f"{format_mean(change.score_before)} → {format_mean(change.score_after)}"),
+                *(told[name] for name in filled if name == "why"),
+            )
         )
-        for change in changes[:_MAX_FLIPS]
-    ]
-    head = ("case", "in the baseline", "now", *(("expected",) if expected else ()), "score", "why")
+    pair = [name for name in filled if name != "why"]
+    head = ("case", "in the baseline", "now", *pair, "score", *(["why"] if "why" in filled else []))
     caption = f"{title}: verdict, answer and score in the baseline and now"
-    yield _table(caption, head, rows, numeric=(len(head) - 2,), total=total, printed=printed, quiet=True)
+    yield _table(caption, head, rows, numeric=(3 + len(pair),), total=total, printed=printed, quiet=True)
+
+
+def _flip_cells(change: Change, case: CaseResult | None) -> dict[str, str]:
+    """Return what was expected and what came instead, which belong together, and why the score changed."""
+    reasons = list(_telling(change.reasons))
+    if case is None:
+        return {"expected": "", "actual": "", "why": "; ".join(reasons)}
+    if change.answer_before == change.answer_after or not reasons:
+        # equal answers do not show what became worse
+        lost = costs(case.terms)
+        reasons += [
+            f"{term['name']}: {term['detail']}" for term in case.terms if term["name"] in lost and term["detail"]
+        ]
+    actual = case.actual_text or (case.answer if case.expected_text else "")
+    return {"expected": case.expected_text, "actual": actual or "", "why": "; ".join(reasons)}
 
 
 def _telling(reasons: Sequence[str]) -> Sequence[str]:
@@ -499,11 +540,13 @@ def _mean_change(comparison: RunComparison) -> Iterator[Part]:
     interval = (mean.low or 0.0, mean.high or 0.0) if known else None
     axis = change_range([mean.mean, *(interval or ())])
     seen = DASH if comparison.authored or mean.detectable is None else f"{mean.detectable:.3f}"
+    # as in the sentences below: why there is none
+    why = "authored" if comparison.authored else "one pair" if mean.n == 1 else "one cluster"
     cells = (
         "mean score",
         _number_cell(f"{mean.mean:+.3f}"),
         {
-            "text": "authored: none" if interval is None else f"{interval[0]:+.3f} to {interval[1]:+.3f}",
+            "text": f"none: {why}" if interval is None else f"{interval[0]:+.3f} to {interval[1]:+.3f}",
             "cls": "nowrap",
         },
         _number_cell(str(mean.n)),
@@ -518,30 +561,53 @@ def _mean_change(comparison: RunComparison) -> Iterator[Part]:
     yield _table(caption, head, [_row(*cells)], numeric=(1, 3, 4, 5), printed=False, quiet=True)
 
 
-def _other_cases(comparison: RunComparison) -> Iterator[Part]:
-    """Yield how many cases are not compared, by reason: a failing case may have been removed, or edited."""
+def _other_cases(comparison: RunComparison, link: Link | None) -> Iterator[Part]:
+    """Yield the cases that are not compared: a failing case may have been removed, quarantined or edited."""
     counts = comparison.counts()
-    edited = [change.test_id for change in comparison.changes["hash_changed"].first]
-    kinds: tuple[tuple[str, int, Sequence[str]], ...] = (
-        ("added", counts["added"], [case.test_id for case in comparison.added]),
-        ("removed", counts["removed"], [case.test_id for case in comparison.removed]),
-        ("case or judge changed", counts["hash_changed"], edited),
-        ("quarantined now", counts["quarantined"], ()),
-    )
-    rows = [
-        _row(name, _number_cell(str(number)), {"text": _named(names, number), "cls": "text"})
-        for name, number, names in kinds
-        if number
+    edited, quarantined = comparison.listed["hash_changed"], comparison.listed["quarantined"]
+    numbers = {
+        "removed": counts["removed"],
+        "case or judge changed": edited.count,
+        "quarantined now": quarantined.count,
+        "added": counts["added"],
+    }
+    if not any(numbers.values()):
+        return
+    found = [
+        *((case.test_id, "removed", case.verdict, case.answer, "", None) for case in comparison.removed),
+        *(_not_compared(change, "case or judge changed") for change in edited.first),
+        *(_not_compared(change, "quarantined now") for change in quarantined.first),
+        *((case.test_id, "added", "", None, case.verdict, case.answer) for case in comparison.added),
     ]
-    if rows:
-        yield {"kind": "heading", "text": "Cases that are not compared", "cls": ""}
-        yield _table(
-            "Cases that only one run has, or that are not the same in both",
-            ("what", "cases", "first of them"),
-            rows,
-            numeric=(1,),
-            quiet=True,
+    # what failed and is no longer compared first
+    found.sort(key=lambda each: (each[1] == "added", each[2] not in _FAILING))
+    rows = [
+        _row(
+            _case_cell(test_id, link if after else None),
+            what,
+            _verdict_cell(before, answer_before) if before else DASH,
+            _verdict_cell(after, answer_after) if after else DASH,
         )
+        for test_id, what, before, answer_before, after, answer_after in found[:_MAX_SMALL]
+    ]
+    total = sum(numbers.values())
+    yield {"kind": "heading", "text": f"Cases that are not compared: {total}", "cls": ""}
+    caption = ", ".join(f"{number} {name}" for name, number in numbers.items() if number)
+    where = "packbench compare lists more"
+    yield _table(caption, ("case", "change", "in the baseline", "now"), rows, total=total, where=where)
+
+
+def _not_compared(change: Change, what: str) -> tuple[str, str, str, str | None, str, str | None]:
+    after = "quarantined" if change.quarantined else change.after
+    return change.test_id, what, change.before, change.answer_before, after, change.answer_after
+
+
+def _unseen_failures(comparison: RunComparison) -> int:
+    """Return how many cases that failed in the baseline are not compared, of those that the page lists."""
+    edited = [*comparison.listed["hash_changed"].first, *comparison.listed["quarantined"].first]
+    return sum(change.before in _FAILING for change in edited) + sum(
+        case.verdict in _FAILING for case in comparison.removed
+    )
 
 
 def _trend(page: RunPage) -> Iterator[Part]:
@@ -810,35 +876,92 @@ def _effort(page: RunPage, link: Link | None) -> Iterator[Part]:
     )
 
 
-def _cases(page: RunPage, link: Link | None) -> Part:
-    listing, parts = page.conclusion.page_cases, []
+def _cases(page: RunPage, link: Link | None) -> Part | None:
+    listing, parts, anchors = page.conclusion.page_cases, [], set[str]()
     for name, title in (("broken", "Cases without a score"), ("failed", "Failed cases")):
-        first = listing.first(name, MAX_ROWS)
-        rows = [_case_row(row, link, repeated=listing.repeated) for row in first]
-        trials = ("trials passed",) if listing.repeated else ()
-        head = ("case", "verdict", "score", *trials, "input", "expected", "actual", "why", "file")
-        if rows:
-            parts.append(_table(title, head, rows, numeric=(2,), total=listing.count(name)))
+        table = _case_table(title, listing.first(name, MAX_ROWS), listing.count(name), link, anchors=anchors)
+        parts += [table] if table is not None else []
     if not parts:
         parts = [_text("No case failed.", "muted")]
     return {"id": "cases", "title": "Cases", "nav": "Cases", "screen": True, "parts": [], "failing": parts}
 
 
-def _case_row(row: CaseRow, link: Link | None, *, repeated: bool) -> Part:
+def _printed_failures(conclusion: Conclusion) -> Part | None:
+    """Return the first cases without a score and the first that failed, for print, which has no table of cases.
+
+    New failures are in the section on the baseline.
+    """
+    listing, compared = conclusion.page_cases, _compared(conclusion)
+    new = [] if compared is None else compared.changes["new_failures"].first[:_MAX_FLIPS]
+    said = {change.test_id for change in new}
+    found = [row for name in ("broken", "failed") for row in listing.first(name, MAX_ROWS)]
+    rows = [row for row in found if row.case.test_id not in said]
+    total = listing.count("broken") + listing.count("failed") - len(said)
+    title = f"{'Other failing' if said else 'Failing'} cases: {total}"
+    table = _case_table(title, rows[:_MAX_PRINTED], total, None, left_out=("input", "file"))
+    if table is None:
+        return None
+    return {"id": "failing", "title": title, "nav": "", "printed": True, "parts": [{**table, "quiet": True}]}
+
+
+def _case_table(
+    title: str,
+    rows: Sequence[CaseRow],
+    total: int,
+    link: Link | None,
+    *,
+    left_out: Iterable[str] = (),
+    anchors: set[str] | None = None,
+) -> Part | None:
+    """Return a table of cases without empty columns; None without a case.
+
+    Args:
+        title: what it shows.
+        rows: the cases.
+        total: how many there are.
+        link: returns where a link to a case leads; None if the page does not have the cases.
+        left_out: columns that are not needed.
+        anchors: the cases that the page has a row of, which links lead to where no script runs; None for none.
+    """
+    every = [_case_cells(row) for row in rows]
+    if not every:
+        return None
+    empty = {name for name in every[0] if all(cells[name]["text"] in {"", DASH} for cells in every)}
+    names = [name for name in every[0] if name not in {*left_out, *empty}]
+    parts = []
+    for row, cells in zip(rows, every, strict=True):
+        case = _case_cell(row.case.test_id, link)
+        if link is not None and anchors is not None and row.case.test_id not in anchors:
+            anchors.add(row.case.test_id)
+            case = {**case, "id": link(row.case.test_id)[1:]}
+        parts.append(_row(case, *(cells[name] for name in names)))
+    numeric = [number for number, name in enumerate(names, 1) if name in {"score", "trials passed"}]
+    return _table(title, ("case", *names), parts, numeric=numeric, total=total)
+
+
+def _case_cells(row: CaseRow) -> dict[str, dict[str, Any]]:
     case = row.case
-    score = " of ".join(format_score(case.score, case.threshold)) if case.score is not None else DASH
     reasons = (case.kind, case.message, format_terms(case.terms, details=True))
-    return _row(
-        _case_cell(case.test_id, link),
-        _verdict_cell("quarantined" if case.quarantined else case.verdict),
-        _number_cell(score),
-        *((_number_cell(f"{row.passed} of {row.trials}"),) if repeated else ()),
-        {"text": one_line(case.input_text, _ANSWER) or DASH, "cls": "text"},
-        _answer_cell(case.expected_text or None),
-        _answer_cell(case.actual_text or case.answer),
-        {"text": one_line(": ".join(filter(None, reasons)), _TEXT), "cls": "text muted"},
-        {"text": case.file, "cls": "text mono"},
-    )
+    # the score is that of all trials, the terms are those of the worst one
+    worst = "worst trial: " if row.trials > 1 and case.terms else ""
+    return {
+        "verdict": _verdict_cell("quarantined" if case.quarantined else case.verdict),
+        "score": _number_cell(_score_text(case)),
+        "trials passed": _number_cell(f"{row.passed} of {row.trials}" if row.trials > 1 else ""),
+        "input": {"text": one_line(case.input_text, _ANSWER) or DASH, "cls": "text"},
+        "expected": _answer_cell(case.expected_text or None),
+        "actual": _answer_cell(case.actual_text or case.answer),
+        "why": {"text": one_line(worst + ": ".join(filter(None, reasons)), _TEXT), "cls": "text muted"},
+        "file": {"text": case.file, "cls": "text mono"},
+    }
+
+
+def _score_text(case: CaseResult) -> str:
+    if case.score is None:
+        return DASH
+    # a hard fail fails a case whatever its other trials came to
+    is_lower = case.threshold is not None and case.score < case.threshold
+    return f" {'<' if is_lower else 'of'} ".join(format_score(case.score, case.threshold))
 
 
 def _about(page: RunPage) -> Iterator[Part]:
@@ -939,11 +1062,11 @@ def _row(*cells: Cell, cls: str = "") -> Part:
     return {"cells": list(cells), "cls": cls}
 
 
-def _number_cell(text: str) -> Cell:
+def _number_cell(text: str) -> dict[str, Any]:
     return {"text": text, "cls": "num"}
 
 
-def _case_cell(test_id: str, link: Link | None, more: str = "") -> Cell:
+def _case_cell(test_id: str, link: Link | None, more: str = "") -> dict[str, Any]:
     """Return the name of a case without that of its suite, which all cases of a page share."""
     return {
         "text": f"{test_id.partition(':')[2] or test_id}{more}",
@@ -952,21 +1075,15 @@ def _case_cell(test_id: str, link: Link | None, more: str = "") -> Cell:
     }
 
 
-def _verdict_cell(verdict: str, answer: str | None = None) -> Cell:
+def _verdict_cell(verdict: str, answer: str | None = None) -> dict[str, Any]:
     """Return a verdict, with an answer below it if it is known."""
     sign, words, color = SIGNS.get(verdict, ("", verdict, "plain"))
     below = "" if answer is None else one_line(answer, _ANSWER)
     return {"text": f"{sign} {words}", "badge": color, "below": below, "cls": "answers" if below else "nowrap"}
 
 
-def _answer_cell(answer: str | None) -> Cell:
+def _answer_cell(answer: str | None) -> dict[str, Any]:
     return {"text": DASH if answer is None else one_line(answer, _ANSWER), "cls": "answer"}
-
-
-def _named(names: Sequence[str], total: int) -> str:
-    first = list(names[:_NAMED])
-    more = total - len(first)
-    return ", ".join(first) + (f" and {more} more" if first and more > 0 else "")
 
 
 def _percentile(values: Sequence[int], share: float) -> int:
