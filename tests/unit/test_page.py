@@ -23,6 +23,7 @@ from pytest_packbench.packs.tariff import metrics
 from pytest_packbench.reports.page import RunPage, TrendPoint, page_html, run_page
 from pytest_packbench.reports.page.case_data import NO_SOURCES, case_blocks
 from pytest_packbench.reports.page.plots import Range, TrendMark, change_range, interval_svg, share_range, trend_svg
+from pytest_packbench.reports.terminal import spent_text
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 from tests.unit.run_builders import COMPLETE, ONE_OF_EACH, case_result, case_results, conclusion_of, gate, run
 
@@ -134,7 +135,7 @@ def full(**changes: Any) -> RunPage:
         "mode": "live",
         "backend": "openai",
         "model": "m-1",
-        "settings": {"spent": {"cost": 1.25, "currency": "USD", "calls": 7}},
+        "settings": {"spent": {"cost": 1.25, "currency": "USD", "calls": 7, "tokens": 90, "uncounted": 0}},
     }
     records = {"tokens_input": 10, "tokens_output": 5}
     results = [replace(each, record=records) if each.counted else each for each in ONE_OF_EACH]
@@ -358,6 +359,44 @@ def test_what_is_not_known_is_not_zero() -> None:
     assert "0.00" not in facts
     # a replay took its own time, and spent nothing
     assert "Cost" not in Page(html_of(page(results))).shown
+
+
+@pytest.mark.parametrize(
+    ("spent", "tiles"),
+    [
+        # an attempt that ended in an error has no record, and spent tokens as well
+        ({}, "Tokens\n1 000\n10 output, of attempts with a record\nCost\n0.5000 EUR\n3 model calls\n"),
+        (
+            {"calls": 0, "tokens": 0, "cost": 0.0, "cached": 14},
+            "Tokens\n0\n14 more answered from the cache\nCost\n0.00 EUR\n0 model calls\n",
+        ),
+        ({"calls": 0, "tokens": 0, "cost": 0.0}, "Tokens\n0\nCost\n0.00 EUR\n0 model calls\n"),
+        (
+            {"calls": 0, "tokens": 0, "cost": 0.0, "unmetered": 2},
+            "Tokens\nnot known\ncalls of 2 attempts not seen\nCost\nnot known\ncalls of 2 attempts not seen\n",
+        ),
+        (
+            {"calls": None, "tokens": 30, "cost": None},
+            "Tokens\n30\n10 output, of attempts with a record, calls not seen\nCost\nnot known\ncalls not seen\n",
+        ),
+        ({"cost": None}, "Cost\nnot known\nno price is set for the model\n"),
+        ({"cost": None, "uncounted": 1}, "Cost\nnot known\n1 call without a token count\n"),
+        (None, "Tokens\n30\nof 2 of 2 attempts with a record\nCost\nnot known\n"),
+    ],
+)
+def test_tokens_and_cost_are_those_of_all_calls(spent: dict[str, Any] | None, tiles: str) -> None:
+    usual = {"calls": 3, "tokens": 1000, "uncounted": 0, "cost": 0.5, "currency": "EUR"}
+    settings = {} if spent is None else {"spent": usual | spent}
+    results = [replace(result, record={"tokens_input": 10, "tokens_output": 5}) for result in case_results(2)]
+    live = {"mode": "live", "backend": "openai", "model": "m", "settings": settings}
+    shown = Page(html_of(page(results, run=live))).shown
+    assert tiles in shown
+    if spent is not None:
+        assert f"used\n{spent_text(usual | spent).removeprefix('used: ')}\n" in shown
+    assert "20 input, 10 output (of 2 of 2 attempts with a record" in shown
+    # a run in progress may not have called a model yet
+    started = Page(html_of(page(results, run=live, standing="0 of 9 attempts done"))).shown
+    assert ("Cost" in started.split("What this run shows")[0]) is (spent is None or spent.get("tokens") != 0)
 
 
 def test_authored_answers_get_counts_only() -> None:

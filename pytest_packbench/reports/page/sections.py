@@ -39,7 +39,8 @@ from pytest_packbench.reports.page.plots import (
     share_range,
     trend_svg,
 )
-from pytest_packbench.reports.terminal import costs, one_line
+from pytest_packbench.reports.terminal import costs, one_line, spent_text
+from pytest_packbench.runs.metadata import recorded_spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -230,29 +231,57 @@ def _effort_tiles(page: RunPage) -> Iterator[dict[str, str]]:
             _duration(_percentile(numbers.durations, _P50)),
             f"95 % within {_duration(_percentile(numbers.durations, _P95))}",
         )
-    attempts = len(numbers.durations)
-    tokens = numbers.tokens_input + numbers.tokens_output
-    known = "" if numbers.tokens_known == attempts else f", known of {numbers.tokens_known} of {attempts}"
-    if numbers.tokens_known:
-        text = f"{_thousands(numbers.tokens_output)} of them output{known}"
-        yield _tile("Tokens", _thousands(tokens), text)
-    else:
-        yield _tile("Tokens", "not known", "")
-    yield _tile("Cost", *_cost(page))
+    spent = recorded_spending(run)
+    if page.standing and spent is not None and not (spent["calls"] or spent["tokens"]):
+        # a run in progress may still call a model, or its calls can't be seen
+        return
+    yield _tile("Tokens", *_tokens(numbers, spent))
+    yield _tile("Cost", *_cost(numbers, spent))
 
 
-def _cost(page: RunPage) -> tuple[str, str]:
+def _tokens(numbers: CaseNumbers, spent: Mapping[str, Any] | None) -> tuple[str, str]:
+    """Return the tokens of a run and what they are of, as `spent_text` counts them; unknown ones are not 0."""
+    if spent is None:
+        of = f"of {numbers.tokens_known} of {len(numbers.durations)} attempts with a record"
+        known = _thousands(numbers.tokens_input + numbers.tokens_output)
+        return (known, of) if numbers.tokens_known else ("not known", "")
+    if spent["tokens"] is None or (not spent["tokens"] and _is_unseen(spent)):
+        return "not known", _unseen_calls(spent)
+    notes = []
+    if spent.get("cached"):
+        notes.append(f"{_thousands(spent['cached'])} more answered from the cache")
+    elif numbers.tokens_known and spent["tokens"]:
+        notes.append(f"{_thousands(numbers.tokens_output)} output, of attempts with a record")
+    if spent["uncounted"]:
+        notes.append(f"{pluralize(spent['uncounted'], 'call')} without a count")
+    return _thousands(spent["tokens"]), ", ".join(filter(None, [*notes, _unseen_calls(spent)]))
+
+
+def _cost(numbers: CaseNumbers, spent: Mapping[str, Any] | None) -> tuple[str, str]:
     """Return the cost of a run and what it is of; a cost that is not known is not 0."""
-    spent = page.conclusion.run.settings.get("spent")
-    if isinstance(spent, dict) and isinstance(spent.get("cost"), int | float):
-        calls = spent.get("calls")
-        return f"{_money(spent['cost'])} {spent.get('currency', '')}".rstrip(), (
-            pluralize(calls, "model call") if isinstance(calls, int) else ""
-        )
-    numbers = page.numbers
-    if numbers is not None and numbers.cost_known:
-        return f"{_money(numbers.cost_usd)} USD", f"of {numbers.cost_known} of {len(numbers.durations)} attempts"
-    return "not known", "no price is set for the model"
+    if spent is None:
+        if numbers.cost_known:
+            return f"{_money(numbers.cost_usd)} USD", f"of {numbers.cost_known} of {len(numbers.durations)} attempts"
+        return "not known", ""
+    unseen = _unseen_calls(spent)
+    if spent["cost"] is None:
+        uncounted = f"{pluralize(spent['uncounted'], 'call')} without a token count" if spent["uncounted"] else ""
+        return "not known", (uncounted or "no price is set for the model") if spent["calls"] else unseen
+    if _is_unseen(spent) and not spent["cost"]:
+        return "not known", unseen
+    calls = "" if spent["calls"] is None else pluralize(spent["calls"], "model call")
+    return f"{_money(spent['cost'])} {spent['currency']}".rstrip(), ", ".join(filter(None, (calls, unseen)))
+
+
+def _is_unseen(spent: Mapping[str, Any]) -> bool:
+    """Whether nothing is known of the calls of a run: no call went through packbench, and some target ran."""
+    return spent["calls"] is None or bool(spent.get("unmetered") and not spent["calls"])
+
+
+def _unseen_calls(spent: Mapping[str, Any]) -> str:
+    if spent.get("unmetered"):
+        return f"calls of {pluralize(spent['unmetered'], 'attempt')} not seen"
+    return "calls not seen" if spent["calls"] is None else ""
 
 
 def _gates(gates: Sequence[GateResult]) -> Iterator[Part]:
@@ -837,21 +866,25 @@ def _effort(page: RunPage, link: Link | None) -> Iterator[Part]:
     if numbers is None or run.mode == FIXTURE or not numbers.durations:
         return
     attempts = len(numbers.durations)
-    cost, about = _cost(page)
-    tokens_known = f"{_thousands(numbers.tokens_input)} input, {_thousands(numbers.tokens_output)} output"
-    coverage = "" if numbers.tokens_known == attempts else f" (known of {numbers.tokens_known} of {attempts} attempts)"
     times = (("median", _P50), ("95 % within", _P95), ("longest", 1.0))
-    yield {
-        "kind": "facts",
-        "items": [
-            (
-                "time of an attempt",
-                ", ".join(f"{name} {_duration(_percentile(numbers.durations, share))}" for name, share in times),
-            ),
-            ("tokens", f"{tokens_known}{coverage}" if numbers.tokens_known else "not known"),
-            ("cost", f"{cost} ({about})" if about else cost),
-        ],
-    }
+    items = [
+        (
+            "time of an attempt",
+            ", ".join(f"{name} {_duration(_percentile(numbers.durations, share))}" for name, share in times),
+        )
+    ]
+    spent = recorded_spending(run)
+    if spent is not None:
+        items.append(("used", spent_text(spent).removeprefix("used: ")))
+    else:
+        known = {"tokens": _tokens(numbers, None), "cost": _cost(numbers, None)}
+        items += [(name, f"{value} ({about})" if about else value) for name, (value, about) in known.items()]
+    if numbers.tokens_known:
+        split = f"{_thousands(numbers.tokens_input)} input, {_thousands(numbers.tokens_output)} output"
+        cached = ", answers from the cache included" if spent is not None and spent.get("cached") else ""
+        of = f"of {numbers.tokens_known} of {pluralize(attempts, 'attempt')} with a record{cached}"
+        items.append(("tokens in records", f"{split} ({of})"))
+    yield {"kind": "facts", "items": items}
     longest = max(numbers.slowest[0].duration_ms, 1)
     priced = any(each.cost_usd is not None for each in numbers.slowest)
     rows = []
