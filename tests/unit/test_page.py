@@ -454,6 +454,27 @@ def test_a_trend_ends_where_the_rules_changed() -> None:
     assert svg.count("<circle") == 4
 
 
+def test_a_trend_marks_where_cases_changed_and_has_no_point_of_a_part() -> None:
+    results = case_results(2, case_sha256="aa")
+    hashes = {each.test_id: "aa" for each in results}
+    usual = TrendPoint("r0", "2026-01-01T00:00:00.000Z", "passed", 9, 10, 0.9, None, run().suite_sha256, hashes)
+    others = {**hashes, "toy:x": "cc", results[0].test_id: "bb"}
+    trend = [usual, usual._replace(run_id="r1"), usual._replace(run_id="r2", case_hashes=others)]
+    html = html_of(page(results, trend=trend))
+    shown = Page(html).shown
+    assert "3 earlier complete runs of this suite with the same mode, target and model and this one." in shown
+    assert (shown.count("2 cases changed"), shown.count("±2"), html.count('<polyline class="line-value"')) == (
+        2,
+        2,
+        1,
+    )
+    part = Page(html_of(page(results, trend=trend, run={"partial": "2 of 9 cases selected"}))).shown
+    assert "3 earlier complete runs of this suite with the same mode, target and model; this one has only" in part
+    assert part.split("Runs, oldest first")[1].count("✓ passed") == 3
+    unknown = page(results, trend=[usual, usual._replace(case_hashes=None)])
+    assert "changed" not in Page(html_of(unknown)).shown
+
+
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [

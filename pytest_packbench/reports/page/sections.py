@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.metric import Figure, Panel
     from pytest_packbench.model.result import CaseResult
-    from pytest_packbench.reports.page import CaseNumbers, RunPage
+    from pytest_packbench.reports.page import CaseNumbers, RunPage, TrendPoint
 
     Part = dict[str, Any]
     Cell = str | dict[str, Any]
@@ -642,8 +642,52 @@ def _unseen_failures(comparison: RunComparison) -> int:
 def _trend(page: RunPage) -> Iterator[Part]:
     if not page.trend:
         return
+    points = [*page.trend, *_own_point(page)]
+    marks, rows = [], []
+    for number, point in enumerate(points):
+        sign, color = _STATUS.get(point.status, ("", "plain"))
+        before = points[number - 1] if number else point
+        edited = _changed_cases(before.case_hashes, point.case_hashes)
+        label = f"{_minute(point.finished_at)}: {point.passed} of {point.judged} passed, run {point.run_id}"
+        rate = point.passed / point.judged if point.judged else None
+        marks.append(TrendMark(label, rate, point.mean_score, point.interval, color, point.suite_sha256, edited))
+        changes = ["rules changed"] if point.suite_sha256 != before.suite_sha256 else []
+        changes += [f"{pluralize(edited, 'case')} changed"] if edited else []
+        rows.append(
+            _row(
+                {"text": point.run_id, "cls": "mono"},
+                {"text": _minute(point.finished_at), "cls": "nowrap"},
+                {"text": f"{sign} {point.status}", "badge": color},
+                _number_cell(f"{point.passed} of {point.judged}"),
+                {"text": format_interval(point.interval), "cls": "nowrap"},
+                _number_cell(format_mean(point.mean_score)),
+                ", ".join(changes),
+            )
+        )
+    shown = [value for mark in marks for value in (mark.value, mark.mean, *(mark.interval or ())) if value is not None]
+    axis = share_range(shown)
+    earlier = pluralize(len(page.trend), "earlier complete run")
+    own = " and this one" if len(points) > len(page.trend) else "; this one has only a part of the suite"
+    changed = (
+        " \u00b1 and a number: so many cases were added, removed or edited." if any(m.changed for m in marks) else ""
+    )
+    yield _text(f"{earlier} of this suite with the same mode, target and model{own}.{changed}", "intro")
+    yield {"kind": "svg", "svg": trend_svg(marks, axis)}
+    yield _key(("value", "pass rate"), ("mean", "mean score"), ("pass", "passed run"), ("fail", "failed run"))
+    head = ("run", "finished", "result", "passed", "95 % interval", "mean score", "since the run before")
+    yield {
+        "kind": "details",
+        "text": "The same as a table",
+        "parts": [_table("Runs, oldest first", head, rows, numeric=(3, 5))],
+    }
+
+
+def _own_point(page: RunPage) -> Iterator[TrendPoint]:
+    """Yield the run as a point of its trend; a part of a suite is no such point."""
     run, overall = page.conclusion.run, page.conclusion.statistics.overall
-    now = page.trend[-1]._replace(
+    if run.partial or page.standing:
+        return
+    yield page.trend[-1]._replace(
         run_id=run.run_id,
         finished_at=run.finished_at,
         status=run_verdict(page.conclusion).status,
@@ -652,40 +696,16 @@ def _trend(page: RunPage) -> Iterator[Part]:
         mean_score=overall.mean_score,
         interval=overall.interval,
         suite_sha256=run.suite_sha256,
+        case_hashes=None if page.numbers is None else page.numbers.case_hashes,
     )
-    marks, rows, before = [], [], ""
-    for run_id, finished, status, passed, judged, mean, interval, rules in [*page.trend, now]:
-        rate = passed / judged if judged else None
-        sign, color = _STATUS.get(status, ("", "plain"))
-        label = f"{_minute(finished)}: {passed} of {judged} passed, run {run_id}"
-        marks.append(TrendMark(label, rate, mean, interval, color, rules))
-        changed = "rules changed" if before and rules != before else ""
-        before = rules
-        rows.append(
-            _row(
-                {"text": run_id, "cls": "mono"},
-                {"text": _minute(finished), "cls": "nowrap"},
-                {"text": f"{sign} {status}", "badge": color},
-                _number_cell(f"{passed} of {judged}"),
-                {"text": format_interval(interval), "cls": "nowrap"},
-                _number_cell(format_mean(mean)),
-                changed,
-            )
-        )
-    shown = [value for mark in marks for value in (mark.value, mark.mean, *(mark.interval or ())) if value is not None]
-    axis = share_range(shown)
-    yield _text(
-        f"The last {len(marks)} complete runs of this suite with the same mode, target and model, up to this one.",
-        "intro",
-    )
-    yield {"kind": "svg", "svg": trend_svg(marks, axis)}
-    yield _key(("value", "pass rate"), ("mean", "mean score"), ("pass", "passed run"), ("fail", "failed run"))
-    head = ("run", "finished", "result", "passed", "95 % interval", "mean score", "")
-    yield {
-        "kind": "details",
-        "text": "The same as a table",
-        "parts": [_table("Runs, oldest first", (*head[:-1], "rules"), rows, numeric=(3, 5))],
-    }
+
+
+def _changed_cases(before: Mapping[str, str | None] | None, now: Mapping[str, str | None] | None) -> int:
+    """Return how many cases only one of two runs has, or in another content; 0 where they are not known."""
+    if before is None or now is None:
+        return 0
+    # a case that could not be read has no hash
+    return sum(before.get(test_id, "") != now.get(test_id, "") for test_id in before.keys() | now.keys())
 
 
 def _scores(numbers: CaseNumbers | None) -> Iterator[Part]:
