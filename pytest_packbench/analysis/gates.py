@@ -418,6 +418,7 @@ def _undecided(gate: Gate, value: str | None, observed: float | None) -> GateRes
         min=gate.min,
         max=gate.max,
         text="",
+        confidence=gate.confidence,
     )
 
 

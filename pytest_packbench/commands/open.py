@@ -321,7 +321,7 @@ def _gates(header: Mapping[str, Any], file: str) -> tuple[GateResult, ...]:
     Raises:
         StoredRunError: they can't be read, so that it is not known whether they held.
     """
-    names = ("metric", "by", "value", "passed", "observed", "min", "max", "text", "proven", "judged")
+    names = ("metric", "by", "value", "passed", "observed", "min", "max", "text", "proven", "judged", "confidence")
     stored = header.get("gates")
     try:
         if all(_is_gate(gate) for gate in stored or ()):
@@ -333,6 +333,7 @@ def _gates(header: Mapping[str, Any], file: str) -> tuple[GateResult, ...]:
 
 def _is_gate(gate: Mapping[str, Any]) -> bool:
     decided = type(gate["passed"]) is bool and type(gate.get("judged", True)) is bool
+    decided = decided and type(gate.get("confidence")) in {float, type(None)}
     return decided and isinstance(gate["text"], str)
 
 

@@ -119,6 +119,7 @@ class GateResult:
         counted: the counts behind the value, such as 3 of 50; None where it is no share of cases.
         interval: the two-sided 95 % interval of the value; None without one, as for authored answers.
         judged: whether it was judged: not in a shard, nor where its cases are not in the run; the text states why.
+        confidence: of the one-sided exact bound that is compared instead of the value; None if the value is.
     """
 
     metric: str
@@ -134,6 +135,7 @@ class GateResult:
     counted: tuple[int, int] | None = None
     interval: tuple[float, float] | None = None
     judged: bool = True
+    confidence: float | None = None
 
     def decided(self, text: str, *, passed: bool, observed: float | None = None, absent: bool = False) -> GateResult:
         """Return it with a decision."""

@@ -445,6 +445,21 @@ def test_a_value_is_drawn_where_it_is() -> None:
     assert re.findall(r'class="allowed" x="(\d+)" y="4" width="(\d+)"', svg) == [("106", "100")]
 
 
+def test_the_bound_that_decides_a_gate_with_confidence_is_drawn_on_its_side_of_the_limit() -> None:
+    html = html_of(page(case_results(19, 1), gate("pass_rate", min=0.9, confidence=0.95)))
+    assert "at least 90.0 %, with 95 % confidence" in Page(html).shown
+    drawing = next(each for each in re.findall(r"<svg.*?</svg>", html) if "mark-fail" in each)
+    allowed, failed, value = (
+        float(re.search(pattern, drawing)[1])  # type: ignore[index] # all are drawn
+        for pattern in (
+            r'class="allowed" x="([\d.]+)"',
+            r'class="mark-fail" points="([\d.]+)',
+            r'mark-plain" cx="([\d.]+)"',
+        )
+    )
+    assert failed < allowed < value
+
+
 def test_a_trend_ends_where_the_rules_changed() -> None:
     marks = [TrendMark(str(number), 0.9, 0.8, None, "pass", rules) for number, rules in enumerate("aaabb")]
     marks[1] = marks[1]._replace(value=None, mean=None)
@@ -472,7 +487,7 @@ def test_a_trend_marks_where_cases_changed_and_has_no_point_of_a_part() -> None:
     assert "3 earlier complete runs of this suite with the same mode, target and model; this one has only" in part
     assert part.split("Runs, oldest first")[1].count("✓ passed") == 3
     unknown = page(results, trend=[usual, usual._replace(case_hashes=None)])
-    assert "changed" not in Page(html_of(unknown)).shown
+    assert "cases changed" not in Page(html_of(unknown)).shown
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def interval_svg(
     status: str = "plain",
     ends: bool = False,
     width: int = 220,
+    decisive: Sequence[float] = (),
 ) -> str:
     """Draw a value with its interval on an axis, and the part of the axis that passes.
 
@@ -66,6 +67,7 @@ def interval_svg(
         status: `pass`, `fail`, `warn` or `plain`, the colour of the value.
         ends: whether to write the ends of the axis below it, as shares.
         width: of the drawing, in its own units.
+        decisive: what is compared with the limits instead of the value, and has the status; empty for the value.
     """
     left, right, middle = 6, width - 6, 11
 
@@ -91,7 +93,8 @@ def interval_svg(
         for limit in (low, high)
         if limit is not None
     ]
-    parts.append(_mark(float(x(value)), middle, status))
+    parts.append(_mark(float(x(value)), middle, "plain" if decisive else status))
+    parts += [_mark(float(x(bound)), middle, status) for bound in decisive]
     if ends:
         texts = [_percent(end) if axis.low >= 0 else f"{end:+g}" for end in axis]
         parts += [_tick(left, 2 * middle + 9, texts[0], "start"), _tick(right, 2 * middle + 9, texts[1], "end")]

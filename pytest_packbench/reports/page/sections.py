@@ -22,6 +22,7 @@ from pytest_packbench.analysis.formatting import (
     format_with_bounds,
     grouped_figures,
 )
+from pytest_packbench.analysis.intervals import exact_bound
 from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.gate import CHANGE_METRICS
@@ -305,6 +306,7 @@ def _gates(gates: Sequence[GateResult]) -> Iterator[Part]:
                     high=gate.max,
                     status=color,
                     ends=not common,
+                    decisive=_exact_bounds(gate),
                 ),
                 "text": "",
             }
@@ -331,12 +333,14 @@ def _gates(gates: Sequence[GateResult]) -> Iterator[Part]:
         counts += [f"{judged - failing} passed"] if judged > failing else []
         counts.append("not judged" if not judged else f"{len(gates) - judged} not judged")
     yield _table(f"{pluralize(len(gates), 'gate')}: {', '.join(counts)}", head, rows, numeric=(2, 3))
+    confident = any(_exact_bounds(gate) for gate in gates)
     yield _key(
         ("allowed", "values that pass"),
         ("limit", "limit"),
         ("interval", "95 % interval"),
         ("pass", "passed"),
         ("fail", "failed"),
+        *([("plain", "value, where the exact bound passes or fails instead")] if confident else ()),
     )
 
 
@@ -362,7 +366,12 @@ def _gate_axis(gate: GateResult) -> Range | None:
     """Return the axis of a gate; None for a count, which has no scale."""
     if gate.observed is None or gate.metric in {CHANGE_METRICS["max_regressions"], CHANGE_METRICS["max_new_failures"]}:
         return None
-    shown = [gate.observed, *(gate.interval or ()), *(limit for limit in (gate.min, gate.max) if limit is not None)]
+    shown = [
+        gate.observed,
+        *(gate.interval or ()),
+        *_exact_bounds(gate),
+        *(limit for limit in (gate.min, gate.max) if limit is not None),
+    ]
     return change_range(shown) if gate.metric == CHANGE_METRICS["min_mean_change"] else share_range(shown)
 
 
@@ -379,7 +388,18 @@ def _gate_value(gate: GateResult, value: float | None) -> str:
 
 def _gate_limit(gate: GateResult) -> str:
     limits = (("at least", gate.min), ("at most", gate.max))
-    return ", ".join(f"{word} {_gate_value(gate, limit)}" for word, limit in limits if limit is not None) or DASH
+    text = ", ".join(f"{word} {_gate_value(gate, limit)}" for word, limit in limits if limit is not None) or DASH
+    return text if gate.confidence is None else f"{text}, with {100 * gate.confidence:g} % confidence"
+
+
+def _exact_bounds(gate: GateResult) -> tuple[float, ...]:
+    """Return the one-sided exact bounds that a gate with confidence compares instead of its value."""
+    if gate.confidence is None or gate.counted is None:
+        return ()
+    sides = ((gate.min, False), (gate.max, True))
+    return tuple(
+        exact_bound(*gate.counted, gate.confidence, upper=upper) for limit, upper in sides if limit is not None
+    )
 
 
 def _gate_interval(gate: GateResult) -> str:
@@ -1065,6 +1085,7 @@ def _swatch(name: str) -> str:
         "limit": '<line class="limit" x1="9" y1="0" x2="9" y2="12"/>',
         "interval": '<line class="interval" x1="0" y1="6" x2="18" y2="6"/>',
         "pass": '<circle class="mark-pass" cx="9" cy="6" r="4.5"/>',
+        "plain": '<circle class="mark-plain" cx="9" cy="6" r="4.5"/>',
         "fail": '<polygon class="mark-fail" points="9,0 15,6 9,12 3,6"/>',
         "value": '<line class="line-value" x1="0" y1="6" x2="18" y2="6"/>',
         "mean": '<line class="line-mean" x1="0" y1="6" x2="18" y2="6"/>',
