@@ -523,9 +523,15 @@ def test_panels_of_the_tariff_pack() -> None:
         record("d", "6204639011", "6204639011", expected="refuse"),
     ]
     confusion, invalid = metrics.panels(records)
-    assert confusion.head == ("expected", "62", "84", "85", "a refusal")
-    assert [*confusion.rows, *invalid.rows] == [("62", 0, 0, 0, 1), ("84", 0, 1, 1, 0), ("b", "8528520000")]
+    assert confusion.intro.startswith("1 of 3 answers due in a chapter are in the expected one; ")
+    # nothing was given in chapter 62
+    assert confusion.head == ("expected", "84", "85", "a refusal")
+    assert [*confusion.rows, *invalid.rows] == [("62", 0, 0, 1), ("84", 1, 1, 0), ("b", "8528520000")]
     assert invalid.intro.startswith("1 of 4 answers")
+    articles = [{"code": code, "expected_code": "8471300100"} for code in ("8471300100", "8528520000")]
+    several = {"valid": True, "tariff": {"articles": articles}}
+    confusion, _ = metrics.panels([record("a", "", None, packbench=several)])
+    assert confusion.intro.startswith("1 of 2 articles due in 1 answer are in the expected chapter; ")
 
 
 def test_panels_of_the_safety_pack_are_its_headlines() -> None:
