@@ -236,7 +236,8 @@ def _result(gate: Gate, value: str | None, changes: Changes, key: tuple[str, str
     )
     if changes.comparison is None or changes.reason:
         verdict = "not judged, because the baseline is optional" if changes.optional else "FAIL"
-        return undecided.decided(f"{undecided.subject}: {changes.reason}: {verdict}", passed=changes.optional)
+        decided = undecided.decided(f"{undecided.subject}: {changes.reason}: {verdict}", passed=changes.optional)
+        return replace(decided, judged=not changes.optional)
     group = changes.comparison.groups.get(key, GroupChanges())
     if not group.unchanged:
         text = f"{undecided.subject}: no case is unchanged in both runs: FAIL"

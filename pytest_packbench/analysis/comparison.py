@@ -172,6 +172,7 @@ class RunComparison:
         cases: number of cases, in the baseline and now.
         groups: what changed in all cases, under `("", "")`, and in each group, by the name and the value of the group.
         listed: the cases that have changed, each once, under the first kind of `LISTED` that applies.
+        committed: whether the baseline is the committed one, which has no answers and no terms.
     """
 
     baseline: Run
@@ -193,6 +194,7 @@ class RunComparison:
     cases: tuple[int, int]
     groups: Mapping[tuple[str, str], GroupChanges] = field(default_factory=dict)
     listed: Mapping[str, TopRows[Change]] = field(default_factory=dict)
+    committed: bool = False
 
     def counts(self) -> dict[str, int]:
         """Return the number of cases of each kind of change, and of those quarantined now, added and removed."""
@@ -428,6 +430,7 @@ class ComparedRun:
             cases=(len(before.cases), len(self.cases)),
             groups=found,
             listed=listed,
+            committed=getattr(baseline, "attempts", None) is not None,
         )
 
     @property

@@ -19,7 +19,7 @@ from pytest_packbench.analysis.listing import Listing
 from pytest_packbench.analysis.statistics import statistics_of
 from pytest_packbench.analysis.trials import cluster_facet, dependence_note, trials_rule_of
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.gate import CHANGE_METRICS
+from pytest_packbench.model.gate import CHANGE_METRICS, gates_text
 from pytest_packbench.model.metric import AUTHORED
 from pytest_packbench.model.run import PROGRAM_RUNS
 from pytest_packbench.model.score import FIXTURE, is_broken
@@ -424,13 +424,21 @@ def _success(conclusion: Conclusion) -> str:
     failing = sum(not gate.passed for gate in gates)
     # with gate=suite and no gate on scores, a run passes even if all its cases fail
     if run.settings.get("gate") == "suite" and all(gate.metric == "completeness" for gate in gates):
-        completeness = f" (completeness {'failed' if failing else 'passed'})" if gates else ""
+        any_judged = any(gate.judged for gate in gates)
+        completeness = f" (completeness {'failed' if failing else 'passed'})" if any_judged else ""
         return f"{cases}; no gate judges their scores{completeness}."
     if not gates:
         return f"{cases}."
     if failing:
         return f"{cases}; completeness failed."
-    return f"{cases}; {'the gate' if len(gates) == 1 else f'all {len(gates)} gates'} passed{_unproven(gates)}."
+    return f"{cases}; {_passed_gates(gates)}{_unproven(gates)}."
+
+
+def _passed_gates(gates: Sequence[GateResult]) -> str:
+    """Return how many gates passed, of which none failed."""
+    if not all(gate.judged for gate in gates):
+        return f"gates: {gates_text(gates)}"
+    return {1: "the gate", 2: "both gates"}.get(len(gates), f"all {len(gates)} gates") + " passed"
 
 
 def _unproven(gates: Sequence[GateResult]) -> str:

@@ -174,7 +174,7 @@ def group_names(gates: Iterable[Gate]) -> set[str]:
 def skip_unselected(results: Iterable[GateResult]) -> tuple[GateResult, ...]:
     """Let gates pass that failed only because their cases were not selected, and say so in their text."""
     return tuple(
-        replace(result, passed=True, text=_unselected_text(result))
+        _not_judged(result, _unselected_text(result))
         if not result.passed and (result.absent or (result.observed is None and not _is_change(result)))
         else result
         for result in results
@@ -186,13 +186,15 @@ def defer_to_merge(results: Iterable[GateResult]) -> tuple[GateResult, ...]:
     return tuple(
         result
         if result.metric == "completeness" and result.min == 1 and result.observed is not None and not result.passed
-        else replace(
-            result,
-            passed=True,
-            proven=None,
-            text=f"{result.subject}: not judged in a shard; packbench merge judges it",
-        )
+        else _not_judged(result, f"{result.subject}: not judged in a shard; packbench merge judges it")
         for result in results
+    )
+
+
+def _not_judged(result: GateResult, text: str) -> GateResult:
+    """Return a gate that passes because it was not judged, without a value that would look like a decision."""
+    return replace(
+        result, passed=True, judged=False, text=text, observed=None, proven=None, counted=None, interval=None
     )
 
 
@@ -349,7 +351,7 @@ class _GateJudge(NamedTuple):
         if observed is None and metric.excluded and sums.profiles and not sums.count(metric.is_about):
             cases = " ".join(metric.excluded)
             text = f"{result.subject}: not judged, because it is not about cases with {cases}, and there are no others"
-            return replace(result, passed=True, text=text)
+            return _not_judged(result, text)
         if observed is None:
             return replace(result, text=f"{result.subject}: no case to judge: FAIL")
         judges = sorted({each.judge for each in sums.profiles if each.counted and each.judge is not None})
@@ -416,6 +418,7 @@ def _undecided(gate: Gate, value: str | None, observed: float | None) -> GateRes
         min=gate.min,
         max=gate.max,
         text="",
+        confidence=gate.confidence,
     )
 
 

@@ -289,7 +289,7 @@ def _conclusion(
     )
     if project.is_same and project.suite is not None:
         gates = _with_intervals(conclusion, results, project.suite, baseline)
-        unknown = sum(now is then for now, then in zip(gates, conclusion.gates, strict=True))
+        unknown = sum(then.judged and now is then for now, then in zip(gates, conclusion.gates, strict=True))
         if unknown:
             notes.append(f"{pluralize(unknown, 'gate')} can't be computed again: shown as decided when the run ended.")
         conclusion = replace(conclusion, gates=gates)
@@ -321,14 +321,20 @@ def _gates(header: Mapping[str, Any], file: str) -> tuple[GateResult, ...]:
     Raises:
         StoredRunError: they can't be read, so that it is not known whether they held.
     """
-    names = ("metric", "by", "value", "passed", "observed", "min", "max", "text", "proven")
+    names = ("metric", "by", "value", "passed", "observed", "min", "max", "text", "proven", "judged", "confidence")
     stored = header.get("gates")
     try:
-        if all(type(gate["passed"]) is bool and isinstance(gate["text"], str) for gate in stored or ()):
+        if all(_is_gate(gate) for gate in stored or ()):
             return tuple(GateResult(**{name: gate[name] for name in names if name in gate}) for gate in header["gates"])
     except _MALFORMED:
         pass
     raise StoredRunError(f"{file}: /packbench/gates: expected an array of gates, as a run writes them")
+
+
+def _is_gate(gate: Mapping[str, Any]) -> bool:
+    decided = type(gate["passed"]) is bool and type(gate.get("judged", True)) is bool
+    decided = decided and type(gate.get("confidence")) in {float, type(None)}
+    return decided and isinstance(gate["text"], str)
 
 
 def _with_intervals(
@@ -348,7 +354,9 @@ def _with_intervals(
         trials_rule=config.trials_rule(),
     )
     computed = {(gate.subject, gate.text, gate.passed): gate for gate in again}
-    return tuple(computed.get((gate.subject, gate.text, gate.passed), gate) for gate in conclusion.gates)
+    return tuple(
+        computed.get((gate.subject, gate.text, gate.passed), gate) if gate.judged else gate for gate in conclusion.gates
+    )
 
 
 def _controls(report: OpenRun, notes: list[str]) -> ControlTally | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -11,6 +11,9 @@ from pydantic_core import PydanticCustomError
 from pytest_packbench.model.case import CaseId, Fraction, ListOf, Name, StrictModel
 from pytest_packbench.model.metric import COMPLETENESS, MEAN_SCORE
 from pytest_packbench.model.result import UNREADABLE_GROUP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # not proportions of independent cases, so that an exact bound does not exist
 _WITHOUT_BOUND = (COMPLETENESS, MEAN_SCORE)
@@ -103,7 +106,7 @@ class GateResult:
         metric: the metric, `must_pass`, or what changed: `regressions`, `new_failures` or `mean_change`.
         by: what the cases were grouped by; None for the whole run.
         value: the value of the group; None for the whole run, and if no case belongs to a group.
-        passed: whether the gate passed.
+        passed: whether the gate passed; true as well where it was not judged.
         observed: the value of the metric, 0 to 1; for a change a number of cases, or points of score from -1 to 1; None
             if it is not known.
         min: the smallest value that passes.
@@ -115,6 +118,8 @@ class GateResult:
             1 without `confidence`, which no number of cases can prove, and for a rate that is not within its bounds.
         counted: the counts behind the value, such as 3 of 50; None where it is no share of cases.
         interval: the two-sided 95 % interval of the value; None without one, as for authored answers.
+        judged: whether it was judged: not in a shard, nor where its cases are not in the run; the text states why.
+        confidence: of the one-sided exact bound that is compared instead of the value; None if the value is.
     """
 
     metric: str
@@ -129,6 +134,8 @@ class GateResult:
     proven: bool | None = None
     counted: tuple[int, int] | None = None
     interval: tuple[float, float] | None = None
+    judged: bool = True
+    confidence: float | None = None
 
     def decided(self, text: str, *, passed: bool, observed: float | None = None, absent: bool = False) -> GateResult:
         """Return it with a decision."""
@@ -142,6 +149,15 @@ class GateResult:
         if self.value is None:
             return f"{self.metric} (by {self.by})"
         return f"{self.metric} ({self.by} {self.value or UNREADABLE_GROUP})"
+
+
+def gates_text(gates: Sequence[GateResult]) -> str:
+    """Return how many gates passed: `2 of 3 passed, 1 not judged`; or `0 of 3 judged`, which is no success."""
+    judged = [gate for gate in gates if gate.judged]
+    if gates and not judged:
+        return f"0 of {len(gates)} judged"
+    more = f", {len(gates) - len(judged)} not judged" if len(judged) < len(gates) else ""
+    return f"{sum(gate.passed for gate in judged)} of {len(gates)} passed{more}"
 
 
 def _wrong(wrong: str, expected: str) -> PydanticCustomError:

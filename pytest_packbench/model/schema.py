@@ -130,7 +130,12 @@ REPORT: dict[str, Any] = {
                     "items": {
                         "type": "object",
                         "required": ["metric", "passed"],
-                        "properties": {"passed": _BOOLEAN, "proven": {"type": ["boolean", "null"]}},
+                        "properties": {
+                            "passed": _BOOLEAN,
+                            "judged": _BOOLEAN,
+                            "confidence": {"type": ["number", "null"]},
+                            "proven": {"type": ["boolean", "null"]},
+                        },
                     },
                 },
                 "comparison": {

@@ -65,7 +65,7 @@ def _other_cases(comparison: RunComparison) -> str:
 
 def sentences(comparison: RunComparison) -> list[str]:
     """Return sentences that explain the statistics."""
-    texts = list(_trials(comparison))
+    texts = list(trials_sentences(comparison))
     mean, facet = comparison.mean, cluster_facet(comparison.current)
     if mean is None:
         unknown = "No case has a score in both runs, so the change in score is unknown."
@@ -106,7 +106,8 @@ def sentences(comparison: RunComparison) -> list[str]:
     return texts
 
 
-def _trials(comparison: RunComparison) -> Iterator[str]:
+def trials_sentences(comparison: RunComparison) -> Iterator[str]:
+    """Yield a sentence on the trials of the cases, if any of the runs has several."""
     before, now = comparison.trials
     if before == now == 1:
         return

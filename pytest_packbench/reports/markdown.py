@@ -22,6 +22,7 @@ from pytest_packbench.analysis.formatting import (
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.listing import MAX_ROWS, name_some
 from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.gate import gates_text
 from pytest_packbench.model.result import UNREADABLE_GROUP
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.reports.tables import WIDE, Markdown, escape_markdown, figure_sections, folded, section
@@ -248,10 +249,9 @@ def _command(listing: Listing, run: Run, place: Place) -> str:
 def _details(conclusion: Conclusion, max_rows: int) -> Iterator[str]:
     """Yield the folded parts of the page."""
     run, statistics, gates = conclusion.run, conclusion.statistics, conclusion.gates
-    passed = sum(gate.passed for gate in gates)
     head = ("result", "arithmetic")
     yield folded(
-        f"Gates: {passed} of {len(gates)} passed",
+        f"Gates: {gates_text(gates)}",
         section("", head, _gate_rows(gates), widths={1: WIDE}, max_rows=max_rows),
     )
     yield folded("Figures and what they mean", *figure_sections(conclusion.all_figures, level=3))
@@ -302,6 +302,9 @@ def _share(value: float) -> str:
 
 def _gate_rows(gate_results: Sequence[GateResult]) -> Rows:
     for result in gate_results:
+        if not result.judged:
+            yield "not judged", result.text
+            continue
         verdict = "PASS" if result.passed else "FAIL"
         yield f"{verdict}, not proven" if result.proven is False else verdict, result.text.removesuffix(f": {verdict}")
 

@@ -121,6 +121,11 @@ class EarlierRun(NamedTuple):
         """The verdict of each case by its test id; empty if the cases were not read."""
         return {test_id: case.verdict for test_id, case in (self.cases or {}).items()}
 
+    @property
+    def case_hashes(self) -> dict[str, str | None] | None:
+        """The hash of each case's content by its test id; None if the cases were not read."""
+        return None if self.cases is None else {test_id: case.case_sha256 for test_id, case in self.cases.items()}
+
 
 def like_runs(
     folder: Path,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.comparison import Change, ConditionError, RunComparison, compare, parse_conditions
-from pytest_packbench.analysis.conclusion import conclude
+from pytest_packbench.analysis.conclusion import Scope, conclude
 from pytest_packbench.analysis.gates import check_run, checked_baseline, skip_unselected
 from pytest_packbench.analysis.tally import Tally
 from pytest_packbench.analysis.trials import fold_trials
@@ -21,8 +21,12 @@ from pytest_packbench.model.metric import GENERAL_METRICS, Metric
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
+from pytest_packbench.packs.registry import builtin
 from pytest_packbench.reports.comparison_text import comparison_headline, sentences
 from pytest_packbench.reports.diff import diff_markdown, worst_changes
+from pytest_packbench.reports.document import run_document
+from pytest_packbench.reports.markdown import summary_markdown
+from pytest_packbench.reports.page import page_html, run_page
 from pytest_packbench.runs.report import OpenRun
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 from tests.unit.run_builders import case_result, case_results, data, document, gate, lines, results_of, run, summary
@@ -72,6 +76,8 @@ def test_a_gate_decides_as_its_vector_says(vector: dict[str, Any]) -> None:
     assert [result.text for result in gate_results] == vector["lines"]
     assert [result.passed for result in gate_results] == [not line.endswith(": FAIL") for line in vector["lines"]]
     assert [result.proven is False for result in gate_results] == ["not proven" in line for line in vector["lines"]]
+    assert [result.judged for result in gate_results] == [": not judged" not in line for line in vector["lines"]]
+    assert not any(result.observed or result.counted for result in gate_results if not result.judged)
     if not rule.must_pass and not rule.change:
         assert {(result.by, result.min, result.max) for result in gate_results} == {(rule.by, rule.min, rule.max)}
     if "observed" in vector:
@@ -132,6 +138,32 @@ def test_what_is_not_proven_is_said_on_every_page() -> None:
     assert (stored["passed"], stored["proven"]) == (True, False)
     for answers in (case_results(59, 0, decision="refuse"), case_results(50, 0, decision="refuse", llm_backend="stub")):
         assert "not proven" not in summary(answers, rules)
+
+
+@pytest.mark.parametrize(
+    ("scope", "rules", "shown", "why"),
+    [
+        ("shard", gate("pass_rate", min=0.9), "0 of 2 judged", "not judged in a shard; packbench merge judges it"),
+        (
+            "part",
+            gate(must_pass=["gone"]),
+            "1 of 2 passed, 1 not judged",
+            "not judged, because only part of the suite is selected",
+        ),
+        ("part", gate("pass_rate", min=0.5), "2 of 2 passed", ""),
+    ],
+)
+def test_a_gate_that_is_not_judged_has_passed_on_no_page(scope: Scope, rules: Gate, shown: str, why: str) -> None:
+    settings = {"gate": "suite"} | ({"shard": "1/2"} if scope == "shard" else {})
+    config = SuiteConfig(pack="generic", gates=(rules,))
+    of = run(settings=settings)
+    conclusion = conclude(of, case_results(2, 1), config, builtin()["generic"], None, scope=scope)
+    markdown, html = summary_markdown(conclusion), page_html([run_page(conclusion, ())], title="toy")
+    assert f"<summary>Gates: {shown}</summary>" in markdown
+    assert (why in markdown, why in html) == (True, True)
+    passed = int(shown[0])
+    assert (html.count("✓ passed"), markdown.count("| PASS")) == (passed, passed)
+    assert [stored["judged"] for stored in run_document(conclusion)["gates"]].count(True) == passed
 
 
 class PolarSuite(SuiteConfig):

@@ -23,6 +23,7 @@ from pytest_packbench.packs.tariff import metrics
 from pytest_packbench.reports.page import RunPage, TrendPoint, page_html, run_page
 from pytest_packbench.reports.page.case_data import NO_SOURCES, case_blocks
 from pytest_packbench.reports.page.plots import Range, TrendMark, change_range, interval_svg, share_range, trend_svg
+from pytest_packbench.reports.terminal import spent_text
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 from tests.unit.run_builders import COMPLETE, ONE_OF_EACH, case_result, case_results, conclusion_of, gate, run
 
@@ -134,7 +135,7 @@ def full(**changes: Any) -> RunPage:
         "mode": "live",
         "backend": "openai",
         "model": "m-1",
-        "settings": {"spent": {"cost": 1.25, "currency": "USD", "calls": 7}},
+        "settings": {"spent": {"cost": 1.25, "currency": "USD", "calls": 7, "tokens": 90, "uncounted": 0}},
     }
     records = {"tokens_input": 10, "tokens_output": 5}
     results = [replace(each, record=records) if each.counted else each for each in ONE_OF_EACH]
@@ -251,12 +252,103 @@ def test_exactly_the_planted_flips_are_shown_with_both_answers() -> None:
     assert re.findall(r"plain:(c\d+)", flips) == ["c3", "c7", "c9"]
     assert "Recovered: 1" in flips
     assert re.findall(r"(?m)^(red|blue|green)$", flips) == ["red", "blue", "red", "blue", "green", "red"]
-    rest = text[text.index("Cases that are not compared") :]
-    assert re.findall(r"(added|removed|case or judge changed)\n1\n(\S+)", rest) == [
-        ("added", "toy:plain:c29"),
-        ("removed", "toy:plain:c28"),
-        ("case or judge changed", "toy:plain:c0"),
+    rest = text[text.index("Cases that are not compared: 3\n1 removed, 1 case or judge changed, 1 added") :]
+    assert re.findall(r"plain:(\S+)\n(.+)\n", rest)[:3] == [
+        ("c28", "removed"),
+        ("c0", "case or judge changed"),
+        ("c29", "added"),
     ]
+
+
+def compared(before: Sequence[CaseResult], now: Sequence[CaseResult], *, committed: bool = False, **of: Any) -> str:
+    """Return the text of the page of a run that is compared with another."""
+    attempts = {each.test_id: (1, 1) for each in before} if committed else None
+    stored = StoredRun(source="r", run=run(run_id="BEFORE"), results=tuple(before), attempts=attempts)
+    rules, pack = SuiteConfig.model_validate({"pack": "generic"}), builtin()["generic"]
+    conclusion = conclude(run(**of), now, rules, pack, BaselineLookup(stored=stored, requested="r"))
+    return Page(html_of(run_page(conclusion, now))).shown
+
+
+GOT = {"name": "exact /order", "effect": "add", "value": 0.0, "detail": "got 30, expected 5120"}
+
+
+def test_a_new_failure_shows_what_came_instead_of_what_was_expected() -> None:
+    before = [case_result("a", answer="refunds", terms=({**GOT, "value": 0.33, "detail": ""},))]
+    now = [
+        case_result("a", "failed", answer="refunds", terms=(GOT,), expected_text="order 5120", actual_text="order 30")
+    ]
+    for after, pair in ((now[0], "order 5120\norder 30\n"), (replace(now[0], expected_text="", actual_text=""), "")):
+        text = compared(before, [after])
+        row = f"refunds\n✗ failed\nrefunds\n{pair}1.00 → 0.25\nexact /order +0.33 to +0.00; exact /order: got 30, expected 5120"
+        assert row in text
+    # with other answers, these show it
+    assert "got 30" not in compared(before, [replace(now[0], answer="a")]).split("Mean change")[0]
+
+
+def test_a_case_that_failed_and_is_not_compared_is_shown_with_what_it_came_to() -> None:
+    before = [
+        case_result("gone", "failed", answer="red"),
+        case_result("edited", "failed", case_sha256="aa"),
+        case_result("excluded", "failed"),
+        case_result("same"),
+    ]
+    now = [case_result("edited", case_sha256="bb"), case_result("excluded", "failed", kind="xfail"), before[3]]
+    text = compared(before, now)
+    assert "New failures\n0\n0 recovered since the baseline; 3 that failed there not compared" in text
+    assert "Cases that are not compared: 3\n1 removed, 1 case or judge changed, 1 quarantined now" in text
+    for row in (
+        "gone\nremoved\n✗ failed\nred\n-",
+        "edited\ncase or judge changed\n✗ failed\n✓ passed",
+        "excluded\nquarantined now\n✗ failed\n⏸ quarantined",
+    ):
+        assert row in text
+
+
+def test_why_a_change_has_no_interval_and_what_limits_the_comparison_is_said() -> None:
+    model = case_results(2, llm_backend="openai")
+    assert "+0.000\nnone: one pair" in compared(model[:1], model[:1])
+    assert "none: authored" in compared(case_results(2, llm_backend="stub"), case_results(2, llm_backend="stub"))
+    clustered = [replace(each, facets={"f": "x"}) for each in model]
+    assert "none: one cluster" in compared(clustered, clustered, settings={"cluster": "f"})
+    trials = [replace(model[0], trial=number) for number in range(3)]
+    text = compared(model[:1], trials)
+    assert "! note\n1 trial per case before, 3 now: " in text
+    assert text.count("3 now: each case") == 1
+    some = page([*model, case_result("x", llm_backend="stub")])
+    assert "2 of 3\n" not in Page(html_of(some)).shown
+    assert "3 of 3\n1 of 3 answers authored: counts only" in Page(html_of(some)).shown
+
+
+def test_a_committed_baseline_has_no_answers_and_no_column_for_them() -> None:
+    text = compared([case_result("a", answer=None)], [case_result("a", "failed", terms=())], committed=True)
+    assert "The baseline is the committed one; answers and terms are not stored in it." in text
+    assert "score\nwhy" not in text.split("Mean change")[0]
+
+
+def test_failing_cases_are_printed_unless_they_are_new_failures() -> None:
+    failed = case_results(0, 12, terms=(GOT,))
+    read = Page(html_of(page(failed)))
+    assert "Failing cases: 12" in read.shown
+    assert "10 of 12 shown" in read.shown
+    assert {"id": "failing", "aria-labelledby": "failing-title", "class": "printed"} in read.all("section")
+    assert "0.25 < 0.80" in read.shown
+    text = compared([case_result("c0"), *failed[1:]], failed)
+    printed = text.split("Other failing cases: 11")[-1].split("All scores")[0]
+    assert ("plain:c0\n" in printed, "plain:c1\n" in printed) == (False, True)
+    assert "ailing cases" not in Page(html_of(page(case_results(2)))).shown
+
+
+def test_without_its_script_a_link_to_a_failing_case_leads_to_its_row() -> None:
+    read = Page(html_of(page(case_results(1, 1), with_cases=True)))
+    ids = {each["id"] for each in read.all("th") if "id" in each}
+    assert ids == {each["href"][1:] for each in read.all("a") if each["href"].startswith("#case=")} != set()
+
+
+def test_terms_of_a_case_with_trials_are_those_of_the_worst() -> None:
+    trials = [case_result("a", "passed"), case_result("a", "failed", trial=1, terms=(GOT,))]
+    shown = Page(html_of(page(trials))).shown
+    assert "0.62 < 0.80\n1 of 2" in shown
+    assert "worst trial: exact /order +0.00 (got 30, expected 5120)" in shown
 
 
 def test_what_is_not_known_is_not_zero() -> None:
@@ -267,6 +359,44 @@ def test_what_is_not_known_is_not_zero() -> None:
     assert "0.00" not in facts
     # a replay took its own time, and spent nothing
     assert "Cost" not in Page(html_of(page(results))).shown
+
+
+@pytest.mark.parametrize(
+    ("spent", "tiles"),
+    [
+        # an attempt that ended in an error has no record, and spent tokens as well
+        ({}, "Tokens\n1 000\n10 output, of attempts with a record\nCost\n0.5000 EUR\n3 model calls\n"),
+        (
+            {"calls": 0, "tokens": 0, "cost": 0.0, "cached": 14},
+            "Tokens\n0\n14 more answered from the cache\nCost\n0.00 EUR\n0 model calls\n",
+        ),
+        ({"calls": 0, "tokens": 0, "cost": 0.0}, "Tokens\n0\nCost\n0.00 EUR\n0 model calls\n"),
+        (
+            {"calls": 0, "tokens": 0, "cost": 0.0, "unmetered": 2},
+            "Tokens\nnot known\ncalls of 2 attempts not seen\nCost\nnot known\ncalls of 2 attempts not seen\n",
+        ),
+        (
+            {"calls": None, "tokens": 30, "cost": None},
+            "Tokens\n30\n10 output, of attempts with a record, calls not seen\nCost\nnot known\ncalls not seen\n",
+        ),
+        ({"cost": None}, "Cost\nnot known\nno price is set for the model\n"),
+        ({"cost": None, "uncounted": 1}, "Cost\nnot known\n1 call without a token count\n"),
+        (None, "Tokens\n30\nof 2 of 2 attempts with a record\nCost\nnot known\n"),
+    ],
+)
+def test_tokens_and_cost_are_those_of_all_calls(spent: dict[str, Any] | None, tiles: str) -> None:
+    usual = {"calls": 3, "tokens": 1000, "uncounted": 0, "cost": 0.5, "currency": "EUR"}
+    settings = {} if spent is None else {"spent": usual | spent}
+    results = [replace(result, record={"tokens_input": 10, "tokens_output": 5}) for result in case_results(2)]
+    live = {"mode": "live", "backend": "openai", "model": "m", "settings": settings}
+    shown = Page(html_of(page(results, run=live))).shown
+    assert tiles in shown
+    if spent is not None:
+        assert f"used\n{spent_text(usual | spent).removeprefix('used: ')}\n" in shown
+    assert "20 input, 10 output (of 2 of 2 attempts with a record" in shown
+    # a run in progress may not have called a model yet
+    started = Page(html_of(page(results, run=live, standing="0 of 9 attempts done"))).shown
+    assert ("Cost" in started.split("What this run shows")[0]) is (spent is None or spent.get("tokens") != 0)
 
 
 def test_authored_answers_get_counts_only() -> None:
@@ -315,6 +445,21 @@ def test_a_value_is_drawn_where_it_is() -> None:
     assert re.findall(r'class="allowed" x="(\d+)" y="4" width="(\d+)"', svg) == [("106", "100")]
 
 
+def test_the_bound_that_decides_a_gate_with_confidence_is_drawn_on_its_side_of_the_limit() -> None:
+    html = html_of(page(case_results(19, 1), gate("pass_rate", min=0.9, confidence=0.95)))
+    assert "at least 90.0 %, with 95 % confidence" in Page(html).shown
+    drawing = next(each for each in re.findall(r"<svg.*?</svg>", html) if "mark-fail" in each)
+    allowed, failed, value = (
+        float(re.search(pattern, drawing)[1])  # type: ignore[index] # all are drawn
+        for pattern in (
+            r'class="allowed" x="([\d.]+)"',
+            r'class="mark-fail" points="([\d.]+)',
+            r'mark-plain" cx="([\d.]+)"',
+        )
+    )
+    assert failed < allowed < value
+
+
 def test_a_trend_ends_where_the_rules_changed() -> None:
     marks = [TrendMark(str(number), 0.9, 0.8, None, "pass", rules) for number, rules in enumerate("aaabb")]
     marks[1] = marks[1]._replace(value=None, mean=None)
@@ -322,6 +467,27 @@ def test_a_trend_ends_where_the_rules_changed() -> None:
     assert [len(points.split()) for points in re.findall(r'"line-value" points="([^"]+)"', svg)] == [1, 1, 2]
     assert svg.count("rules changed") == 1
     assert svg.count("<circle") == 4
+
+
+def test_a_trend_marks_where_cases_changed_and_has_no_point_of_a_part() -> None:
+    results = case_results(2, case_sha256="aa")
+    hashes = {each.test_id: "aa" for each in results}
+    usual = TrendPoint("r0", "2026-01-01T00:00:00.000Z", "passed", 9, 10, 0.9, None, run().suite_sha256, hashes)
+    others = {**hashes, "toy:x": "cc", results[0].test_id: "bb"}
+    trend = [usual, usual._replace(run_id="r1"), usual._replace(run_id="r2", case_hashes=others)]
+    html = html_of(page(results, trend=trend))
+    shown = Page(html).shown
+    assert "3 earlier complete runs of this suite with the same mode, target and model and this one." in shown
+    assert (shown.count("2 cases changed"), shown.count("±2"), html.count('<polyline class="line-value"')) == (
+        2,
+        2,
+        1,
+    )
+    part = Page(html_of(page(results, trend=trend, run={"partial": "2 of 9 cases selected"}))).shown
+    assert "3 earlier complete runs of this suite with the same mode, target and model; this one has only" in part
+    assert part.split("Runs, oldest first")[1].count("✓ passed") == 3
+    unknown = page(results, trend=[usual, usual._replace(case_hashes=None)])
+    assert "cases changed" not in Page(html_of(unknown)).shown
 
 
 @pytest.mark.parametrize(
@@ -357,9 +523,15 @@ def test_panels_of_the_tariff_pack() -> None:
         record("d", "6204639011", "6204639011", expected="refuse"),
     ]
     confusion, invalid = metrics.panels(records)
-    assert confusion.head == ("expected", "62", "84", "85", "a refusal")
-    assert [*confusion.rows, *invalid.rows] == [("62", 0, 0, 0, 1), ("84", 0, 1, 1, 0), ("b", "8528520000")]
+    assert confusion.intro.startswith("1 of 3 answers due in a chapter are in the expected one; ")
+    # nothing was given in chapter 62
+    assert confusion.head == ("expected", "84", "85", "a refusal")
+    assert [*confusion.rows, *invalid.rows] == [("62", 0, 0, 1), ("84", 1, 1, 0), ("b", "8528520000")]
     assert invalid.intro.startswith("1 of 4 answers")
+    articles = [{"code": code, "expected_code": "8471300100"} for code in ("8471300100", "8528520000")]
+    several = {"valid": True, "tariff": {"articles": articles}}
+    confusion, _ = metrics.panels([record("a", "", None, packbench=several)])
+    assert confusion.intro.startswith("1 of 2 articles due in 1 answer are in the expected chapter; ")
 
 
 def test_panels_of_the_safety_pack_are_its_headlines() -> None:

@@ -198,6 +198,22 @@ def test_what_a_report_decided_is_never_shown_as_better(
     assert err.endswith("/packbench/gates: expected an array of gates, as a run writes them\n")
 
 
+def test_the_stored_page_of_a_shard_has_no_gate_that_passed(
+    project: Project, page_of: Callable[..., str], packbench: Command
+) -> None:
+    shard = {"gate": "suite", "shard": "1/2"}
+    folder = project.run(1, results(), settings=shard, partial="shard 1/2: 4 of 9 cases")
+    project.edit(folder, lambda stored: [gate.update(judged=False, observed=None) for gate in stored["gates"]])
+    text = text_of(page_of(folder))
+    assert "4 of 4 judged cases passed" in text
+    assert "Gates 0 of 2 judged; packbench merge judges them" in text
+    assert "2 gates: not judged" in text
+    assert "✓ passed" not in text
+    assert "computed again" not in text
+    project.edit(folder, lambda stored: stored["gates"][0].update(judged="no"))
+    assert packbench("report", folder, "--html", "x.html")[0] == 2
+
+
 def test_several_runs_are_one_page(project: Project, page_of: Callable[..., str], packbench: Command) -> None:
     first, second = project.run(1, results()), project.run(2, results("b"))
     page = page_of(first, "toy/latest", second, code=1)

@@ -326,13 +326,15 @@ class _Codes:
     def __init__(self) -> None:
         self._confusion: Counter[tuple[str, str]] = Counter()
         self._invalid: list[tuple[str, str]] = []
-        self._answers = 0
+        self._answers = self._due = 0
 
     def add(self, record: Mapping[str, Any]) -> None:
         extra = _object(record.get("packbench"))
         if record.get("expected") != "refuse":
             refused = record.get("agent_decision") == "refuse"
-            self._confusion.update(_chapters(extra, _object(extra.get(KEY)), refused=refused))
+            chapters = list(_chapters(extra, _object(extra.get(KEY)), refused=refused))
+            self._confusion.update(chapters)
+            self._due += bool(chapters)
         valid = extra.get("valid")
         self._answers += isinstance(valid, bool)
         if valid is False:
@@ -343,17 +345,20 @@ class _Codes:
         total = self._confusion.total()
         wrong = {pair for pair in self._confusion if pair[0] != pair[1]}
         if total:
-            named = sorted({name for pair in wrong for name in pair}, key=lambda name: (not name.isdigit(), name))
+            shown = sorted({expected for expected, _ in wrong})
+            # a column that is 0 in each row says nothing
+            given = {given for expected, given in self._confusion if expected in shown}
+            named = sorted(given, key=lambda name: (not name.isdigit(), name))
+            # an answer may be due several articles
+            due = pluralize(self._due, "answer")
+            counted = f"{total} articles due in {due}" if total != self._due else f"{due} due in a chapter"
             right = sum(count for (expected, given), count in self._confusion.items() if expected == given)
             yield Panel(
                 title=f"Confusion by chapter{of}",
-                intro=f"{right} of {pluralize(total, 'answer')} due in a chapter are in the expected one"
+                intro=f"{right} of {counted} are in the expected {'chapter' if total != self._due else 'one'}"
                 + ("; only chapters with another answer are shown." if wrong else "."),
                 head=("expected", *named) if wrong else (),
-                rows=tuple(
-                    (expected, *(self._confusion[expected, given] for given in named))
-                    for expected in sorted({expected for expected, _ in wrong})
-                ),
+                rows=tuple((expected, *(self._confusion[expected, given] for given in named)) for expected in shown),
                 matrix=True,
             )
         if self._answers:

@@ -13,7 +13,7 @@ from pytest_packbench.reports.page.plots import BINS
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_packbench.analysis.baseline import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
@@ -42,6 +42,7 @@ class TrendPoint(NamedTuple):
         mean_score: 0 to 1; None if no case was judged.
         interval: two-sided Wilson interval of the pass rate, 0 to 1; None without one.
         suite_sha256: hash of the scoring rules, which break the trend where they change.
+        case_hashes: the hash of each case's content by its test id; None if they are not known.
     """
 
     run_id: str
@@ -52,6 +53,7 @@ class TrendPoint(NamedTuple):
     mean_score: float | None
     interval: tuple[float, float] | None
     suite_sha256: str
+    case_hashes: Mapping[str, str | None] | None = None
 
 
 class AttemptEffort(NamedTuple):
@@ -86,6 +88,7 @@ class CaseNumbers(NamedTuple):
         cost_known: attempts whose cost is known.
         cost_usd: their cost, US dollars.
         slowest: the attempts that took longest, longest first.
+        case_hashes: the hash of each case's content by its test id; None for more than `MAX_CASES`.
     """
 
     passed: tuple[int, ...]
@@ -98,6 +101,7 @@ class CaseNumbers(NamedTuple):
     cost_known: int
     cost_usd: float
     slowest: tuple[AttemptEffort, ...]
+    case_hashes: Mapping[str, str | None] | None = None
 
 
 class RunPage(NamedTuple):
@@ -188,7 +192,10 @@ def case_numbers(results: Iterable[CaseResult]) -> CaseNumbers:
     attempts: list[AttemptEffort] = []
     tokens: list[tuple[int, int]] = []
     costs: list[float] = []
+    hashes: dict[str, str | None] = {}
     for result in results:
+        if len(hashes) <= MAX_CASES:
+            hashes[result.test_id] = result.case_sha256
         if result.counted and result.score is not None:
             bins[result.verdict][min(int(result.score * BINS + 1e-9), BINS - 1)] += 1
             if result.threshold is not None:
@@ -213,6 +220,7 @@ def case_numbers(results: Iterable[CaseResult]) -> CaseNumbers:
         cost_known=len(costs),
         cost_usd=sum(costs),
         slowest=tuple(sorted(attempts, key=lambda each: (-each.duration_ms, each.test_id))[:_SLOWEST]),
+        case_hashes=hashes if len(hashes) <= MAX_CASES else None,
     )
 
 

@@ -54,6 +54,7 @@ def interval_svg(
     status: str = "plain",
     ends: bool = False,
     width: int = 220,
+    decisive: Sequence[float] = (),
 ) -> str:
     """Draw a value with its interval on an axis, and the part of the axis that passes.
 
@@ -66,6 +67,7 @@ def interval_svg(
         status: `pass`, `fail`, `warn` or `plain`, the colour of the value.
         ends: whether to write the ends of the axis below it, as shares.
         width: of the drawing, in its own units.
+        decisive: what is compared with the limits instead of the value, and has the status; empty for the value.
     """
     left, right, middle = 6, width - 6, 11
 
@@ -91,7 +93,8 @@ def interval_svg(
         for limit in (low, high)
         if limit is not None
     ]
-    parts.append(_mark(float(x(value)), middle, status))
+    parts.append(_mark(float(x(value)), middle, "plain" if decisive else status))
+    parts += [_mark(float(x(bound)), middle, status) for bound in decisive]
     if ends:
         texts = [_percent(end) if axis.low >= 0 else f"{end:+g}" for end in axis]
         parts += [_tick(left, 2 * middle + 9, texts[0], "start"), _tick(right, 2 * middle + 9, texts[1], "end")]
@@ -114,6 +117,7 @@ class TrendMark(NamedTuple):
         interval: of the pass rate; None without one.
         status: `pass`, `fail` or `warn`.
         rules: what is equal for runs by the same rules.
+        changed: how many cases are not those of the run before.
     """
 
     label: str
@@ -122,10 +126,14 @@ class TrendMark(NamedTuple):
     interval: tuple[float, float] | None
     status: str
     rules: str
+    changed: int = 0
 
 
 def trend_svg(marks: Sequence[TrendMark], axis: Range) -> str:
-    """Draw pass rates and mean scores of runs over time; the lines end where the rules changed."""
+    """Draw pass rates and mean scores of runs over time; the lines end where the rules changed.
+
+    Where cases changed, a mark has their number.
+    """
     width, height, left, right, top, bottom = 720, 200, 44, 708, 12, 178
 
     def y(value: float) -> float:
@@ -140,11 +148,10 @@ def trend_svg(marks: Sequence[TrendMark], axis: Range) -> str:
         at = _number(y(value))
         parts.append(f'<line class="grid" x1="{left}" y1="{at}" x2="{right}" y2="{at}"/>')
         parts.append(_tick(left - 6, y(value) + 4, _percent(value), anchor="end"))
-    for index in _breaks(marks):
-        middle = (xs[index - 1] + xs[index]) / 2
+    for middle, text in _divisions(marks, xs):
         at = _number(middle)
         parts.append(f'<line class="break" x1="{at}" y1="{top}" x2="{at}" y2="{bottom}"/>')
-        parts.append(_tick(middle, bottom + 16, "rules changed"))
+        parts.append(_tick(middle, bottom + 16, text))
     for name in ("mean", "value"):
         for line in _lines(marks, name):
             points = " ".join(f"{_number(xs[index])},{_number(y(value))}" for index, value in line)
@@ -162,6 +169,14 @@ def trend_svg(marks: Sequence[TrendMark], axis: Range) -> str:
 def _breaks(marks: Sequence[TrendMark]) -> list[int]:
     """Return the numbers of the runs that have other rules than the one before."""
     return [index for index in range(1, len(marks)) if marks[index].rules != marks[index - 1].rules]
+
+
+def _divisions(marks: Sequence[TrendMark], xs: Sequence[float]) -> Iterator[tuple[float, str]]:
+    """Yield where rules or cases changed, and what the drawing says there."""
+    breaks = _breaks(marks)
+    for index, mark in enumerate(marks):
+        if index in breaks or mark.changed:
+            yield (xs[index - 1] + xs[index]) / 2, "rules changed" if index in breaks else f"\u00b1{mark.changed}"
 
 
 def _lines(marks: Sequence[TrendMark], name: str) -> Iterator[list[tuple[int, float]]]:

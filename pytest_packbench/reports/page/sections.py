@@ -6,7 +6,6 @@ A part of a section is an object with the key `kind`: `text`, `heading`, `table`
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -23,6 +22,7 @@ from pytest_packbench.analysis.formatting import (
     format_with_bounds,
     grouped_figures,
 )
+from pytest_packbench.analysis.intervals import exact_bound
 from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.gate import CHANGE_METRICS
@@ -40,18 +40,21 @@ from pytest_packbench.reports.page.plots import (
     share_range,
     trend_svg,
 )
-from pytest_packbench.reports.terminal import one_line
+from pytest_packbench.reports.terminal import costs, one_line, spent_text
+from pytest_packbench.runs.metadata import recorded_spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from pytest_packbench.analysis.baseline import BaselineOutcome
     from pytest_packbench.analysis.comparison import Change, RunComparison
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.analysis.listing import CaseRow
     from pytest_packbench.analysis.statistics import Group, Statistics
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.metric import Figure, Panel
-    from pytest_packbench.reports.page import CaseNumbers, RunPage
+    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.reports.page import CaseNumbers, RunPage, TrendPoint
 
     Part = dict[str, Any]
     Cell = str | dict[str, Any]
@@ -74,8 +77,9 @@ _TEXT = 300
 _ANSWER = 160
 _MAX_FLIPS = 50
 _MAX_SMALL = 20
-_NAMED = 5
+_MAX_PRINTED = 10
 _FEW_GROUPS = 10
+_FAILING = ("failed", "error")
 _SWATCH = "0,0,18,12"
 _P50, _P95 = 0.5, 0.95
 _SECOND, _MINUTE, _MANY_SECONDS = 1000, 60_000, 120_000
@@ -112,7 +116,7 @@ def run_view(page: RunPage, number: int, *, several: bool) -> dict[str, Any]:
         "tiles": list(_tiles(page)),
         "limits": [*caveats(run, conclusion.statistics), *page.notes, *_case_notices(page)],
         "sections": sections,
-        "nav": [{"id": section["id"], "nav": section["nav"]} for section in sections],
+        "nav": [{"id": section["id"], "nav": section["nav"]} for section in sections if section["nav"]],
     }
     return view | _in_progress(page) if page.standing else view
 
@@ -159,6 +163,7 @@ def _sections(page: RunPage, link: Link | None) -> Iterator[Part | None]:
     yield _section("policy", "Acceptance policy", _policy(conclusion), nav="Policy")
     yield _section("controls", "Controls", _controls(conclusion), screen=not _has_wrong_controls(conclusion))
     yield _section("baseline", "Since the baseline", _baseline(conclusion, link), nav="Changes")
+    yield _printed_failures(conclusion)
     yield _section("trend", "Trend", _trend(page), screen=True)
     yield _section("scores", "Scores", _scores(page.numbers), screen=True)
     yield _section("rates", "Rates by group", _rates(conclusion.statistics), screen=True, nav="Rates")
@@ -180,12 +185,12 @@ def _tiles(page: RunPage) -> Iterator[dict[str, str]]:
     gates, controls = page.conclusion.gates, page.conclusion.controls
     overall, verdicts = statistics.overall, statistics.totals.verdicts
     interval = f"{format_percent(overall.passed, overall.n)} ({format_interval(overall.interval)})"
-    authored = "answers authored: counts only" if overall.n else "nothing was judged"
+    some = "" if statistics.all_authored else f"{statistics.authored} of {overall.n} "
+    authored = f"{some}answers authored: counts only" if overall.n else "nothing was judged"
     yield _tile("Passed", f"{overall.passed} of {overall.n}", interval if overall.interval else authored)
     yield _tile("Mean score", format_mean(overall.mean_score), f"of {pluralize(overall.n, 'judged case')}")
     if gates:
-        passed = sum(gate.passed for gate in gates)
-        yield _tile("Gates", f"{passed} of {len(gates)}", "passed", "" if passed == len(gates) else "fail")
+        yield _gates_tile(gates, in_shard="shard" in page.conclusion.run.settings)
     if controls is not None and controls.results:
         wrong = "fail" if controls.wrong else ""
         yield _tile("Controls", f"{controls.as_written} of {len(controls.results)}", "ended as written", wrong)
@@ -201,8 +206,20 @@ def _tiles(page: RunPage) -> Iterator[dict[str, str]]:
     if comparison is not None:
         counts = comparison.counts()
         failing, fixed = counts["new_failures"], counts["fixed"]
-        yield _tile("New failures", str(failing), f"{fixed} recovered since the baseline", "fail" if failing else "")
+        unseen = _unseen_failures(comparison)
+        gone = f"; {unseen} that failed there not compared" if unseen else ""
+        note = f"{fixed} recovered since the baseline{gone}"
+        yield _tile("New failures", str(failing), note, "fail" if failing else "")
     yield from _effort_tiles(page)
+
+
+def _gates_tile(gates: Sequence[GateResult], *, in_shard: bool) -> dict[str, str]:
+    judged = sum(gate.judged for gate in gates)
+    if not judged:
+        return _tile("Gates", f"0 of {len(gates)}", "judged; packbench merge judges them" if in_shard else "judged")
+    failed = sum(not gate.passed for gate in gates)
+    note = "passed" if judged == len(gates) else f"passed, {len(gates) - judged} not judged"
+    return _tile("Gates", f"{judged - failed} of {len(gates)}", note, "fail" if failed else "")
 
 
 def _effort_tiles(page: RunPage) -> Iterator[dict[str, str]]:
@@ -215,29 +232,57 @@ def _effort_tiles(page: RunPage) -> Iterator[dict[str, str]]:
             _duration(_percentile(numbers.durations, _P50)),
             f"95 % within {_duration(_percentile(numbers.durations, _P95))}",
         )
-    attempts = len(numbers.durations)
-    tokens = numbers.tokens_input + numbers.tokens_output
-    known = "" if numbers.tokens_known == attempts else f", known of {numbers.tokens_known} of {attempts}"
-    if numbers.tokens_known:
-        text = f"{_thousands(numbers.tokens_output)} of them output{known}"
-        yield _tile("Tokens", _thousands(tokens), text)
-    else:
-        yield _tile("Tokens", "not known", "")
-    yield _tile("Cost", *_cost(page))
+    spent = recorded_spending(run)
+    if page.standing and spent is not None and not (spent["calls"] or spent["tokens"]):
+        # a run in progress may still call a model, or its calls can't be seen
+        return
+    yield _tile("Tokens", *_tokens(numbers, spent))
+    yield _tile("Cost", *_cost(numbers, spent))
 
 
-def _cost(page: RunPage) -> tuple[str, str]:
+def _tokens(numbers: CaseNumbers, spent: Mapping[str, Any] | None) -> tuple[str, str]:
+    """Return the tokens of a run and what they are of, as `spent_text` counts them; unknown ones are not 0."""
+    if spent is None:
+        of = f"of {numbers.tokens_known} of {len(numbers.durations)} attempts with a record"
+        known = _thousands(numbers.tokens_input + numbers.tokens_output)
+        return (known, of) if numbers.tokens_known else ("not known", "")
+    if spent["tokens"] is None or (not spent["tokens"] and _is_unseen(spent)):
+        return "not known", _unseen_calls(spent)
+    notes = []
+    if spent.get("cached"):
+        notes.append(f"{_thousands(spent['cached'])} more answered from the cache")
+    elif numbers.tokens_known and spent["tokens"]:
+        notes.append(f"{_thousands(numbers.tokens_output)} output, of attempts with a record")
+    if spent["uncounted"]:
+        notes.append(f"{pluralize(spent['uncounted'], 'call')} without a count")
+    return _thousands(spent["tokens"]), ", ".join(filter(None, [*notes, _unseen_calls(spent)]))
+
+
+def _cost(numbers: CaseNumbers, spent: Mapping[str, Any] | None) -> tuple[str, str]:
     """Return the cost of a run and what it is of; a cost that is not known is not 0."""
-    spent = page.conclusion.run.settings.get("spent")
-    if isinstance(spent, dict) and isinstance(spent.get("cost"), int | float):
-        calls = spent.get("calls")
-        return f"{_money(spent['cost'])} {spent.get('currency', '')}".rstrip(), (
-            pluralize(calls, "model call") if isinstance(calls, int) else ""
-        )
-    numbers = page.numbers
-    if numbers is not None and numbers.cost_known:
-        return f"{_money(numbers.cost_usd)} USD", f"of {numbers.cost_known} of {len(numbers.durations)} attempts"
-    return "not known", "no price is set for the model"
+    if spent is None:
+        if numbers.cost_known:
+            return f"{_money(numbers.cost_usd)} USD", f"of {numbers.cost_known} of {len(numbers.durations)} attempts"
+        return "not known", ""
+    unseen = _unseen_calls(spent)
+    if spent["cost"] is None:
+        uncounted = f"{pluralize(spent['uncounted'], 'call')} without a token count" if spent["uncounted"] else ""
+        return "not known", (uncounted or "no price is set for the model") if spent["calls"] else unseen
+    if _is_unseen(spent) and not spent["cost"]:
+        return "not known", unseen
+    calls = "" if spent["calls"] is None else pluralize(spent["calls"], "model call")
+    return f"{_money(spent['cost'])} {spent['currency']}".rstrip(), ", ".join(filter(None, (calls, unseen)))
+
+
+def _is_unseen(spent: Mapping[str, Any]) -> bool:
+    """Whether nothing is known of the calls of a run: no call went through packbench, and some target ran."""
+    return spent["calls"] is None or bool(spent.get("unmetered") and not spent["calls"])
+
+
+def _unseen_calls(spent: Mapping[str, Any]) -> str:
+    if spent.get("unmetered"):
+        return f"calls of {pluralize(spent['unmetered'], 'attempt')} not seen"
+    return "calls not seen" if spent["calls"] is None else ""
 
 
 def _gates(gates: Sequence[GateResult]) -> Iterator[Part]:
@@ -261,6 +306,7 @@ def _gates(gates: Sequence[GateResult]) -> Iterator[Part]:
                     high=gate.max,
                     status=color,
                     ends=not common,
+                    decisive=_exact_bounds(gate),
                 ),
                 "text": "",
             }
@@ -281,22 +327,27 @@ def _gates(gates: Sequence[GateResult]) -> Iterator[Part]:
     ends = next(filter(None, axes), None)
     scale = f", {_axis_text(ends)}" if common and ends is not None else ""
     head = ("gate", "result", "value", "cases", "95 % interval", "limit", f"against the limit{scale}")
-    failing = sum(not gate.passed for gate in gates)
-    caption = f"{pluralize(len(gates), 'gate')}: {f'{failing} failed' if failing else 'passed'}"
-    yield _table(caption, head, rows, numeric=(2, 3))
+    failing, judged = sum(not gate.passed for gate in gates), sum(gate.judged for gate in gates)
+    counts = [f"{failing} failed"] if failing else ["passed"] if judged == len(gates) else []
+    if judged < len(gates):
+        counts += [f"{judged - failing} passed"] if judged > failing else []
+        counts.append("not judged" if not judged else f"{len(gates) - judged} not judged")
+    yield _table(f"{pluralize(len(gates), 'gate')}: {', '.join(counts)}", head, rows, numeric=(2, 3))
+    confident = any(_exact_bounds(gate) for gate in gates)
     yield _key(
         ("allowed", "values that pass"),
         ("limit", "limit"),
         ("interval", "95 % interval"),
         ("pass", "passed"),
         ("fail", "failed"),
+        *([("plain", "value, where the exact bound passes or fails instead")] if confident else ()),
     )
 
 
 def _gate_status(gate: GateResult) -> tuple[str, str]:
     if not gate.passed:
         return "fail", "✗ failed"
-    if gate.observed is None:
+    if not gate.judged:
         return "plain", f"{_NONE} not judged"
     return ("warn", "✓ passed, not proven") if gate.proven is False else ("pass", "✓ passed")
 
@@ -315,7 +366,12 @@ def _gate_axis(gate: GateResult) -> Range | None:
     """Return the axis of a gate; None for a count, which has no scale."""
     if gate.observed is None or gate.metric in {CHANGE_METRICS["max_regressions"], CHANGE_METRICS["max_new_failures"]}:
         return None
-    shown = [gate.observed, *(gate.interval or ()), *(limit for limit in (gate.min, gate.max) if limit is not None)]
+    shown = [
+        gate.observed,
+        *(gate.interval or ()),
+        *_exact_bounds(gate),
+        *(limit for limit in (gate.min, gate.max) if limit is not None),
+    ]
     return change_range(shown) if gate.metric == CHANGE_METRICS["min_mean_change"] else share_range(shown)
 
 
@@ -332,7 +388,18 @@ def _gate_value(gate: GateResult, value: float | None) -> str:
 
 def _gate_limit(gate: GateResult) -> str:
     limits = (("at least", gate.min), ("at most", gate.max))
-    return ", ".join(f"{word} {_gate_value(gate, limit)}" for word, limit in limits if limit is not None) or DASH
+    text = ", ".join(f"{word} {_gate_value(gate, limit)}" for word, limit in limits if limit is not None) or DASH
+    return text if gate.confidence is None else f"{text}, with {100 * gate.confidence:g} % confidence"
+
+
+def _exact_bounds(gate: GateResult) -> tuple[float, ...]:
+    """Return the one-sided exact bounds that a gate with confidence compares instead of its value."""
+    if gate.confidence is None or gate.counted is None:
+        return ()
+    sides = ((gate.min, False), (gate.max, True))
+    return tuple(
+        exact_bound(*gate.counted, gate.confidence, upper=upper) for limit, upper in sides if limit is not None
+    )
 
 
 def _gate_interval(gate: GateResult) -> str:
@@ -411,7 +478,31 @@ def _baseline(conclusion: Conclusion, link: Link | None) -> Iterator[Part]:
         color, sign = ("fail", "✗ not compared") if outcome.fails_unseen else ("warn", f"{_NONE} not compared")
         yield _text(_capitalized(outcome.problem) + ".", badge=color, sign=sign)
         return
-    from pytest_packbench.reports.comparison_text import comparison_headline, sentences
+    from pytest_packbench.reports.comparison_text import sentences
+
+    notes = list(_about_comparison(outcome, comparison))
+    yield from notes
+    changes = {kind: rows.first for kind, rows in comparison.changes.items()}
+    failed = {row.case.test_id: row.case for row in conclusion.page_cases.first("failed", MAX_ROWS)}
+    counts = comparison.counts()
+    listed: set[str] = set()
+    for kind, title in (("new_failures", "New failures"), ("fixed", "Recovered")):
+        yield from _flips(title, changes[kind], counts[kind], link, failed=failed, always=kind == "new_failures")
+        listed.update(change.test_id for change in changes[kind])
+    yield from _mean_change(comparison)
+    for kind, title in (("regressed", "Lower scores"), ("improved", "Higher scores")):
+        rest = [change for change in changes[kind] if change.test_id not in listed]
+        yield from _flips(title, rest, len(rest), link, failed=failed, printed=False)
+        listed.update(change.test_id for change in rest)
+    yield from _other_cases(comparison, link)
+    texts = [text for text in sentences(comparison) if text and text not in {note["text"] for note in notes}]
+    if texts:
+        yield {"kind": "details", "text": "What the numbers mean", "parts": [_list(texts)]}
+
+
+def _about_comparison(outcome: BaselineOutcome, comparison: RunComparison) -> Iterator[Part]:
+    """Yield what to know before the cases: what was compared, and what limits or fails the comparison."""
+    from pytest_packbench.reports.comparison_text import comparison_headline, trials_sentences
 
     baseline = comparison.baseline
     about = f"{_capitalized(comparison_headline(comparison))}, compared with run {baseline.run_id}"
@@ -420,26 +511,12 @@ def _baseline(conclusion: Conclusion, link: Link | None) -> Iterator[Part]:
         yield _text(f"The runs differ in {text}.", badge="warn", sign="! forced comparison")
     if outcome.warning:
         yield _text(_capitalized(outcome.warning) + ".", badge="warn", sign="! note")
+    for text in trials_sentences(comparison) if len(set(comparison.trials)) > 1 else ():
+        yield _text(text, badge="warn", sign="! note")
+    if comparison.committed:
+        yield _text("The baseline is the committed one; answers and terms are not stored in it.", "intro")
     for text in outcome.failures:
         yield _text(_capitalized(text) + ".", badge="fail", sign="✗ failed")
-    changes = {kind: rows.first for kind, rows in comparison.changes.items()}
-    failed = conclusion.page_cases.first("failed", MAX_ROWS)
-    expected = {row.case.test_id: row.case.expected_text for row in failed if row.case.expected_text}
-    counts = comparison.counts()
-    listed: set[str] = set()
-    for kind, title in (("new_failures", "New failures"), ("fixed", "Recovered")):
-        always = kind == "new_failures"
-        yield from _flips(title, changes[kind], counts[kind], link, expected=expected if always else {}, always=always)
-        listed.update(change.test_id for change in changes[kind])
-    yield from _mean_change(comparison)
-    for kind, title in (("regressed", "Lower scores"), ("improved", "Higher scores")):
-        rest = [change for change in changes[kind] if change.test_id not in listed]
-        yield from _flips(title, rest, len(rest), link, printed=False)
-        listed.update(change.test_id for change in rest)
-    yield from _other_cases(comparison)
-    texts = [text for text in sentences(comparison) if text]
-    if texts:
-        yield {"kind": "details", "text": "What the numbers mean", "parts": [_list(texts)]}
 
 
 def _flips(
@@ -448,31 +525,55 @@ def _flips(
     total: int,
     link: Link | None,
     *,
-    expected: Mapping[str, str] = MappingProxyType({}),
+    failed: Mapping[str, CaseResult],
     always: bool = False,
     printed: bool = True,
 ) -> Iterator[Part]:
-    """Yield a heading and a table of cases that changed, with both answers."""
+    """Yield a heading and a table of cases that changed, with both answers; `failed` has those that fail now."""
     if not changes and not always:
         return
     yield {"kind": "heading", "text": f"{title}: {total}", "cls": "" if printed else "no-print"}
     if not changes:
         yield _text("None.", "muted")
         return
-    rows = [
-        _row(
-            _case_cell(change.test_id, link),
-            _verdict_cell(change.before, change.answer_before),
-            _verdict_cell(change.after, change.answer_after),
-            *((_answer_cell(expected.get(change.test_id)),) if expected else ()),
-            _number_cell(f"{format_mean(change.score_before)} → {format_mean(change.score_after)}"),
-            {"text": one_line("; ".join(_telling(change.reasons)), _TEXT), "cls": "text muted why"},
+    shown = changes[:_MAX_FLIPS]
+    cells = [_flip_cells(change, failed.get(change.test_id)) for change in shown]
+    names = ("expected", "actual", "why")
+    # a column without a text says nothing
+    filled = [name for name in names if any(each[name] for each in cells)]
+    rows = []
+    for change, texts in zip(shown, cells, strict=True):
+        told = {name: _answer_cell(texts[name] or None) for name in names[:2]}
+        told["why"] = {"text": one_line(texts["why"], _TEXT), "cls": "text muted why"}
+        rows.append(
+            _row(
+                _case_cell(change.test_id, link),
+                _verdict_cell(change.before, change.answer_before),
+                _verdict_cell(change.after, change.answer_after),
+                *(told[name] for name in filled if name != "why"),
+                _number_cell(f"{format_mean(change.score_before)} → {format_mean(change.score_after)}"),
+                *(told[name] for name in filled if name == "why"),
+            )
         )
-        for change in changes[:_MAX_FLIPS]
-    ]
-    head = ("case", "in the baseline", "now", *(("expected",) if expected else ()), "score", "why")
+    pair = [name for name in filled if name != "why"]
+    head = ("case", "in the baseline", "now", *pair, "score", *(["why"] if "why" in filled else []))
     caption = f"{title}: verdict, answer and score in the baseline and now"
-    yield _table(caption, head, rows, numeric=(len(head) - 2,), total=total, printed=printed, quiet=True)
+    yield _table(caption, head, rows, numeric=(3 + len(pair),), total=total, printed=printed, quiet=True)
+
+
+def _flip_cells(change: Change, case: CaseResult | None) -> dict[str, str]:
+    """Return what was expected and what came instead, which belong together, and why the score changed."""
+    reasons = list(_telling(change.reasons))
+    if case is None:
+        return {"expected": "", "actual": "", "why": "; ".join(reasons)}
+    if change.answer_before == change.answer_after or not reasons:
+        # equal answers do not show what became worse
+        lost = costs(case.terms)
+        reasons += [
+            f"{term['name']}: {term['detail']}" for term in case.terms if term["name"] in lost and term["detail"]
+        ]
+    actual = case.actual_text or (case.answer if case.expected_text else "")
+    return {"expected": case.expected_text, "actual": actual or "", "why": "; ".join(reasons)}
 
 
 def _telling(reasons: Sequence[str]) -> Sequence[str]:
@@ -488,11 +589,13 @@ def _mean_change(comparison: RunComparison) -> Iterator[Part]:
     interval = (mean.low or 0.0, mean.high or 0.0) if known else None
     axis = change_range([mean.mean, *(interval or ())])
     seen = DASH if comparison.authored or mean.detectable is None else f"{mean.detectable:.3f}"
+    # as in the sentences below: why there is none
+    why = "authored" if comparison.authored else "one pair" if mean.n == 1 else "one cluster"
     cells = (
         "mean score",
         _number_cell(f"{mean.mean:+.3f}"),
         {
-            "text": "authored: none" if interval is None else f"{interval[0]:+.3f} to {interval[1]:+.3f}",
+            "text": f"none: {why}" if interval is None else f"{interval[0]:+.3f} to {interval[1]:+.3f}",
             "cls": "nowrap",
         },
         _number_cell(str(mean.n)),
@@ -507,37 +610,104 @@ def _mean_change(comparison: RunComparison) -> Iterator[Part]:
     yield _table(caption, head, [_row(*cells)], numeric=(1, 3, 4, 5), printed=False, quiet=True)
 
 
-def _other_cases(comparison: RunComparison) -> Iterator[Part]:
-    """Yield how many cases are not compared, by reason: a failing case may have been removed, or edited."""
+def _other_cases(comparison: RunComparison, link: Link | None) -> Iterator[Part]:
+    """Yield the cases that are not compared: a failing case may have been removed, quarantined or edited."""
     counts = comparison.counts()
-    edited = [change.test_id for change in comparison.changes["hash_changed"].first]
-    kinds: tuple[tuple[str, int, Sequence[str]], ...] = (
-        ("added", counts["added"], [case.test_id for case in comparison.added]),
-        ("removed", counts["removed"], [case.test_id for case in comparison.removed]),
-        ("case or judge changed", counts["hash_changed"], edited),
-        ("quarantined now", counts["quarantined"], ()),
-    )
-    rows = [
-        _row(name, _number_cell(str(number)), {"text": _named(names, number), "cls": "text"})
-        for name, number, names in kinds
-        if number
+    edited, quarantined = comparison.listed["hash_changed"], comparison.listed["quarantined"]
+    numbers = {
+        "removed": counts["removed"],
+        "case or judge changed": edited.count,
+        "quarantined now": quarantined.count,
+        "added": counts["added"],
+    }
+    if not any(numbers.values()):
+        return
+    found = [
+        *((case.test_id, "removed", case.verdict, case.answer, "", None) for case in comparison.removed),
+        *(_not_compared(change, "case or judge changed") for change in edited.first),
+        *(_not_compared(change, "quarantined now") for change in quarantined.first),
+        *((case.test_id, "added", "", None, case.verdict, case.answer) for case in comparison.added),
     ]
-    if rows:
-        yield {"kind": "heading", "text": "Cases that are not compared", "cls": ""}
-        yield _table(
-            "Cases that only one run has, or that are not the same in both",
-            ("what", "cases", "first of them"),
-            rows,
-            numeric=(1,),
-            quiet=True,
+    # what failed and is no longer compared first
+    found.sort(key=lambda each: (each[1] == "added", each[2] not in _FAILING))
+    rows = [
+        _row(
+            _case_cell(test_id, link if after else None),
+            what,
+            _verdict_cell(before, answer_before) if before else DASH,
+            _verdict_cell(after, answer_after) if after else DASH,
         )
+        for test_id, what, before, answer_before, after, answer_after in found[:_MAX_SMALL]
+    ]
+    total = sum(numbers.values())
+    yield {"kind": "heading", "text": f"Cases that are not compared: {total}", "cls": ""}
+    caption = ", ".join(f"{number} {name}" for name, number in numbers.items() if number)
+    where = "packbench compare lists more"
+    yield _table(caption, ("case", "change", "in the baseline", "now"), rows, total=total, where=where)
+
+
+def _not_compared(change: Change, what: str) -> tuple[str, str, str, str | None, str, str | None]:
+    after = "quarantined" if change.quarantined else change.after
+    return change.test_id, what, change.before, change.answer_before, after, change.answer_after
+
+
+def _unseen_failures(comparison: RunComparison) -> int:
+    """Return how many cases that failed in the baseline are not compared, of those that the page lists."""
+    edited = [*comparison.listed["hash_changed"].first, *comparison.listed["quarantined"].first]
+    return sum(change.before in _FAILING for change in edited) + sum(
+        case.verdict in _FAILING for case in comparison.removed
+    )
 
 
 def _trend(page: RunPage) -> Iterator[Part]:
     if not page.trend:
         return
+    points = [*page.trend, *_own_point(page)]
+    marks, rows = [], []
+    for number, point in enumerate(points):
+        sign, color = _STATUS.get(point.status, ("", "plain"))
+        before = points[number - 1] if number else point
+        edited = _changed_cases(before.case_hashes, point.case_hashes)
+        label = f"{_minute(point.finished_at)}: {point.passed} of {point.judged} passed, run {point.run_id}"
+        rate = point.passed / point.judged if point.judged else None
+        marks.append(TrendMark(label, rate, point.mean_score, point.interval, color, point.suite_sha256, edited))
+        changes = ["rules changed"] if point.suite_sha256 != before.suite_sha256 else []
+        changes += [f"{pluralize(edited, 'case')} changed"] if edited else []
+        rows.append(
+            _row(
+                {"text": point.run_id, "cls": "mono"},
+                {"text": _minute(point.finished_at), "cls": "nowrap"},
+                {"text": f"{sign} {point.status}", "badge": color},
+                _number_cell(f"{point.passed} of {point.judged}"),
+                {"text": format_interval(point.interval), "cls": "nowrap"},
+                _number_cell(format_mean(point.mean_score)),
+                ", ".join(changes),
+            )
+        )
+    shown = [value for mark in marks for value in (mark.value, mark.mean, *(mark.interval or ())) if value is not None]
+    axis = share_range(shown)
+    earlier = pluralize(len(page.trend), "earlier complete run")
+    own = " and this one" if len(points) > len(page.trend) else "; this one has only a part of the suite"
+    changed = (
+        " \u00b1 and a number: so many cases were added, removed or edited." if any(m.changed for m in marks) else ""
+    )
+    yield _text(f"{earlier} of this suite with the same mode, target and model{own}.{changed}", "intro")
+    yield {"kind": "svg", "svg": trend_svg(marks, axis)}
+    yield _key(("value", "pass rate"), ("mean", "mean score"), ("pass", "passed run"), ("fail", "failed run"))
+    head = ("run", "finished", "result", "passed", "95 % interval", "mean score", "since the run before")
+    yield {
+        "kind": "details",
+        "text": "The same as a table",
+        "parts": [_table("Runs, oldest first", head, rows, numeric=(3, 5))],
+    }
+
+
+def _own_point(page: RunPage) -> Iterator[TrendPoint]:
+    """Yield the run as a point of its trend; a part of a suite is no such point."""
     run, overall = page.conclusion.run, page.conclusion.statistics.overall
-    now = page.trend[-1]._replace(
+    if run.partial or page.standing:
+        return
+    yield page.trend[-1]._replace(
         run_id=run.run_id,
         finished_at=run.finished_at,
         status=run_verdict(page.conclusion).status,
@@ -546,40 +716,16 @@ def _trend(page: RunPage) -> Iterator[Part]:
         mean_score=overall.mean_score,
         interval=overall.interval,
         suite_sha256=run.suite_sha256,
+        case_hashes=None if page.numbers is None else page.numbers.case_hashes,
     )
-    marks, rows, before = [], [], ""
-    for run_id, finished, status, passed, judged, mean, interval, rules in [*page.trend, now]:
-        rate = passed / judged if judged else None
-        sign, color = _STATUS.get(status, ("", "plain"))
-        label = f"{_minute(finished)}: {passed} of {judged} passed, run {run_id}"
-        marks.append(TrendMark(label, rate, mean, interval, color, rules))
-        changed = "rules changed" if before and rules != before else ""
-        before = rules
-        rows.append(
-            _row(
-                {"text": run_id, "cls": "mono"},
-                {"text": _minute(finished), "cls": "nowrap"},
-                {"text": f"{sign} {status}", "badge": color},
-                _number_cell(f"{passed} of {judged}"),
-                {"text": format_interval(interval), "cls": "nowrap"},
-                _number_cell(format_mean(mean)),
-                changed,
-            )
-        )
-    shown = [value for mark in marks for value in (mark.value, mark.mean, *(mark.interval or ())) if value is not None]
-    axis = share_range(shown)
-    yield _text(
-        f"The last {len(marks)} complete runs of this suite with the same mode, target and model, up to this one.",
-        "intro",
-    )
-    yield {"kind": "svg", "svg": trend_svg(marks, axis)}
-    yield _key(("value", "pass rate"), ("mean", "mean score"), ("pass", "passed run"), ("fail", "failed run"))
-    head = ("run", "finished", "result", "passed", "95 % interval", "mean score", "")
-    yield {
-        "kind": "details",
-        "text": "The same as a table",
-        "parts": [_table("Runs, oldest first", (*head[:-1], "rules"), rows, numeric=(3, 5))],
-    }
+
+
+def _changed_cases(before: Mapping[str, str | None] | None, now: Mapping[str, str | None] | None) -> int:
+    """Return how many cases only one of two runs has, or in another content; 0 where they are not known."""
+    if before is None or now is None:
+        return 0
+    # a case that could not be read has no hash
+    return sum(before.get(test_id, "") != now.get(test_id, "") for test_id in before.keys() | now.keys())
 
 
 def _scores(numbers: CaseNumbers | None) -> Iterator[Part]:
@@ -760,21 +906,25 @@ def _effort(page: RunPage, link: Link | None) -> Iterator[Part]:
     if numbers is None or run.mode == FIXTURE or not numbers.durations:
         return
     attempts = len(numbers.durations)
-    cost, about = _cost(page)
-    tokens_known = f"{_thousands(numbers.tokens_input)} input, {_thousands(numbers.tokens_output)} output"
-    coverage = "" if numbers.tokens_known == attempts else f" (known of {numbers.tokens_known} of {attempts} attempts)"
     times = (("median", _P50), ("95 % within", _P95), ("longest", 1.0))
-    yield {
-        "kind": "facts",
-        "items": [
-            (
-                "time of an attempt",
-                ", ".join(f"{name} {_duration(_percentile(numbers.durations, share))}" for name, share in times),
-            ),
-            ("tokens", f"{tokens_known}{coverage}" if numbers.tokens_known else "not known"),
-            ("cost", f"{cost} ({about})" if about else cost),
-        ],
-    }
+    items = [
+        (
+            "time of an attempt",
+            ", ".join(f"{name} {_duration(_percentile(numbers.durations, share))}" for name, share in times),
+        )
+    ]
+    spent = recorded_spending(run)
+    if spent is not None:
+        items.append(("used", spent_text(spent).removeprefix("used: ")))
+    else:
+        known = {"tokens": _tokens(numbers, None), "cost": _cost(numbers, None)}
+        items += [(name, f"{value} ({about})" if about else value) for name, (value, about) in known.items()]
+    if numbers.tokens_known:
+        split = f"{_thousands(numbers.tokens_input)} input, {_thousands(numbers.tokens_output)} output"
+        cached = ", answers from the cache included" if spent is not None and spent.get("cached") else ""
+        of = f"of {numbers.tokens_known} of {pluralize(attempts, 'attempt')} with a record{cached}"
+        items.append(("tokens in records", f"{split} ({of})"))
+    yield {"kind": "facts", "items": items}
     longest = max(numbers.slowest[0].duration_ms, 1)
     priced = any(each.cost_usd is not None for each in numbers.slowest)
     rows = []
@@ -799,35 +949,92 @@ def _effort(page: RunPage, link: Link | None) -> Iterator[Part]:
     )
 
 
-def _cases(page: RunPage, link: Link | None) -> Part:
-    listing, parts = page.conclusion.page_cases, []
+def _cases(page: RunPage, link: Link | None) -> Part | None:
+    listing, parts, anchors = page.conclusion.page_cases, [], set[str]()
     for name, title in (("broken", "Cases without a score"), ("failed", "Failed cases")):
-        first = listing.first(name, MAX_ROWS)
-        rows = [_case_row(row, link, repeated=listing.repeated) for row in first]
-        trials = ("trials passed",) if listing.repeated else ()
-        head = ("case", "verdict", "score", *trials, "input", "expected", "actual", "why", "file")
-        if rows:
-            parts.append(_table(title, head, rows, numeric=(2,), total=listing.count(name)))
+        table = _case_table(title, listing.first(name, MAX_ROWS), listing.count(name), link, anchors=anchors)
+        parts += [table] if table is not None else []
     if not parts:
         parts = [_text("No case failed.", "muted")]
     return {"id": "cases", "title": "Cases", "nav": "Cases", "screen": True, "parts": [], "failing": parts}
 
 
-def _case_row(row: CaseRow, link: Link | None, *, repeated: bool) -> Part:
+def _printed_failures(conclusion: Conclusion) -> Part | None:
+    """Return the first cases without a score and the first that failed, for print, which has no table of cases.
+
+    New failures are in the section on the baseline.
+    """
+    listing, compared = conclusion.page_cases, _compared(conclusion)
+    new = [] if compared is None else compared.changes["new_failures"].first[:_MAX_FLIPS]
+    said = {change.test_id for change in new}
+    found = [row for name in ("broken", "failed") for row in listing.first(name, MAX_ROWS)]
+    rows = [row for row in found if row.case.test_id not in said]
+    total = listing.count("broken") + listing.count("failed") - len(said)
+    title = f"{'Other failing' if said else 'Failing'} cases: {total}"
+    table = _case_table(title, rows[:_MAX_PRINTED], total, None, left_out=("input", "file"))
+    if table is None:
+        return None
+    return {"id": "failing", "title": title, "nav": "", "printed": True, "parts": [{**table, "quiet": True}]}
+
+
+def _case_table(
+    title: str,
+    rows: Sequence[CaseRow],
+    total: int,
+    link: Link | None,
+    *,
+    left_out: Iterable[str] = (),
+    anchors: set[str] | None = None,
+) -> Part | None:
+    """Return a table of cases without empty columns; None without a case.
+
+    Args:
+        title: what it shows.
+        rows: the cases.
+        total: how many there are.
+        link: returns where a link to a case leads; None if the page does not have the cases.
+        left_out: columns that are not needed.
+        anchors: the cases that the page has a row of, which links lead to where no script runs; None for none.
+    """
+    every = [_case_cells(row) for row in rows]
+    if not every:
+        return None
+    empty = {name for name in every[0] if all(cells[name]["text"] in {"", DASH} for cells in every)}
+    names = [name for name in every[0] if name not in {*left_out, *empty}]
+    parts = []
+    for row, cells in zip(rows, every, strict=True):
+        case = _case_cell(row.case.test_id, link)
+        if link is not None and anchors is not None and row.case.test_id not in anchors:
+            anchors.add(row.case.test_id)
+            case = {**case, "id": link(row.case.test_id)[1:]}
+        parts.append(_row(case, *(cells[name] for name in names)))
+    numeric = [number for number, name in enumerate(names, 1) if name in {"score", "trials passed"}]
+    return _table(title, ("case", *names), parts, numeric=numeric, total=total)
+
+
+def _case_cells(row: CaseRow) -> dict[str, dict[str, Any]]:
     case = row.case
-    score = " of ".join(format_score(case.score, case.threshold)) if case.score is not None else DASH
     reasons = (case.kind, case.message, format_terms(case.terms, details=True))
-    return _row(
-        _case_cell(case.test_id, link),
-        _verdict_cell("quarantined" if case.quarantined else case.verdict),
-        _number_cell(score),
-        *((_number_cell(f"{row.passed} of {row.trials}"),) if repeated else ()),
-        {"text": one_line(case.input_text, _ANSWER) or DASH, "cls": "text"},
-        _answer_cell(case.expected_text or None),
-        _answer_cell(case.actual_text or case.answer),
-        {"text": one_line(": ".join(filter(None, reasons)), _TEXT), "cls": "text muted"},
-        {"text": case.file, "cls": "text mono"},
-    )
+    # the score is that of all trials, the terms are those of the worst one
+    worst = "worst trial: " if row.trials > 1 and case.terms else ""
+    return {
+        "verdict": _verdict_cell("quarantined" if case.quarantined else case.verdict),
+        "score": _number_cell(_score_text(case)),
+        "trials passed": _number_cell(f"{row.passed} of {row.trials}" if row.trials > 1 else ""),
+        "input": {"text": one_line(case.input_text, _ANSWER) or DASH, "cls": "text"},
+        "expected": _answer_cell(case.expected_text or None),
+        "actual": _answer_cell(case.actual_text or case.answer),
+        "why": {"text": one_line(worst + ": ".join(filter(None, reasons)), _TEXT), "cls": "text muted"},
+        "file": {"text": case.file, "cls": "text mono"},
+    }
+
+
+def _score_text(case: CaseResult) -> str:
+    if case.score is None:
+        return DASH
+    # a hard fail fails a case whatever its other trials came to
+    is_lower = case.threshold is not None and case.score < case.threshold
+    return f" {'<' if is_lower else 'of'} ".join(format_score(case.score, case.threshold))
 
 
 def _about(page: RunPage) -> Iterator[Part]:
@@ -878,6 +1085,7 @@ def _swatch(name: str) -> str:
         "limit": '<line class="limit" x1="9" y1="0" x2="9" y2="12"/>',
         "interval": '<line class="interval" x1="0" y1="6" x2="18" y2="6"/>',
         "pass": '<circle class="mark-pass" cx="9" cy="6" r="4.5"/>',
+        "plain": '<circle class="mark-plain" cx="9" cy="6" r="4.5"/>',
         "fail": '<polygon class="mark-fail" points="9,0 15,6 9,12 3,6"/>',
         "value": '<line class="line-value" x1="0" y1="6" x2="18" y2="6"/>',
         "mean": '<line class="line-mean" x1="0" y1="6" x2="18" y2="6"/>',
@@ -928,11 +1136,11 @@ def _row(*cells: Cell, cls: str = "") -> Part:
     return {"cells": list(cells), "cls": cls}
 
 
-def _number_cell(text: str) -> Cell:
+def _number_cell(text: str) -> dict[str, Any]:
     return {"text": text, "cls": "num"}
 
 
-def _case_cell(test_id: str, link: Link | None, more: str = "") -> Cell:
+def _case_cell(test_id: str, link: Link | None, more: str = "") -> dict[str, Any]:
     """Return the name of a case without that of its suite, which all cases of a page share."""
     return {
         "text": f"{test_id.partition(':')[2] or test_id}{more}",
@@ -941,21 +1149,15 @@ def _case_cell(test_id: str, link: Link | None, more: str = "") -> Cell:
     }
 
 
-def _verdict_cell(verdict: str, answer: str | None = None) -> Cell:
+def _verdict_cell(verdict: str, answer: str | None = None) -> dict[str, Any]:
     """Return a verdict, with an answer below it if it is known."""
     sign, words, color = SIGNS.get(verdict, ("", verdict, "plain"))
     below = "" if answer is None else one_line(answer, _ANSWER)
     return {"text": f"{sign} {words}", "badge": color, "below": below, "cls": "answers" if below else "nowrap"}
 
 
-def _answer_cell(answer: str | None) -> Cell:
+def _answer_cell(answer: str | None) -> dict[str, Any]:
     return {"text": DASH if answer is None else one_line(answer, _ANSWER), "cls": "answer"}
-
-
-def _named(names: Sequence[str], total: int) -> str:
-    first = list(names[:_NAMED])
-    more = total - len(first)
-    return ", ".join(first) + (f" and {more} more" if first and more > 0 else "")
 
 
 def _percentile(values: Sequence[int], share: float) -> int:
