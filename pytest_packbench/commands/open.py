@@ -16,6 +16,7 @@ from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, rootdir_of, suite_and_pack, write_file
 from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.gate import GateResult
+from pytest_packbench.model.run import RECORD_PROMPTS
 from pytest_packbench.model.score import FIXTURE, TOLERANCE
 from pytest_packbench.model.suite import BASELINE_NAME
 from pytest_packbench.runs.folder import JOURNAL, PAGE, REPORT, StoredRunError, find_run_folder, is_run_id
@@ -186,7 +187,7 @@ def conclusion_page(
         notes: what a reader has to know about the page, a sentence each.
     """
     from pytest_packbench.analysis.trials import trials_rule_of
-    from pytest_packbench.cases.recordings import source_texts
+    from pytest_packbench.cases.recordings import hide_prompts, source_texts
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.reports.page import baseline_cases, missing_cases, run_page, trend_of
     from pytest_packbench.reports.page.case_data import NO_SOURCES, CaseSources, case_blocks, root_link
@@ -196,10 +197,15 @@ def conclusion_page(
     like = like_runs((folder or page.parent).parent, run, models=conclusion.statistics.models)
     missing = missing_cases(conclusion.statistics.totals.selected)
     notes, cases = [*notes, *missing], None
+    sources = NO_SOURCES
+    if suite is not None and project.pack is not None:
+        are_kept = run.settings.get(RECORD_PROMPTS) is not False
+        texts = source_texts(suite, project.rootdir)
+        sources = CaseSources(*hide_prompts(texts, project.pack, are_kept=are_kept))
     if not missing:
         cases = case_blocks(
             tuple(results()),
-            NO_SOURCES if suite is None else CaseSources(*source_texts(suite, project.rootdir)),
+            sources,
             baseline=baseline_cases(conclusion.baseline, baseline),
             history=verdict_rows(like),
             redact=Redactor(os.environ).text,

@@ -31,6 +31,8 @@ CLUSTER_SETTING = "cluster"
 """The setting with the facet whose values cases share by design, so that they are not independent."""
 PROGRAM_RUNS = "program_runs"
 """The key in the settings of a run in fixture mode whose target is a program that ran."""
+RECORD_PROMPTS = "record_prompts"
+"""The key in the settings of a run whose page shows neither inputs nor prompts; its value is False."""
 WORKER_WINDOW = 2
 """Attempts in flight in one of several processes, which knows only its next case."""
 _SHARD_PATTERN = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")

@@ -22,7 +22,7 @@ from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.pack import figures_of, paired_figures_of, panels_of
 from pytest_packbench.model.policy import PolicyChange, PolicyError
 from pytest_packbench.model.result import CaseResult, format_timestamp, models_of
-from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, CONTROL_OWNER, PROGRAM_RUNS, Run
+from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, CONTROL_OWNER, PROGRAM_RUNS, RECORD_PROMPTS, Run
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.plugin import (
     CONTROL,
@@ -517,7 +517,7 @@ class Recorder:
     def _page(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> str:
         """Return the page of the run."""
         from pytest_packbench.analysis.trials import trials_rule_of
-        from pytest_packbench.cases.recordings import source_texts
+        from pytest_packbench.cases.recordings import hide_prompts, source_texts
         from pytest_packbench.pytest_plugin.explain import rerun_options
         from pytest_packbench.reports.page import baseline_cases, missing_cases, page_html, run_page, trend_of
         from pytest_packbench.reports.page.case_data import CaseSources, case_blocks, root_link
@@ -526,12 +526,14 @@ class Recorder:
         metadata, folder = conclusion.run, run.results.writer.folder
         like = like_runs(folder.parent, metadata, models=conclusion.statistics.models)
         notes = missing_cases(conclusion.statistics.totals.selected)
+        texts = source_texts(run.suite, self.config.rootpath, is_checked=False)
+        pack, is_recorded = self.contexts.pack_of(run.suite), self.contexts.settings.record_prompts
         cases = (
             None
             if notes
             else case_blocks(
                 run.ordered,
-                CaseSources(*source_texts(run.suite, self.config.rootpath, is_checked=False)),
+                CaseSources(*hide_prompts(texts, pack, are_kept=is_recorded)),
                 baseline=baseline_cases(conclusion.baseline, None if earlier is None else earlier.stored),
                 history=verdict_rows(like),
                 redact=self.contexts.redactor.text,
@@ -758,6 +760,8 @@ class Recorder:
             values[SPENT] = sum_process_spending([*self._spent, contexts.clients.ledger.as_json()])
         if context is not None and context.runs_program:
             values[PROGRAM_RUNS] = True
+        if not settings.record_prompts:
+            values[RECORD_PROMPTS] = False
         if context is not None and context.guards:
             values["guards"] = [guard_name(guard) for guard in context.guards]
         return values

@@ -155,6 +155,20 @@ def test_the_page_of_a_run_shows_what_was_stored_with_the_texts_of_the_suite(
     assert "texts of its cases" not in text
 
 
+@pytest.mark.parametrize(("stored", "shown"), [({}, True), ({"record_prompts": False}, False)])
+def test_a_run_that_keeps_no_prompts_shows_none(
+    project: Project,
+    page_of: Callable[..., str],
+    stored: dict[str, Any],
+    shown: bool,
+) -> None:
+    folder = project.run(1, results("b"), settings=stored)
+    (project.root / "toy" / "cases" / "b.json").write_text('{"id": "b", "input": {"ask": "private"}}', "utf-8")
+    (details,) = data_of(page_of(folder, code=1), "details-0")
+    assert ("private" in details) is shown
+    assert ('"input": "not shown' in details) is not shown
+
+
 def test_a_run_whose_suite_is_absent_or_changed_has_a_page_that_says_so(
     project: Project, page_of: Callable[..., str]
 ) -> None:
