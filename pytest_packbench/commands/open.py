@@ -6,7 +6,6 @@ What the report of a run decided is shown as it was stored.
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, rootdir_of, suite_and_pack, write_file
 from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.gate import GateResult
-from pytest_packbench.model.run import RECORD_PROMPTS
+from pytest_packbench.model.run import HOOK_TARGET_PREFIX, RECORD_PROMPTS, TEST_TARGET_PREFIX, pytest_options
 from pytest_packbench.model.score import FIXTURE, TOLERANCE
 from pytest_packbench.model.suite import BASELINE_NAME
 from pytest_packbench.runs.folder import JOURNAL, PAGE, REPORT, StoredRunError, find_run_folder, is_run_id
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.report import OpenRun
     from pytest_packbench.runs.stored import StoredRun
 
+_NEXT_TARGET = ", "
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
@@ -212,7 +212,7 @@ def conclusion_page(
             run=run.run_id,
             rule=trials_rule_of(run),
             root_link=root_link(project.rootdir.resolve(), page.parent.resolve()),
-            options=_rerun_options(run),
+            options=_rerun_options(run, suite),
         )
     panels = _panels(project.pack, results(), conclusion.figures, notes) if project.is_same else ()
     return run_page(conclusion, results(), cases=cases, trend=trend_of(like), notes=notes, panels=panels)
@@ -484,13 +484,41 @@ def _panels(
         return ()
 
 
-def _rerun_options(run: Run) -> str:
-    """Return the options of the command that runs a case again, as far as the run has them."""
-    guards = run.settings.get("guards")
-    options = (
-        ("mode", "" if run.mode == "fixture" else run.mode),
-        ("backend", run.backend if run.mode != "fixture" else ""),
-        ("model", run.model if run.mode != "fixture" else ""),
-        ("guard", ",".join(map(str, guards)) if isinstance(guards, list) else ""),
+def _rerun_options(run: Run, suite: Suite | None) -> str:
+    """Return the options of the command that runs a case again, as in the session, as far as the run has them.
+
+    Args:
+        run: the run.
+        suite: its suite as it is now, whose own target, model and guards need no option; None if it can't be read.
+    """
+    mode = ("mode", "" if run.mode == FIXTURE else run.mode)
+    if any(name.startswith(TEST_TARGET_PREFIX) for name in run.target.split(_NEXT_TARGET)):
+        return pytest_options([mode])
+    rules = None if suite is None else suite.config
+    model = (run.backend or "", run.model or "")
+    if rules is not None and model == (rules.backend or "", rules.model or ""):
+        model = ("", "")
+    stored = run.settings.get("guards")
+    guards = [str(guard) for guard in stored] if isinstance(stored, list) else []
+    trials = run.settings.get("trials")
+    return pytest_options(
+        [
+            mode,
+            ("target", "" if rules is not None and rules.target == run.target else _target_option(run.target)),
+            ("backend", model[0]),
+            ("model", model[1]),
+            ("guard", _guards_option(guards, () if rules is None else rules.guards)),
+            ("trials", str(trials) if isinstance(trials, int) and trials > 1 else ""),
+        ]
     )
-    return " ".join(f"--packbench-{name}={shlex.quote(value)}" for name, value in options if value)
+
+
+def _target_option(target: str) -> str:
+    """Return a target as its option takes it; empty for one that no option names, and for several of merged runs."""
+    names = target.split(_NEXT_TARGET)
+    is_one = len(names) == 1 or not all(":" in name for name in names)
+    return target if ":" in target and is_one and not target.startswith(HOOK_TARGET_PREFIX) else ""
+
+
+def _guards_option(guards: Sequence[str], of_suite: Sequence[str]) -> str:
+    return "" if guards == list(of_suite) else ",".join(guards) or "none"

@@ -169,6 +169,34 @@ def test_a_run_that_keeps_no_prompts_shows_none(
     assert ('"input": "not shown' in details) is not shown
 
 
+@pytest.mark.parametrize(
+    ("facts", "options"),
+    [
+        ({}, ""),
+        ({"target": "toy:answer"}, ""),
+        ({"target": "toy:answer_next"}, "--packbench-target=toy:answer_next"),
+        ({"target": "cmd:run a, b"}, "--packbench-target='cmd:run a, b'"),
+        ({"target": "hook:made_up"}, ""),
+        ({"target": "toy:answer, toy:answer_next"}, ""),
+        ({"mode": "live", "target": "test:test_a.py::test_it", "settings": {"trials": 3}}, "--packbench-mode=live"),
+        ({"settings": {"trials": 3, "guards": ["redact"]}}, "--packbench-guard=redact --packbench-trials=3"),
+        (
+            {"mode": "live", "backend": "openai", "model": "m-1"},
+            "--packbench-mode=live --packbench-backend=openai --packbench-model=m-1",
+        ),
+        ({"mode": "live", "backend": "ollama", "model": "of-suite"}, "--packbench-mode=live"),
+    ],
+)
+def test_the_command_of_a_case_repeats_the_run(
+    project: Project, page_of: Callable[..., str], facts: dict[str, Any], options: str
+) -> None:
+    rules = project.root / "toy" / "suite.yaml"
+    of_suite = {"target": "toy:answer", "backend": "ollama", "model": "of-suite"}
+    rules.write_text(json.dumps(json.loads(rules.read_bytes()) | of_suite), encoding="utf-8")
+    page = page_of(project.run(1, results(), **facts))
+    assert json.loads(data_of(page, "rows")[0])["options"].strip() == options
+
+
 def test_a_run_whose_suite_is_absent_or_changed_has_a_page_that_says_so(
     project: Project, page_of: Callable[..., str]
 ) -> None:
