@@ -73,27 +73,40 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _newest(output: Path) -> Sequence[Path]:
-    """Return the folders of the newest run that has a page or a report, one for each suite."""
+    """Return the folders of the newest run that ended, or is in progress and has a page, one for each suite."""
     runs = [folder for pattern in ("*/*/", "*/*/*/") for folder in output.glob(pattern) if is_run_id(folder.name)]
-    ended = [folder for folder in runs if (folder / PAGE).is_file() or (folder / REPORT).is_file()]
+    shown = [folder for folder in runs if _has_ended(folder) or _is_in_progress(folder)]
     # run ids sort by time
-    newest = max((folder.name for folder in ended), default="")
+    newest = max((folder.name for folder in shown), default="")
     unended = sorted(folder for folder in runs if folder.name > newest and (folder / JOURNAL).is_file())
-    if not ended:
+    if not shown:
         advice = f"{unended[-1]} did not end" if unended else "run a suite, or pass the folder of a run"
         raise UsageError(f"no run under {output} has a page; {advice}")
     if unended:
         sys.stderr.write(f"packbench: the newest run did not end, so an older one is opened: {unended[-1]}\n")
-    return sorted(folder for folder in ended if folder.name == newest)
+    return sorted(folder for folder in shown if folder.name == newest)
+
+
+def _has_ended(folder: Path) -> bool:
+    """Return whether a run has a report, or a page alone, as one that was copied from elsewhere."""
+    return (folder / REPORT).is_file() or ((folder / PAGE).is_file() and not (folder / JOURNAL).is_file())
+
+
+def _is_in_progress(folder: Path) -> bool:
+    from pytest_packbench.runs.journal import is_locked
+
+    return (folder / PAGE).is_file() and is_locked(folder / JOURNAL)
 
 
 def _page(folder: Path, arguments: argparse.Namespace) -> Path:
     """Return the page of a run; it is made from the run's files where it is missing."""
     page = folder / PAGE
-    if page.is_file():
-        return page
-
-    return write_page(folder, arguments)
+    if not page.is_file():
+        return write_page(folder, arguments)
+    if not _has_ended(folder):
+        now = "is in progress" if _is_in_progress(folder) else "was killed, whatever its page says"
+        sys.stderr.write(f"packbench: the run {now}; the page has the attempts until it was last written: {folder}\n")
+    return page
 
 
 def _has_opened(page: Path) -> bool:

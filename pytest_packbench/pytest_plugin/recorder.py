@@ -570,7 +570,8 @@ class Recorder:
             note = (
                 "The run is in progress: all numbers are those of the attempts that are done. Gates, the comparison "
                 "with a baseline and all cases come at its end. Until then, this page loads itself every "
-                f"{refresh_s} seconds."
+                f"{refresh_s} seconds. It was last written at {metadata.finished_at}: if that is long ago, the run was "
+                "killed."
             )
             page = run_page(replace(conclusion, gates=()), results, notes=(note,), standing=standing)
             html = page_html([page], title=run.suite.name, refresh=refresh_s, redact=self._redact)
