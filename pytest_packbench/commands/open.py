@@ -104,7 +104,7 @@ def _page(folder: Path, arguments: argparse.Namespace) -> Path:
     if not page.is_file():
         return write_page(folder, arguments)
     if not _has_ended(folder):
-        now = "is in progress" if _is_in_progress(folder) else "was killed, whatever its page says"
+        now = "is in progress" if _is_in_progress(folder) else "was killed"
         sys.stderr.write(f"packbench: the run {now}; the page has the attempts until it was last written: {folder}\n")
     return page
 
@@ -202,31 +202,30 @@ def conclusion_page(
     from pytest_packbench.analysis.trials import trials_rule_of
     from pytest_packbench.cases.recordings import hide_prompts, source_texts
     from pytest_packbench.model.redaction import Redactor
-    from pytest_packbench.reports.page import baseline_cases, missing_cases, run_page, trend_of
+    from pytest_packbench.reports.page import baseline_cases, missing_cases, run_page, shown_results, trend_of
     from pytest_packbench.reports.page.case_data import NO_SOURCES, CaseSources, case_blocks, root_link
     from pytest_packbench.runs.history import like_runs, verdict_rows
 
     run, suite = conclusion.run, project.suite
     like = like_runs((folder or page.parent).parent, run, models=conclusion.statistics.models)
-    missing = missing_cases(conclusion.statistics.totals.selected)
-    notes, cases = [*notes, *missing], None
+    cases_count = conclusion.statistics.totals.selected
     sources = NO_SOURCES
     if suite is not None and project.pack is not None:
         are_kept = run.settings.get(RECORD_PROMPTS) is not False
         texts = source_texts(suite, project.rootdir)
         sources = CaseSources(*hide_prompts(texts, project.pack, are_kept=are_kept))
-    if not missing:
-        cases = case_blocks(
-            tuple(results()),
-            sources,
-            baseline=baseline_cases(conclusion.baseline, baseline),
-            history=verdict_rows(like),
-            redact=Redactor(os.environ).text,
-            run=run.run_id,
-            rule=trials_rule_of(run),
-            root_link=root_link(project.rootdir.resolve(), page.parent.resolve()),
-            options=_rerun_options(run, suite),
-        )
+    cases = case_blocks(
+        shown_results(results, cases_count),
+        sources,
+        baseline=baseline_cases(conclusion.baseline, baseline),
+        history=verdict_rows(like),
+        redact=Redactor(os.environ).text,
+        run=run.run_id,
+        rule=trials_rule_of(run),
+        root_link=root_link(project.rootdir.resolve(), page.parent.resolve()),
+        options=_rerun_options(run, suite),
+    )
+    notes = [*notes, *missing_cases(cases_count)]
     panels = _panels(project.pack, results(), conclusion.figures, notes) if project.is_same else ()
     return run_page(conclusion, results(), cases=cases, trend=trend_of(like), notes=notes, panels=panels)
 

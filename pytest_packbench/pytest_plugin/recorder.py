@@ -519,30 +519,34 @@ class Recorder:
         from pytest_packbench.analysis.trials import trials_rule_of
         from pytest_packbench.cases.recordings import hide_prompts, source_texts
         from pytest_packbench.pytest_plugin.explain import rerun_options
-        from pytest_packbench.reports.page import baseline_cases, missing_cases, page_html, run_page, trend_of
+        from pytest_packbench.reports.page import (
+            baseline_cases,
+            missing_cases,
+            page_html,
+            run_page,
+            shown_results,
+            trend_of,
+        )
         from pytest_packbench.reports.page.case_data import CaseSources, case_blocks, root_link
         from pytest_packbench.runs.history import like_runs, verdict_rows
 
         metadata, folder = conclusion.run, run.results.writer.folder
         like = like_runs(folder.parent, metadata, models=conclusion.statistics.models)
-        notes = missing_cases(conclusion.statistics.totals.selected)
+        cases_count = conclusion.statistics.totals.selected
         texts = source_texts(run.suite, self.config.rootpath, is_checked=False)
         pack, is_recorded = self.contexts.pack_of(run.suite), self.contexts.settings.record_prompts
-        cases = (
-            None
-            if notes
-            else case_blocks(
-                run.ordered,
-                CaseSources(*hide_prompts(texts, pack, are_kept=is_recorded)),
-                baseline=baseline_cases(conclusion.baseline, None if earlier is None else earlier.stored),
-                history=verdict_rows(like),
-                redact=self.contexts.redactor.text,
-                run=metadata.run_id,
-                rule=trials_rule_of(metadata, run.suite.config.trials_rule()),
-                root_link=root_link(self.config.rootpath, folder),
-                options=rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)),
-            )
+        cases = case_blocks(
+            shown_results(lambda: run.ordered, cases_count),
+            CaseSources(*hide_prompts(texts, pack, are_kept=is_recorded)),
+            baseline=baseline_cases(conclusion.baseline, None if earlier is None else earlier.stored),
+            history=verdict_rows(like),
+            redact=self.contexts.redactor.text,
+            run=metadata.run_id,
+            rule=trials_rule_of(metadata, run.suite.config.trials_rule()),
+            root_link=root_link(self.config.rootpath, folder),
+            options=rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)),
         )
+        notes = missing_cases(cases_count)
         panels = self._panels(run, conclusion)
         page = run_page(conclusion, run.ordered, cases=cases, trend=trend_of(like), notes=notes, panels=panels)
         return page_html([page], title=metadata.suite, redact=self._redact)

@@ -240,6 +240,17 @@ def test_what_a_report_decided_is_never_shown_as_better(
     assert err.endswith("/packbench/gates: expected an array of gates, as a run writes them\n")
 
 
+@pytest.mark.parametrize(("most", "shown"), [(1, "bd"), (3, "abd"), (4, "abcd")])
+def test_a_large_run_shows_what_did_not_pass_and_the_first_others(
+    project: Project, page_of: Callable[..., str], monkeypatch: pytest.MonkeyPatch, most: int, shown: str
+) -> None:
+    monkeypatch.setattr("pytest_packbench.reports.page.MAX_CASES", most)
+    page = page_of(project.run(1, results("b", "d")), code=1)
+    assert sorted(row["case_id"] for row in rows_of(page)) == [*shown]
+    is_said = f"the first others, {most} or more in all, of 4 cases; report.json has all." in text_of(page)
+    assert is_said is (most < 4)
+
+
 def test_several_runs_are_one_page(project: Project, page_of: Callable[..., str], packbench: Command) -> None:
     first, second = project.run(1, results()), project.run(2, results("b"))
     page = page_of(first, "toy/latest", second, code=1)
@@ -371,7 +382,7 @@ def test_open_opens_the_newest_run_and_makes_its_page(
     (killed / "report.html").write_text("In progress", encoding="utf-8")
     assert packbench("open", "--print")[1] == f"{pages[1]}\n"
     page, until = pages[1].parent.with_name(ulid(9)), "the page has the attempts until it was last written"
-    killed_text = f"packbench: the run was killed, whatever its page says; {until}: {killed}\n"
+    killed_text = f"packbench: the run was killed; {until}: {killed}\n"
     assert packbench("open", killed, "--print") == (0, f"{killed / 'report.html'}\n", killed_text)
     with Journal(killed / "journal.jsonl"):
         in_progress = f"packbench: the run is in progress; {until}: {page}\n"
