@@ -253,6 +253,8 @@ def test_a_large_run_shows_what_did_not_pass_and_the_first_others(
 
 def test_several_runs_are_one_page(project: Project, page_of: Callable[..., str], packbench: Command) -> None:
     first, second = project.run(1, results()), project.run(2, results("b"))
+    is_folder = "packbench: .: is a folder; expected the name of a file\n"
+    assert packbench("report", "--html", ".", "--root", "storage", first) == (2, "", is_folder)
     page = page_of(first, "toy/latest", second, code=1)
     assert len(data_of(page, "rows")) == 2
     assert {row["run"] for row in rows_of(page)} == {ulid(1), ulid(2)}
@@ -312,11 +314,11 @@ def test_the_comparison_of_a_stored_run_is_shown_as_long_as_its_baseline_is_ther
 
 def test_changes_of_the_acceptance_policy_are_shown_as_stored(project: Project, page_of: Callable[..., str]) -> None:
     folder = project.run(1, results())
-    change = {"what": "threshold lowered", "file": "suite.yaml", "key": "thresholds", "old": 0.9, "new": 0.1}
+    change = {"what": "threshold lowered", "file": "suite.yaml", "key": "thresholds", "old": ["6911.10"], "new": None}
     stored: dict[str, Any] = {"base": "main", "failed": True, "changes": [change], "problems": [], "notes": []}
     project.edit(folder, lambda report: report.update(policy_changes=stored))
     text = text_of(page_of(folder, code=1))
-    assert "threshold lowered" in text
+    assert 'threshold lowered suite.yaml: thresholds - ["6911.10"] null' in text
     assert "1 change not allowed since main" in text
     project.edit(folder, lambda report: report.update(policy_changes={}, status="failed"))
     assert "policy in the report of this run can" in text_of(page_of(folder, code=1))
