@@ -8,6 +8,7 @@ Controls are `fixtures/controls/<control id>.json`, or lines of a `.jsonl` file 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from contextlib import suppress
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 _ID = re.compile(CASE_ID)
 _FILE_LINE = re.compile(r"(\.jsonl):[0-9]+$")
 _OWN_CALLS = re.compile(rb'"gateway":\s*\[\s*\{')
+_HIDDEN = "not shown: prompts are not kept (packbench_record_prompts, or the pack)"
 _MAX_FILES, _MAX_WHOLE_FILES = 1000, 32
 _MAX_BYTES, _MAX_BYTES_OF_OTHERS = 1024 * 1024, 8 * 1024
 
@@ -171,6 +173,78 @@ def source_texts(suite: Suite, root: Path, *, is_checked: bool = True) -> Source
         return f"the {' and the '.join(changed)} changed after this run" if changed else ""
 
     return SourceTexts(case_text, exchanges_text, remark)
+
+
+def hide_prompts(texts: SourceTexts, pack: Pack, *, are_kept: bool) -> SourceTexts:
+    """Return texts without the inputs of cases and the prompts of recordings that must not be shown.
+
+    Args:
+        texts: the texts of a suite.
+        pack: the pack of the suite, which can exclude cases (`keeps_prompts`).
+        are_kept: whether the run keeps prompts at all (`packbench_record_prompts`).
+    """
+    from pytest_packbench.model.pack import Pack as BasePack
+
+    if are_kept and type(pack).keeps_prompts is BasePack.keeps_prompts:
+        return texts
+    known: dict[str, bool] = {}
+
+    def is_hidden(result: CaseResult) -> bool:
+        # a result has its input only where it may be shown
+        if not are_kept or result.input_text:
+            return not are_kept
+        if result.test_id not in known:
+            known[result.test_id] = not _keeps_prompts(pack, texts.case_text(result))
+        return known[result.test_id]
+
+    def case_text(result: CaseResult) -> str | None:
+        text = texts.case_text(result)
+        return _without_input(text) if text is not None and is_hidden(result) else text
+
+    def exchanges_text(result: CaseResult) -> str | None:
+        text = texts.exchanges_text(result)
+        return _without_prompts(text) if text is not None and is_hidden(result) else text
+
+    return SourceTexts(case_text, exchanges_text, texts.remark)
+
+
+def _keeps_prompts(pack: Pack, text: str | None) -> bool:
+    try:
+        return text is not None and pack.keeps_prompts(pack.case_model.model_validate(parse_json(text.encode())))
+    except Exception:  # noqa: BLE001 - packs are the user's code, and what can't be checked is not shown
+        return False
+
+
+def _without_input(text: str) -> str | None:
+    """Return the text of a case with a remark instead of its input; None if it can't be parsed."""
+    case = _object_of(text)
+    return None if case is None else json.dumps({**case, "input": _HIDDEN}, ensure_ascii=False)
+
+
+def _without_prompts(text: str) -> str | None:
+    """Return the text of a recording with its answers only; None if it can't be parsed."""
+    recording = _object_of(text)
+    if recording is None:
+        return None
+    for name, asked in (("exchanges", "prompt"), ("gateway", "request")):
+        exchanges = recording.get(name)
+        if isinstance(exchanges, list):
+            recording[name] = [
+                {key: value for key, value in each.items() if key != asked}
+                for each in exchanges
+                if isinstance(each, dict)
+            ]
+        else:
+            recording.pop(name, None)
+    return json.dumps(recording, ensure_ascii=False)
+
+
+def _object_of(text: str) -> dict[str, Any] | None:
+    try:
+        value = parse_json(text.encode(), RECORDING)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _case_within(folder: str, path: str, name: str) -> CaseLocation | None:

@@ -25,6 +25,7 @@ _DEFAULT_LIMIT = 20
 _VERSION = 2
 _UNREADABLE = "can't be read"
 _UNFINISHED = "did not end"
+_COPY = "copy"
 _SIGNS = {
     "passed": "✓",
     "failed": "✗",
@@ -32,13 +33,13 @@ _SIGNS = {
     "vacuous": "∅",
     "known_hole": "○",
     "not_run": "\N{EN DASH}",
-    "quarantined": "⏸",
+    "quarantined": "‖",
 }
 _GAP = "\n\n"
 _ABSENT, _BREAK = "·", "/"
 _RUN_COLUMNS = (
-    *("run", "finished", "status", "passed", "broken", "pass rate", "95 % interval", "change", "mean score"),
-    *("change", "since the run before"),
+    *("run", "finished", "status", "passed", "broken", "pass rate", "95 % interval", "rate change", "mean score"),
+    *("mean change", "since the run before"),
 )
 _OTHER_COLUMNS = ("run", "finished", "mode", "target", "status", "why it is in no trend")
 _CASE_COLUMNS = ("run", "finished", "verdict", "score", "answer", "trials passed", "changed since the run before")
@@ -59,7 +60,7 @@ class _OtherRun(NamedTuple):
     Attributes:
         name: its id, or the name of its folder.
         run: its metadata; None if it can't be read.
-        status: `partial`, or that it did not end or can't be read.
+        status: `partial`, `copy`, or that it did not end or can't be read.
         reason: why it is in no trend.
     """
 
@@ -206,18 +207,28 @@ def _trends(folders: Sequence[Path], limit: int) -> tuple[list[tuple[Kind, list[
     """Return the complete runs by kind, the kind of the latest first, and all others, the latest first."""
     from pytest_packbench.runs.history import read_earlier
 
-    trends: dict[Kind, list[EarlierRun]] = {}
+    read: list[tuple[Path, EarlierRun]] = []
     others: list[_OtherRun] = []
     for folder in folders:
         try:
-            earlier = read_earlier(folder, with_cases=False)
+            read.append((folder, read_earlier(folder, with_cases=False)))
         except (StoredRunError, OSError) as error:
             others.append(_unreadable(folder, error))
-            continue
+    found: dict[str, tuple[Path, EarlierRun]] = {}
+    # of a run and its copies, the folder with the name of the run counts
+    for folder, earlier in sorted(read, key=lambda each: each[0].name != each[1].run_id):
+        counted, _ = found.setdefault(earlier.run_id, (folder, earlier))
+        if counted != folder:
+            reason = f"the run of {counted.name} again, which is counted once"
+            others.append(_OtherRun(folder.name, earlier.run, _COPY, reason))
+    trends: dict[Kind, list[EarlierRun]] = {}
+    for folder, earlier in sorted(found.values(), key=lambda each: each[1].run_id, reverse=True):
         if earlier.run.partial:
             others.append(_OtherRun(folder.name, earlier.run, earlier.status, earlier.run.partial))
         else:
             trends.setdefault(earlier.kind, []).append(earlier)
+    # run ids sort by time
+    others.sort(key=lambda other: other.name, reverse=True)
     return [(kind, runs[:limit][::-1]) for kind, runs in trends.items()], others
 
 
@@ -233,7 +244,7 @@ def _with_cases(parent: Path, kind: Kind, runs: Iterable[EarlierRun], others: li
 
     complete: list[EarlierRun] = []
     for earlier in runs:
-        folder = parent / earlier.run_id
+        folder = earlier.folder or parent / earlier.run_id
         try:
             complete.append(read_earlier(folder))
         except (StoredRunError, OSError) as error:
@@ -251,8 +262,11 @@ def _counted(others: Sequence[_OtherRun]) -> Iterator[str]:
     from pytest_packbench.reports.tables import escape_markdown
 
     broken = [other.name for other in others if other.run is None]
-    if len(others) > len(broken):
-        yield pluralize(len(others) - len(broken), "incomplete run")
+    copies = sum(other.status == _COPY for other in others)
+    if len(others) > len(broken) + copies:
+        yield pluralize(len(others) - len(broken) - copies, "incomplete run")
+    if copies:
+        yield f"{pluralize(copies, 'folder')} with a copy of a run"
     if broken:
         names = ", ".join([*broken[:_MAX_NAMED][::-1], *(["..."] if len(broken) > _MAX_NAMED else ())])
         yield f"{pluralize(len(broken), 'run')} that did not end or can't be read ({escape_markdown(names)})"

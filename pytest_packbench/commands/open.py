@@ -6,7 +6,6 @@ What the report of a run decided is shown as it was stored.
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, rootdir_of, suite_and_pack, write_file
 from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.gate import GateResult
+from pytest_packbench.model.run import HOOK_TARGET_PREFIX, RECORD_PROMPTS, TEST_TARGET_PREFIX, pytest_options
 from pytest_packbench.model.score import FIXTURE, TOLERANCE
 from pytest_packbench.model.suite import BASELINE_NAME
 from pytest_packbench.runs.folder import JOURNAL, PAGE, REPORT, StoredRunError, find_run_folder, is_run_id
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.report import OpenRun
     from pytest_packbench.runs.stored import StoredRun
 
+_NEXT_TARGET = ", "
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
@@ -72,27 +73,40 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _newest(output: Path) -> Sequence[Path]:
-    """Return the folders of the newest run that has a page or a report, one for each suite."""
+    """Return the folders of the newest run that ended, or is in progress and has a page, one for each suite."""
     runs = [folder for pattern in ("*/*/", "*/*/*/") for folder in output.glob(pattern) if is_run_id(folder.name)]
-    ended = [folder for folder in runs if (folder / PAGE).is_file() or (folder / REPORT).is_file()]
+    shown = [folder for folder in runs if _has_ended(folder) or _is_in_progress(folder)]
     # run ids sort by time
-    newest = max((folder.name for folder in ended), default="")
+    newest = max((folder.name for folder in shown), default="")
     unended = sorted(folder for folder in runs if folder.name > newest and (folder / JOURNAL).is_file())
-    if not ended:
+    if not shown:
         advice = f"{unended[-1]} did not end" if unended else "run a suite, or pass the folder of a run"
         raise UsageError(f"no run under {output} has a page; {advice}")
     if unended:
         sys.stderr.write(f"packbench: the newest run did not end, so an older one is opened: {unended[-1]}\n")
-    return sorted(folder for folder in ended if folder.name == newest)
+    return sorted(folder for folder in shown if folder.name == newest)
+
+
+def _has_ended(folder: Path) -> bool:
+    """Return whether a run has a report, or a page alone, as one that was copied from elsewhere."""
+    return (folder / REPORT).is_file() or ((folder / PAGE).is_file() and not (folder / JOURNAL).is_file())
+
+
+def _is_in_progress(folder: Path) -> bool:
+    from pytest_packbench.runs.journal import is_locked
+
+    return (folder / PAGE).is_file() and is_locked(folder / JOURNAL)
 
 
 def _page(folder: Path, arguments: argparse.Namespace) -> Path:
     """Return the page of a run; it is made from the run's files where it is missing."""
     page = folder / PAGE
-    if page.is_file():
-        return page
-
-    return write_page(folder, arguments)
+    if not page.is_file():
+        return write_page(folder, arguments)
+    if not _has_ended(folder):
+        now = "is in progress" if _is_in_progress(folder) else "was killed"
+        sys.stderr.write(f"packbench: the run {now}; the page has the attempts until it was last written: {folder}\n")
+    return page
 
 
 def _has_opened(page: Path) -> bool:
@@ -186,28 +200,32 @@ def conclusion_page(
         notes: what a reader has to know about the page, a sentence each.
     """
     from pytest_packbench.analysis.trials import trials_rule_of
-    from pytest_packbench.cases.recordings import source_texts
+    from pytest_packbench.cases.recordings import hide_prompts, source_texts
     from pytest_packbench.model.redaction import Redactor
-    from pytest_packbench.reports.page import baseline_cases, missing_cases, run_page, trend_of
+    from pytest_packbench.reports.page import baseline_cases, missing_cases, run_page, shown_results, trend_of
     from pytest_packbench.reports.page.case_data import NO_SOURCES, CaseSources, case_blocks, root_link
     from pytest_packbench.runs.history import like_runs, verdict_rows
 
     run, suite = conclusion.run, project.suite
     like = like_runs((folder or page.parent).parent, run, models=conclusion.statistics.models)
-    missing = missing_cases(conclusion.statistics.totals.selected)
-    notes, cases = [*notes, *missing], None
-    if not missing:
-        cases = case_blocks(
-            tuple(results()),
-            NO_SOURCES if suite is None else CaseSources(*source_texts(suite, project.rootdir)),
-            baseline=baseline_cases(conclusion.baseline, baseline),
-            history=verdict_rows(like),
-            redact=Redactor(os.environ).text,
-            run=run.run_id,
-            rule=trials_rule_of(run),
-            root_link=root_link(project.rootdir.resolve(), page.parent.resolve()),
-            options=_rerun_options(run),
-        )
+    cases_count = conclusion.statistics.totals.selected
+    sources = NO_SOURCES
+    if suite is not None and project.pack is not None:
+        are_kept = run.settings.get(RECORD_PROMPTS) is not False
+        texts = source_texts(suite, project.rootdir)
+        sources = CaseSources(*hide_prompts(texts, project.pack, are_kept=are_kept))
+    cases = case_blocks(
+        shown_results(results, cases_count),
+        sources,
+        baseline=baseline_cases(conclusion.baseline, baseline),
+        history=verdict_rows(like),
+        redact=Redactor(os.environ).text,
+        run=run.run_id,
+        rule=trials_rule_of(run),
+        root_link=root_link(project.rootdir.resolve(), page.parent.resolve()),
+        options=_rerun_options(run, suite),
+    )
+    notes = [*notes, *missing_cases(cases_count)]
     panels = _panels(project.pack, results(), conclusion.figures, notes) if project.is_same else ()
     return run_page(conclusion, results(), cases=cases, trend=trend_of(like), notes=notes, panels=panels)
 
@@ -486,13 +504,41 @@ def _panels(
         return ()
 
 
-def _rerun_options(run: Run) -> str:
-    """Return the options of the command that runs a case again, as far as the run has them."""
-    guards = run.settings.get("guards")
-    options = (
-        ("mode", "" if run.mode == "fixture" else run.mode),
-        ("backend", run.backend if run.mode != "fixture" else ""),
-        ("model", run.model if run.mode != "fixture" else ""),
-        ("guard", ",".join(map(str, guards)) if isinstance(guards, list) else ""),
+def _rerun_options(run: Run, suite: Suite | None) -> str:
+    """Return the options of the command that runs a case again, as in the session, as far as the run has them.
+
+    Args:
+        run: the run.
+        suite: its suite as it is now, whose own target, model and guards need no option; None if it can't be read.
+    """
+    mode = ("mode", "" if run.mode == FIXTURE else run.mode)
+    if any(name.startswith(TEST_TARGET_PREFIX) for name in run.target.split(_NEXT_TARGET)):
+        return pytest_options([mode])
+    rules = None if suite is None else suite.config
+    model = (run.backend or "", run.model or "")
+    if rules is not None and model == (rules.backend or "", rules.model or ""):
+        model = ("", "")
+    stored = run.settings.get("guards")
+    guards = [str(guard) for guard in stored] if isinstance(stored, list) else []
+    trials = run.settings.get("trials")
+    return pytest_options(
+        [
+            mode,
+            ("target", "" if rules is not None and rules.target == run.target else _target_option(run.target)),
+            ("backend", model[0]),
+            ("model", model[1]),
+            ("guard", _guards_option(guards, () if rules is None else rules.guards)),
+            ("trials", str(trials) if isinstance(trials, int) and trials > 1 else ""),
+        ]
     )
-    return " ".join(f"--packbench-{name}={shlex.quote(value)}" for name, value in options if value)
+
+
+def _target_option(target: str) -> str:
+    """Return a target as its option takes it; empty for one that no option names, and for several of merged runs."""
+    names = target.split(_NEXT_TARGET)
+    is_one = len(names) == 1 or not all(":" in name for name in names)
+    return target if ":" in target and is_one and not target.startswith(HOOK_TARGET_PREFIX) else ""
+
+
+def _guards_option(guards: Sequence[str], of_suite: Sequence[str]) -> str:
+    return "" if guards == list(of_suite) else ",".join(guards) or "none"

@@ -277,6 +277,8 @@ def write_file(path: Path, text: str) -> None:
     """
     from pytest_packbench.atomic import write_atomic
 
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; expected the name of a file")
     try:
         write_atomic(path, text)
     except OSError as error:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MAX_BYTES, MAX_LINE = 32 * 2**20, 2**20
 """The size of a `review.jsonl`, and of a line of it, above which it is refused, in bytes."""
 _MAX_DEPTH = 100
+_MAX_EXACT = 2**53 - 1
+"""The largest whole number that JavaScript keeps exactly."""
 _NO_NEWLINE = "\n\\ No newline at end of file"
 _TITLES = {"gold_is_wrong": "gold is wrong", "also_acceptable": "also acceptable", "quarantine": "quarantine"}
 _NOTE_OF_MARK = {"gold_is_wrong": "xfail", "quarantine": "skip"}
@@ -65,12 +67,14 @@ class ReviewedSuite(NamedTuple):
         pack: its pack.
         locations: where the marked cases are, by id.
         output: the folder of reports.
+        stored: the results of the marked cases, by run id and case; read when they are needed.
     """
 
     suite: Suite
     pack: Pack
     locations: dict[str, list[CaseLocation]]
     output: Path
+    stored: dict[str, dict[str, list[Any]]]
 
 
 class NotAppliedError(ValueError):
@@ -189,7 +193,7 @@ def _open_suite(name: str, marks: Sequence[Mark], arguments: argparse.Namespace)
         case_id = location.name if location.duplicate_of is None else location.duplicate_of[0]
         if case_id in wanted:
             locations.setdefault(case_id, []).append(location)
-    return ReviewedSuite(suite, pack, locations, arguments.output)
+    return ReviewedSuite(suite, pack, locations, arguments.output, {})
 
 
 def _apply(mark: Mark, reviewed: ReviewedSuite, files: dict[str, CaseFile]) -> None:
@@ -259,7 +263,7 @@ def _accepted(
 ) -> Sequence[tuple[tuple[Key, ...], Any]]:
     """Return what to add to `expected`, so that the marked answer passes."""
     pack, rules = reviewed.pack, reviewed.suite.config
-    result = mark.result if mark.result is not None else _stored_result(mark, reviewed)
+    result = _marked_result(mark, reviewed)
     try:
         case = check_case(data, pack.case_model, source=source, stem=None, pack=rules.pack).case
         outcome = pack.read(result)
@@ -278,24 +282,71 @@ def _accepted(
         raise NotAppliedError(f"{source}: {error}") from None
 
 
-def _stored_result(mark: ReviewMark, reviewed: ReviewedSuite) -> Any:
-    """Return the result of the marked answer from the files of its run."""
-    from pytest_packbench.runs.folder import PAYLOADS, StoredRunError
-    from pytest_packbench.runs.lines import read_payloads
+def _marked_result(mark: ReviewMark, reviewed: ReviewedSuite) -> Any:
+    """Return the result of the marked answer: from the files of its run, where numbers are exact, else of the mark.
 
-    path = reviewed.output / reviewed.suite.name / mark.run_id / PAYLOADS
-    missing = f"the mark has no result, and {path} has none of this case; mark the case again on a page of a new run"
+    Raises:
+        NotAppliedError: there is none with this answer, or it may have lost digits in the browser.
+    """
+    stored = _stored_results(mark.run_id, reviewed).get(mark.case, [])
+    found = [each for each in stored if _is_marked(each, mark, reviewed) or (mark.answer is None and len(stored) == 1)]
+    if found:
+        # several trials may have the answer, and differ in the rest
+        return mark.result if mark.result in found else found[0]
+    path = _payloads(mark.run_id, reviewed)
+    if mark.result is None:
+        none = "none of this case with this answer" if stored else "none of this case"
+        raise NotAppliedError(
+            f"the mark has no result, and {path} has {none}; mark the case again on a page of a new run"
+        )
+    if mark.answer is not None and not _is_marked(mark.result, mark, reviewed):
+        said = format_value(mark.answer)
+        raise NotAppliedError(f"its result has another answer than the page showed ({said}); mark the case again")
+    if _has_inexact(mark.result):
+        raise NotAppliedError(
+            f"its result has a number that a browser does not keep exactly, and {path} does not have the result; "
+            "bring the files of the run, or change expected by hand"
+        )
+    return mark.result
+
+
+def _is_marked(result: Any, mark: ReviewMark, reviewed: ReviewedSuite) -> bool:
+    """Return whether a result has the answer that the page showed; one that can't be read is judged by its scoring."""
     try:
-        results = [result for (test_id, _), result in read_payloads(path) if test_id.rpartition(":")[2] == mark.case]
-    except (StoredRunError, OSError):
-        raise NotAppliedError(missing) from None
-    for result in results:
+        return reviewed.pack.read(result).answer == mark.answer
+    except ResultError:
+        return mark.answer is None
+
+
+def _payloads(run_id: str, reviewed: ReviewedSuite) -> Path:
+    from pytest_packbench.runs.folder import PAYLOADS
+
+    return reviewed.output / reviewed.suite.name / run_id / PAYLOADS
+
+
+def _stored_results(run_id: str, reviewed: ReviewedSuite) -> dict[str, list[Any]]:
+    """Return what a run stored of the marked cases, in the order of trials; nothing if it can't be read."""
+    if run_id not in reviewed.stored:
+        from pytest_packbench.runs.folder import StoredRunError
+        from pytest_packbench.runs.lines import read_payloads
+
+        found: dict[str, list[Any]] = {}
         try:
-            if len(results) == 1 or reviewed.pack.read(result).answer == mark.answer:
-                return result
-        except ResultError:
-            continue
-    raise NotAppliedError(missing)
+            for (test_id, _), result in read_payloads(_payloads(run_id, reviewed)):
+                case_id = test_id.rpartition(":")[2]
+                if case_id in reviewed.locations:
+                    found.setdefault(case_id, []).append(result)
+        except (StoredRunError, OSError):
+            found = {}
+        reviewed.stored[run_id] = found
+    return reviewed.stored[run_id]
+
+
+def _has_inexact(value: Any) -> bool:
+    """Return whether JSON from a browser has a number beyond those that it keeps exactly."""
+    if isinstance(value, dict | list):
+        return any(map(_has_inexact, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int | float) and abs(value) > _MAX_EXACT
 
 
 def _check_result(data: Any, mark: ReviewMark, reviewed: ReviewedSuite, source: str) -> None:
@@ -306,7 +357,7 @@ def _check_result(data: Any, mark: ReviewMark, reviewed: ReviewedSuite, source: 
         check_case(data, reviewed.pack.case_model, source=source, stem=None, pack=reviewed.suite.config.pack)
         if mark.mark != "also_acceptable":
             return
-        result = mark.result if mark.result is not None else _stored_result(mark, reviewed)
+        result = _marked_result(mark, reviewed)
         scored = score(data, result, pack=reviewed.pack, suite=reviewed.suite)
     except CaseError as error:
         raise NotAppliedError(f"the changed case would not be valid: {error}") from None

@@ -122,7 +122,7 @@ class PolicyChange(NamedTuple):
         """The change in one line: what, where, old and new value."""
         case = f" (case {self.case})" if self.case else ""
         where = f"{self.file}: {self.key}" if self.key else self.file
-        return f"{self.what}: {where}{case}: {_text(self.old)} -> {_text(self.new)}"
+        return f"{self.what}: {where}{case}: {value_text(self.old)} -> {value_text(self.new)}"
 
 
 class PolicyOutcome(NamedTuple):
@@ -184,7 +184,7 @@ def shown(value: Any) -> Any:
     """Return a value of a change: itself, or for a long one `sha256:` with the beginning of its hash."""
     if value is MISSING:
         return ABSENT
-    if len(_text(value)) <= _LONGEST_VALUE:
+    if len(value_text(value)) <= _LONGEST_VALUE:
         return value
     return f"sha256:{short_digest(canonical_sha256(value))}"
 
@@ -203,7 +203,8 @@ def _change_line(change: PolicyChange) -> str:
     return f"{change.line}: allowed: {reason}" if reason else f"{change.line}: FAIL"
 
 
-def _text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """Return a value of a change for people: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False, default=str)
 
 

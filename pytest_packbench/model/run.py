@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 RUN_DOCUMENT_VERSION = 1
 BUNDLED = "bundled/"
@@ -27,13 +28,26 @@ RECORDED = "recorded"
 """What replaces a backend's name in fixture mode: replay recordings even where the suite names a scripted model."""
 TEST_TARGET_PREFIX = "test:"
 """Prefix of `target` for a marked test of the user; several are joined with commas."""
+HOOK_TARGET_PREFIX = "hook:"
+"""Prefix of `target` for what a hook of the project returned."""
 CLUSTER_SETTING = "cluster"
 """The setting with the facet whose values cases share by design, so that they are not independent."""
 PROGRAM_RUNS = "program_runs"
 """The key in the settings of a run in fixture mode whose target is a program that ran."""
+RECORD_PROMPTS = "record_prompts"
+"""The key in the settings of a run whose page shows neither inputs nor prompts; its value is False."""
 WORKER_WINDOW = 2
 """Attempts in flight in one of several processes, which knows only its next case."""
 _SHARD_PATTERN = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
+
+
+def pytest_options(values: Iterable[tuple[str, str]]) -> str:
+    """Return options of pytest-packbench, quoted for a shell.
+
+    Args:
+        values: name without `packbench-`, and value; an empty value is left out.
+    """
+    return " ".join(f"--packbench-{name}={shlex.quote(value)}" for name, value in values if value)
 
 
 class SetupError(ValueError):

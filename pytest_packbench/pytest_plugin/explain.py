@@ -8,7 +8,6 @@ keep the error and the explanation of each case.
 from __future__ import annotations
 
 import os
-import shlex
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import pytest
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.engine.result_builder import shown_input
 from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.run import pytest_options
 from pytest_packbench.model.score import Score, Term
 from pytest_packbench.plugin import CONTEXTS
 from pytest_packbench.reports.terminal import (
@@ -160,9 +160,7 @@ def rerun_options(contexts: SessionSuites, suite: Suite, *, is_marked: bool) -> 
         is_marked: whether a marked test runs it, which makes its own calls: of the options, only the mode matters.
     """
     options = _options(contexts, suite)
-    return " ".join(
-        f"--packbench-{name}={shlex.quote(value)}" for name, value in (options[:1] if is_marked else options) if value
-    )
+    return pytest_options(options[:1] if is_marked else options)
 
 
 def _input_of(run: CaseRun) -> str:

@@ -22,7 +22,7 @@ from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.pack import figures_of, paired_figures_of, panels_of
 from pytest_packbench.model.policy import PolicyChange, PolicyError
 from pytest_packbench.model.result import CaseResult, format_timestamp, models_of
-from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, CONTROL_OWNER, PROGRAM_RUNS, Run
+from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, CONTROL_OWNER, PROGRAM_RUNS, RECORD_PROMPTS, Run
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.plugin import (
     CONTROL,
@@ -517,30 +517,36 @@ class Recorder:
     def _page(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> str:
         """Return the page of the run."""
         from pytest_packbench.analysis.trials import trials_rule_of
-        from pytest_packbench.cases.recordings import source_texts
+        from pytest_packbench.cases.recordings import hide_prompts, source_texts
         from pytest_packbench.pytest_plugin.explain import rerun_options
-        from pytest_packbench.reports.page import baseline_cases, missing_cases, page_html, run_page, trend_of
+        from pytest_packbench.reports.page import (
+            baseline_cases,
+            missing_cases,
+            page_html,
+            run_page,
+            shown_results,
+            trend_of,
+        )
         from pytest_packbench.reports.page.case_data import CaseSources, case_blocks, root_link
         from pytest_packbench.runs.history import like_runs, verdict_rows
 
         metadata, folder = conclusion.run, run.results.writer.folder
         like = like_runs(folder.parent, metadata, models=conclusion.statistics.models)
-        notes = missing_cases(conclusion.statistics.totals.selected)
-        cases = (
-            None
-            if notes
-            else case_blocks(
-                run.ordered,
-                CaseSources(*source_texts(run.suite, self.config.rootpath, is_checked=False)),
-                baseline=baseline_cases(conclusion.baseline, None if earlier is None else earlier.stored),
-                history=verdict_rows(like),
-                redact=self.contexts.redactor.text,
-                run=metadata.run_id,
-                rule=trials_rule_of(metadata, run.suite.config.trials_rule()),
-                root_link=root_link(self.config.rootpath, folder),
-                options=rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)),
-            )
+        cases_count = conclusion.statistics.totals.selected
+        texts = source_texts(run.suite, self.config.rootpath, is_checked=False)
+        pack, is_recorded = self.contexts.pack_of(run.suite), self.contexts.settings.record_prompts
+        cases = case_blocks(
+            shown_results(lambda: run.ordered, cases_count),
+            CaseSources(*hide_prompts(texts, pack, are_kept=is_recorded)),
+            baseline=baseline_cases(conclusion.baseline, None if earlier is None else earlier.stored),
+            history=verdict_rows(like),
+            redact=self.contexts.redactor.text,
+            run=metadata.run_id,
+            rule=trials_rule_of(metadata, run.suite.config.trials_rule()),
+            root_link=root_link(self.config.rootpath, folder),
+            options=rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)),
         )
+        notes = missing_cases(cases_count)
         panels = self._panels(run, conclusion)
         page = run_page(conclusion, run.ordered, cases=cases, trend=trend_of(like), notes=notes, panels=panels)
         return page_html([page], title=metadata.suite, redact=self._redact)
@@ -568,7 +574,8 @@ class Recorder:
             note = (
                 "The run is in progress: all numbers are those of the attempts that are done. Gates, the comparison "
                 "with a baseline and all cases come at its end. Until then, this page loads itself every "
-                f"{refresh_s} seconds."
+                f"{refresh_s} seconds. It was last written at {metadata.finished_at}: if that is long ago, the run was "
+                "killed."
             )
             page = run_page(replace(conclusion, gates=()), results, notes=(note,), standing=standing)
             html = page_html([page], title=run.suite.name, refresh=refresh_s, redact=self._redact)
@@ -758,6 +765,8 @@ class Recorder:
             values[SPENT] = sum_process_spending([*self._spent, contexts.clients.ledger.as_json()])
         if context is not None and context.runs_program:
             values[PROGRAM_RUNS] = True
+        if not settings.record_prompts:
+            values[RECORD_PROMPTS] = False
         if context is not None and context.guards:
             values["guards"] = [guard_name(guard) for guard in context.guards]
         return values

@@ -78,6 +78,7 @@ class EarlierRun(NamedTuple):
         interval: two-sided 95 % Wilson interval of the pass rate; None without a judged case, and if any answer was
             authored.
         cases: test id to case, in the order of the report; None if they were not read.
+        folder: the folder of the run, which may have another name than its id; None if it was not read from one.
     """
 
     run: Run
@@ -90,6 +91,7 @@ class EarlierRun(NamedTuple):
     mean_score: float | None
     interval: tuple[float, float] | None
     cases: Mapping[str, EarlierCase] | None = None
+    folder: Path | None = None
 
     @property
     def kind(self) -> Kind:
@@ -289,10 +291,11 @@ def _read(path: Path, max_case_bytes: Callable[[EarlierRun], float], max_other_b
             if len(data) > max_other_bytes:
                 raise ValueError(path)
             header = _json(data[:])["packbench"]
-        earlier, size = earlier_run(header), len(data) - end
+        earlier, size = earlier_run(header)._replace(folder=path.parent), len(data) - end
         if size > max_case_bytes(earlier):
             return earlier, 0
-        return earlier_run(header, header["cases"] if end == 0 else _json(data[end : -len(_END)])), size
+        with_cases = earlier_run(header, header["cases"] if end == 0 else _json(data[end : -len(_END)]))
+        return with_cases._replace(folder=path.parent), size
 
 
 def _header(data: mmap) -> tuple[dict[str, Any] | None, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby, islice, pairwise
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.run import TEST_TARGET_PREFIX, Shard
+from pytest_packbench.model.run import RECORD_PROMPTS, TEST_TARGET_PREFIX, Shard
 from pytest_packbench.runs.folder import ERRORS, RECORDS, StoredRunError
 from pytest_packbench.runs.lines import ResultFiles, controls_of_report, read_run_errors
 from pytest_packbench.runs.metadata import SPENT, sum_run_spending
@@ -30,7 +30,7 @@ _REQUIRED_EQUAL = ("suite", "pack", "pack_version", "suite_sha256", "mode")
 # not known to a run without cases
 _REQUIRED_EQUAL_WITH_CASES = ("backend", "model")
 # settings that change no answer
-_EXECUTION_SETTINGS = frozenset({"concurrency", "max_tokens", "max_cost", "max_seconds"})
+_EXECUTION_SETTINGS = frozenset({"concurrency", "max_tokens", "max_cost", "max_seconds", RECORD_PROMPTS})
 _PER_RUN_SETTINGS = frozenset({SHARD, _MERGED_FROM, SPENT})
 _MAX_NAMED_SHARDS = 10
 _MAX_NAMED_CASES = 5
@@ -166,6 +166,9 @@ def _joined_settings(runs: Sequence[Run]) -> dict[str, Any]:
             _check_same(f"settings.{name}", values)
         if all(value == values[0][1] for _, value in values):
             joined[name] = values[0][1]
+    # what one run must not show, the page of all would
+    if any(run.settings.get(RECORD_PROMPTS) is False for run in runs):
+        joined[RECORD_PROMPTS] = False
     spent = [run.settings[SPENT] for run in runs if isinstance(run.settings.get(SPENT), dict)]
     return {**joined, SPENT: sum_run_spending(spent)} if spent else joined
 

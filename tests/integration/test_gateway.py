@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import json
 import os
+import re
 import sys
 import time
 import urllib.request
+from base64 import b64decode
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -665,6 +668,11 @@ def test_prompts_are_left_out_where_they_are_not_kept(project: Project, served: 
     project.run_toy(target("ask"), RECORD).assert_outcomes(passed=1)
     assert "request" not in cassette(project)["gateway"][0]
     assert b"points 0.9" not in recordings(project)["case_00.json"]
+    folder = project.folders()[-1]
+    (block,) = re.findall(r'data-name="details-0">([^<]*)<', (folder / "report.html").read_text("utf-8"))
+    assert b"points 0.9" not in gzip.decompress(b64decode(block))
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    assert report["packbench"]["run"]["settings"]["record_prompts"] is False
     project.run_toy(target("ask")).assert_outcomes(passed=1)
     project.write("own.py", PIPELINES.replace('"fake-1"', '"fake-second"'))
     project.run_toy(target("swallow")).assert_outcomes(errors=1)

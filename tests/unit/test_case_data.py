@@ -13,10 +13,12 @@ import pytest
 
 from pytest_packbench import load_suite
 from pytest_packbench.cases.files import case_file_sha256, iter_cases, read_case_bytes
-from pytest_packbench.cases.recordings import find_recording, source_texts
+from pytest_packbench.cases.recordings import SourceTexts, find_recording, hide_prompts, source_texts
 from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.reports.page import case_data
 from pytest_packbench.reports.page.case_data import NO_SOURCES, SEPARATOR, CaseSources, case_blocks, root_link
+from pytest_packbench.testing import case as new_case
 from tests.integration.test_bundled import SOURCES, pack
 from tests.unit.run_builders import case_result
 
@@ -234,6 +236,42 @@ def test_the_recording_that_waits_for_approval_is_that_of_the_run(tmp_path: Path
     kept = case_result(case.name, cassette_sha256="ab" * 32)
     assert texts.remark(kept) == "the recording changed after this run"
     assert texts.remark(replace(kept, record={"packbench": {"mode": "record"}})) == ""
+
+
+class KeepsOpenCases(GenericPack):
+    """A pack whose texts stay in the user's folder, except for those of cases that say so."""
+
+    def keeps_prompts(self, case: Any) -> bool:
+        return bool(case.input["open"])
+
+
+@pytest.mark.parametrize(
+    ("pack", "are_kept", "shown"),
+    [
+        (GenericPack(), True, {"open", "closed", "damaged"}),
+        (GenericPack(), False, set()),
+        (KeepsOpenCases(), True, {"open"}),
+        (KeepsOpenCases(), False, set()),
+    ],
+)
+def test_prompts_that_are_not_kept_are_not_in_texts(pack: GenericPack, are_kept: bool, shown: set[str]) -> None:
+    def case_text(result: CaseResult) -> str:
+        asked = {"open": result.case_id == "open", "ask": "private"}
+        whole = json.dumps(new_case(result.case_id, pack_id="generic", input=asked, expected={"said": "gold"}))
+        return whole if result.case_id != "damaged" else whole.replace("}", "", 1)
+
+    def exchanges_text(_: CaseResult) -> str:
+        exchange = {"role": "ask", "prompt": {"messages": [{"content": "private"}]}, "answer": "said"}
+        return json.dumps({"exchanges": [exchange], "gateway": [{"request": "private", "body": "said too"}]})
+
+    texts = hide_prompts(SourceTexts(case_text, exchanges_text, lambda _: ""), pack, are_kept=are_kept)
+    for name in ("open", "closed", "damaged"):
+        found, recording = texts.case_text(case_result(name)), texts.exchanges_text(case_result(name)) or ""
+        assert ("private" in (found or "")) is ("private" in recording) is (name in shown)
+        # one that can't be parsed is hidden whole
+        assert "gold" in (found or "") or name == "damaged"
+        assert json.loads(recording)["exchanges"][0]["answer"] == "said"
+        assert json.loads(recording)["gateway"][0]["body"] == "said too"
 
 
 def test_no_file_outside_of_the_suite_is_read(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -160,6 +162,19 @@ def test_history_shows_like_runs_with_their_trend_and_flaky_cases(
     expected.check(history(), "md")
     expected.check(history("--all", "--limit", "2"), "all.md")
     assert history("--limit", "1").count("\n| 01K") == 1
+
+
+def test_a_run_in_another_folder_counts_once(history: Callable[..., str], tmp_path: Path) -> None:
+    toy, before = tmp_path / "toy", history("--all")
+    (toy / ulid(15)).rename(toy / "before-release")
+    assert history("--all") == before
+    for name in ("copied", f"{ulid(14)}-copy"):
+        shutil.copytree(toy / ulid(14), toy / name)
+    shown = history("--all")
+    assert shown.startswith(before.partition("\n## Runs in no trend")[0])
+    for name in ("copied", f"{ulid(14)}-copy"):
+        assert re.search(rf"{name} .*copy .*the run of {ulid(14)} again, which is counted once", shown)
+    assert "2 folders with a copy of a run" in history()
 
 
 def test_history_of_a_case_shows_its_verdicts_and_what_changed(

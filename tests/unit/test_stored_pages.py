@@ -155,6 +155,48 @@ def test_the_page_of_a_run_shows_what_was_stored_with_the_texts_of_the_suite(
     assert "texts of its cases" not in text
 
 
+@pytest.mark.parametrize(("stored", "shown"), [({}, True), ({"record_prompts": False}, False)])
+def test_a_run_that_keeps_no_prompts_shows_none(
+    project: Project,
+    page_of: Callable[..., str],
+    stored: dict[str, Any],
+    shown: bool,
+) -> None:
+    folder = project.run(1, results("b"), settings=stored)
+    (project.root / "toy" / "cases" / "b.json").write_text('{"id": "b", "input": {"ask": "private"}}', "utf-8")
+    (details,) = data_of(page_of(folder, code=1), "details-0")
+    assert ("private" in details) is shown
+    assert ('"input": "not shown' in details) is not shown
+
+
+@pytest.mark.parametrize(
+    ("facts", "options"),
+    [
+        ({}, ""),
+        ({"target": "toy:answer"}, ""),
+        ({"target": "toy:answer_next"}, "--packbench-target=toy:answer_next"),
+        ({"target": "cmd:run a, b"}, "--packbench-target='cmd:run a, b'"),
+        ({"target": "hook:made_up"}, ""),
+        ({"target": "toy:answer, toy:answer_next"}, ""),
+        ({"mode": "live", "target": "test:test_a.py::test_it", "settings": {"trials": 3}}, "--packbench-mode=live"),
+        ({"settings": {"trials": 3, "guards": ["redact"]}}, "--packbench-guard=redact --packbench-trials=3"),
+        (
+            {"mode": "live", "backend": "openai", "model": "m-1"},
+            "--packbench-mode=live --packbench-backend=openai --packbench-model=m-1",
+        ),
+        ({"mode": "live", "backend": "ollama", "model": "of-suite"}, "--packbench-mode=live"),
+    ],
+)
+def test_the_command_of_a_case_repeats_the_run(
+    project: Project, page_of: Callable[..., str], facts: dict[str, Any], options: str
+) -> None:
+    rules = project.root / "toy" / "suite.yaml"
+    of_suite = {"target": "toy:answer", "backend": "ollama", "model": "of-suite"}
+    rules.write_text(json.dumps(json.loads(rules.read_bytes()) | of_suite), encoding="utf-8")
+    page = page_of(project.run(1, results(), **facts))
+    assert json.loads(data_of(page, "rows")[0])["options"].strip() == options
+
+
 def test_a_run_whose_suite_is_absent_or_changed_has_a_page_that_says_so(
     project: Project, page_of: Callable[..., str]
 ) -> None:
@@ -214,8 +256,21 @@ def test_the_stored_page_of_a_shard_has_no_gate_that_passed(
     assert packbench("report", folder, "--html", "x.html")[0] == 2
 
 
+@pytest.mark.parametrize(("most", "shown"), [(1, "bd"), (3, "abd"), (4, "abcd")])
+def test_a_large_run_shows_what_did_not_pass_and_the_first_others(
+    project: Project, page_of: Callable[..., str], monkeypatch: pytest.MonkeyPatch, most: int, shown: str
+) -> None:
+    monkeypatch.setattr("pytest_packbench.reports.page.MAX_CASES", most)
+    page = page_of(project.run(1, results("b", "d")), code=1)
+    assert sorted(row["case_id"] for row in rows_of(page)) == [*shown]
+    is_said = f"the first others, {most} or more in all, of 4 cases; report.json has all." in text_of(page)
+    assert is_said is (most < 4)
+
+
 def test_several_runs_are_one_page(project: Project, page_of: Callable[..., str], packbench: Command) -> None:
     first, second = project.run(1, results()), project.run(2, results("b"))
+    is_folder = "packbench: .: is a folder; expected the name of a file\n"
+    assert packbench("report", "--html", ".", "--root", "storage", first) == (2, "", is_folder)
     page = page_of(first, "toy/latest", second, code=1)
     assert len(data_of(page, "rows")) == 2
     assert {row["run"] for row in rows_of(page)} == {ulid(1), ulid(2)}
@@ -275,11 +330,11 @@ def test_the_comparison_of_a_stored_run_is_shown_as_long_as_its_baseline_is_ther
 
 def test_changes_of_the_acceptance_policy_are_shown_as_stored(project: Project, page_of: Callable[..., str]) -> None:
     folder = project.run(1, results())
-    change = {"what": "threshold lowered", "file": "suite.yaml", "key": "thresholds", "old": 0.9, "new": 0.1}
+    change = {"what": "threshold lowered", "file": "suite.yaml", "key": "thresholds", "old": ["6911.10"], "new": None}
     stored: dict[str, Any] = {"base": "main", "failed": True, "changes": [change], "problems": [], "notes": []}
     project.edit(folder, lambda report: report.update(policy_changes=stored))
     text = text_of(page_of(folder, code=1))
-    assert "threshold lowered" in text
+    assert 'threshold lowered suite.yaml: thresholds - ["6911.10"] null' in text
     assert "1 change not allowed since main" in text
     project.edit(folder, lambda report: report.update(policy_changes={}, status="failed"))
     assert "policy in the report of this run can" in text_of(page_of(folder, code=1))
@@ -341,3 +396,12 @@ def test_open_opens_the_newest_run_and_makes_its_page(
     code, out, err = packbench("open", killed)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "the run did not end" in err
+    # the page of a live run is there before the run ends
+    (killed / "report.html").write_text("In progress", encoding="utf-8")
+    assert packbench("open", "--print")[1] == f"{pages[1]}\n"
+    page, until = pages[1].parent.with_name(ulid(9)), "the page has the attempts until it was last written"
+    killed_text = f"packbench: the run was killed; {until}: {killed}\n"
+    assert packbench("open", killed, "--print") == (0, f"{killed / 'report.html'}\n", killed_text)
+    with Journal(killed / "journal.jsonl"):
+        in_progress = f"packbench: the run is in progress; {until}: {page}\n"
+        assert packbench("open", "--print") == (0, f"{page / 'report.html'}\n", in_progress)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.stored import StoredRun
 
 MAX_CASES = 10_000
-"""The largest number of cases whose data a page contains."""
+"""How many cases a page contains at most, unless more did not pass."""
 _SLOWEST = 10
 _TEMPLATE = "page.html"
 # written by the build of the wheel
@@ -150,11 +150,29 @@ def run_page(
     return RunPage(conclusion, cases, trend, notes, case_numbers(results), panels, standing)
 
 
+def shown_results(results: Callable[[], Iterable[CaseResult]], number: int) -> tuple[CaseResult, ...]:
+    """Return the results of the cases that a page contains: all, or those that did not pass and the first others.
+
+    Args:
+        results: returns one for each attempt, in the same order each time.
+        number: the number of cases.
+    """
+    if number <= MAX_CASES:
+        return tuple(results())
+    passed: dict[str, bool] = {}
+    for result in results():
+        passed[result.test_id] = passed.get(result.test_id, True) and result.verdict == "passed"
+    failures_first = sorted(passed, key=passed.__getitem__)
+    kept = set(failures_first[: max(MAX_CASES, len(passed) - sum(passed.values()))])
+    return tuple([result for result in results() if result.test_id in kept])
+
+
 def missing_cases(number: int) -> tuple[str, ...]:
     """Return what a page of this many cases says of those that it does not contain."""
     if number <= MAX_CASES:
         return ()
-    return (f"The page lists only failing cases, because the run has more than {MAX_CASES:,}; report.json has all.",)
+    shown = f"those that did not pass and the first others, {MAX_CASES:,} or more in all, of {number:,} cases"
+    return (f"The table of cases has {shown}; report.json has all.",)
 
 
 def baseline_cases(outcome: BaselineOutcome | None, stored: StoredRun | None) -> dict[str, CaseResult] | None:

@@ -27,6 +27,7 @@ from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.gate import CHANGE_METRICS
 from pytest_packbench.model.metric import MEAN_SCORE
+from pytest_packbench.model.policy import value_text
 from pytest_packbench.model.result import UNREADABLE_GROUP
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.reports.page.plots import (
@@ -424,8 +425,8 @@ def _policy(conclusion: Conclusion) -> Iterator[Part]:
             change.what,
             {"text": f"{change.file}: {change.key}" if change.key else change.file, "cls": "text mono"},
             change.case or DASH,
-            {"text": one_line(str(change.old), _ANSWER), "cls": "answer"},
-            {"text": one_line(str(change.new), _ANSWER), "cls": "answer"},
+            {"text": one_line(value_text(change.old), _ANSWER), "cls": "answer"},
+            {"text": one_line(value_text(change.new), _ANSWER), "cls": "answer"},
             {"text": f"allowed: {change.reason}" if change.reason else "✗ not allowed", "cls": "text"},
         )
         for change in ordered[:_MAX_FLIPS]

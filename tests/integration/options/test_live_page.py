@@ -56,6 +56,7 @@ def test_a_browser_sees_the_run_until_its_end(watched: Project) -> None:
     for page in pages:
         assert page.count(REFRESH) == 1
         assert "In progress" in page
+        assert re.search(r"It was last written at 20[-0-9]+T[:0-9.]+Z: if that is long ago, the run was killed\.", page)
         assert re.search(r"[0-3] of 3 attempts done", page)
         # what only the end of a run can tell
         assert "Passed</span>" not in page
