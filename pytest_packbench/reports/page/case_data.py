@@ -49,8 +49,8 @@ _PROSE = re.compile(r'"[^"]{40}')
 _DIGESTS = re.compile(r'"(?:input|request)_sha256": ?"[0-9a-f]{64}", ?')
 _ROW_FIELDS = (
     *("case_id", "test_id", "suite", "verdict", "quarantined", "kind", "message", "score", "threshold", "case_type"),
-    *("difficulty", "tags", "facets", "answer", "refused", "stale", "duration_ms", "file", "case_sha256"),
-    *("input_text", "expected_text", "actual_text"),
+    *("difficulty", "tags", "facets", "answer", "refused", "stale", "duration_ms", "cost_usd", "file"),
+    *("case_sha256", "input_text", "expected_text", "actual_text"),
 )
 _MADE = ("passed", "trials", "tokens", "change", "before", "terms", "command", "details", "key")
 _ATTEMPT_FIELDS = (
