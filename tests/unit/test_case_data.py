@@ -83,7 +83,7 @@ def test_what_went_in_comes_out() -> None:
     found = blocks([now], text_sources(text, '{"exchanges": []}'), history={now.test_id: ["failed", "passed"]})
     case, texts = details(found, "one")
     assert json.loads(texts[case["case"] - 1]) == json.loads(text)
-    assert texts[case["recording"] - 1] == '{"exchanges": []}'
+    assert texts[case["recording"] - 1] == '{"exchanges":[]}'
     (trial,) = case["trials"]
     assert (trial["payload"], trial["terms"], trial["hooks"]) == (payload, list(terms), TRACE)
     assert (case["history"], trial["tokens_input"], found.notices) == (["failed", "passed"], 3, ())

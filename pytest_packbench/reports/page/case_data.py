@@ -14,8 +14,11 @@ import re
 import shlex
 import zlib
 from binascii import b2a_base64
+from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic_core import from_json, to_json
 
 from pytest_packbench.analysis.trials import MEAN, count_passed, fold_case, group_by_case
 from pytest_packbench.model.errors import pluralize
@@ -307,12 +310,13 @@ class _Details:
         return {_SHARED: self._shared.setdefault(text, len(self._shared))}
 
     def _source(self, text: str | None) -> int | None:
-        """Return the text of a file without secrets, indentation and digests, none of which is shown."""
+        """Add the text of a file without secrets, spaces and digests, none of which is shown; return its position."""
         if text is None:
             return None
         if text.startswith("{"):
-            # no string of a JSON text contains a line break
-            text = "".join([line.lstrip() for line in text.split("\n")])
+            # written as results are, so that what both have is compressed as one; what is not JSON stays as it is
+            with suppress(ValueError):
+                text = _json(from_json(text, allow_inf_nan=False))
         if '_sha256"' in text:
             text = _DIGESTS.sub("", text)
         return self._add_text(self._redact(text.replace(SEPARATOR, "")))
@@ -368,4 +372,13 @@ def _compressed(text: str) -> str:
     return b2a_base64(packer.compress(raw) + packer.flush(), newline=False).decode("ascii")
 
 
-_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+def _json(value: Any) -> str:
+    try:
+        # several times as fast as the standard library
+        return to_json(value).decode()
+    except (ValueError, TypeError):
+        # an unpaired surrogate
+        return _encode(value)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
