@@ -111,6 +111,7 @@ def test_rows_say_what_the_table_needs() -> None:
     (low,) = rows(blocks([case_result("low", "failed", terms=parts)])).values()
     assert low["terms"] == [["queue", True], ["order", False]]
     assert (found["a"]["before"], found["d"]["tags"]) == (["passed", 1.0, None], ["t"])
+    assert (found["a"]["test_id"], found["a"]["prefix"] + "a") == (None, now[0].test_id)
     assert found["a b"]["command"] == "pytest 'cases/a b.json::a b' --packbench-mode=live"
     # the script makes the others
     assert found["a"]["command"] is None

@@ -40,7 +40,8 @@ MAX_ROWS = 20_000
 _MAX_TEXT = 2 * 1024 * 1024
 _CHUNK_CASES = 64
 _CHUNK_CHARACTERS = 1024 * 1024
-_LEVEL = 7
+# a higher one takes longer, and makes a page less than 1 % smaller
+_LEVEL = 6
 _GZIP = 31
 SEPARATOR = "\x1e"
 """Separates the texts of a chunk; JSON contains it in escaped form only."""
@@ -51,11 +52,11 @@ _MAX_DEPTH = 4
 _PROSE = re.compile(r'"[^"]{40}')
 _DIGESTS = re.compile(r'"(?:input|request)_sha256": ?"[0-9a-f]{64}", ?')
 _ROW_FIELDS = (
-    *("case_id", "test_id", "suite", "verdict", "quarantined", "kind", "message", "score", "threshold", "case_type"),
+    *("case_id", "suite", "verdict", "quarantined", "kind", "message", "score", "threshold", "case_type"),
     *("difficulty", "tags", "facets", "answer", "refused", "stale", "duration_ms", "cost_usd", "file"),
     *("case_sha256", "input_text", "expected_text", "actual_text"),
 )
-_MADE = ("passed", "trials", "tokens", "change", "before", "terms", "command", "details", "key")
+_MADE = ("test_id", "prefix", "passed", "trials", "tokens", "change", "before", "terms", "command", "details", "key")
 _ATTEMPT_FIELDS = (
     *("trial", "verdict", "kind", "message", "score", "threshold", "match_level", "match_depth", "answer"),
     *("decision", "refused", "utility", "valid", "judge", "stale", "remark", "llm_backend", "llm_model"),
@@ -144,7 +145,10 @@ def case_blocks(
         before = None if baseline is None else baseline.get(case.test_id)
         change = None if baseline is None else _change(before, case)
         command = f"pytest {shell_quoted(case.nodeid)}{options}"
+        # most test ids end with the id of the case
+        prefix = case.test_id.removesuffix(case.case_id)
         made = (
+            *((case.test_id, None) if prefix == case.test_id else (None, prefix)),
             count_passed(trials),
             len(trials),
             _tokens(trials),
@@ -291,15 +295,18 @@ class _Details:
     def _with_shared(self, value: Any, depth: int) -> Any:
         """Return a value without its arrays of objects: cases often have the same, such as the log of all checks."""
         if isinstance(value, dict):
-            # most values are no containers
+            # most values are no containers, and most lists have no objects
             return {
-                key: self._with_shared(item, depth - 1) if depth and isinstance(item, dict | list) else item
+                key: self._with_shared(item, depth - 1)
+                if depth and item and (type(item) is dict or (type(item) is list and type(item[0]) is dict))
+                else item
                 for key, item in value.items()
             }
         if not isinstance(value, list) or not value or not isinstance(value[0], dict):
             return value
         if len(value) >= _MIN_SHARED:
-            return value if _PROSE.search(text := _json(value)) else self._share_text(text)
+            text = _json(value)
+            return value if text not in self._shared and _PROSE.search(text) else self._share_text(text)
         return [self._with_shared(item, depth - 1) for item in value] if depth else value
 
     def _share(self, value: Any) -> dict[str, int]:

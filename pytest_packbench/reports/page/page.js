@@ -123,6 +123,7 @@
     const file = row.file.replace(/(\.jsonl):\d+$/, "$1");
     const terms = table.terms[row.terms] || [];
     Object.assign(row, { page, run: table.run, id: row.case_id, type: row.case_type });
+    row.test_id ??= row.prefix + row.case_id;
     row.terms = terms.map(([name]) => name);
     row.lost = terms.filter(([, costs]) => costs).map(([name]) => name);
     row.command ||= `pytest ${row.file}::${row.id}${table.options}`;
