@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from functools import cache
 from typing import TYPE_CHECKING
@@ -166,6 +167,18 @@ def test_a_live_page_has_costs_and_the_conversation(browser: Browser, pages: Pag
         shown.page.locator(CASE_HEADING).filter(has_text=projects.CONFUSED.lower()).wait_for()
         for part in ("Santiago", "Valparaiso"):
             assert part in view.inner_text()
+        assert re.search(r"cost\s+0\.\d+ USD", view.inner_text())
+        shown.page.keyboard.press("Escape")
+        view.wait_for(state="hidden")
+        shown.page.locator("[data-sort=cost]").click()
+        shown.page.locator("[data-sort=cost]").click()
+        cells = shown.page.locator("#case-table tbody tr td:last-child").all_inner_texts()
+        assert len(cells) > 1
+        assert [float(cell) for cell in cells] == sorted(map(float, cells), reverse=True)
+        shown.page.locator("#case-filter").fill("cost>0.0000001")
+        shown.page.locator("#case-count").filter(has_text=f"{len(cells)}").wait_for()
+        shown.page.locator("#case-filter").fill("cost>5")
+        shown.page.locator("#case-table td.none").wait_for()
 
 
 @pytest.mark.parametrize("script", [True, False])

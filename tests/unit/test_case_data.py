@@ -85,7 +85,7 @@ def test_what_went_in_comes_out() -> None:
     found = blocks([now], text_sources(text, '{"exchanges": []}'), history={now.test_id: ["failed", "passed"]})
     case, texts = details(found, "one")
     assert json.loads(texts[case["case"] - 1]) == json.loads(text)
-    assert texts[case["recording"] - 1] == '{"exchanges": []}'
+    assert texts[case["recording"] - 1] == '{"exchanges":[]}'
     (trial,) = case["trials"]
     assert (trial["payload"], trial["terms"], trial["hooks"]) == (payload, list(terms), TRACE)
     assert (case["history"], trial["tokens_input"], found.notices) == (["failed", "passed"], 3, ())
@@ -113,6 +113,7 @@ def test_rows_say_what_the_table_needs() -> None:
     (low,) = rows(blocks([case_result("low", "failed", terms=parts)])).values()
     assert low["terms"] == [["queue", True], ["order", False]]
     assert (found["a"]["before"], found["d"]["tags"]) == (["passed", 1.0, None], ["t"])
+    assert (found["a"]["test_id"], found["a"]["prefix"] + "a") == (None, now[0].test_id)
     assert found["a b"]["command"] == "pytest 'cases/a b.json::a b' --packbench-mode=live"
     # the script makes the others
     assert found["a"]["command"] is None

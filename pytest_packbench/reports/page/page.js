@@ -46,6 +46,7 @@
   const words = (text) => String(text).replaceAll("_", " ");
   const scrolled = (label, content) => el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label }, content);
   const number = (value, digits = 2) => (typeof value === "number" ? value.toFixed(digits) : "–");
+  const dollars = (cost) => cost.toFixed(cost >= 1 ? 2 : cost >= 0.001 || !cost ? 4 : 6);
   const duration = (ms) => (ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(ms < 10000 ? 1 : 0)} s`);
   const folded = (summary, content, open = false) => el("details", { open }, el("summary", {}, summary), content);
 
@@ -122,6 +123,7 @@
     const file = row.file.replace(/(\.jsonl):\d+$/, "$1");
     const terms = table.terms[row.terms] || [];
     Object.assign(row, { page, run: table.run, id: row.case_id, type: row.case_type });
+    row.test_id ??= row.prefix + row.case_id;
     row.terms = terms.map(([name]) => name);
     row.lost = terms.filter(([, costs]) => costs).map(([name]) => name);
     row.command ||= `pytest ${row.file}::${row.id}${table.options}`;
@@ -150,7 +152,7 @@
     run: (row) => [row.run || ""],
   };
   const CONTAINS = new Set(["answer", "message", "id", "file", "term"]);
-  const NUMBERS = { score: "score", duration: "duration_ms", tokens: "tokens" };
+  const NUMBERS = { score: "score", duration: "duration_ms", tokens: "tokens", cost: "cost_usd" };
 
   /** Return a function of a row for the words of a filter; each word has to be true. */
   const matcher = (query, facets, rows) => {
@@ -163,7 +165,7 @@
     return (row) => tests.every((test) => test(row));
   };
   const wordTest = (word, facets, rows) => {
-    const compared = /^(score|duration|tokens)(<=|>=|<|>|=)([\d.]+)$/.exec(word);
+    const compared = /^(score|duration|tokens|cost)(<=|>=|<|>|=)([\d.]+)$/.exec(word);
     if (compared) {
       const [, name, sign, bound] = compared;
       return (row) => {
@@ -585,6 +587,7 @@
       { key: "cause", title: "decided by", value: (row) => row.cause, cell: (row) => (isFailing(row) ? words(row.cause) : "") },
       { key: "duration", title: "time", number: true, value: (row) => row.duration_ms || 0, cell: (row) => duration(row.duration_ms || 0) },
       has((row) => row.tokens) && { key: "tokens", title: "tokens", number: true, value: (row) => row.tokens ?? null, cell: (row) => (typeof row.tokens === "number" ? row.tokens.toLocaleString("en") : "–") },
+      has((row) => row.cost_usd) && { key: "cost", title: "cost, USD", number: true, value: (row) => row.cost_usd ?? null, cell: (row) => (typeof row.cost_usd === "number" ? dollars(row.cost_usd) : "–") },
     ].filter(Boolean);
     const changeNode = (row) => {
       if (!row.change || row.change === "same") return "";
@@ -632,7 +635,7 @@
       el("p", {}, "Try ", ["failing", `type:${quote(firstOf((row) => row.type, "negative"))}`, `difficulty:${firstOf((row) => row.difficulty, "hard")}`,
         `term:${quote(firstOf((row) => row.lost?.[0] || row.terms?.[0], "citations"))}`, `tag:${quote(firstOf((row) => row.tags?.[0], "food"))}`, "change:new_failure", "score<0.8", "duration>1000",
         ...[...facets.values()].slice(0, 1).map((name) => `${name}:${quote(firstOf((row) => row.facets?.[name], "x"))}`)].map(example),
-      ". Names: verdict, type, difficulty, tag, term, change, kind, id, file, answer, message, score, duration, tokens",
+      ". Names: verdict, type, difficulty, tag, term, change, kind, id, file, answer, message, score, duration, tokens, cost",
         facets.size ? `, ${[...facets.keys()].join(", ")}` : "", ".")));
     const review = el("section", { id: "review", hidden: true, "aria-labelledby": "review-title" });
     const notice = el("p", { class: "notice", hidden: true });
@@ -785,6 +788,7 @@
         ["model", shown.llm_backend === "unknown" ? "not known" : [shown.llm_backend, shown.llm_model].filter(Boolean).join(" / ")], ["judge", shown.judge],
         ["time", duration(row.duration_ms || 0)],
         ["tokens", typeof row.tokens === "number" ? `${row.tokens.toLocaleString("en")} (${shown.tokens_input ?? "?"} in, ${shown.tokens_output ?? "?"} out)` : ""],
+        ["cost", typeof row.cost_usd === "number" ? `${dollars(row.cost_usd)} USD` : ""],
         ["run", hasRuns ? row.run : ""],
       ].filter(([, value]) => value);
       const exchanges = transcript(details.recording);
