@@ -42,6 +42,13 @@ def format_score(value: float | None, threshold: float | None = None) -> tuple[s
     return number, bound
 
 
+def format_score_and_threshold(value: float | None, threshold: float | None) -> str:
+    """Return `0.78 < 0.80` of a score that is too low; trials may fail a case whose mean is not."""
+    number, bound = format_score(value, threshold)
+    is_low = value is None or threshold is None or value < threshold - TOLERANCE
+    return f"{number} < {bound}" if is_low else f"{number}, threshold {bound}"
+
+
 def format_mean(value: float | None) -> str:
     """Return a score that has no threshold; a dash for None."""
     return DASH if value is None else format_with_bounds(value)[0]
