@@ -62,7 +62,7 @@ class Change:
         quarantined: whether its notes exclude it from the rates now, and did not before.
         answer_before: the answer in one short string; None if there is none, or the baseline does not have it.
         answer_after: the same, now.
-        mismatch_before: of a failure, what was answered where something else was expected, in words; else empty.
+        mismatch_before: of a failure, what was expected instead of what, in words; else empty.
         mismatch_after: the same, now.
         file: the case file, as the later run names it.
     """
@@ -108,7 +108,7 @@ class ComparedCase:
         passed: how many of them passed.
         groups: name and value of the groups that it belongs to, of those that were asked for.
         answer: as in `CaseResult`, cut.
-        mismatch: what was answered and what was expected instead, in words; empty unless it failed.
+        mismatch: of a failure, what was expected, and what was answered if `answer` is something else, in words.
         file: as there.
     """
 
@@ -523,7 +523,8 @@ def _groups_of(result: CaseResult, name: str) -> Iterable[tuple[str, str]]:
 def _mismatch(result: CaseResult) -> str:
     if not (result.expected_text and result.actual_text):
         return ""
-    return f"got {result.actual_text[:_MAX_ANSWER]}, expected {result.expected_text[:_MAX_ANSWER]}"
+    actual = "" if result.actual_text == result.answer else f"got {result.actual_text[:_MAX_ANSWER]}, "
+    return f"{actual}expected {result.expected_text[:_MAX_ANSWER]}"
 
 
 def _badness(case: ComparedCase) -> tuple[bool, bool, float, str]:
