@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.analysis.comparison import ComparedCase, ComparedRun, GroupChanges, RunComparison, differences
-from pytest_packbench.analysis.formatting import format_mean, format_with_bounds
+from pytest_packbench.analysis.formatting import format_change, format_mean, format_with_bounds
 from pytest_packbench.analysis.metrics import groups, line
 from pytest_packbench.model.baseline import BASELINE_VERSION, CommittedBaseline
 from pytest_packbench.model.errors import pluralize
@@ -271,7 +271,7 @@ def _mean_change(undecided: GateResult, group: GroupChanges, bound: float, compa
         # authored answers are no random sample
         interval = "authored answers, so no interval"
     elif mean.low is not None and mean.high is not None:
-        interval = f"two-sided 95 % confidence interval {mean.low:+.3f} to {mean.high:+.3f}"
+        interval = f"two-sided 95 % confidence interval {format_change(mean.low, 3)} to {format_change(mean.high, 3)}"
     parts = (f"{value} {'>=' if passed else '<'} min {limit} over {pluralize(mean.n, 'pair')}", interval)
     decided = undecided.decided(line(undecided.subject, parts, passed=passed), passed=passed, observed=mean.mean)
     if comparison.authored or mean.low is None or mean.high is None:

@@ -62,6 +62,8 @@ class Change:
         quarantined: whether its notes exclude it from the rates now, and did not before.
         answer_before: the answer in one short string; None if there is none, or the baseline does not have it.
         answer_after: the same, now.
+        mismatch_before: of a failure, what was expected instead of what, in words; else empty.
+        mismatch_after: the same, now.
         file: the case file, as the later run names it.
     """
 
@@ -75,14 +77,17 @@ class Change:
     quarantined: bool = False
     answer_before: str | None = None
     answer_after: str | None = None
+    mismatch_before: str = ""
+    mismatch_after: str = ""
     file: str = ""
 
     @property
     def delta(self) -> float | None:
-        """Score now minus score before; None if either is missing."""
+        """Score now minus score before, 0 if they differ by at most 1e-9; None if either is missing."""
         if self.score_before is None or self.score_after is None:
             return None
-        return self.score_after - self.score_before
+        delta = self.score_after - self.score_before
+        return delta if abs(delta) > TOLERANCE else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +108,7 @@ class ComparedCase:
         passed: how many of them passed.
         groups: name and value of the groups that it belongs to, of those that were asked for.
         answer: as in `CaseResult`, cut.
+        mismatch: of a failure, what was expected, and what was answered if `answer` is something else, in words.
         file: as there.
     """
 
@@ -119,6 +125,7 @@ class ComparedCase:
     passed: int
     groups: tuple[tuple[str, str], ...] = ()
     answer: str | None = None
+    mismatch: str = ""
     file: str = ""
 
     @property
@@ -173,6 +180,7 @@ class RunComparison:
         groups: what changed in all cases, under `("", "")`, and in each group, by the name and the value of the group.
         listed: the cases that have changed, each once, under the first kind of `LISTED` that applies.
         committed: whether the baseline is the committed one, which has no answers and no terms.
+        unscored: how many of the new failures in `listed` have no score now, because they were not judged.
     """
 
     baseline: Run
@@ -195,6 +203,7 @@ class RunComparison:
     groups: Mapping[tuple[str, str], GroupChanges] = field(default_factory=dict)
     listed: Mapping[str, TopRows[Change]] = field(default_factory=dict)
     committed: bool = False
+    unscored: int = 0
 
     def counts(self) -> dict[str, int]:
         """Return the number of cases of each kind of change, and of those quarantined now, added and removed."""
@@ -390,7 +399,7 @@ class ComparedRun:
         listed: dict[str, TopRows[Change]] = {kind: TopRows() for kind in LISTED}
         groups: dict[tuple[str, str], _Group] = {_ALL: _Group()}
         flips: Counter[tuple[str, str]] = Counter()
-        quarantined = left_out = 0
+        quarantined = left_out = unscored = 0
         for test_id in common:
             case = self.cases[test_id]
             change = _change(before.cases[test_id], case)
@@ -408,6 +417,7 @@ class ComparedRun:
             first = "quarantined" if change.quarantined else next((kind for kind in LISTED if kind in kinds), None)
             if first is not None:
                 _keep(listed[first], change, first)
+                unscored += first == "new_failures" and change.score_after is None
         lost, won = flips["passed", "failed"], flips["failed", "passed"]
         found = {key: group.changes(clustered=bool(self._facet)) for key, group in groups.items()}
         return RunComparison(
@@ -431,6 +441,7 @@ class ComparedRun:
             groups=found,
             listed=listed,
             committed=getattr(baseline, "attempts", None) is not None,
+            unscored=unscored,
         )
 
     @property
@@ -466,6 +477,7 @@ class ComparedRun:
             passed=passed,
             groups=tuple(group for name in self._by for group in _groups_of(result, name)),
             answer=None if result.answer is None else result.answer[:_MAX_ANSWER],
+            mismatch=_mismatch(result),
             file=result.file,
         )
         twin = self.cases.get(result.test_id)
@@ -511,6 +523,13 @@ def _groups_of(result: CaseResult, name: str) -> Iterable[tuple[str, str]]:
     return ((name, value) for value in values if value)
 
 
+def _mismatch(result: CaseResult) -> str:
+    if not (result.expected_text and result.actual_text):
+        return ""
+    actual = "" if result.actual_text == result.answer else f"got {result.actual_text[:_MAX_ANSWER]}, "
+    return f"{actual}expected {result.expected_text[:_MAX_ANSWER]}"
+
+
 def _badness(case: ComparedCase) -> tuple[bool, bool, float, str]:
     return case.counted, case.verdict == "passed", case.score or 0.0, repr(case)
 
@@ -527,6 +546,8 @@ def _change(before: ComparedCase, after: ComparedCase) -> Change:
         quarantined=after.quarantined and not before.quarantined,
         answer_before=before.answer,
         answer_after=after.answer,
+        mismatch_before=before.mismatch,
+        mismatch_after=after.mismatch,
         file=after.file,
     )
 

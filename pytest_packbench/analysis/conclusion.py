@@ -45,6 +45,8 @@ Scope = Literal["whole", "part", "shard"]
 Status = Literal["passed", "failed", "partial"]
 # the worst last
 _STATUSES: tuple[Status, ...] = ("passed", "partial", "failed")
+# what pytest or a person stopped is partial; what a cap of the run stopped fails it
+_STOPPED_FROM_OUTSIDE = ("interrupted", "stopped early")
 # how many failing gates a sentence names
 _MAX_NAMED = 3
 _REPLAYED_WHOLE = ("http:", "https:", "cmd:")
@@ -275,7 +277,7 @@ class RunVerdict(NamedTuple):
 
     Attributes:
         status: `failed` if a judged case or a gate failed or a case ended in error; else `partial` if cases are
-            missing; else `passed`.
+            missing; else `passed`. Cases that were missing because a person or pytest stopped the run fail no gate.
         headline: the status in capitals and the count of cases, for a title.
         sentence: the reasons, one or more sentences in one line.
     """
@@ -307,12 +309,12 @@ def run_verdict(conclusion: Conclusion) -> RunVerdict:
         words.append("ACCEPTANCE POLICY CHANGED")
     if run.partial and status != "partial":
         words.append("PARTIAL")
-    counted = f"{overall.passed} of {overall.n} judged cases passed"
+    counted = f"{overall.passed} of {overall.n} judged {'case' if overall.n == 1 else 'cases'} passed"
     if conclusion.measured_nothing:
         counted = "NOTHING MEASURED"
     if vacuous:
         counted += f", {vacuous} of {pluralize(overall.n + vacuous, 'case')} vacuous"
-    sentences = [f"{_capitalized('; '.join(reasons))}."] if reasons else [_success(conclusion)]
+    sentences = [f"{_capitalized('; '.join(reasons or [_success(conclusion), *_unnoticed(conclusion)]))}."]
     if run.partial:
         sentences.append(f"The run is incomplete: {run.partial}.")
     if stored and stored != computed:
@@ -377,8 +379,8 @@ def _failures(conclusion: Conclusion) -> Iterator[str]:
     if conclusion.measured_nothing:
         yield "no case was judged, so this run measured nothing"
     unseen = conclusion.baseline is not None and conclusion.baseline.fails_unseen
-    # cases that did not run make the run partial, not failed
-    failed = [gate for gate in gates if not (gate.passed or (run.partial and gate.metric == "completeness"))]
+    stopped = any(cause in run.partial for cause in _STOPPED_FROM_OUTSIDE)
+    failed = [gate for gate in gates if not (gate.passed or (stopped and gate.metric == "completeness"))]
     if unseen:
         # that the run was not compared has been said
         failed = [gate for gate in failed if gate.metric not in CHANGE_METRICS.values()]
@@ -413,25 +415,25 @@ def _success(conclusion: Conclusion) -> str:
     elif overall.passed < overall.n:
         cases = f"{overall.passed} of {judged} passed"
     else:
-        cases = "The only judged case passed" if overall.n == 1 else f"All {judged} passed"
+        cases = {1: "The only judged case passed", 2: "Both judged cases passed"}.get(overall.n, f"All {judged} passed")
     vacuous = conclusion.statistics.totals.verdicts["vacuous"]
     if vacuous:
         cases += (
             f"; {vacuous} of {pluralize(overall.n + vacuous, 'case')} could not have failed, so that they show nothing"
         )
     if "shard" in run.settings:
-        return f"{cases}; packbench merge judges the gates."
+        return f"{cases}; packbench merge judges the gates"
     failing = sum(not gate.passed for gate in gates)
     # with gate=suite and no gate on scores, a run passes even if all its cases fail
     if run.settings.get("gate") == "suite" and all(gate.metric == "completeness" for gate in gates):
         any_judged = any(gate.judged for gate in gates)
         completeness = f" (completeness {'failed' if failing else 'passed'})" if any_judged else ""
-        return f"{cases}; no gate judges their scores{completeness}."
+        return f"{cases}; no gate judges their scores{completeness}"
     if not gates:
-        return f"{cases}."
+        return cases
     if failing:
-        return f"{cases}; completeness failed."
-    return f"{cases}; {_passed_gates(gates)}{_unproven(gates)}."
+        return f"{cases}; completeness failed"
+    return f"{cases}; {_passed_gates(gates)}{_unproven(gates)}"
 
 
 def _passed_gates(gates: Sequence[GateResult]) -> str:
@@ -439,6 +441,14 @@ def _passed_gates(gates: Sequence[GateResult]) -> str:
     if not all(gate.judged for gate in gates):
         return f"gates: {gates_text(gates)}"
     return {1: "the gate", 2: "both gates"}.get(len(gates), f"all {len(gates)} gates") + " passed"
+
+
+def _unnoticed(conclusion: Conclusion) -> Iterator[str]:
+    """Yield what is worse than in the baseline although the run passes: no gate and no condition asks for it."""
+    comparison = None if conclusion.baseline is None else conclusion.baseline.compared
+    failing = 0 if comparison is None else comparison.listed["new_failures"].count
+    if failing:
+        yield f"{pluralize(failing, 'new failure')} since the baseline"
 
 
 def _unproven(gates: Sequence[GateResult]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -41,9 +42,24 @@ def format_score(value: float | None, threshold: float | None = None) -> tuple[s
     return number, bound
 
 
+def format_score_and_threshold(value: float | None, threshold: float | None) -> str:
+    """Return `0.78 < 0.80` of a score that is too low; trials may fail a case whose mean is not."""
+    number, bound = format_score(value, threshold)
+    is_low = value is None or threshold is None or value < threshold - TOLERANCE
+    return f"{number} < {bound}" if is_low else f"{number}, threshold {bound}"
+
+
 def format_mean(value: float | None) -> str:
     """Return a score that has no threshold; a dash for None."""
     return DASH if value is None else format_with_bounds(value)[0]
+
+
+def format_change(change: float, digits: int = 2) -> str:
+    """Return a change of a score with its sign, and with as many decimals as are needed to show that it is not 0."""
+    if abs(change) <= TOLERANCE:
+        return f"{0:+.{digits}f}"
+    text = f"{change:+.{digits}f}"
+    return text if float(text) else f"{change:+.{1 - math.floor(math.log10(abs(change)))}f}".rstrip("0")
 
 
 def format_interval(ends: tuple[float, float] | None) -> str:

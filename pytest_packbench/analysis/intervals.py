@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.model.metric import Interval
+from pytest_packbench.model.score import TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -173,7 +174,7 @@ def paired_mean(differences: Sequence[float], clusters: Sequence[str] | None = N
     n = len(differences)
     if not n:
         return None
-    mean = math.fsum(differences) / n
+    mean = _without_noise(math.fsum(differences) / n)
     groups = _cluster_sums(differences, clusters)
     if len(groups) == 1:
         return PairedMean(n=n, clusters=1, mean=mean, low=None, high=None, method="none", detectable=None)
@@ -186,11 +187,16 @@ def paired_mean(differences: Sequence[float], clusters: Sequence[str] | None = N
         n=n,
         clusters=len(groups),
         mean=mean,
-        low=ends[0],
-        high=ends[1],
+        low=_without_noise(ends[0]),
+        high=_without_noise(ends[1]),
         method=method,
         detectable=reach * error if error > 0 else None,
     )
+
+
+def _without_noise(change: float) -> float:
+    """Return a change of scores, or 0 where only rounding errors differ from it."""
+    return change if abs(change) > TOLERANCE else 0.0
 
 
 def mcnemar_p_value(lost: int, won: int) -> float:

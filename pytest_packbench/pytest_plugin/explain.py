@@ -67,6 +67,10 @@ class Crash:
     lineno: int
     message: str
 
+    def __str__(self) -> str:
+        """Return it as pytest's own, in the form that editors make a link of."""
+        return f"{self.path}:{self.lineno}: {self.message}"
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -258,7 +262,8 @@ def _base_url(context: SuiteContext | None, settings: Settings) -> str:
 _MAX_NAMED = 10
 # with -vv, all are explained
 _MAX_EXPLAINED = 20
-_VERBOSE = 2
+VERBOSE = 2
+"""How verbose pytest is with `-vv`."""
 
 
 class ErrorGroups:
@@ -286,8 +291,11 @@ class ErrorGroups:
         hidden = {id(report) for group in repeated for report, _ in group[1:]}
         if hidden:
             terminalreporter.stats["error"] = [report for report in self._all if id(report) not in hidden]
+        if terminalreporter.config.option.tbstyle == "line":
+            self._leave_lines()
         result = yield
-        for report, explanation in self._original:
+        # of two changes of a report, the first one knows its own explanation
+        for report, explanation in reversed(self._original):
             report.longrepr = explanation  # type: ignore[assignment]  # pytest's own is private
         return result
 
@@ -318,6 +326,14 @@ class ErrorGroups:
                 reporter.line(line)
         if others:
             _name_others(reporter, others, is_listed=False)
+
+    def _leave_lines(self) -> None:
+        """Leave only the location and the message of each report, which pytest writes in a line."""
+        for report in (*self._failed, *self._all):
+            explanation: object = report.longrepr
+            if isinstance(report, pytest.TestReport) and isinstance(explanation, Explanation):
+                self._original.append((report, explanation))
+                report.longrepr = replace(explanation, text="")  # type: ignore[assignment]  # as above
 
     def _shorten(self, group: list[tuple[pytest.TestReport, Explanation]]) -> None:
         from pytest_packbench.analysis.listing import name_some
@@ -359,7 +375,7 @@ def _is_failing_case(report: pytest.TestReport) -> bool:
 
 def _unexplained(reporter: pytest.TerminalReporter, failing: Iterable[pytest.TestReport]) -> list[pytest.TestReport]:
     """Return the failing cases that are only named."""
-    verbose = reporter.config.get_verbosity() >= _VERBOSE
+    verbose = reporter.config.get_verbosity() >= VERBOSE
     return [] if verbose else list(islice(failing, _MAX_EXPLAINED, None))
 
 

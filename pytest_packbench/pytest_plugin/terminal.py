@@ -12,6 +12,7 @@ from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.pytest_plugin.case_run import run_of
+from pytest_packbench.pytest_plugin.explain import VERBOSE
 from pytest_packbench.pytest_plugin.integrations import reruns
 from pytest_packbench.reports.terminal import caps_text, gateway_text, prompts_text, spent_text
 
@@ -121,14 +122,16 @@ class Terminal:
             self._show(terminalreporter, run)
 
     def _show(self, reporter: pytest.TerminalReporter, run: SuiteRun) -> None:
-        from pytest_packbench.reports.terminal import control_lines, summary_lines
+        from pytest_packbench.analysis.listing import MAX_ROWS
+        from pytest_packbench.reports.terminal import MAX_CASES, control_lines, summary_lines
 
         conclusion = run.conclusion
         if conclusion is None and not run.problems and run.controls is None:
             return
         reporter.section(f"packbench: {run.suite.name}")
         if conclusion is not None:
-            for line in summary_lines(conclusion):
+            max_cases = MAX_ROWS if reporter.config.get_verbosity() >= VERBOSE else MAX_CASES
+            for line in summary_lines(conclusion, max_cases=max_cases):
                 reporter.line(line)
         for line in control_lines(run.controls):
             reporter.line(line, red=bool(run.controls and run.controls.wrong))

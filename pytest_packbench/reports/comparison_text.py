@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.comparison import SMALLER, THRESHOLD
+from pytest_packbench.analysis.formatting import format_change
 from pytest_packbench.analysis.intervals import RESAMPLES, unseen_rate_bound
 from pytest_packbench.analysis.trials import cluster_facet, dependence_note, facet_words
 from pytest_packbench.model.errors import pluralize
@@ -33,19 +34,30 @@ def baseline_lines(outcome: BaselineOutcome) -> list[str]:
 
 
 def comparison_headline(comparison: RunComparison) -> str:
-    """Return in a few words what got worse or better, and which cases are not compared."""
+    """Return in a few words what got worse or better, each case once, and which cases are not compared."""
     return "; ".join(part for part in (_compared_cases(comparison), _other_cases(comparison)) if part)
 
 
 def _compared_cases(comparison: RunComparison) -> str:
-    counts = comparison.counts()
-    worse, better, failing, fixed = (counts[name] for name in ("regressed", "improved", "new_failures", "fixed"))
     if not comparison.unchanged:
         return "no unchanged case in common" if comparison.common else "no case in common"
-    if not (worse or better or failing or fixed):
-        smaller = counts[SMALLER]
-        return f"no score changed by {THRESHOLD:g} or more, {smaller} by less" if smaller else "no score changed"
-    return f"{worse} regressed, {better} improved, {pluralize(failing, 'new failure')}, {fixed} fixed"
+    counts = {kind: rows.count for kind, rows in comparison.listed.items()}
+    failing, recovered = counts["new_failures"], counts["fixed"]
+    flips = pluralize(failing, "new failure") if failing else "no new failure"
+    flips += f" ({comparison.unscored} without a score)" if comparison.unscored else ""
+    flips += f", {recovered} recovered" if recovered else ""
+    other = "other " if failing or recovered else ""
+    scores = [(counts[kind], word) for kind, word in (("regressed", "lower"), ("improved", "higher")) if counts[kind]]
+    others = [
+        f"{number if position else pluralize(number, f'{other}score')} {word}"
+        for position, (number, word) in enumerate(scores)
+    ]
+    verdicts = counts["verdict_changed"]
+    others += [f"{pluralize(verdicts, f'{other}verdict')} changed"] if verdicts else []
+    if failing or recovered or others:
+        return f"{flips}; {', '.join(others)}" if others else flips
+    smaller = counts[SMALLER]
+    return f"no score changed by {THRESHOLD:g} or more, {smaller} by less" if smaller else "no score changed"
 
 
 def _other_cases(comparison: RunComparison) -> str:
@@ -70,23 +82,24 @@ def sentences(comparison: RunComparison) -> list[str]:
     if mean is None:
         unknown = "No case has a score in both runs, so the change in score is unknown."
         return [*texts, unknown, *_flips(comparison)]
-    change = f"Mean change in score over {pluralize(mean.n, 'pair')}: {mean.mean:+.3f}"
+    change = f"Mean change in score over {pluralize(mean.n, 'pair')}: {format_change(mean.mean, 3)}"
     if comparison.authored:
         # authored answers are no random sample, so that statistics do not apply
         flips = f"pass flips: {comparison.lost} lost, {comparison.won} won"
         return [*texts, f"{change}; {flips}. The answers were authored, so only counts are shown, no statistics."]
     if mean.n == 1:
-        texts.append(f"Only one case has a score in both runs; its score changed by {mean.mean:+.3f}.")
+        texts.append(f"Only one case has a score in both runs; its score changed by {format_change(mean.mean, 3)}.")
     elif mean.low is None or mean.high is None:
         texts.append(f"{change}; all pairs share one {facet_words(facet)}, so no interval is shown.")
     else:
         how = f"bootstrap, {RESAMPLES} resamples, fixed seed" if mean.method == "bootstrap" else "normal approximation"
         how += f", clustered by {pluralize(mean.clusters, facet_words(facet))}" if mean.clusters < mean.n else ""
-        texts.append(f"{change}, two-sided 95 % confidence interval {mean.low:+.3f} to {mean.high:+.3f} ({how}).")
+        ends = f"{format_change(mean.low, 3)} to {format_change(mean.high, 3)}"
+        texts.append(f"{change}, two-sided 95 % confidence interval {ends} ({how}).")
     if mean.detectable is not None:
         texts.append(
-            f"At this number of pairs and this spread, a true mean change of {mean.detectable:.3f} is detected with "
-            "80 % power (two-sided, 5 % level)."
+            f"At this number of pairs and this spread, a true mean change of "
+            f"{format_change(mean.detectable, 3).removeprefix('+')} is detected with 80 % power (two-sided, 5 % level)."
         )
     texts += _flips(comparison)
     if not comparison.lost + comparison.won:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.comparison import SMALLER, THRESHOLD
-from pytest_packbench.analysis.formatting import DASH, format_mean
+from pytest_packbench.analysis.formatting import DASH, format_change, format_mean
 from pytest_packbench.analysis.listing import MAX_ROWS
-from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.reports.comparison_text import comparison_headline, sentences
 from pytest_packbench.reports.tables import WIDE, escape_markdown, figure_sections, section
 from pytest_packbench.runs.folder import DIFF
@@ -30,7 +29,7 @@ _WORSE = {
 }
 _OTHER = {
     "verdict_changed": "Other changes of the verdict",
-    "fixed": "Fixed",
+    "fixed": "Recovered",
     "improved": "Improved",
     SMALLER: f"Smaller changes (less than {THRESHOLD:g})",
     "hash_changed": "Case or judge changed (excluded from the statistics)",
@@ -42,8 +41,10 @@ _WORDS = {
     "regressed": "regressed",
     "quarantined": "quarantined",
     "removed": "removed",
+    # a failing case may have been edited until it passed
+    "hash_changed": "changed and excluded",
     "verdict_changed": "verdict changed",
-    "fixed": "fixed",
+    "fixed": "recovered",
     "improved": "improved",
 }
 
@@ -149,7 +150,9 @@ def _counts(comparison: RunComparison) -> Iterable[tuple[str, str]]:
     counts = comparison.counts()
     yield "in both runs", str(comparison.common)
     names = {
-        **{name: name.replace("_", " ") for name in ("new_failures", "regressed", "fixed", "improved", SMALLER)},
+        **{name: name.replace("_", " ") for name in ("new_failures", "regressed")},
+        "fixed": "recovered",
+        **{name: name.replace("_", " ") for name in ("improved", SMALLER)},
         "verdict_changed": "verdict changed",
         "hash_changed": "case or judge changed",
         "quarantined": "quarantined now",
@@ -166,13 +169,21 @@ def _change_cells(change: Change) -> tuple[str, ...]:
         *_both_answers(change),
         format_mean(change.score_before),
         format_mean(change.score_after),
-        DASH if delta is None else _format_delta(delta),
+        DASH if delta is None else format_change(delta),
         "; ".join(change.reasons) or DASH,
     )
 
 
 def _both_answers(change: Change) -> tuple[str, str]:
-    return _answer(change.before, change.answer_before), _answer(change.after, change.answer_after)
+    before, after = _answer(change.before, change.answer_before), _answer(change.after, change.answer_after)
+    if None not in (change.answer_before, change.answer_after) and change.answer_before != change.answer_after:
+        return before, after
+    # the short answers do not show what changed
+    return _with_mismatch(before, change.mismatch_before), _with_mismatch(after, change.mismatch_after)
+
+
+def _with_mismatch(text: str, mismatch: str) -> str:
+    return f"{text} ({mismatch})" if mismatch else text
 
 
 def _answer(verdict: str, answer: str | None) -> str:
@@ -181,9 +192,3 @@ def _answer(verdict: str, answer: str | None) -> str:
 
 def _score_change(change: Change) -> str:
     return f"{format_mean(change.score_before)} to {format_mean(change.score_after)}"
-
-
-def _format_delta(delta: float) -> str:
-    """Return a change with as many decimals as are needed to show that it is not 0."""
-    text = f"{delta:+.2f}"
-    return text if abs(delta) <= TOLERANCE or float(text) else f"{delta:+.2g}"

@@ -16,6 +16,7 @@ from pytest_packbench.analysis.formatting import (
     format_mean,
     format_percent,
     format_score,
+    format_score_and_threshold,
     format_terms,
     format_with_bounds,
 )
@@ -169,12 +170,12 @@ def _changes(conclusion: Conclusion, max_rows: int) -> str:
 
 def _first_failed(listing: Listing, max_rows: int, place: Place) -> str:
     """Return the worst failing cases with what was asked, expected and answered."""
-    trials = ("trials passed",) if listing.repeated else ()
-    head = ("case", "score", *trials, "input", "expected", "actual", "points lost by")
+    trials, worst = (("trials passed",), " (worst trial)") if listing.repeated else ((), "")
+    head = ("case", "score", *trials, "input", "expected", f"actual{worst}", f"points lost by{worst}")
     rows = (
         (
             Markdown(place.file_link(row.case.case_id, row.case.file)),
-            " < ".join(format_score(row.case.score, row.case.threshold)),
+            format_score_and_threshold(row.case.score, row.case.threshold),
             *((f"{row.passed} / {row.trials}",) if listing.repeated else ()),
             row.case.input_text or None,
             row.case.expected_text or None,

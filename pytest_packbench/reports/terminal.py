@@ -16,12 +16,12 @@ from pytest_packbench.analysis.formatting import (
     format_interval,
     format_mean,
     format_percent,
-    format_score,
+    format_score_and_threshold,
     format_terms,
     grouped_figures,
 )
 from pytest_packbench.analysis.intervals import CONFIDENCE
-from pytest_packbench.analysis.listing import name_some
+from pytest_packbench.analysis.listing import MAX_ROWS, name_some
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.result import UNREADABLE_GROUP
 from pytest_packbench.model.run import WORKER_WINDOW
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.analysis.listing import Listing
+    from pytest_packbench.analysis.listing import CaseRow, Listing
     from pytest_packbench.analysis.statistics import Statistics, Totals
     from pytest_packbench.model.control import ControlResult, ControlTally, Row
     from pytest_packbench.model.metric import Figure
@@ -315,12 +315,16 @@ def error_text(
     return printable("\n".join([message, *part, "", *where]))
 
 
-def summary_lines(conclusion: Conclusion) -> list[str]:
+def summary_lines(conclusion: Conclusion, *, max_cases: int = MAX_CASES) -> list[str]:
     """Summarize a run.
+
+    Args:
+        conclusion: what it came to.
+        max_cases: how many rows each list of cases has.
 
     Returns:
         Lines without their ends: why the run could not be compared with its baseline, totals, verdict, caveats, the
-        headlines of the pack, case types, gates, at most `MAX_CASES` each of the cases that failed, of the errors
+        headlines of the pack, case types, gates, at most `max_cases` each of the cases that failed, of the errors
         (equal ones of several cases together, in full), and of the cases that used stale recordings, the comparison,
         and the changes of the acceptance policy.
     """
@@ -339,9 +343,9 @@ def summary_lines(conclusion: Conclusion) -> list[str]:
         "",
         *text_table(_group_rows(statistics), numbers=True),
         *(["", "gates:", *gates] if gates else []),
-        *_case_list("failed", cases, "failed", _failed_row),
-        *_error_list(cases),
-        *_case_list("stale recordings", cases, "stale", lambda case: (case.case_id,)),
+        *_case_list("failed", cases, "failed", _failed_row, max_cases),
+        *_error_list(cases, max_cases),
+        *_case_list("stale recordings", cases, "stale", lambda row: (row.case.case_id,), max_cases),
         *([] if is_unseen else compared),
         *policy_lines(conclusion.policy),
     ]
@@ -414,22 +418,34 @@ def _group_rows(statistics: Statistics) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _failed_row(case: CaseResult) -> tuple[str, ...]:
-    score, threshold = format_score(case.score, case.threshold)
-    return case.case_id, f"{score} < {threshold}", format_terms(case.terms)
+def _failed_row(row: CaseRow) -> tuple[str, ...]:
+    case, terms = row.case, format_terms(row.case.terms)
+    score = format_score_and_threshold(case.score, case.threshold)
+    if row.trials == 1:
+        return case.case_id, score, terms
+    # the score is that of all trials, the terms are those of one
+    trials = f"{row.passed} of {row.trials} trials passed"
+    return case.case_id, score, f"{trials}; worst trial: {terms}" if terms else trials
 
 
-def _case_list(title: str, listing: Listing, name: str, cells: Callable[[CaseResult], tuple[str, ...]]) -> list[str]:
-    rows = [tuple(map(one_line, cells(row.case))) for row in listing.first(name, MAX_CASES)]
+def _case_list(
+    title: str, listing: Listing, name: str, cells: Callable[[CaseRow], tuple[str, ...]], max_cases: int
+) -> list[str]:
+    """Return the first cases of a table in a line each, and the names of the others."""
+    known = listing.first(name, MAX_ROWS)
+    rows = [tuple(map(one_line, cells(row))) for row in known[:max_cases]]
     if not rows:
         return []
     hidden = listing.count(name) - len(rows)
-    more = [f"  and {hidden} more"] if hidden else []
+    others = ", ".join(one_line(row.case.case_id) for row in known[max_cases:])
+    unnamed = listing.count(name) - len(known)
+    unnamed_text = f" and {unnamed} others, which report.json lists" if unnamed else ""
+    more = [f"  and {hidden} more: {others}{unnamed_text}"] if hidden else []
     return ["", f"{title}:", *(f"  {line}" for line in text_table(rows)), *more]
 
 
-def _error_list(listing: Listing) -> list[str]:
-    groups = listing.error_groups(MAX_CASES)
+def _error_list(listing: Listing, max_cases: int) -> list[str]:
+    groups = listing.error_groups(max_cases)
     if not groups:
         return []
     rows = []

@@ -141,7 +141,7 @@ def test_a_live_vacuous_case_is_neither_passed_nor_broken_and_is_counted_on_top(
     )
     summary = (both.left() / "summary.md").read_text("utf-8")
     headline, _, page = summary.partition("\n")
-    assert "PASSED WHERE TESTED, 1 of 1 judged cases passed, 3 of 4 cases vacuous" in headline
+    assert "PASSED WHERE TESTED, 1 of 1 judged case passed, 3 of 4 cases vacuous" in headline
     assert page.index("Exposure rate: 1 of 4") < page.index("<details>")
     report = both.report()["packbench"]
     assert (report["exposure"]["tested"], report["exposure"]["n"]) == (1, 4)
@@ -202,7 +202,7 @@ def test_a_safety_run_of_unreadable_answers_does_not_read_passed(project: Projec
     result = project.run("--packbench-suite=injecagent", guards, *model.options()[:1], *model.options()[2:])
     result.assert_outcomes(passed=1, xfailed=count - 1)
     headline = (project.left("injecagent") / "summary.md").read_text("utf-8").partition("\n")[0]
-    assert f"FAILED, 1 of 1 judged cases passed, {count - 1} of {count} cases vacuous" in headline
+    assert f"FAILED, 1 of 1 judged case passed, {count - 1} of {count} cases vacuous" in headline
     assert {line["kind"] for line in project.lines("errors.jsonl", "injecagent")} == {"truncated_answer"}
     result.stdout.fnmatch_lines([f"  ASR-all, base *0 of {count} = 0.0 %*", f"  valid rate, base *1 of {count} *"])
     result.stdout.fnmatch_lines([f"Exposure rate: 1 of {count} cases could have failed *"])

@@ -103,4 +103,13 @@ def test_the_first_failing_cases_are_explained_and_the_others_named(both: Projec
         listed = re.findall(r"^FAILED \S+::bad_(\d\d) - score", text, re.MULTILINE)
         assert sorted(listed if is_listed else explained + named) == every
         assert len(named) == (0 if is_listed else 23 - count)
-    assert "re-run" not in both.run_toy(by_gates, "--tb=no").stdout.str()
+    text = both.run_toy(by_gates, "--tb=no").stdout.str()
+    assert "re-run" not in text
+    assert re.search(r"^  and 3 more: bad_\d\d, bad_\d\d, bad_\d\d$", text, re.MULTILINE)
+    assert len(re.findall(r"^  bad_\d\d +0.00 < 0.80", both.run_toy("-vv", "--tb=no").stdout.str(), re.MULTILINE)) == 23
+    text = both.run_toy("--tb=line", "--show-capture=no").stdout.str()
+    section = text[text.index("= FAILURES =") : text.index("= packbench: toy =")]
+    assert len(re.findall(r"\.py:\d+: score 0.00 < 0.80|\.json:\d+: score 0.00 < 0.80", section)) == 23
+    # xdist adds a line with its worker
+    assert section.count("\n") < 50
+    assert "re-run" not in text

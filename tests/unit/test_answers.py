@@ -203,7 +203,7 @@ def test_no_headline_says_passed_of_what_is_not_known() -> None:
     live: dict[str, Any] = {"mode": "live"}
     page = summary([fine, *vacuous], gate("completeness", min=1.0), **live)
     assert page.startswith(
-        "# packbench: toy - PASSED WHERE TESTED, 1 of 1 judged cases passed, 15 of 16 cases vacuous\n"
+        "# packbench: toy - PASSED WHERE TESTED, 1 of 1 judged case passed, 15 of 16 cases vacuous\n"
     )
     assert "15 of 16 cases could not have failed" in page
     assert any(line.startswith("Exposure rate: 1 of 16 cases") for line in lines([fine, *vacuous], **live))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.comparison import Change, ConditionError, RunComparison, compare, parse_conditions
-from pytest_packbench.analysis.conclusion import Scope, conclude
+from pytest_packbench.analysis.conclusion import Scope, conclude, run_verdict
 from pytest_packbench.analysis.gates import check_run, checked_baseline, skip_unselected
 from pytest_packbench.analysis.tally import Tally
 from pytest_packbench.analysis.trials import fold_trials
@@ -222,11 +222,21 @@ def test_what_changed_between_two_runs(expected: ExpectedTexts) -> None:
             page = diff_markdown(comparison, conditions, ["a note | of ours"])
             # each case stands there once
             named = re.findall(r"^\| toy:plain:(\S+) ", page, re.MULTILINE)
-            assert len(named) == len({*named}) == 11
+            assert len(named) == len({*named}) == 12
             expected.check(
                 f"{page}\n----\n{worst_changes(comparison, 10)}\n\n----\n{worst_changes(comparison, 2)}\n", "md"
             )
     expected.check("\n\n".join(texts) + "\n")
+
+
+def test_a_run_that_passes_says_that_a_case_is_a_new_failure() -> None:
+    pack, rules = AgentSafetyPack(), SuiteConfig(pack="agent_safety", gates=(gate("pass_rate", min=0.3),))
+    later = run(settings={"gate": "suite"})
+    for after, more in (([WORSE, B], "; 1 new failure since the baseline"), ([A, B], "")):
+        conclusion = conclude(later, after, rules, pack, baseline_of([A, B], settings={"gate": "suite"}))
+        verdict = run_verdict(conclusion)
+        assert verdict.status == "passed"
+        assert verdict.sentence.endswith(f" passed, not proven: pass_rate{more}.")
 
 
 def test_a_long_page_names_the_first_cases_and_counts_all() -> None:

@@ -34,7 +34,7 @@ from pytest_packbench.reports.github import (
 )
 from pytest_packbench.reports.markdown import Place, summary_markdown
 from pytest_packbench.reports.tables import escape_markdown
-from pytest_packbench.reports.terminal import MAX_CASES, one_line, printable, text_table
+from pytest_packbench.reports.terminal import MAX_CASES, one_line, printable, summary_lines, text_table
 from pytest_packbench.runs.report import row_line
 from tests.unit.run_builders import (
     COMPLETE,
@@ -257,6 +257,25 @@ def test_the_first_lines_decide_and_say_what_the_run_can_show(expected: Expected
     assert not re.search("Wilson|m-1", pages["authored"])
 
 
+def test_the_score_of_several_trials_stands_beside_the_terms_of_the_worst() -> None:
+    low, high = ({**TERMS[0], "value": value} for value in (0.4, 1.0))
+    scores = {"mean": ((1.0, high), (0.4, low), (0.8, high)), "all": ((1.0, high), (0.7, low), (1.0, high))}
+    shown = {"mean": "0.73 < 0.80", "all": "0.90, threshold 0.80"}
+    for rule, trials in scores.items():
+        settings = {"trials": 3, "trials_rule": rule}
+        results = [
+            case_result(
+                "a", "passed" if score >= 0.8 else "failed", trial=number, score=score, terms=(term,), actual_text="30"
+            )
+            for number, (score, term) in enumerate(trials)
+        ]
+        (row,) = [line for line in lines(results, settings=settings) if line.startswith("  a ")]
+        assert row == f"  a  {shown[rule]}  2 of 3 trials passed; worst trial: match +0.40"
+        page = summary(results, settings=settings)
+        assert f"| {shown[rule].replace('<', '&lt;')} " in page
+        assert "| actual (worst trial) " in page
+
+
 def test_long_lists_are_cut_and_end_with_their_length() -> None:
     page = summary(case_results(MAX_ROWS + 1))
     assert len(re.findall(r"^\| c\d", page, re.MULTILINE)) == MAX_ROWS
@@ -266,11 +285,18 @@ def test_long_lists_are_cut_and_end_with_their_length() -> None:
         cases = [(f"c{number:02}", f"message {number}") for number in range(MAX_CASES + more)]
         printed = lines([case_result(case_id, verdict, message=message) for case_id, message in cases])
         assert sum(line.startswith("  c") for line in printed) == MAX_CASES
-        hidden = "  and 5 more" if verdict == "failed" else "  and 5 more cases"
+        names = ", ".join(case_id for case_id, _ in cases[MAX_CASES:])
+        hidden = f"  and 5 more: {names}" if verdict == "failed" else "  and 5 more cases"
         assert (hidden in printed, "and 0" in "".join(printed)) == (more == 5, False)
         annotations = run_annotations([finished(case_results(0, MAX_ANNOTATIONS + more))])
         assert len(annotations) == MAX_ANNOTATIONS
         assert re.findall(r"^and (\d+) more", annotations[-1].message) == (["6"] if more else [])
+    results = [case_result(f"c{number:03}", "failed") for number in range(MAX_ROWS + 2)]
+    (rest,) = [line for line in lines(results) if line.startswith("  and ")]
+    assert rest.startswith("  and 182 more: c020, c021, ")
+    assert rest.endswith(", c199 and 2 others, which report.json lists")
+    every = summary_lines(conclusion_of(run(), results[:30]), max_cases=MAX_ROWS)
+    assert sum(line.startswith("  c0") for line in every) == 30
     # equal errors of several cases are one line, those of most cases come first, and none is cut
     long = " ".join(["record it"] * 30)
     same = {name: f"fixtures/{name}.json: missing; {long}" for name in (f"c{number:03}" for number in range(250))}

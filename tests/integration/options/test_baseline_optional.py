@@ -33,7 +33,7 @@ def test_a_run_that_can_t_be_compared_fails_and_says_so_first(project: Project) 
             assert comparison["failed"] is not options
             assert first.startswith("- baseline: ")
             if options:
-                assert (result.ret, title) == (0, "# packbench: toy - PASSED, 1 of 1 judged cases passed")
+                assert (result.ret, title) == (0, "# packbench: toy - PASSED, 1 of 1 judged case passed")
                 result.stdout.fnmatch_lines(
                     [f"  regressions: {reason}: not judged, because the baseline is optional", f"baseline: {reason}"]
                 )
