@@ -437,8 +437,7 @@ class TargetCaller:
                 # closes the loop although nobody closed the caller
                 self._closer = weakref.finalize(self, self._loop.close)
             try:
-                # else all cases share the context of the first
-                return self._loop.run(_awaited(result), context=copy_context())
+                return _run(self._loop.get_loop(), result)
             except BaseException as error:
                 if _is_time_up(error):
                     self._end_tasks(self._loop.get_loop())
@@ -476,6 +475,27 @@ class TargetCaller:
 
     def _invoke(self, request: VerifyRequest, context: VerifyContext) -> Any:
         return self.target(request, context) if self.takes_context else self.target(request)
+
+
+def _run(loop: asyncio.AbstractEventLoop, result: Awaitable[Any]) -> Any:
+    """Return what a result comes to; `Runner.run` sets a handler of SIGINT each time, which takes 0.1 ms."""
+    from asyncio import CancelledError, _get_running_loop
+
+    awaited = _awaited(result)
+    if _get_running_loop() is not None:
+        awaited.close()
+        raise RuntimeError("an async target can't be called from a running event loop")
+    # else all cases share the context of the first
+    task = loop.create_task(awaited, context=copy_context())
+    try:
+        return loop.run_until_complete(task)
+    except KeyboardInterrupt:
+        if not task.done():
+            task.cancel()
+            # the target cleans up; Ctrl-C again ends that
+            with suppress(Exception, CancelledError):
+                loop.run_until_complete(task)
+        raise
 
 
 def _close_coroutine(task: asyncio.Task[Any]) -> None:

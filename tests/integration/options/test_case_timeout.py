@@ -230,6 +230,24 @@ def test_a_marked_test_has_a_limit(project: Project) -> None:
     assert sorted(project.records()) == ["case_06"]
 
 
+@pytest.mark.parametrize("waits", ["await asyncio.sleep(3600)", "time.sleep(3600)"])
+def test_ctrl_c_interrupts_an_async_target_which_cleans_up(project: Project, waits: str) -> None:
+    prepare(project, "interrupted", "fine")
+    target = f"""
+async def interrupted():
+    threading.Timer(0.3, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT]).start()
+    try:
+        {waits}
+    finally:
+        await asyncio.sleep(0)
+        print("cleaned up", file=open("cleaned", "w"))
+"""
+    project.write("pipeline.py", HANGING + target)
+    result = project.pytester.runpytest_subprocess(*OPTIONS, timeout=20)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert (project.root / "cleaned").exists()
+
+
 def test_a_debugger_ends_the_limit() -> None:
     with TimeLimit(0.05) as limit:
         TimeLimit.remove()
