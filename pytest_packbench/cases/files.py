@@ -478,7 +478,7 @@ def unprintable_name(path: str) -> Problem:
     folder, name = os.path.split(path)
     whose = "its name" if has_control_characters(name) else "the name of its folder"
     shown = escape_unprintable(name if has_control_characters(name) else os.path.basename(folder))  # noqa: PTH119 - a string, see above
-    wrong = f'{whose} has control characters, line breaks or bytes that are not UTF-8: "{shown}"'
+    wrong = f'{whose} has control characters, line breaks, marks of direction or bytes that are not UTF-8: "{shown}"'
     return Problem("", wrong, "rename it")
 
 

@@ -331,7 +331,9 @@ def read_suite(
         SuiteError: `suite.yaml` is invalid; one line with file, JSON pointer, problem and what was expected.
     """
     if has_control_characters(name or path.name):
-        wrong = "the name of its folder has control characters, line breaks or bytes that are not UTF-8"
+        wrong = (
+            "the name of its folder has control characters, line breaks, marks of direction or bytes that are not UTF-8"
+        )
         raise SuiteError(source, [Problem("", wrong, "rename it")])
     rules = read_config(path, models, source=source)
     return Suite(name=name or path.name, path=path, config=rules, sha256=scoring_sha256(rules), bundled=bundled)

@@ -271,7 +271,7 @@ def settle(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> Attempt
     if not state.ended:
         end(context, loaded, state)
     if state.failure is None:
-        _run_steps(context, loaded, state, _read, _score, _record)
+        _run_steps(context, loaded, state, _read_and_score, _record)
     if state.failure is not None:
         state.failure = redacted_failure(state.failure, context.redactor, state.secrets)
     if state.secrets:
@@ -323,7 +323,7 @@ def settle_stored(context: SuiteContext, loaded: LoadedCase, stored: EndedAttemp
 def reject_answer(context: SuiteContext, loaded: LoadedCase, state: Attempt, reason: str) -> None:
     """Score an attempt again as an unreadable answer; `reason` says why in one line."""
     state.unread, state.payload = _unread(state, reason), None
-    _run_steps(context, loaded, state, _read, _score)
+    _run_steps(context, loaded, state, _read_and_score)
 
 
 def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any, *, truncated: bool = False) -> Attempt:
@@ -339,7 +339,7 @@ def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any, *, tr
         The attempt; with a failure instead of a score if there was an error.
     """
     state = Attempt(payload=payload, finished_ns=time.time_ns(), truncated=truncated)
-    _run_steps(context, loaded, state, _read, _score)
+    _run_steps(context, loaded, state, _read_and_score)
     if state.failure is not None:
         state.failure = redacted_failure(state.failure, context.redactor)
     return state
@@ -700,6 +700,25 @@ def _answer_error_in(raised: BaseException) -> AnswerError | None:
         parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
         pending += [error.__cause__, error.__context__, *parts]
     return None
+
+
+def _read_and_score(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
+    """Have the pack read and score the result, which has a time limit of its own on the main thread."""
+    limit = TimeLimit(context.options.case_timeout_s)
+    try:
+        with limit:
+            _read(context, loaded, state)
+            _score(context, loaded, state)
+    except context.options.stops:
+        raise
+    except BaseException:
+        if not limit.reached:
+            raise
+    finally:
+        limit.stop()
+    if limit.reached:
+        state.score = None
+        raise _AttemptFailed("timeout", str(timed_out("the scoring", context.options.case_timeout_s or 0)))
 
 
 def _read(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  # noqa: ARG001 - all steps have one signature

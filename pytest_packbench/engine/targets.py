@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pytest_packbench.engine.external_io import TargetError, TargetFailure
 from pytest_packbench.engine.offline import bound_to_case, note_tasks
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable
     from pathlib import Path
+    from types import FrameType
 
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.request import Target, VerifyContext, VerifyRequest, Worlds
@@ -36,7 +37,10 @@ _PARAMETERS_WITH_CONTEXT = 2
 _OPAQUE_ID = 12
 # a target may catch the first exception, or clean up
 _RING_AGAIN_S = 2.0
+_LAST_RING = 5
 _CANCEL_S = 1.0
+# what must unwind in order, so that the exception is raised once in it
+_UNTRACED = {"pytest_packbench", "pluggy", "_pytest", "asyncio", "selectors", "contextlib"}
 
 
 # `signal` itself: converting to and from its enums takes ten times as long as the call
@@ -51,21 +55,29 @@ class TimeLimit:
     """Ends a block on the main thread after a time, by an alarm of the operating system.
 
     It costs less than a thread. There is no limit on other threads, without such alarms, and where another alarm rings
-    earlier.
+    earlier. A block that takes the alarm for itself is not ended, and has reached its limit all the same. The alarm
+    rings again until the block ends; from the second time on, the exception is raised again where it is caught, so that
+    a loop ends that catches everything.
 
     Args:
         seconds: the time; None for no limit.
 
     Attributes:
         reached: whether the time was up before the block ended, whatever it made of the exception.
+        give_up: ends the process where nothing ends the block; None where nothing can. For all limits.
     """
+
+    give_up: ClassVar[Callable[[], object] | None] = None
 
     def __init__(self, seconds: float | None) -> None:
         self.reached = False
         self._seconds = seconds
         self._is_in_block = False
         self._handler: Any = None
-        self._outer_end = 0.0
+        self._end = self._outer_end = 0.0
+        self._rings = 0
+        self._raises_again = False
+        self._tracer: Any = None
 
     @staticmethod
     def is_available() -> bool:
@@ -86,16 +98,19 @@ class TimeLimit:
             or threading.current_thread() is not threading.main_thread()
         ):
             return self
-        left, again = signal.setitimer(signal.ITIMER_REAL, self._seconds, _RING_AGAIN_S)
+        left, _ = signal.getitimer(signal.ITIMER_REAL)
         if 0 < left <= self._seconds:
-            signal.setitimer(signal.ITIMER_REAL, left, again)
             return self
-        self._outer_end = time.monotonic() + left if left else 0.0
-        self._is_in_block = True
+        now = time.monotonic()
+        self._end = now + self._seconds
+        self._outer_end = now + left if left else 0.0
+        # before the alarm: it would end the process
         handler = _set_handler(signal.SIGALRM, self._ring)
         # one that is not Python's can't be restored
         self._handler = signal.SIG_DFL if handler is None else handler
         _LIMITS.append(self)
+        signal.setitimer(signal.ITIMER_REAL, self._seconds, _RING_AGAIN_S)
+        self._is_in_block = True
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -111,12 +126,40 @@ class TimeLimit:
         _set_handler(signal.SIGALRM, self._handler)
         self._handler = None
         _LIMITS.clear()
+        now = time.monotonic()
+        # the block may have taken the alarm for itself
+        self.reached = self.reached or now > self._end
+        if self._rings > 1:
+            sys.settrace(self._tracer)
         if self._outer_end:
-            signal.setitimer(signal.ITIMER_REAL, max(self._outer_end - time.monotonic(), 1e-3))
+            signal.setitimer(signal.ITIMER_REAL, max(self._outer_end - now, 1e-3))
 
-    def _ring(self, *_: object) -> None:
-        if self._is_in_block:
-            self.reached = True
+    def _ring(self, _number: int, frame: FrameType | None) -> None:
+        if not self._is_in_block:
+            return
+        self.reached = True
+        self._rings += 1
+        if self._rings > _LAST_RING and TimeLimit.give_up is not None:
+            self._is_in_block = False
+            TimeLimit.give_up()
+        if self._rings > 1:
+            self._trace(frame)
+        raise TimeLimitReached(f"the time limit of {self._seconds:g} s")
+
+    def _trace(self, frame: FrameType | None) -> None:
+        """Have the exception raised again at the next line of the target, which is in what caught it."""
+        if self._rings == 2:  # noqa: PLR2004 - the first time that it is called
+            self._tracer = sys.gettrace()
+        self._raises_again = True
+        sys.settrace(self._raise_again)
+        while frame is not None:
+            if str(frame.f_globals.get("__name__")).partition(".")[0] not in _UNTRACED:
+                frame.f_trace = self._raise_again
+            frame = frame.f_back
+
+    def _raise_again(self, _frame: FrameType, event: str, _value: object) -> None:
+        if event == "line" and self._raises_again and self._is_in_block:
+            self._raises_again = False
             raise TimeLimitReached(f"the time limit of {self._seconds:g} s")
 
 
@@ -394,8 +437,7 @@ class TargetCaller:
                 # closes the loop although nobody closed the caller
                 self._closer = weakref.finalize(self, self._loop.close)
             try:
-                # else all cases share the context of the first
-                return self._loop.run(_awaited(result), context=copy_context())
+                return _run(self._loop.get_loop(), result)
             except BaseException as error:
                 if _is_time_up(error):
                     self._end_tasks(self._loop.get_loop())
@@ -417,10 +459,13 @@ class TargetCaller:
             if tasks:
                 loop.run_until_complete(asyncio.wait(tasks, timeout=_CANCEL_S))
         finally:
-            if not all(task.done() for task in tasks):
+            left = [task for task in tasks if not task.done()]
+            if left:
                 # asyncio reports tasks that have not ended when they are freed
                 loop.set_exception_handler(lambda *_: None)
                 self.close()
+            for task in left:
+                _close_coroutine(task)
 
     async def _call_there(self, request: VerifyRequest, context: VerifyContext, in_thread: RunInThread) -> Any:
         if _is_async(self.target):
@@ -430,6 +475,35 @@ class TargetCaller:
 
     def _invoke(self, request: VerifyRequest, context: VerifyContext) -> Any:
         return self.target(request, context) if self.takes_context else self.target(request)
+
+
+def _run(loop: asyncio.AbstractEventLoop, result: Awaitable[Any]) -> Any:
+    """Return what a result comes to; `Runner.run` sets a handler of SIGINT each time, which takes 0.1 ms."""
+    from asyncio import CancelledError, _get_running_loop
+
+    awaited = _awaited(result)
+    if _get_running_loop() is not None:
+        awaited.close()
+        raise RuntimeError("an async target can't be called from a running event loop")
+    # else all cases share the context of the first
+    task = loop.create_task(awaited, context=copy_context())
+    try:
+        return loop.run_until_complete(task)
+    except KeyboardInterrupt:
+        if not task.done():
+            task.cancel()
+            # the target cleans up; Ctrl-C again ends that
+            with suppress(Exception, CancelledError):
+                loop.run_until_complete(task)
+        raise
+
+
+def _close_coroutine(task: asyncio.Task[Any]) -> None:
+    """Close the coroutine of a task now: when the task is freed, it could catch that and go on without a time limit."""
+    close = getattr(task.get_coro(), "close", None)
+    if close is not None:
+        with suppress(Exception, TimeLimitReached):
+            close()
 
 
 def _is_time_up(error: BaseException) -> bool:

@@ -21,7 +21,7 @@ U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 """Half of a UTF-16 pair: not valid in UTF-8, but possible in a Python string and as a JSON escape."""
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _SPACE = re.compile(r"[ \t\n\r]*+")
 # A string without its closing quote, so that a message can name the character that ends it.
 _STRING = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+')
@@ -71,7 +71,7 @@ def escape_unprintable(text: str) -> str:
 def has_control_characters(name: str) -> bool:
     """Return whether a name has characters that terminals and services of CI interpret, or that UTF-8 can't encode.
 
-    These are control characters, line ends, overrides of the direction of text, and surrogates.
+    These are control characters, line ends, marks of the direction of text, and surrogates.
     """
     return not name.isprintable() and _CONTROL.search(name) is not None
 

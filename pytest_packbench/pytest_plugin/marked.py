@@ -249,7 +249,7 @@ class MarkedRun(CaseRun):
             raise self.stop
 
     def time_out(self, raised: BaseException | None) -> None:
-        """Stop a test whose time was up, whatever it made of that; a result that was checked before stays.
+        """Stop a test whose time was up, whatever it made of that, and also where a result was checked before.
 
         Args:
             raised: the exception that ended the test; None where it caught that of the limit.
@@ -258,12 +258,11 @@ class MarkedRun(CaseRun):
             CaseBroken: always.
         """
         message = str(timed_out("the test", self.tests.contexts.settings.case_timeout_s or 0))
-        if self.result is None:
-            frames = user_frames(raised) if raised is not None else ()
-            # without pytest's own
-            own = (number for number, frame in enumerate(frames) if frame.startswith(str(self.item.path)))
-            failure = Failure(kind="timeout", message=message, details=frames[next(own, 0) :])
-            self.conclude([self._score(Attempt(started_ns=self.phase_started_ns, failure=failure))])
+        frames = user_frames(raised) if raised is not None else ()
+        # without pytest's own
+        own = (number for number, frame in enumerate(frames) if frame.startswith(str(self.item.path)))
+        failure = Failure(kind="timeout", message=message, details=frames[next(own, 0) :])
+        self.conclude([self._score(Attempt(started_ns=self.phase_started_ns, failure=failure))])
         raise CaseBroken(message)
 
     def note_error(self, error: BaseException) -> None:

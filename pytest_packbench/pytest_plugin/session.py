@@ -7,10 +7,13 @@ import os
 import signal
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_packbench.engine.offline import own_work
+from pytest_packbench.engine.targets import TimeLimit
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.plugin import (
     CONTEXTS,
@@ -23,7 +26,7 @@ from pytest_packbench.plugin import (
     THRESHOLDS,
     collect_less_garbage,
 )
-from pytest_packbench.pytest_plugin.case_run import Reporter
+from pytest_packbench.pytest_plugin.case_run import Reporter, run_of
 from pytest_packbench.pytest_plugin.collection import Collector
 from pytest_packbench.pytest_plugin.explain import ErrorGroups
 from pytest_packbench.pytest_plugin.integrations import enable, refuse_repetition
@@ -66,6 +69,7 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     config.pluginmanager.register(GarbageCollection(), "packbench-garbage")
     config.pluginmanager.register(Reporter(), "packbench-reporter")
     config.pluginmanager.register(Secrets(contexts.redactor), "packbench-secrets")
+    config.pluginmanager.register(LastResort(), "packbench-last-resort")
     if collector.has_controls:
         from pytest_packbench.pytest_plugin.controls import ControlReporter
 
@@ -251,3 +255,56 @@ class Termination:
 
 def _restore_default() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+_STUCK = "a target catches its time limit again and again, so the run ends without the other cases"
+_END_S = 60
+
+
+class LastResort:
+    """Ends the process where a target on the main thread can't be ended; the run is reported as far as it came."""
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Have it done until the end of the session."""
+        TimeLimit.give_up = partial(_end_process, session)
+        session.config.add_cleanup(partial(setattr, TimeLimit, "give_up", None))
+
+
+def _end_process(session: pytest.Session) -> None:
+    """End the session and the process, called on top of the target's frames, because they never return."""
+    is_worker = hasattr(session.config, "workerinput")
+    try:
+        # this process must end, whatever the end of the session does
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, _END_S)
+        if is_worker:
+            # pytest-xdist reports the case, and goes on with another worker
+            print(f"packbench: {_STUCK}", file=sys.__stderr__)
+        else:
+            with own_work():
+                _end_session(session)
+    except BaseException:  # noqa: BLE001 - nothing returns from here
+        import traceback
+
+        traceback.print_exc(file=sys.__stderr__)
+    finally:
+        os._exit(1 if is_worker else pytest.ExitCode.INTERRUPTED)
+
+
+def _end_session(session: pytest.Session) -> None:
+    hook = session.config.hook
+    nodeid = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    item = next((item for item in session.items if item.nodeid == nodeid), None)
+    run = run_of(item) if item is not None else None
+    if item is not None and run is not None:
+        call = pytest.CallInfo.from_call(run.give_up, "call" if run.test_function else "setup")
+        report = hook.pytest_runtest_makereport(item=item, call=call)
+        hook.pytest_runtest_logreport(report=report)
+    session.exitstatus = pytest.ExitCode.INTERRUPTED
+    with pytest.raises(KeyboardInterrupt) as excinfo:
+        raise KeyboardInterrupt(_STUCK)
+    hook.pytest_keyboard_interrupt(excinfo=excinfo)
+    hook.pytest_sessionfinish(session=session, exitstatus=session.exitstatus)
+    session.config._ensure_unconfigure()  # noqa: SLF001 - pytest's own end; plugins close their files there
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()

@@ -92,6 +92,11 @@ def _cache(value: str, home: Path, mode: str) -> Path | None:
     return path
 
 
+# an alarm of the operating system has no shorter time, and none of many years
+_SHORTEST_S = 1e-3
+_LONGEST_S = 1e6
+
+
 class _Reader:
     """Reads values; an invalid one is a usage error that names its source."""
 
@@ -119,12 +124,15 @@ class _Reader:
         )
         return number
 
-    def real(self, name: str, *, maximum: float = math.inf, positive: bool = True) -> float | None:
-        """Return a number above 0, or with 0 unless `positive`, at most `maximum`; None if it is not set."""
-        upper = "" if maximum == math.inf else f", at most {maximum:g}"
-        expected = f"a number{' above 0' if positive else ', 0 or more'}{upper}"
+    def real(self, name: str, *, minimum: float | None = None, maximum: float = math.inf) -> float | None:
+        """Return a number from `minimum`, or above 0 without one, to `maximum`; None if it is not set."""
+        upper = "" if maximum == math.inf else f", at most {maximum:.0f}"
+        expected = f"a number{' above 0' if minimum is None else f', {minimum:g} or more'}{upper}"
         number: float | None = self._number(
-            name, float, expected, lambda number: (number > 0 or (number == 0 and not positive)) and number <= maximum
+            name,
+            float,
+            expected,
+            lambda number: (number > 0 if minimum is None else number >= minimum) and number <= maximum,
         )
         return number
 
@@ -222,7 +230,7 @@ def read_settings(config: pytest.Config) -> Settings:
             f"--packbench-trials: got {trials} in fixture mode, in which all trials are equal; "
             "use --packbench-mode=live or record"
         )
-    limit = read.real("case_timeout") or _CASE_TIMEOUT_S[mode]
+    limit = read.real("case_timeout", minimum=_SHORTEST_S, maximum=_LONGEST_S) or _CASE_TIMEOUT_S[mode]
     home = home_of(config)
     optional = _YES_NO[read.value("baseline_optional", tuple(_YES_NO))]
     baseline = _baseline(str(read.value("baseline")), home, optional=optional)
@@ -238,9 +246,9 @@ def read_settings(config: pytest.Config) -> Settings:
         trials=trials,
         caps=Caps(tokens=read.integer("max_tokens"), cost=read.real("max_cost"), seconds=read.real("max_seconds")),
         case_timeout_s=None if debugged else limit,
-        call_timeout_s=read.real("call_timeout") or _CALL_TIMEOUT_S,
+        call_timeout_s=read.real("call_timeout", maximum=_LONGEST_S) or _CALL_TIMEOUT_S,
         retries=read.integer("retries", minimum=0) or 0,
-        temperature=read.real("temperature", maximum=2, positive=False) or 0.0,
+        temperature=read.real("temperature", minimum=0, maximum=2) or 0.0,
         max_output_tokens=read.integer("max_output_tokens") or _MAX_OUTPUT_TOKENS,
         gate=read.choice("gate"),
         gateway=read.choice("gateway"),

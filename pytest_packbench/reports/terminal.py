@@ -47,8 +47,12 @@ _MESSAGE = 200
 _MAX_MESSAGES = 24
 _SENTENCE = 1600
 # the runner accepts `::` at the beginning of a line, and the older `##[` anywhere
-_COMMAND = re.compile(r"^([^\S\n]*)::", re.MULTILINE)
+# logs are also split elsewhere than at line ends
+_BREAKS = r"\r\v\f\x1c-\x1e\x85\u2028\u2029"
+_COMMAND = re.compile(rf"(^|[{_BREAKS}])([^\S\n{_BREAKS}]*)::", re.MULTILINE)
 _OLD_COMMAND = re.compile(r"##\[")
+# what joins emoji, or the letters of scripts such as Persian
+_JOINED = re.compile(r"(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])")
 # white space that moves the cursor
 _CURSOR_MOVES = frozenset("\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029")
 
@@ -61,17 +65,18 @@ def printable(text: str) -> str:
 
     Returns:
         The text with control and format characters (escape sequences, bidirectional overrides, surrogates,
-        unassigned ones) as their escapes, such as `\x1b`, and every kind of space except the line end as a space. What
-        GitHub Actions would take for a command is changed, see `escape_commands`.
+        unassigned ones) as their escapes, such as `\x1b`, and every kind of space except the line end as a space.
+        Joiners stay between two characters that they can join. What GitHub Actions would take for a command is changed,
+        see `escape_commands`.
     """
-    return escape_commands(text if text.isprintable() else "".join(map(_printable_character, text)))
+    return escape_commands(text if text.isprintable() else _escaped(text))
 
 
 def escape_commands(text: str) -> str:
     """Change a text so that the runner of GitHub Actions does not take any of it for a workflow command."""
     if "::" not in text and "##[" not in text:
         return text
-    return _OLD_COMMAND.sub("## [", _COMMAND.sub(r"\1: :", text))
+    return _OLD_COMMAND.sub("## [", _COMMAND.sub(r"\1\2: :", text))
 
 
 def one_line(text: str, limit: int = _WIDTH) -> str:
@@ -457,6 +462,17 @@ def _error_list(listing: Listing, max_cases: int) -> list[str]:
     hidden = listing.count("broken") - sum(group.count for group in groups)
     more = [f"  and {pluralize(hidden, 'more case')}"] if hidden else []
     return ["", "error or vacuous:", *(f"  {line}" for line in text_table(rows)), *more]
+
+
+def _escaped(text: str) -> str:
+    kept = [
+        match.start() for match in _JOINED.finditer(text) if text[match.start() - 1 : match.end() + 1 : 2].isprintable()
+    ]
+    parts, start = [], 0
+    for place in kept:
+        parts += ["".join(map(_printable_character, text[start:place])), text[place]]
+        start = place + 1
+    return "".join([*parts, *map(_printable_character, text[start:])])
 
 
 def _printable_character(char: str) -> str:

@@ -24,6 +24,7 @@ NAMES = [
     b"c\xff.json",
     b"d\r::stop-commands::x.jsonl",
     b"e\x00".rstrip(b"\0") + "\u202e.json".encode(),
+    "g\u200f.json".encode(),
 ]
 HOSTILE = "\x1b[31m\n::error::pwned\r\n##[error]x <img src=x onerror=alert(1)> \x00\u202e\ud800 =1+1"
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]")
@@ -52,12 +53,13 @@ def test_names_that_a_terminal_or_a_service_of_ci_interprets_are_refused_and_sho
         r"plain/c\udcff.json",
         r"plain/d\r\x3a\x3astop-commands\x3a\x3ax.jsonl",
         r"plain/e\u202e.json",
+        r"plain/g\u200f.json",
         r"fol\nder/inside.json",
     ]
     assert sorted(error["file"] for error in both.lines("errors.jsonl")) == sorted(f"{CASES}/{name}" for name in shown)
     message = both.errors()[r"b\x1b[31mred.json"]["message"]
     assert message.endswith(
-        r'its name has control characters, line breaks or bytes that are not UTF-8: "b\x1b[31mred.json"; rename it'
+        r'its name has control characters, line breaks, marks of direction or bytes that are not UTF-8: "b\x1b[31mred.json"; rename it'
     )
     ET.parse(both.root / "junit.xml")  # noqa: S314 - pytest wrote it here and now
     files = [*both.left().iterdir(), summary, both.root / "junit.xml"]

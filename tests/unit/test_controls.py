@@ -132,7 +132,7 @@ def test_validate_and_lint_refuse_what_a_run_refuses(tmp_path: Path, capsys: pyt
         "replayed.json": '/cassette: the pack "generic" has no target of its own; give the result as payload instead',
         "UPPER.JSON": "not read as a control, because of its suffix; rename it to .json, or remove it",
         "c.yaml": "not read as a control, because of its suffix; rename it to .json, or remove it",
-        "a\\nb.json": "its name has control characters, line breaks or bytes that are not UTF-8",
+        "a\\nb.json": "its name has control characters, line breaks, marks of direction or bytes that are not UTF-8",
         "pipe.json": "not a regular file; replace it by a file, or remove it",
         "inside": "a folder is not read; move its controls to controls",
     }

@@ -126,7 +126,10 @@ def test_a_json_path_visits_so_many_values_and_no_more() -> None:
     assert compile_path("$.a1.b2.c3[?@.d == 3].d").find(document) == [3]
     for text in ("$..*..*..*..*", "$..[?$..*]", "$..[?@..[?@..[?$..d]]]", "$..*..*..nothing"):
         before = time.process_time()
-        with pytest.raises(CriterionError, match=r"visits more than 250,000 values; name more keys in it"):
+        with pytest.raises(
+            CriterionError,
+            match=r"visits more than 250,000 values; name more keys in it, .* or let the target return fewer",
+        ):
             compile_path(text).find(document)
         assert time.process_time() - before < 5
     deep: Any = 1

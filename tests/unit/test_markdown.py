@@ -34,7 +34,7 @@ from pytest_packbench.reports.github import (
 )
 from pytest_packbench.reports.markdown import Place, summary_markdown
 from pytest_packbench.reports.tables import escape_markdown
-from pytest_packbench.reports.terminal import MAX_CASES, one_line, printable, summary_lines, text_table
+from pytest_packbench.reports.terminal import MAX_CASES, escape_commands, one_line, printable, summary_lines, text_table
 from pytest_packbench.runs.report import row_line
 from tests.unit.run_builders import (
     COMPLETE,
@@ -127,6 +127,8 @@ def test_texts_and_numbers_are_rendered_as_in_their_table() -> None:
         assert escape_markdown(text) == cell
     for text, escaped in RENDERED["printable"]:
         assert printable(text) == escaped
+    for text, escaped in RENDERED["commands"]:
+        assert escape_commands(text) == escaped
     for text, shortened in RENDERED["shortened"]:
         assert one_line(text, 3) == shortened
     for (count, total), percent in RENDERED["shares"]:
@@ -312,15 +314,18 @@ def test_long_lists_are_cut_and_end_with_their_length() -> None:
     assert annotations[2].message.endswith("\nand 5 other gates of toy")
 
 
+_JOINERS = re.compile("[\u200c\u200d]")
+
+
 @given(st.text(), st.integers(1, 40))
 def test_escaped_text_is_printable_and_a_line_is_short(text: str, limit: int) -> None:
     escaped = printable(text)
-    assert escaped.replace("\n", "").isprintable()
+    assert _JOINERS.sub("", escaped.replace("\n", "")).isprintable()
     assert escaped.count("\n") == text.count("\n")
     assert printable(escaped) == escaped
     line = one_line(text, limit)
     assert len(line) <= limit
-    assert line.isprintable()
+    assert _JOINERS.sub("", line).isprintable()
 
 
 def test_a_table_aligns_columns_and_keeps_text_that_looks_like_a_number() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from pytest_packbench.engine.metering import Ledger
 from pytest_packbench.engine.scheduler import AttemptKey, Throttle
-from pytest_packbench.model.run import Caps
+from pytest_packbench.model.run import Caps, RunOptions
 from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, hang, job, model_request, wait_until
 
 if TYPE_CHECKING:
@@ -260,6 +261,20 @@ def test_a_target_that_takes_too_long_is_abandoned(tmp_path: Path, caplog: pytes
     assert [failure and (failure.kind, failure.message) for failure in failures] == [("timeout", message)] * len(slow)
     # asyncio logs what a callback raises
     assert "Exception in callback" not in caplog.text
+
+
+class HangingPack(EchoPack):
+    def score(self, case: Any, outcome: Any, rules: Any) -> Any:
+        hang()
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no such alarms")
+def test_scoring_has_the_time_limit_too(tmp_path: Path) -> None:
+    live = context(tmp_path, succeed, pack=HangingPack())
+    with RunnerContext() as runner:
+        failure = runner.attempt(job(replace(live, options=RunOptions(mode="live", case_timeout_s=0.1)))).failure
+    assert failure is not None
+    assert (failure.kind, failure.message[:33]) == ("timeout", "the scoring took longer than 0.1 ")
 
 
 def test_discarded_attempts_make_room_and_are_made_only_where_somebody_waits_again(tmp_path: Path) -> None:

@@ -118,7 +118,10 @@ def _compile_json_path(text: str) -> CompiledPath:
             matches = query.findall(document, filter_context={_VISITS: count(1)})
         except _TooManyVisitsError:
             wrong = f"the path {text} visits more than {MAX_VISITS:,} values"
-            raise CriterionError(f"{wrong}; name more keys in it, or use .. and * less often") from None
+            advice = (
+                "name more keys in it, use .. and * less often, or let the target return fewer values or their count"
+            )
+            raise CriterionError(f"{wrong}; {advice}") from None
         except library.JSONPathError as error:
             reason = str(error).partition("\n")[0]
             raise CriterionError(f"the path {text}: {reason} in the value; expected fewer levels") from None

@@ -82,6 +82,39 @@ async def in_thread():
     await asyncio.to_thread(time.sleep, 3600)
 
 
+def retry():
+    while True:
+        try:
+            time.sleep(0.2)
+        except:
+            pass
+
+
+def retry_twice():
+    while True:
+        try:
+            retry()
+        except:
+            pass
+
+
+async def retry_async():
+    while True:
+        try:
+            await asyncio.sleep(0.2)
+        except:
+            pass
+
+
+def own_alarm():
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.alarm(1)
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+    time.sleep(0.4)
+    return ONE
+
+
 async def stay():
     while True:
         try:
@@ -112,6 +145,7 @@ def test_case(packbench_case, packbench_check):
     packbench_check(asyncio.run(result) if asyncio.iscoroutine(result) else result)
 """
 HANGS = ("sleep", "compute", "catch", "wrap", "pool", "thread", "process")
+CAUGHT_AGAIN = ("retry", "retry_async", "own_alarm")
 ASYNC_HANGS = ("wait", "block", "group", "in_thread", "stay")
 OPTIONS = ("--packbench-suite=toy", "--packbench-target=pipeline:answer")
 SOON = ("--packbench-case-timeout=0.2", "-o", "packbench_allow_processes=yes")
@@ -151,6 +185,31 @@ def test_whatever_hangs_is_an_error_the_others_run_and_the_process_ends(
     assert "was destroyed but it is pending" not in result.stderr.str() + result.stdout.str()
 
 
+def test_what_catches_the_exception_again_or_takes_the_alarm_is_an_error_too(project: Project) -> None:
+    prepare(project, *CAUGHT_AGAIN, "fine")
+    result = project.pytester.runpytest_subprocess(*OPTIONS, *SOON, timeout=60)
+    result.assert_outcomes(errors=3, passed=1)
+    assert [line["message"] for line in project.lines("errors.jsonl")] == [MESSAGE.format("target")] * 3
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["plain", "xdist"])
+def test_what_nothing_ends_ends_the_process(project: Project, options: tuple[str, ...]) -> None:
+    prepare(project, "fine", "retry_twice", "fine")
+    project.write("pipeline.py", HANGING + "\n\nimport pytest_packbench.engine.targets as t; t._RING_AGAIN_S = 0.1\n")
+    result = project.pytester.runpytest_subprocess(*OPTIONS, *SOON, *options, timeout=60)
+    (error, *unrun) = project.lines("errors.jsonl")
+    if options:
+        result.assert_outcomes(failed=1, passed=2)
+        assert error["kind"] == "worker_crashed"
+        return
+    assert [line["kind"] for line in unrun] == ["interrupted"]
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.assert_outcomes(errors=1, passed=1)
+    assert error["kind"] == "timeout"
+    assert error["message"].startswith(MESSAGE.format("target"))
+    result.stdout.fnmatch_lines(["*a target catches its time limit again and again*"])
+
+
 def test_fixture_mode_has_a_limit_and_shows_where_the_target_was(project: Project) -> None:
     prepare(project, "late", "sleep")
     project.run(*OPTIONS, "-k", "case_00").assert_outcomes(passed=1)
@@ -164,11 +223,29 @@ def test_fixture_mode_has_a_limit_and_shows_where_the_target_was(project: Projec
 def test_a_marked_test_has_a_limit(project: Project) -> None:
     prepare(project, *HANGS[:3], "wait", "block", "checked", "fine")
     result = project.pytester.runpytest_subprocess("-p", "no:cacheprovider", *SOON, "pipeline.py", timeout=120)
-    # the case that was checked has a result, and its test fails
-    result.assert_outcomes(errors=5, failed=1, passed=1)
+    # a case that was checked before is an error, too
+    result.assert_outcomes(errors=6, passed=1)
     errors = project.lines("errors.jsonl")
-    assert [(line["kind"], line["message"]) for line in errors] == [("timeout", MESSAGE.format("test"))] * 5
-    assert sorted(project.records()) == ["case_05", "case_06"]
+    assert [(line["kind"], line["message"]) for line in errors] == [("timeout", MESSAGE.format("test"))] * 6
+    assert sorted(project.records()) == ["case_06"]
+
+
+@pytest.mark.parametrize("waits", ["await asyncio.sleep(3600)", "time.sleep(3600)"])
+def test_ctrl_c_interrupts_an_async_target_which_cleans_up(project: Project, waits: str) -> None:
+    prepare(project, "interrupted", "fine")
+    target = f"""
+async def interrupted():
+    threading.Timer(0.3, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT]).start()
+    try:
+        {waits}
+    finally:
+        await asyncio.sleep(0)
+        print("cleaned up", file=open("cleaned", "w"))
+"""
+    project.write("pipeline.py", HANGING + target)
+    result = project.pytester.runpytest_subprocess(*OPTIONS, timeout=20)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert (project.root / "cleaned").exists()
 
 
 def test_a_debugger_ends_the_limit() -> None:
