@@ -11,6 +11,8 @@ import pytest
 
 from tests.browser import projects
 from tests.browser.browsing import AXE, NARROW, WIDE, opened
+from tests.unit.run_builders import case_result
+from tests.unit.test_case_data import blocks, text_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -233,6 +235,34 @@ def test_a_mark_becomes_a_line_of_the_review(browser: Browser, pages: Pages) -> 
         assert (mark["mark"], mark["reason"], mark["by"]) == ("quarantine", "waits for the new parser", "A. Reviewer")
         assert len(mark["case_sha256"]) == 64
         assert str(pages("releases").parents[3]) not in line
+
+
+def _mark(shown: Watched, mark: str, reason: str = "seen") -> list[str]:
+    """Mark the open case, and return the lines of the review that the page offers."""
+    shown.page.locator(f"#case-view input[name=mark][value={mark}]").check()
+    shown.page.locator("#mark-reason").fill(reason)
+    shown.page.locator("#mark-by").fill("A. Reviewer")
+    shown.page.locator("#mark-save").click()
+    with shown.page.expect_download() as download:
+        shown.page.locator("#mark-download").click()
+    return download.value.path().read_text("utf-8").splitlines()
+
+
+def test_numbers_keep_their_text(browser: Browser, tmp_path: Path) -> None:
+    result = {"order": 12345678901234567890, "share": 1.0, "10": {"rows": [{"n": 1.0}] * 4}, "9": 'a {"$shared":0}'}
+    text = '{"id": "one", "input": {"order": 98765432109876543210}, "expected": {"share": 1, "order": 2}}'
+    failed = case_result("one", "failed", answer="x", payload=result, case_sha256="ab" * 32)
+    path = projects.write_page(tmp_path / "page.html", blocks([failed], text_sources(text)))
+    with opened(browser, path, address="#case=one") as shown:
+        view = shown.page.locator("#case-view")
+        shown.page.locator("#case-mark").wait_for()
+        shown.page.locator("summary").filter(has_text="As the target returned it").click()
+        shown_text = view.inner_text()
+        for part in ("98765432109876543210", '"order": 12345678901234567890', '"share": 1.0'):
+            assert part in shown_text
+        (line,) = _mark(shown, "also_acceptable")
+    assert line.endswith(f'"result":{json.dumps(result, separators=(",", ":"))}}}')
+    assert json.loads(line)["result"] == result
 
 
 def _background(shown: Watched) -> str:

@@ -86,11 +86,15 @@
     const read = (place) => (place ? parsed(chunk.texts[place - 1]) : undefined);
     const attempt = (values) => {
       const stored = named(chunk.attempts, values);
+      const text = stored?.payload ? chunk.texts[stored.payload - 1] : "";
+      // in a string of JSON, the quotes of such a reference would be escaped
+      const payloadText = stored?.is_plain ? text : text.replace(/\{"\$shared":(\d+)\}/g, (_, place) => chunk.shared[place]);
       return stored && {
         ...stored,
         terms: restored(stored.terms) || [],
         hooks: restored(stored.hooks) || [],
-        payload: stored.is_plain ? read(stored.payload) : restored(read(stored.payload)),
+        payload: payloadText ? parsed(payloadText) : undefined,
+        payloadText,
       };
     };
     const stored = named(chunk.details, chunk.cases[row.key]);
@@ -102,11 +106,42 @@
       baseline: attempt(stored.baseline),
     };
   };
-  /** Return the value of a JSON text; of other text, the text. */
+  /** A number whose text JavaScript would change: of more than 53 bits, or 1.0. */
+  class Exact {
+    constructor(text) { this.text = text; }
+    toString() { return this.text; }
+  }
+  // no text of a model can guess it
+  const EXACT = `exact ${Math.random()} `;
+  const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g;
+
+  /** Return the value of a JSON text, with its numbers as they are written; of other text, the text. */
   const parsed = (text) => {
-    try { return JSON.parse(text); } catch { return text; }
+    try {
+      const value = JSON.parse(text);
+      let isExact = true;
+      const kept = text.replace(TOKENS, (token) => {
+        if (token[0] === '"' || String(Number(token)) === token) return token;
+        isExact = false;
+        return `"${EXACT}${token}"`;
+      });
+      if (isExact) return value;
+      return JSON.parse(kept, (_, item) => (typeof item === "string" && item.startsWith(EXACT) ? new Exact(item.slice(EXACT.length)) : item));
+    } catch { return text; }
   };
-  const isObject = (value) => Boolean(value) && typeof value === "object" && !Array.isArray(value);
+  const isScalar = (value) => value === null || typeof value !== "object" || value instanceof Exact;
+  const isObject = (value) => !isScalar(value) && !Array.isArray(value);
+
+  /** Return a value as JSON, indented if a line break is given; numbers as they were written. */
+  const jsonText = (value, line = "") => {
+    if (value instanceof Exact) return value.text;
+    if (isScalar(value)) return JSON.stringify(value) ?? "null";
+    const within = line && `${line}  `;
+    const [start, end, items] = Array.isArray(value)
+      ? ["[", "]", value.map((item) => jsonText(item, within))]
+      : ["{", "}", Object.entries(value).map(([name, item]) => `${JSON.stringify(name)}:${line && " "}${jsonText(item, within)}`)];
+    return items.length ? `${start}${within}${items.join(`,${within}`)}${line}${end}` : start + end;
+  };
 
   const status = (row) => (row.quarantined ? "quarantined" : row.verdict);
   const isFailing = (row) => ["failed", "error"].includes(status(row)) || (status(row) === "vacuous");
@@ -288,7 +323,7 @@
 
   // ---- values ----
 
-  const pretty = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "");
+  const pretty = (value) => (typeof value === "string" ? value : value === undefined ? "" : jsonText(value, "\n"));
 
   /** Return JSON as text, indented, with keys, strings and other values told apart. */
   const jsonNode = (value) => {
@@ -320,14 +355,14 @@
   const valueNode = (value, depth = 0) => {
     if (typeof value === "string") return textNode(value);
     if (value === null) return el("span", { class: "muted" }, "null");
-    if (typeof value !== "object") return el("code", {}, String(value));
+    if (isScalar(value)) return el("code", {}, String(value));
     if (Array.isArray(value)) {
       if (!value.length) return el("span", { class: "muted" }, "none");
-      if (value.every((item) => item === null || (typeof item !== "object" && String(item).length < 60))) {
+      if (value.every((item) => isScalar(item) && String(item).length < 60)) {
         return el("ul", { class: "chips" }, value.map((item) => el("li", {}, el("code", {}, String(item)))));
       }
       if (value.every((item) => typeof item === "string")) return el("ol", { class: "texts" }, value.map((item) => el("li", {}, textNode(item))));
-      const isFlat = (item) => isObject(item) && Object.values(item).every((each) => each === null || typeof each !== "object");
+      const isFlat = (item) => isObject(item) && Object.values(item).every(isScalar);
       if (value.length <= 8 && value.every(isFlat)) return el("ol", { class: "texts" }, value.map((item) => el("li", {}, valueNode(item, 1))));
       return value.length > 3 || depth > 1 ? folded(plural(value.length, "item"), jsonNode(value)) : jsonNode(value);
     }
@@ -510,11 +545,12 @@
   /** Return the parts of what is expected and of the result that have the same names; null without any. */
   const comparable = (expected, payload) => {
     if (!isObject(expected) || payload === undefined || payload === null) return null;
+    const kind = (value) => (value instanceof Exact ? "number" : typeof value);
     for (const name of ["equals", "answer", "output", "text", "json", "result"]) {
       const value = expected[name];
       if (value === undefined || value === null) continue;
       const other = isObject(payload) && name in payload ? payload[name] : isObject(payload) ? payload.answer ?? payload.output ?? payload : payload;
-      if (typeof value === typeof other) return [sorted(value), sorted(other)];
+      if (kind(value) === kind(other)) return [sorted(value), sorted(other)];
     }
     if (!isObject(payload)) return null;
     const names = Object.keys(expected).filter((name) => name in payload);
@@ -523,6 +559,8 @@
     return [chosen(expected), chosen(payload)];
   };
   const sorted = (value) => {
+    // 1.0 is 1, but integers of more than 53 bits can't be told apart as numbers
+    if (value instanceof Exact) return /^-?\d+$/.test(value.text) ? value : Number(value.text);
     if (Array.isArray(value)) return value.map(sorted);
     return isObject(value) ? Object.fromEntries(Object.keys(value).sort().map((name) => [name, sorted(value[name])])) : value;
   };
@@ -833,11 +871,11 @@
         const mark = form.querySelector("input[name=mark]:checked")?.value;
         const missing = !mark ? "Choose a mark." : !reason.value.trim() ? "Write a reason." : !by.value.trim() ? "Write who says so." : !row.case_sha256 ? "This case could not be read, and can't be marked." : "";
         if (missing) { said.textContent = missing; return; }
-        const result = JSON.stringify(shown.payload) ?? "";
         marks.set(markKey(row), {
           version: 1, suite: row.suite, case: row.id, case_sha256: row.case_sha256, mark, reason: reason.value.trim(), by: by.value.trim(),
-          answer: shown.answer ?? null, ...(result && result.length <= MAX_RESULT ? { result: shown.payload } : {}),
-          run_id: row.run || "", marked_at: new Date().toISOString(),
+          answer: shown.answer ?? null, run_id: row.run || "", marked_at: new Date().toISOString(),
+          // the text itself: a value would lose digits
+          result: shown.payloadText.length <= MAX_RESULT ? shown.payloadText : "",
         });
         keep();
         showReview();
@@ -861,7 +899,8 @@
       try { sessionStorage.setItem(`${STORED} ${location.pathname}`, JSON.stringify([...marks])); } catch { /* kept in memory */ }
     };
     const download = () => {
-      const text = [...marks.values()].map((mark) => `${JSON.stringify(mark)}\n`).join("");
+      const line = ({ result, ...mark }) => JSON.stringify(mark).replace(/\}$/, () => (result ? `,"result":${result}}\n` : "}\n"));
+      const text = [...marks.values()].map(line).join("");
       const link = el("a", { href: URL.createObjectURL(new Blob([text], { type: "application/jsonl" })), download: "review.jsonl" });
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
