@@ -265,6 +265,107 @@ def test_numbers_keep_their_text(browser: Browser, tmp_path: Path) -> None:
     assert json.loads(line)["result"] == result
 
 
+def _texts(shown: Watched, selector: str) -> list[str]:
+    return shown.page.locator(selector).all_inner_texts()
+
+
+def test_a_filter_finds_what_is_shown_and_says_what_it_does_not_know(browser: Browser, tmp_path: Path) -> None:
+    lost = ({"name": "order", "effect": "zero", "value": 0.0}, {"name": "queue", "effect": "add", "value": 1.0})
+    texts = {"input_text": "Where is order 3311", "expected_text": "3311", "actual_text": "4477"}
+    results = [
+        case_result("asked", "failed", case_type="personal_data", terms=lost, duration_ms=1500, **texts),
+        case_result("other", terms=({"name": "order", "effect": "add", "value": 1.0},)),
+    ]
+    path = projects.write_page(tmp_path / "page.html", blocks(results))
+    with opened(browser, path) as shown:
+        remark = shown.page.locator("#case-filter-remark")
+        for words, found, said in (
+            ('"order 3311"', 1, ""),
+            ("4477", 1, ""),
+            ('type:"personal data"', 1, ""),
+            ("type:personal_data", 1, ""),
+            ("term:order", 1, ""),
+            ("has:order", 2, ""),
+            ("term:queue", 0, ""),
+            ("has:queue", 1, ""),
+            ("duration>1s", 1, ""),
+            ("duration<=1500ms", 2, ""),
+            ("toy:plain:asked", 1, ""),
+            ("prize>0", 0, "No filter is called “prize”"),
+            ("score>high", 0, "No filter is called “score”, or not with this value"),
+            ("colour:red", 0, "No filter is called “colour”"),
+            ("type:plain type:personal_data", 0, "Each word alone: type:plain 1, type:personal_data 1."),
+        ):
+            shown.page.locator("#case-filter").fill(words)
+            shown.page.locator("#case-count").filter(has_text=f"{found} of 2" if found < 2 else "2 cases").wait_for()
+            assert remark.inner_text().startswith(said), words
+            assert remark.is_visible() == bool(said), words
+
+
+def test_a_case_with_trials_says_which_is_shown(browser: Browser, tmp_path: Path) -> None:
+    trials = [
+        case_result("a", "passed" if number % 2 == 0 else "failed", trial=number, answer=f"answer {number}")
+        for number in range(3)
+    ]
+    path = projects.write_page(tmp_path / "page.html", blocks(trials))
+    with opened(browser, path, address="#case=a") as shown:
+        which = shown.page.locator("#case-trial")
+        which.wait_for()
+        assert which.inner_text().startswith("Shown is trial 2 of 3, with score 0.25")
+        assert "mean score 0.75" in shown.page.locator(".case-head").inner_text()
+        shown.page.get_by_role("button", name="Show trial 3").click()
+        which.filter(has_text="trial 3 of 3, with score 1.00").wait_for()
+        assert "answer 2" in shown.page.locator("#case-view .answer").inner_text()
+
+
+def test_only_what_is_wrong_differs(browser: Browser, tmp_path: Path) -> None:
+    text = '{"id": "x", "input": "?", "expected": {"queue": ["2", "3"], "order": "7"}}'
+    terms = (
+        {"name": "one_of /queue", "effect": "add", "value": 0.5},
+        {"name": "exact /order", "effect": "add", "value": 0.0},
+    )
+    payload = {"queue": "2", "order": "8"}
+    unread = {"answer": None, "decision": "comply_safe"}
+    results = [
+        case_result("right", payload={"queue": "2", "order": "7"}, terms=terms),
+        case_result("wrong", "failed", payload=payload, terms=terms),
+        case_result("unread", "failed", **unread, actual_text="not JSON"),
+        case_result("silent", "failed", **unread),
+        case_result("new", "failed", answer="8"),
+    ]
+    before = {"toy:plain:new": case_result("new")}
+    path = projects.write_page(tmp_path / "page.html", blocks(results, text_sources(text), baseline=before))
+    with opened(browser, path) as shown:
+        found = {}
+        for result in results:
+            shown.page.goto(f"{path.as_uri()}#case={result.case_id}")
+            shown.page.locator(CASE_HEADING).filter(has_text=result.case_id).wait_for()
+            shown.page.locator("#case-mark").wait_for()
+            found[result.case_id] = shown.page.locator("#case-view .part").nth(1).inner_text()
+            changed = [line for line in _texts(shown, "#case-view .diff .line") if line[0] != " "]
+            assert changed == (['-   "order": "7"', '+   "order": "8"'] if result.case_id == "wrong" else [])
+    assert "comply safe" not in "".join(found.values())
+    assert "not JSON" in found["unread"]
+    assert "no answer" in found["silent"]
+    assert "its answer is not stored" in found["new"]
+
+
+def test_a_broken_part_does_not_hide_the_others(browser: Browser, tmp_path: Path) -> None:
+    recording = {
+        "exchanges": [{"role": "a", "prompt": {"messages": "none"}, "answer": "x"}, 3, {"role": "b", "usage": 1}]
+    }
+    results = [case_result("one", record={"hook_decisions": [None]}, payload={"a": 1})]
+    path = projects.write_page(tmp_path / "page.html", blocks(results, text_sources("{}", json.dumps(recording))))
+    with opened(browser, path, address="#case=one") as shown:
+        shown.page.locator("#case-mark").wait_for()
+        headings = _texts(shown, "#case-view h2")
+        assert headings[:2] == ["Input", "Expected and actual"]
+        assert "Transcript" in headings
+        assert "can't be shown" in shown.page.locator("#case-view").inner_text()
+        shown.page.evaluate("location.hash = '#%'")
+        shown.page.locator("#case-view").wait_for(state="hidden")
+
+
 def _background(shown: Watched) -> str:
     colour: str = shown.page.evaluate("getComputedStyle(document.body).backgroundColor")
     return colour

@@ -156,14 +156,14 @@
   const complete = (row, table, page) => {
     const file = row.file.replace(/(\.jsonl):\d+$/, "$1");
     const terms = table.terms[row.terms] || [];
-    Object.assign(row, { page, run: table.run, id: row.case_id, type: row.case_type });
+    Object.assign(row, { page, run: table.run, runLabel: table.label || table.run || page, pack: table.pack, id: row.case_id, type: row.case_type });
     row.terms = terms.map(([name]) => name);
     row.lost = terms.filter(([, costs]) => costs).map(([name]) => name);
     row.command ||= `pytest ${row.file}::${row.id}${table.options}`;
     const isLinked = table.root && !/^bundled:|^\/|^[a-z]:|\\|(^|\/)\.\.(\/|$)/i.test(file);
     row.link = isLinked ? [table.root, ...file.split("/").map(encodeURIComponent)].join("/") : "";
     row.cause = row.lost.join(" + ") || (isFailing(row) ? row.kind || row.terms[0] || "low score" : "");
-    row.text = [row.id, row.test_id, row.answer ?? "", row.message ?? ""].join("\n").toLowerCase();
+    row.text = [row.id, row.test_id, row.answer, row.message, row.input_text, row.expected_text, row.actual_text].map((text) => text ?? "").join("\n").toLowerCase();
     return row;
   };
 
@@ -175,44 +175,63 @@
     type: (row) => [row.type],
     difficulty: (row) => [row.difficulty],
     tag: (row) => row.tags,
-    term: (row) => row.terms,
+    // what cost points; where nothing did, what a failed case consists of
+    term: (row) => (row.lost.length || !isFailing(row) ? row.lost : row.terms),
+    has: (row) => row.terms,
     change: (row) => [row.change || ""],
     kind: (row) => [row.kind || ""],
     id: (row) => [row.id, row.test_id],
     file: (row) => [row.file],
     answer: (row) => [row.answer ?? ""],
     message: (row) => [row.message ?? ""],
-    run: (row) => [row.run || ""],
+    run: (row) => [row.run || "", row.runLabel],
   };
-  const CONTAINS = new Set(["answer", "message", "id", "file", "term"]);
-  const NUMBERS = { score: "score", duration: "duration_ms", tokens: "tokens" };
+  const CONTAINS = new Set(["answer", "message", "id", "file", "term", "has", "run"]);
+  const NUMBERS = { __proto__: null, score: "score", duration: "duration_ms", tokens: "tokens" };
 
-  /** Return a function of a row for the words of a filter; each word has to be true. */
-  const matcher = (query, facets, rows) => {
+  /** Return the rows for which each word of a filter is true, and what is to be said about its words. */
+  const filtered = (query, facets, rows) => {
     const tests = [];
     for (const [, minus, word] of query.matchAll(/(-?)((?:[^\s":]+:)?"[^"]*"?|\S+)/g)) {
       if (word === "-") continue;
       const test = wordTest(word.toLowerCase(), facets, rows);
-      tests.push(minus ? (row) => !test(row) : test);
+      tests.push({ word: minus + word, test: minus ? (row) => !test(row) : test });
     }
-    return (row) => tests.every((test) => test(row));
+    const found = rows.filter((row) => tests.every(({ test }) => test(row)));
+    const unknown = tests.map(({ word }) => unknownName(word.toLowerCase(), facets)).filter(Boolean);
+    const remarks = unknown.map((name) => `No filter is called “${name}”, or not with this value; see “How to filter”.`);
+    if (!found.length && tests.length > 1) {
+      remarks.push(`Each word alone: ${tests.map(({ word, test }) => `${word} ${rows.filter(test).length.toLocaleString("en")}`).join(", ")}.`);
+    }
+    return { found, remarks: found.length && !unknown.length ? [] : remarks };
+  };
+  const COMPARED = /^([a-z_]+)(<=|>=|<|>|=)(\d+(?:\.\d+)?|\.\d+)(ms|s)?$/;
+  const isCompared = ([, name, , , unit] = []) => name in NUMBERS && (!unit || name === "duration");
+
+  /** Return the name of a word that looks like a filter and is none; empty for others, such as the id of a test. */
+  const unknownName = (word, facets) => {
+    const [, name, sign] = /^-?([a-z_]+)(:(?![:/])|[<>]=?|=)/.exec(word) || [];
+    if (!name) return "";
+    if (sign === ":") return FIELDS[name] || facets.has(name) || /^-?[^":]+:[^":]+:/.test(word) ? "" : name;
+    return isCompared(COMPARED.exec(word.replace(/^-/, "")) || []) ? "" : name;
   };
   const wordTest = (word, facets, rows) => {
-    const compared = /^(score|duration|tokens)(<=|>=|<|>|=)([\d.]+)$/.exec(word);
-    if (compared) {
-      const [, name, sign, bound] = compared;
+    const compared = COMPARED.exec(word);
+    if (compared && isCompared(compared)) {
+      const [, name, sign, bound, unit] = compared;
+      const limit = Number(bound) * (unit === "s" ? 1000 : 1);
       return (row) => {
         const value = row[NUMBERS[name]];
-        const limit = Number(bound);
         if (typeof value !== "number") return false;
         return { "<": value < limit, ">": value > limit, "<=": value <= limit, ">=": value >= limit, "=": value === limit }[sign];
       };
     }
     const [, name, quoted] = /^([^:"]+):(.*)$/s.exec(word) || [];
     if (name && (FIELDS[name] || facets.has(name))) {
-      const value = quoted.replaceAll('"', "");
+      // as it is stored, or as it is shown
+      const value = words(quoted.replaceAll('"', ""));
       const read = FIELDS[name] || ((row) => [row.facets[facets.get(name)] ?? ""]);
-      const lower = (row) => read(row).map((each) => String(each).toLowerCase());
+      const lower = (row) => read(row).map((each) => words(each).toLowerCase());
       // a value that no case has may be the beginning of one that is being typed
       const isWhole = !CONTAINS.has(name) && rows.some((row) => lower(row).includes(value));
       const isEqual = isWhole ? (text) => text === value : CONTAINS.has(name) ? (text) => text.includes(value) : (text) => text.startsWith(value);
@@ -228,6 +247,11 @@
   const quote = (text) => (/[\s"]/.test(text) ? `"${text.replaceAll('"', "")}"` : text);
 
   // ---- address ----
+
+  /** Return a part of an address as text; one that is no text stays as it is. */
+  const decoded = (text) => {
+    try { return decodeURIComponent(text); } catch { return text; }
+  };
 
   const EMPTY = { q: "", sort: "", dir: "", group: "", page: 1, case: "", run: "" };
   const fromAddress = () => {
@@ -381,6 +405,13 @@
 
   const part = (title, ...content) => el("section", { class: "part" }, el("h2", {}, title), ...content);
 
+  /** Return a part of the view, or what is wrong with its data: the other parts are shown all the same. */
+  const tried = (title, make) => {
+    try { return make(); } catch (error) {
+      return part(title, el("p", { class: "notice" }, `This part can't be shown: ${error.message}. The files of the run have its data.`));
+    }
+  };
+
   const scoreBar = (score, threshold) => {
     const x = (value) => String(Math.max(0, Math.min(1, value)) * 200);
     const passes = score >= threshold - 1e-9;
@@ -454,8 +485,9 @@
 
   /** Return the exchanges of a recording, folded. */
   const transcript = (recording) => {
-    const exchanges = Array.isArray(recording?.exchanges) ? recording.exchanges : [];
-    const gateway = Array.isArray(recording?.gateway) ? recording.gateway : [];
+    const objects = (value) => (Array.isArray(value) ? value.filter(isObject) : []);
+    const exchanges = objects(recording?.exchanges);
+    const gateway = objects(recording?.gateway);
     const tokens = (usage) => {
       const counts = [usage?.tokens_input, usage?.tokens_output];
       return counts.some((count) => typeof count === "number") ? `, ${counts.map((count) => count ?? "?").join(" + ")} tokens` : "";
@@ -464,7 +496,7 @@
       `${index + 1}. ${exchange.role}${exchange.refusal ? ": refused" : ""}${exchange.problem ? `: ${exchange.problem.kind}` : ""}${tokens(exchange.usage)}`,
       el("ol", { class: "messages" },
         exchange.prompt?.system ? message("system", exchange.prompt.system) : null,
-        (exchange.prompt?.messages || []).map(messageOf),
+        Array.isArray(exchange.prompt?.messages) ? exchange.prompt.messages.map(messageOf) : exchange.prompt?.messages ? message("messages", exchange.prompt.messages) : null,
         message("answer", exchange.refusal ?? exchange.answer ?? "", [toolCalls(exchange.tool_calls), exchange.problem ? el("p", { class: "problem" }, exchange.problem.message) : null]))));
     const calls = gateway.map((call, index) => folded(
       `${index + 1}. ${call.provider} ${call.method} ${call.path}: ${call.status ?? "no answer"}${call.end && call.end !== "complete" ? `, ${call.end}` : ""}${tokens(call.usage)}`,
@@ -485,10 +517,10 @@
     return [];
   };
 
-  const trialsTable = (trials) => scrolled("Trials", el("table", { class: "plain" },
+  const trialsTable = (trials, shown, choose) => scrolled("Trials", el("table", { class: "plain" },
     el("caption", { class: "unseen" }, "Trials of this case"),
     el("thead", {}, el("tr", {}, ["trial", "verdict", "score", "answer", "time", "what happened"].map((text) => el("th", { scope: "col" }, text)))),
-    el("tbody", {}, trials.map((trial, index) => el("tr", {}, el("th", { scope: "row" }, String((trial.trial ?? index) + 1)),
+    el("tbody", {}, trials.map((trial, index) => el("tr", {}, el("th", { scope: "row" }, button(String((trial.trial ?? index) + 1), () => choose(index), { "aria-pressed": String(trial === shown), "aria-label": `Show trial ${(trial.trial ?? index) + 1}` })),
       el("td", {}, badge(trial.verdict)), el("td", { class: "number" }, number(trial.score)), el("td", {}, trial.answer ?? "–"),
       el("td", { class: "number" }, duration(trial.duration_ms || 0)), el("td", {}, trial.message || ""))))));
 
@@ -499,12 +531,23 @@
 
   /** Return expected, actual and the baseline's answer beside each other, and what differs line by line. */
   const expectation = (row, details, shown) => {
+    // the short texts of a row are those of its worst trial
+    const isRow = details.trials.length === 1 || (shown.verdict !== "passed" && (shown.answer ?? null) === (row.answer ?? null));
     const expected = isObject(details.case) ? details.case.expected : undefined;
     const before = details.baseline;
     const actual = shown.answer ?? null;
-    const said = (attempt) => attempt.answer ?? (attempt.message || (attempt.refused ? "refused" : words(attempt.decision || "no answer")));
+    const said = (attempt) => {
+      if (attempt.answer !== null && attempt.answer !== undefined) return attempt.answer;
+      if (attempt === shown && isRow && row.actual_text) return row.actual_text;
+      if (attempt.message) return attempt.message;
+      if (attempt.refused) return "refused";
+      // only packs that expect a decision compare it
+      return expected?.decision && attempt.decision ? words(attempt.decision) : "no answer";
+    };
     const now = said(shown);
-    const was = before ? said(before) : null;
+    // a committed baseline has verdicts and no results
+    const isStored = before && ((before.answer ?? null) !== null || before.message || before.refused || before.payload !== undefined || expected?.decision);
+    const was = isStored ? said(before) : null;
     const [wasNode, nowNode] = was !== null && was !== now ? wordDiff(was, now) : [was, now];
     // where several parts are expected, one text for the answer would hide the part that is wrong
     const partsOf = (attempt) => {
@@ -513,25 +556,34 @@
       return names.length > 1 && names.every((name) => name in parts) ? Object.fromEntries(names.map((name) => [name, parts[name]])) : null;
     };
     const shownParts = (attempt, node) => (partsOf(attempt) ? valueNode(partsOf(attempt)) : el("p", { class: "answer" }, node));
-    const isSame = before && was === now && pretty(before.payload ?? null) === pretty(shown.payload ?? null);
+    const isSame = isStored && was === now && pretty(before.payload ?? null) === pretty(shown.payload ?? null);
     const columns = [
       el("div", {}, el("h3", {}, "Expected"), expected === undefined
         ? el("p", { class: "muted" }, row.expected_text || "The case file is not at hand.") : markEqual(valueNode(expected), actual)),
       el("div", {}, el("h3", {}, "Actual"), shownParts(shown, nowNode),
         shown.match_level ? el("p", { class: "muted" }, `match: ${words(shown.match_level)}${typeof shown.match_depth === "number" ? `, depth ${shown.match_depth}` : ""}`) : null,
         shown.decision && actual !== null && expected?.decision ? el("p", { class: "muted" }, `decision: ${words(shown.decision)}`) : null),
-      before ? el("div", {}, el("h3", {}, "Baseline"), shownParts(before, wasNode),
+      before ? el("div", {}, el("h3", {}, "Baseline"), isStored ? shownParts(before, wasNode) : el("p", { class: "muted" }, "its answer is not stored"),
         el("p", { class: "muted" }, badge(before.verdict), typeof before.score === "number" ? ` score ${number(before.score)}` : ""),
         isSame ? el("p", { class: "muted" }, "the same answer") : null) : null,
     ];
-    const texts = comparable(expected, shown.payload)?.map(pretty);
+    // what passed has no difference, whatever its form; nor has a part that got its points
+    const texts = shown.verdict === "passed" ? null : comparable(withoutRight(expected, shown.terms), shown.payload)?.map(pretty);
     const isDifferent = texts && texts[0] !== texts[1];
     const lines = [];
     if (isDifferent && texts.some((text) => text.includes("\n"))) {
       lines.push(el("h3", {}, "Expected (−) against actual (+), by line"), el("div", { class: "against-expected" }, lineDiff(...texts)));
-    } else if (row.expected_text || row.actual_text) lines.push(pairNode(row.expected_text || "", row.actual_text || ""));
+    } else if (isRow && shown.verdict !== "passed" && (row.expected_text || row.actual_text)) lines.push(pairNode(row.expected_text || "", row.actual_text || ""));
     else if (isDifferent) lines.push(pairNode(...texts));
     return [el("div", { class: `columns ${before ? "three" : "two"}` }, columns), lines];
+  };
+
+  /** Return what is expected without the parts whose terms got their points. */
+  const withoutRight = (expected, terms) => {
+    if (!isObject(expected)) return expected;
+    const about = (name) => terms.filter((term) => term.name === name || term.name.endsWith(`/${name}`) || term.name.endsWith(` ${name}`));
+    const isRight = (name) => about(name).length > 0 && about(name).every((term) => term.effect === "add" && term.value > 0);
+    return Object.fromEntries(Object.entries(expected).filter(([name]) => !isRight(name)));
   };
 
   /** Mark the values of a list that are the actual answer. */
@@ -609,7 +661,7 @@
         el("a", { class: "case-link", href: addressOf(row) }, row.id), row.stale ? el("span", { class: "tag" }, "stale") : null,
         marks.has(markKey(row)) ? el("span", { class: "tag" }, `marked: ${MARKS[marks.get(markKey(row)).mark].toLowerCase()}`) : null,
         row.input_text ? el("span", { class: "clip input", title: row.input_text }, row.input_text) : null] },
-      hasRuns && { key: "run", title: "run", value: (row) => row.run || row.page, cell: (row) => row.run || row.page },
+      hasRuns && { key: "run", title: "run", value: (row) => row.runLabel, cell: (row) => el("span", { class: "clip", title: row.run }, row.runLabel) },
       has((row) => row.type) && { key: "type", title: "type", value: (row) => row.type, cell: (row) => words(row.type) },
       has((row) => row.difficulty) && { key: "difficulty", title: "difficulty", value: (row) => ["easy", "medium", "hard"].indexOf(row.difficulty) + row.difficulty, cell: (row) => row.difficulty },
       { key: "score", title: "score", number: true, value: (row) => row.score ?? null, cell: (row) => number(row.score) },
@@ -621,7 +673,7 @@
       has((row) => row.change) && { key: "change", title: "change", value: (row) => CHANGES.indexOf(row.change), cell: (row) => changeNode(row) },
       has((row) => row.trials > 1) && { key: "trials", title: "trials passed", number: true, value: (row) => row.passed / row.trials, cell: (row) => `${row.passed} / ${row.trials}` },
       { key: "cause", title: "decided by", value: (row) => row.cause, cell: (row) => (isFailing(row) ? words(row.cause) : "") },
-      { key: "duration", title: "time", number: true, value: (row) => row.duration_ms || 0, cell: (row) => duration(row.duration_ms || 0) },
+      { key: "duration", title: has((row) => row.trials > 1) ? "time of trials" : "time", number: true, value: (row) => row.duration_ms || 0, cell: (row) => duration(row.duration_ms || 0) },
       has((row) => row.tokens) && { key: "tokens", title: "tokens", number: true, value: (row) => row.tokens ?? null, cell: (row) => (typeof row.tokens === "number" ? row.tokens.toLocaleString("en") : "–") },
     ].filter(Boolean);
     const changeNode = (row) => {
@@ -650,6 +702,7 @@
     const filter = el("input", { id: "case-filter", type: "search", "aria-describedby": "case-filter-help", autocomplete: "off", spellcheck: "false",
       placeholder: "failed type:negative term:citations -tag:food", oninput: () => go({ q: filter.value, page: 1, case: "" }, { replace: true }) });
     const count = el("p", { id: "case-count", role: "status" });
+    const remark = el("p", { id: "case-filter-remark", class: "muted", role: "status", hidden: true });
     const groupSelect = el("select", { id: "case-group", onchange: () => go({ group: groupSelect.value, page: 1 }) },
       Object.entries(GROUPS).map(([value, [title]]) => el("option", { value }, title)));
     const quick = el("div", { class: "quick", role: "group", "aria-label": "Ready filters" });
@@ -666,11 +719,12 @@
     const example = (text) => button(text, () => { go({ q: text, page: 1 }); filter.focus(); }, { class: "word" });
     const firstOf = (read, otherwise) => read(rows.find((row) => read(row)) || {}) || otherwise;
     const help = folded("How to filter", el("div", { id: "case-filter-help" },
-      el("p", {}, "Words are combined: a case has to match all of them. A plain word is searched in ids, answers and messages; a minus excludes."),
+      el("p", {}, "Words are combined: a case has to match all of them. A plain word is searched in ids, answers, messages, and what failed cases were asked; a minus excludes. ",
+        el("code", {}, "term:"), " finds cases that lost points there, ", el("code", {}, "has:"), " all that have the term."),
       el("p", {}, "Try ", ["failing", `type:${quote(firstOf((row) => row.type, "negative"))}`, `difficulty:${firstOf((row) => row.difficulty, "hard")}`,
         `term:${quote(firstOf((row) => row.lost?.[0] || row.terms?.[0], "citations"))}`, `tag:${quote(firstOf((row) => row.tags?.[0], "food"))}`, "change:new_failure", "score<0.8", "duration>1000",
         ...[...facets.values()].slice(0, 1).map((name) => `${name}:${quote(firstOf((row) => row.facets?.[name], "x"))}`)].map(example),
-      ". Names: verdict, type, difficulty, tag, term, change, kind, id, file, answer, message, score, duration, tokens",
+      ". Names: verdict, type, difficulty, tag, term, has, change, kind, id, file, answer, message, score, duration, tokens",
         facets.size ? `, ${[...facets.keys()].join(", ")}` : "", ".")));
     const review = el("section", { id: "review", hidden: true, "aria-labelledby": "review-title" });
     const notice = el("p", { class: "notice", hidden: true });
@@ -679,7 +733,7 @@
         el("div", { class: "search" }, el("label", { for: "case-filter" }, "Filter cases"), filter),
         el("div", {}, el("label", { for: "case-group" }, "Group by"), groupSelect),
         button("Keys", () => keys.showModal(), { class: "quiet-button", "aria-keyshortcuts": "?" })),
-      quick, help, notice, el("div", { class: "status-line" }, count),
+      quick, help, notice, el("div", { class: "status-line" }, count, remark),
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of cases" }, table), pager, review);
     const view = el("section", { id: "case-view", hidden: true, "aria-labelledby": "case-title", tabindex: "-1" });
     const keys = el("dialog", { id: "case-keys", "aria-labelledby": "case-keys-title" },
@@ -725,7 +779,9 @@
     };
 
     const showTable = () => {
-      const found = rows.filter(matcher(state.q, facets, rows));
+      const { found, remarks } = filtered(state.q, facets, rows);
+      remark.textContent = remarks.join(" ");
+      remark.hidden = !remarks.length;
       const { sizes, keyed } = ordered(found);
       shownRows = keyed.map((each) => each.row);
       const pageCount = Math.max(1, Math.ceil(keyed.length / PAGE_ROWS));
@@ -793,7 +849,7 @@
     const open = (row) => { if (row) go({ case: row.test_id, run: hasRuns ? row.page : "" }); };
     const close = () => go({ case: "", run: "" });
 
-    const showCase = async (row) => {
+    const showCase = async (row, chosen = -1) => {
       const title = el("h1", { id: "case-title" }, row.id);
       const previous = neighbour(row, -1);
       const next = neighbour(row, 1);
@@ -813,7 +869,10 @@
         return;
       }
       if (current() !== row) return;
-      const shown = details.trials.find((trial) => trial.verdict === row.verdict) || details.trials[0];
+      const several = details.trials.length > 1;
+      const shown = details.trials[chosen] || details.trials.find((trial) => trial.verdict === row.verdict) || details.trials[0];
+      const which = `trial ${details.trials.indexOf(shown) + 1} of ${details.trials.length}`;
+      const ofTrial = several ? ` of ${which}` : "";
       const input = isObject(details.case) ? details.case.input ?? details.case : details.case;
       const command = el("code", { class: "command", tabindex: "0" }, row.command);
       const copied = el("span", { role: "status", class: "muted" });
@@ -821,33 +880,40 @@
         ["type", words(row.type)], ["difficulty", row.difficulty],
         ...Object.entries(row.facets).map(([name, value]) => [words(name), value]),
         ["model", shown.llm_backend === "unknown" ? "not known" : [shown.llm_backend, shown.llm_model].filter(Boolean).join(" / ")], ["judge", shown.judge],
-        ["time", duration(row.duration_ms || 0)],
-        ["tokens", typeof row.tokens === "number" ? `${row.tokens.toLocaleString("en")} (${shown.tokens_input ?? "?"} in, ${shown.tokens_output ?? "?"} out)` : ""],
-        ["run", hasRuns ? row.run : ""],
-      ].filter(([, value]) => value);
-      const exchanges = transcript(details.recording);
-      const messages = conversation(shown.payload, 3);
+        [several ? `time${ofTrial}` : "time", duration(shown.duration_ms || 0)],
+        [several ? "time of all trials" : "", duration(row.duration_ms || 0)],
+        [several ? "tokens of all trials" : "tokens", typeof row.tokens === "number" ? `${row.tokens.toLocaleString("en")}${several ? "" : ` (${shown.tokens_input ?? "?"} in, ${shown.tokens_output ?? "?"} out)`}` : ""],
+        ["run", hasRuns ? `${row.runLabel} (${row.run})` : ""],
+      ].filter(([name, value]) => name && value);
+      const transcriptPart = () => {
+        const exchanges = transcript(details.recording);
+        const messages = conversation(shown.payload, 3);
+        return exchanges.length || messages.length ? part("Transcript",
+          messages.length ? folded(`Conversation in the result (${plural(messages.length, "message")})`, el("ol", { class: "messages" }, messages.map(messageOf))) : null,
+          exchanges) : null;
+      };
+      const score = several && typeof row.score === "number" ? `mean score ${number(row.score)}` : `score ${number(row.score)}`;
       add(view.replaceChildren(bar) || view, [
         title,
         el("p", { class: "case-head" }, badge(status(row)), typeof row.score === "number" && typeof row.threshold === "number"
-          ? [" ", el("span", { class: "score" }, `score ${number(row.score)} ${row.score >= row.threshold - 1e-9 ? "≥" : "<"} ${number(row.threshold)}`), " ", scoreBar(row.score, row.threshold)] : null,
+          ? [" ", el("span", { class: "score" }, `${score} ${row.score >= row.threshold - 1e-9 ? "≥" : "<"} ${number(row.threshold)}`), " ", scoreBar(row.score, row.threshold)] : null,
           row.change && row.change !== "same" ? [" ", el("span", { class: `change is-${row.change}` }, words(row.change))] : null,
           row.stale ? [" ", el("span", { class: "tag" }, "stale recording")] : null),
+        several ? el("p", { class: "muted", id: "case-trial" }, `Shown is ${which}`, typeof shown.score === "number" ? `, with score ${number(shown.score)}` : "", "; choose another one under “Trials”.") : null,
         row.message || shown.message ? el("p", { class: `problem is-${status(row)}` }, row.kind ? el("strong", {}, `${words(row.kind)}: `) : null, row.message || shown.message) : null,
         details.remark ? el("p", { class: "notice" }, `Shown as it is now: ${details.remark}.`) : null,
         shown.remark ? el("p", { class: "notice" }, shown.remark) : null,
+        shown.cut ? el("p", { class: "notice" }, "The result is too long for this page, and cut here; payloads.jsonl in the folder of the run has all of it.") : null,
         details.history.length ? el("div", { class: "history-line" }, el("span", { class: "muted" }, "earlier runs "), historyStrip(details.history, status(row))) : null,
-        part("Input", input === undefined ? el("p", { class: "muted" }, "The input is not at hand: the case file was not readable when this page was written.") : valueNode(input)),
-        part("Expected and actual", ...expectation(row, details, shown)),
-        shown.terms.length ? part("Score, term by term", waterfall(shown.terms, shown.score, shown.threshold)) : null,
-        details.trials.length > 1 ? part(`Trials: ${row.passed} of ${row.trials} passed`, trialsTable(details.trials)) : null,
-        shown.hooks.length ? part("Guards and checks", ...hookTable(shown.hooks)) : null,
-        exchanges.length || messages.length ? part("Transcript",
-          messages.length ? folded(`Conversation in the result (${plural(messages.length, "message")})`, el("ol", { class: "messages" }, messages.map(messageOf))) : null,
-          exchanges) : null,
-        shown.payload !== undefined ? part("Result of the target",
+        tried("Input", () => part("Input", typeof details.case === "string" ? el("p", { class: "muted" }, "The case is too long for this page and cut here, or is no JSON.") : null, input === undefined ? el("p", { class: "muted" }, "The input is not at hand: the case file was not readable when this page was written.") : valueNode(input))),
+        tried("Expected and actual", () => part("Expected and actual", ...expectation(row, details, shown))),
+        shown.terms.length ? tried("Score, term by term", () => part(`Score${ofTrial}, term by term`, waterfall(shown.terms, shown.score, shown.threshold))) : null,
+        several ? part(`Trials: ${row.passed} of ${row.trials} passed${row.quarantined ? ", not counted" : ""}`, trialsTable(details.trials, shown, (index) => showCase(row, index))) : null,
+        shown.hooks.length ? tried("Guards and checks", () => part("Guards and checks", ...hookTable(shown.hooks))) : null,
+        tried("Transcript", transcriptPart),
+        shown.payload !== undefined ? tried("Result of the target", () => part("Result of the target",
           folded("As the target returned it", jsonNode(shown.payload)),
-          details.baseline?.payload !== undefined && details.baseline ? folded("Against the baseline's result, by line", lineDiff(pretty(details.baseline.payload), pretty(shown.payload))) : null) : null,
+          details.baseline?.payload !== undefined && details.baseline ? folded("Against the baseline's result, by line", lineDiff(pretty(details.baseline.payload), pretty(shown.payload))) : null)) : null,
         part("File and command",
           el("p", {}, row.link ? el("a", { href: row.link }, row.file) : el("code", {}, row.file)),
           el("div", { class: "command-line" }, command, button("Copy", async () => {
@@ -855,7 +921,7 @@
           }, { id: "case-copy", "aria-label": "Copy the command" }), copied),
           el("dl", { class: "facts" }, facts.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
           row.tags.length ? el("ul", { class: "chips", "aria-label": "Tags" }, row.tags.map((tag) => el("li", {}, el("a", { href: toAddress({ ...EMPTY, q: `tag:${quote(tag)}` }) }, tag)))) : null,
-          isObject(details.case) && details.case.notes ? folded("Notes of the case", valueNode(details.case.notes)) : null),
+          isObject(details.case) && details.case.notes ? tried("Notes of the case", () => folded("Notes of the case", valueNode(details.case.notes))) : null),
         markForm(row, shown),
       ]);
       document.title = `${row.id} · ${documentTitle}`;
@@ -875,7 +941,7 @@
           version: 1, suite: row.suite, case: row.id, case_sha256: row.case_sha256, mark, reason: reason.value.trim(), by: by.value.trim(),
           answer: shown.answer ?? null, run_id: row.run || "", marked_at: new Date().toISOString(),
           // the text itself: a value would lose digits
-          result: shown.payloadText.length <= MAX_RESULT ? shown.payloadText : "",
+          result: !shown.cut && shown.payloadText.length <= MAX_RESULT ? shown.payloadText : "",
         });
         keep();
         showReview();
@@ -986,7 +1052,7 @@
       const isOurs = /^#(cases|(run=[^&]*&)?case=)/.test(location.hash);
       state = isOurs ? next : { ...state, case: "", run: "" };
       show();
-      if (!isOurs && location.hash.length > 1) $(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+      if (!isOurs && location.hash.length > 1) $(decoded(location.hash.slice(1)))?.scrollIntoView();
     });
 
     const allPassed = rows.length && rows.every((row) => status(row) === "passed");
