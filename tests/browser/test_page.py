@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -364,6 +364,104 @@ def test_a_broken_part_does_not_hide_the_others(browser: Browser, tmp_path: Path
         assert "can't be shown" in shown.page.locator("#case-view").inner_text()
         shown.page.evaluate("location.hash = '#%'")
         shown.page.locator("#case-view").wait_for(state="hidden")
+
+
+def _open(shown: Watched, path: Path, case_id: str, run: str = "") -> None:
+    shown.page.goto(f"{path.as_uri()}#{f'run={run}&' if run else ''}case={case_id}")
+    shown.page.locator(CASE_HEADING).filter(has_text=case_id).wait_for()
+    shown.page.locator("#case-mark").wait_for()
+
+
+def test_a_case_of_several_runs_has_one_mark(browser: Browser, tmp_path: Path) -> None:
+    record = {"packbench": {"mode": "live", "target": "toy:answer"}}
+    result = case_result("a", "failed", case_sha256="ab" * 32, record=record, timestamp="2026-01-02T03:04:05.678Z")
+    path = projects.write_page(tmp_path / "page.html", *(blocks([result], run=run) for run in ("R1", "R2")))
+    with opened(browser, path) as shown:
+        assert _texts(shown, "#case-table td.col-run") == ["live toy:answer 2026-01-02 03:04:05"] * 2
+        for run, mark in enumerate(("gold_is_wrong", "quarantine")):
+            _open(shown, path, "a", str(run))
+            shown.page.reload()
+            shown.page.locator("#case-mark").wait_for()
+            lines = _mark(shown, mark, f"because {run}")
+            assert [json.loads(line)["run_id"] for line in lines] == [f"R{run + 1}"]
+
+
+def test_marks_belong_to_the_cases_of_a_page(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    first, changed = (case_result("a", "failed", case_sha256=digest * 32) for digest in ("ab", "cd"))
+    projects.write_page(path, blocks([first], run="R"))
+    with opened(browser, path, address="#case=a") as shown:
+        assert len(_mark(shown, "quarantine")) == 1
+        for result, run, left in ((first, "R", 1), (changed, "R", 0), (first, "S", 0)):
+            projects.write_page(path, blocks([result], run=run))
+            shown.page.goto(f"{path.as_uri()}#cases")
+            shown.page.reload()
+            shown.page.locator("#case-table").wait_for()
+            review = shown.page.locator("#review").inner_text()
+            assert f"Marked for review: {left} case" in review
+            assert ("1 mark of an earlier version of this page dropped" in review) == (not left)
+
+
+def test_a_begun_mark_is_kept(browser: Browser, tmp_path: Path) -> None:
+    results = [case_result(name, "failed", case_sha256="ab" * 32) for name in ("a", "b")]
+    path = projects.write_page(tmp_path / "page.html", blocks(results, run="R"))
+    with opened(browser, path, address="#case=a") as shown:
+        shown.page.locator("#mark-reason").fill("not yet")
+        shown.page.keyboard.press("Escape")
+        shown.page.keyboard.press("j")
+        shown.page.locator(CASE_HEADING).filter(has_text="b").wait_for()
+        assert len(_mark(shown, "quarantine")) == 1
+        shown.page.keyboard.press("Escape")
+        shown.page.keyboard.press("Escape")
+        assert "a: begun, and not marked yet" in shown.page.locator("#review").inner_text()
+        shown.page.reload()
+        _open(shown, path, "a")
+        assert shown.page.locator("#mark-reason").input_value() == "not yet"
+
+
+def test_also_acceptable_is_offered_where_it_can_be_applied(browser: Browser, tmp_path: Path) -> None:
+    def lost(name: str) -> Any:
+        return ({"name": name, "effect": "add", "value": 0.0},)
+
+    generic, safety = ({"packbench": {"pack": pack}} for pack in ("generic", "agent_safety"))
+    kinds = (
+        (case_result("listed", "failed", terms=lost("one_of /queue"), record=generic), ""),
+        (case_result("single", "failed", terms=lost("exact /order"), record=generic), "use the rule one_of"),
+        (case_result("right", record=generic), "passes already"),
+        (case_result("broken", "error", message="no"), "no answer that was scored"),
+        (case_result("attack", "failed", record=safety), "choose “Gold is wrong”"),
+    )
+    for number, (result, why) in enumerate(kinds):
+        path = projects.write_page(tmp_path / f"{number}.html", blocks([result]))
+        with opened(browser, path, address=f"#case={result.case_id}") as shown:
+            choice = shown.page.locator("#case-mark label", has=shown.page.locator("[value=also_acceptable]"))
+            choice.wait_for()
+            assert choice.locator("input").is_disabled() == bool(why)
+            assert why in choice.inner_text()
+
+
+def test_nothing_in_a_text_is_unseen_or_turns_others_around(browser: Browser, tmp_path: Path) -> None:
+    family, flag, hebrew = (
+        "\U0001f469\u200d\U0001f467",
+        "\U0001f3f4\U000e0067\U000e0062\U000e007f",
+        "\u05e9\u05dc\u05d5\u05dd\u200f",
+    )
+    readable = f"{family} {flag} {hebrew} \u0645\u06cc\u200c\u062e tab\t\r\nend"
+    hidden = "\u202egnp.exe a\u200bb c\u200dd \u2066x\u2069 \U000e0041 \x1b[31m \x9b \ufeff\r!"
+    escaped = "\\u202egnp.exe a\\u200bb c\\u200dd \\u2066x\\u2069 \\U000e0041 \\x1b[31m \\x9b \\ufeff\\x0d!"
+    text = json.dumps({"id": "a", "input": readable + hidden, "expected": {"text": hidden}}, ensure_ascii=False)
+    terms = ({"name": "right", "effect": "note", "value": 0.0, "detail": hidden},)
+    result = case_result(
+        "a", "failed", answer=hidden, payload={"text": [hidden, readable]}, terms=terms, message=hidden
+    )
+    path = projects.write_page(tmp_path / "page.html", blocks([result], text_sources(text)))
+    with opened(browser, path) as shown:
+        assert shown.page.locator("#case-table td.col-answer .clip").get_attribute("title") == escaped
+        _open(shown, path, "a")
+        shown_text: str = shown.page.locator("#case-view").evaluate("node => node.textContent")
+        assert readable + escaped in shown_text
+        assert shown_text.count(escaped) >= 5
+        assert not set("\u202e\u200b\u2066\x1b\x9b\ufeff\U000e0041") & set(shown_text)
 
 
 def _background(shown: Watched) -> str:

@@ -20,19 +20,29 @@
 
   // ---- DOM ----
 
+  const READ = new Set(["title", "aria-label"]);
+  // joiners stay in words and emoji, tags in flags, and the marks of right-to-left texts everywhere
+  const UNSEEN = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u180e\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]|\r(?!\n)|(?<![^\0-\x7f])[\u200c\u200d]|(?<!\u{1f3f4}[\u{e0020}-\u{e007f}]*)[\u{e0000}-\u{e007f}]/gu;
+
+  /** Return a text with characters that nobody sees, or that turn others around, as escapes, as in the terminal. */
+  const visible = (text) => String(text).replace(UNSEEN, (character) => {
+    const code = character.codePointAt(0).toString(16);
+    return code.length > 4 ? `\\U${code.padStart(8, "0")}` : code.length > 2 ? `\\u${code.padStart(4, "0")}` : `\\x${code.padStart(2, "0")}`;
+  });
+
   /** Create an element; attributes beginning with "on" are listeners, false and null ones are left out. */
   const el = (name, attributes, ...children) => {
     const node = document.createElement(name);
     for (const [key, value] of Object.entries(attributes || {})) {
       if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
-      else if (value !== false && value !== null && value !== undefined) node.setAttribute(key, value === true ? "" : value);
+      else if (value !== false && value !== null && value !== undefined) node.setAttribute(key, value === true ? "" : READ.has(key) ? visible(value) : value);
     }
     add(node, children);
     return node;
   };
   const add = (node, children) => {
     for (const child of children.flat(Infinity)) {
-      if (child !== null && child !== undefined && child !== false) node.append(child);
+      if (child !== null && child !== undefined && child !== false) node.append(typeof child === "string" ? visible(child) : child);
     }
     return node;
   };
@@ -143,6 +153,8 @@
     return items.length ? `${start}${within}${items.join(`,${within}`)}${line}${end}` : start + end;
   };
 
+  // runs on one page have the same cases, and a review has one line for each
+  const markKey = (row) => `${row.suite} ${row.id}`;
   const status = (row) => (row.quarantined ? "quarantined" : row.verdict);
   const isFailing = (row) => ["failed", "error"].includes(status(row)) || (status(row) === "vacuous");
   const rank = (row) => (row.change === "new_failure" ? (status(row) === "failed" ? 0 : 0.5) : row.change === "regressed" && isFailing(row) ? 1 : RANK[status(row)] ?? 8);
@@ -305,6 +317,7 @@
 
   /** Return two texts of one line with the words that differ marked: [first, second]; without marks if little is equal. */
   const wordDiff = (before, after) => {
+    [before, after] = [visible(before), visible(after)];
     const split = (text) => text.match(/[\p{L}\p{N}_]+|\s+|[^\p{L}\p{N}_\s]/gu) || [];
     const parts = compare(split(before), split(after));
     const side = (sign) => {
@@ -353,7 +366,7 @@
   const jsonNode = (value) => {
     const pre = el("pre", { class: "json", tabindex: "0", role: "group", "aria-label": "JSON" });
     if (typeof value === "string") return add(pre, [value]);
-    const text = pretty(value);
+    const text = visible(pretty(value));
     if (text.length > 200000) return add(pre, [text]);
     let end = 0;
     for (const match of text.matchAll(/"(?:[^"\\]|\\.)*"(\s*:)?|\b(?:true|false|null)\b|-?\d[\d.eE+-]*/g)) {
@@ -648,7 +661,7 @@
     }
     const facets = new Map(rows.flatMap((row) => Object.keys(row.facets)).map((name) => [name.toLowerCase(), name]));
     const has = (test) => rows.some(test);
-    const marks = new Map(storedMarks());
+    const { marks, drafts, dropped } = storedMarks();
     let state = fromAddress();
     let shownRows = [];
     let scroll = 0;
@@ -660,6 +673,7 @@
       { key: "id", title: "case", value: (row) => row.id, row: true, cell: (row) => [
         el("a", { class: "case-link", href: addressOf(row) }, row.id), row.stale ? el("span", { class: "tag" }, "stale") : null,
         marks.has(markKey(row)) ? el("span", { class: "tag" }, `marked: ${MARKS[marks.get(markKey(row)).mark].toLowerCase()}`) : null,
+        drafts.has(markKey(row)) ? el("span", { class: "tag" }, "mark begun") : null,
         row.input_text ? el("span", { class: "clip input", title: row.input_text }, row.input_text) : null] },
       hasRuns && { key: "run", title: "run", value: (row) => row.runLabel, cell: (row) => el("span", { class: "clip", title: row.run }, row.runLabel) },
       has((row) => row.type) && { key: "type", title: "type", value: (row) => row.type, cell: (row) => words(row.type) },
@@ -780,17 +794,17 @@
 
     const showTable = () => {
       const { found, remarks } = filtered(state.q, facets, rows);
-      remark.textContent = remarks.join(" ");
+      remark.textContent = visible(remarks.join(" "));
       remark.hidden = !remarks.length;
       const { sizes, keyed } = ordered(found);
       shownRows = keyed.map((each) => each.row);
       const pageCount = Math.max(1, Math.ceil(keyed.length / PAGE_ROWS));
       const page = Math.min(state.page, pageCount);
-      const visible = keyed.slice((page - 1) * PAGE_ROWS, page * PAGE_ROWS);
+      const onPage = keyed.slice((page - 1) * PAGE_ROWS, page * PAGE_ROWS);
       for (const body of [...table.tBodies]) body.remove();
       let body = null;
       let last = null;
-      for (const { row, group } of visible) {
+      for (const { row, group } of onPage) {
         if (body === null || group !== last) {
           body = el("tbody", {});
           table.append(body);
@@ -805,7 +819,7 @@
           if (!event.target.closest("a, button") && !String(getSelection())) location.hash = addressOf(row);
         } }, COLUMNS.map((column) => el(column.row ? "th" : "td", { scope: column.row ? "row" : null, class: column.number ? "number" : `col-${column.key}` }, column.cell(row)))));
       }
-      if (!visible.length) table.append(el("tbody", {}, el("tr", {}, el("td", { colspan: String(COLUMNS.length), class: "none" }, "No case matches. Remove a word of the filter, or press Esc in its field."))));
+      if (!onPage.length) table.append(el("tbody", {}, el("tr", {}, el("td", { colspan: String(COLUMNS.length), class: "none" }, "No case matches. Remove a word of the filter, or press Esc in its field."))));
       for (const [key, cell] of heads) {
         if (key === state.sort) cell.setAttribute("aria-sort", state.dir === "desc" ? "descending" : "ascending");
         else cell.removeAttribute("aria-sort");
@@ -838,7 +852,6 @@
 
     // -- case --
 
-    const markKey = (row) => `${row.page} ${row.test_id}`;
     const current = () => byKey.get(`${state.run} ${state.case}`) || byKey.get(` ${state.case}`);
     const neighbour = (row, step, test = () => true) => {
       const order = shownRows.includes(row) ? shownRows : rows;
@@ -924,15 +937,33 @@
           isObject(details.case) && details.case.notes ? tried("Notes of the case", () => folded("Notes of the case", valueNode(details.case.notes))) : null),
         markForm(row, shown),
       ]);
-      document.title = `${row.id} · ${documentTitle}`;
+      document.title = visible(`${row.id} · ${documentTitle}`);
     };
 
+    /** Return why the shown answer can't be added to the accepted ones, and what to do instead; empty if it may be possible. */
+    const notAcceptable = (row, shown) => {
+      if (shown.verdict === "passed") return "this answer passes already";
+      if (shown.verdict !== "failed") return "there is no answer that was scored";
+      if (row.pack === "agent_safety") return "this suite has no list of accepted answers; choose “Gold is wrong”";
+      const lost = shown.terms.filter((term) => term.effect === "add" && term.value <= 0);
+      const isSingle = (term) => /^(?:exact|numeric|contains|regex|set|json_schema|text) /.test(term.name);
+      if (row.pack !== "generic" || !lost.length || !lost.every(isSingle)) return "";
+      return `${lost[0].name} accepts one value; use the rule one_of in suite.yaml, or choose “Gold is wrong”`;
+    };
     const markForm = (row, shown) => {
       const marked = marks.get(markKey(row));
-      const by = el("input", { id: "mark-by", type: "text", maxlength: "200", required: true, autocomplete: "name", value: marked?.by ?? [...marks.values()].at(-1)?.by ?? "" });
-      const reason = el("textarea", { id: "mark-reason", rows: "3", maxlength: "2000", required: true }, marked?.reason ?? "");
-      const said = el("p", { role: "status", class: "muted" });
-      const form = el("form", { class: "mark", onsubmit: (event) => {
+      const begun = drafts.get(markKey(row)) || marked;
+      const by = el("input", { id: "mark-by", type: "text", maxlength: "200", required: true, autocomplete: "name", value: begun?.by ?? [...marks.values()].at(-1)?.by ?? "" });
+      const reason = el("textarea", { id: "mark-reason", rows: "3", maxlength: "2000", required: true }, begun?.reason ?? "");
+      const said = el("p", { role: "status", class: "muted" }, drafts.has(markKey(row)) ? "Begun, and not marked yet." : "");
+      const keepDraft = () => {
+        const mark = form.querySelector("input[name=mark]:checked")?.value;
+        drafts.set(markKey(row), { suite: row.suite, case: row.id, case_sha256: row.case_sha256, run_id: row.run || "", mark, reason: reason.value, by: by.value });
+        said.textContent = "Begun, and not marked yet.";
+        keep();
+        showReview();
+      };
+      const form = el("form", { class: "mark", oninput: keepDraft, onsubmit: (event) => {
         event.preventDefault();
         const mark = form.querySelector("input[name=mark]:checked")?.value;
         const missing = !mark ? "Choose a mark." : !reason.value.trim() ? "Write a reason." : !by.value.trim() ? "Write who says so." : !row.case_sha256 ? "This case could not be read, and can't be marked." : "";
@@ -943,26 +974,38 @@
           // the text itself: a value would lose digits
           result: !shown.cut && shown.payloadText.length <= MAX_RESULT ? shown.payloadText : "",
         });
+        drafts.delete(markKey(row));
         keep();
         showReview();
         said.textContent = "Marked. The list of marks is below the table of cases; download review.jsonl there or here.";
         form.querySelector("#mark-download").hidden = false;
       } },
       el("fieldset", { id: "case-mark" }, el("legend", { class: "unseen" }, "Mark this case for review"),
-        el("div", { class: "choices" }, Object.entries(MARKS).map(([value, title]) => el("label", {},
-          el("input", { type: "radio", name: "mark", value, checked: marked?.mark === value }), ` ${title}`, el("span", { class: "muted" }, ` ${MARK_HINTS[value]}`)))),
+        el("div", { class: "choices" }, Object.entries(MARKS).map(([value, title]) => {
+          const wrong = value === "also_acceptable" && begun?.mark !== value ? notAcceptable(row, shown) : "";
+          return el("label", {}, el("input", { type: "radio", name: "mark", value, checked: begun?.mark === value, disabled: Boolean(wrong) }),
+            ` ${title}`, el("span", { class: "muted" }, ` ${wrong ? `not here: ${wrong}` : MARK_HINTS[value]}`));
+        })),
         el("label", { for: "mark-reason" }, "Why"), reason, el("label", { for: "mark-by" }, "Who"), by,
         el("div", { class: "actions" }, el("button", { id: "mark-save", type: "submit" }, "Mark"),
           button("Download review.jsonl", download, { id: "mark-download", hidden: !marks.size }),
-          marked ? button("Remove the mark", () => { marks.delete(markKey(row)); keep(); showReview(); show(); }) : null), said));
+          begun ? button(marked ? "Remove the mark" : "Discard", () => { marks.delete(markKey(row)); drafts.delete(markKey(row)); keep(); showReview(); show(); }) : null), said));
       return part("Is the case itself right?", el("p", { class: "muted" }, "A mark changes nothing here. Download the marks as review.jsonl, and apply them with “packbench review review.jsonl”."), form);
     };
 
+    /** Return the marks and begun marks of this page; those of runs or cases that it no longer has are dropped. */
     function storedMarks() {
-      try { return JSON.parse(sessionStorage.getItem(`${STORED} ${location.pathname}`)) || []; } catch { return []; }
+      let stored = {};
+      try { stored = JSON.parse(sessionStorage.getItem(`${STORED} ${location.pathname}`)) || {}; } catch { /* begin anew */ }
+      const name = (...parts) => JSON.stringify(parts);
+      const known = new Set(stored.marks || stored.drafts ? rows.map((row) => name(row.suite, row.id, row.run || "", row.case_sha256)) : []);
+      const isKnown = ([, mark]) => known.has(name(mark.suite, mark.case, mark.run_id, mark.case_sha256));
+      const [all, begun] = [stored.marks || [], stored.drafts || []];
+      const found = new Map(all.filter(isKnown));
+      return { marks: found, drafts: new Map(begun.filter(isKnown)), dropped: all.length - found.size };
     }
     const keep = () => {
-      try { sessionStorage.setItem(`${STORED} ${location.pathname}`, JSON.stringify([...marks])); } catch { /* kept in memory */ }
+      try { sessionStorage.setItem(`${STORED} ${location.pathname}`, JSON.stringify({ marks: [...marks], drafts: [...drafts] })); } catch { /* kept in memory */ }
     };
     const download = () => {
       const line = ({ result, ...mark }) => JSON.stringify(mark).replace(/\}$/, () => (result ? `,"result":${result}}\n` : "}\n"));
@@ -972,14 +1015,17 @@
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
     };
     const showReview = () => {
-      review.hidden = !marks.size;
+      review.hidden = !marks.size && !drafts.size && !dropped;
+      const linked = (mark) => {
+        const row = rows.find((each) => each.id === mark.case && each.suite === mark.suite && (each.run || "") === mark.run_id);
+        return row ? el("a", { href: addressOf(row) }, mark.case) : mark.case;
+      };
       review.replaceChildren(el("h3", { id: "review-title" }, `Marked for review: ${plural(marks.size, "case")}`),
-        el("ul", {}, [...marks].map(([key, mark]) => {
-          const row = byKey.get(key);
-          return el("li", {}, row ? el("a", { href: addressOf(row) }, mark.case) : mark.case, `: ${MARKS[mark.mark].toLowerCase()}, ${mark.reason} (${mark.by}) `,
-            button("Remove", () => { marks.delete(key); keep(); showReview(); showTable(); }, { "aria-label": `Remove the mark of ${mark.case}` }));
-        })),
-        button("Download review.jsonl", download, { id: "review-download" }),
+        el("ul", {}, [...marks].map(([key, mark]) => el("li", {}, linked(mark), `: ${MARKS[mark.mark].toLowerCase()}, ${mark.reason} (${mark.by}) `,
+          button("Remove", () => { marks.delete(key); drafts.delete(key); keep(); showReview(); showTable(); }, { "aria-label": `Remove the mark of ${mark.case}` }))),
+          [...drafts.values()].map((draft) => el("li", {}, linked(draft), ": begun, and not marked yet; review.jsonl does not have it"))),
+        dropped ? el("p", { class: "notice" }, `${plural(dropped, "mark")} of an earlier version of this page dropped: its run or case has changed since.`) : "",
+        button("Download review.jsonl", download, { id: "review-download", disabled: !marks.size }),
         el("p", { class: "muted" }, "Apply them with “packbench review review.jsonl”: it prints the changes, and writes them with --write."));
     };
 
@@ -990,7 +1036,7 @@
     const show = () => {
       const row = state.case ? current() : null;
       notice.hidden = !state.case || Boolean(row);
-      if (!notice.hidden) notice.textContent = `This page has no case “${state.case}”.`;
+      if (!notice.hidden) notice.textContent = visible(`This page has no case “${state.case}”.`);
       showTable();
       if (row) {
         if (!openCase) scroll = window.scrollY;
