@@ -250,7 +250,7 @@ def _mark(shown: Watched, mark: str, reason: str = "seen") -> list[str]:
 
 def test_numbers_keep_their_text(browser: Browser, tmp_path: Path) -> None:
     result = {"order": 12345678901234567890, "share": 1.0, "10": {"rows": [{"n": 1.0}] * 4}, "9": 'a {"$shared":0}'}
-    text = '{"id": "one", "input": {"order": 98765432109876543210}, "expected": {"share": 1, "order": 2}}'
+    text = '{"id": "one", "input": {"order": 98765432109876543210}, "expected": {"share": 1, "order": 2.50}}'
     failed = case_result("one", "failed", answer="x", payload=result, case_sha256="ab" * 32)
     path = projects.write_page(tmp_path / "page.html", blocks([failed], text_sources(text)))
     with opened(browser, path, address="#case=one") as shown:
@@ -258,7 +258,12 @@ def test_numbers_keep_their_text(browser: Browser, tmp_path: Path) -> None:
         shown.page.locator("#case-mark").wait_for()
         shown.page.locator("summary").filter(has_text="As the target returned it").click()
         shown_text = view.inner_text()
-        for part in ("98765432109876543210", '"order": 12345678901234567890', '"share": 1.0'):
+        assert _texts(shown, "#case-view .diff del, #case-view .diff ins") == [
+            '-   "order": 2.5,',
+            '+   "order": 12345678901234567890,',
+        ]
+        assert _texts(shown, "#case-view .columns > :nth-child(2) dd") == ["1.0", "12345678901234567890"]
+        for part in ("2.50", "98765432109876543210", '"order": 12345678901234567890', '"share": 1.0'):
             assert part in shown_text
         (line,) = _mark(shown, "also_acceptable")
     assert line.endswith(f'"result":{json.dumps(result, separators=(",", ":"))}}}')
@@ -423,7 +428,7 @@ def test_also_acceptable_is_offered_where_it_can_be_applied(browser: Browser, tm
     def lost(name: str) -> Any:
         return ({"name": name, "effect": "add", "value": 0.0},)
 
-    generic, safety = ({"packbench": {"pack": pack}} for pack in ("generic", "agent_safety"))
+    generic, safety = ({"packbench": {"pack": f"{pack}/1"}} for pack in ("generic", "agent_safety"))
     kinds = (
         (case_result("listed", "failed", terms=lost("one_of /queue"), record=generic), ""),
         (case_result("single", "failed", terms=lost("exact /order"), record=generic), "use the rule one_of"),

@@ -196,7 +196,7 @@ def test_digests_are_left_out_of_recordings_only() -> None:
 
 
 def test_runs_are_told_apart() -> None:
-    record = {"packbench": {"mode": "live", "target": "toy:answer", "pack": "generic"}}
+    record = {"packbench": {"mode": "live", "target": "toy:answer", "pack": "generic/1"}}
     runs = [case_result("a"), case_result("b", record=record, timestamp="2026-01-02T03:04:05.678Z")]
     table = json.loads(unpacked(blocks(runs, run="R"))["rows"])
     assert (table["pack"], table["label"]) == ("generic", "live toy:answer 2026-01-02 03:04:05")

@@ -178,7 +178,7 @@ def _origin(results: Sequence[CaseResult]) -> dict[str, str]:
     made: dict[str, Any] = next((found for each in results if (found := (each.record or {}).get("packbench"))), {})
     ended = max((each.timestamp for each in results), default="")[:19].replace("T", " ")
     label = " ".join(str(part) for part in (made.get("mode"), made.get("target"), ended) if part)
-    return {"pack": str(made.get("pack") or ""), "label": label}
+    return {"pack": str(made.get("pack") or "").partition("/")[0], "label": label}
 
 
 def _left_out(results: Sequence[CaseResult], rows: Sequence[object]) -> Iterator[str]:

@@ -581,7 +581,7 @@
         isSame ? el("p", { class: "muted" }, "the same answer") : null) : null,
     ];
     // what passed has no difference, whatever its form; nor has a part that got its points
-    const texts = shown.verdict === "passed" ? null : comparable(withoutRight(expected, shown.terms), shown.payload)?.map(pretty);
+    const texts = shown.verdict === "passed" ? null : comparable(withoutRight(expected, shown.terms), shown.payload)?.map((value) => pretty(sorted(value)));
     const isDifferent = texts && texts[0] !== texts[1];
     const lines = [];
     if (isDifferent && texts.some((text) => text.includes("\n"))) {
@@ -615,12 +615,12 @@
       const value = expected[name];
       if (value === undefined || value === null) continue;
       const other = isObject(payload) && name in payload ? payload[name] : isObject(payload) ? payload.answer ?? payload.output ?? payload : payload;
-      if (kind(value) === kind(other)) return [sorted(value), sorted(other)];
+      if (kind(value) === kind(other)) return [value, other];
     }
     if (!isObject(payload)) return null;
     const names = Object.keys(expected).filter((name) => name in payload);
     if (!names.length) return null;
-    const chosen = (value) => sorted(Object.fromEntries(names.map((name) => [name, value[name]])));
+    const chosen = (value) => Object.fromEntries(names.map((name) => [name, value[name]]));
     return [chosen(expected), chosen(payload)];
   };
   const sorted = (value) => {
@@ -687,7 +687,7 @@
       has((row) => row.change) && { key: "change", title: "change", value: (row) => CHANGES.indexOf(row.change), cell: (row) => changeNode(row) },
       has((row) => row.trials > 1) && { key: "trials", title: "trials passed", number: true, value: (row) => row.passed / row.trials, cell: (row) => `${row.passed} / ${row.trials}` },
       { key: "cause", title: "decided by", value: (row) => row.cause, cell: (row) => (isFailing(row) ? words(row.cause) : "") },
-      { key: "duration", title: has((row) => row.trials > 1) ? "time of trials" : "time", number: true, value: (row) => row.duration_ms || 0, cell: (row) => duration(row.duration_ms || 0) },
+      { key: "duration", title: has((row) => row.trials > 1) ? "time, all trials" : "time", number: true, value: (row) => row.duration_ms || 0, cell: (row) => duration(row.duration_ms || 0) },
       has((row) => row.tokens) && { key: "tokens", title: "tokens", number: true, value: (row) => row.tokens ?? null, cell: (row) => (typeof row.tokens === "number" ? row.tokens.toLocaleString("en") : "–") },
     ].filter(Boolean);
     const changeNode = (row) => {
@@ -984,7 +984,7 @@
         el("div", { class: "choices" }, Object.entries(MARKS).map(([value, title]) => {
           const wrong = value === "also_acceptable" && begun?.mark !== value ? notAcceptable(row, shown) : "";
           return el("label", {}, el("input", { type: "radio", name: "mark", value, checked: begun?.mark === value, disabled: Boolean(wrong) }),
-            ` ${title}`, el("span", { class: "muted" }, ` ${wrong ? `not here: ${wrong}` : MARK_HINTS[value]}`));
+            ` ${title}`, el("span", { class: "muted" }, wrong ? `: not here, ${wrong}` : ` ${MARK_HINTS[value]}`));
         })),
         el("label", { for: "mark-reason" }, "Why"), reason, el("label", { for: "mark-by" }, "Who"), by,
         el("div", { class: "actions" }, el("button", { id: "mark-save", type: "submit" }, "Mark"),
