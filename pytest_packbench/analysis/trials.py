@@ -179,10 +179,16 @@ def fold_case(trials: Sequence[CaseResult], rule: Rule = MEAN) -> CaseResult:
         stale=any(result.stale for result in trials),
         remark=next((result.remark for result in trials if result.remark), ""),
         cached=sum(result.cached for result in trials),
+        cost_usd=_total_cost(trials),
         trial=0,
         record=None,
         payload=None,
     )
+
+
+def _total_cost(trials: Sequence[CaseResult]) -> float | None:
+    costs = [result.cost_usd for result in trials if result.cost_usd is not None]
+    return sum(costs) if len(costs) == len(trials) else None
 
 
 def group_by_case(results: Iterable[CaseResult]) -> Iterable[Sequence[CaseResult]]:

@@ -202,7 +202,7 @@ def conclusion_page(
             NO_SOURCES if suite is None else CaseSources(*source_texts(suite, project.rootdir)),
             baseline=baseline_cases(conclusion.baseline, baseline),
             history=verdict_rows(like),
-            redact=Redactor(os.environ).text,
+            redact=Redactor(os.environ).json,
             run=run.run_id,
             rule=trials_rule_of(run),
             root_link=root_link(project.rootdir.resolve(), page.parent.resolve()),

@@ -139,7 +139,7 @@ def _rescore(stored: CaseResult, payload: Any, loaded: LoadedCase, context: Suit
     except Exception as error:  # noqa: BLE001 - an error of any pack is an error of this case, as in a run
         message = f"the pack {context.pack.name} raised {describe_error(error)}"
         result = unscored_result(case_ref, "error", "pack_error", message, timestamp=stored.timestamp)
-    # the model and the duration are those of the stored run
+    # the model, the duration and the cost are those of the stored run
     unchanged = {
         name: getattr(stored, name)
         for name in (
@@ -150,6 +150,7 @@ def _rescore(stored: CaseResult, payload: Any, loaded: LoadedCase, context: Suit
             "trial",
             "timestamp",
             "duration_ms",
+            "cost_usd",
         )
     }
     return replace(result, **unchanged)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pytest_packbench.cases.recordings import find_recording
-from pytest_packbench.engine.attribution import UNKNOWN, attribution, count_reported_usage
+from pytest_packbench.engine.attribution import UNKNOWN, attribution, cost_of, count_reported_usage
 from pytest_packbench.engine.conditions import check_conditions, record_again
 from pytest_packbench.engine.external_io import TargetFailure
 from pytest_packbench.engine.offline import offline
@@ -143,6 +143,8 @@ class Attempt:
         backend: the backend that answered, `unknown` where nothing states it.
         model: the model that answered, `unknown` where nothing states it.
         usage: tokens of all calls, as providers counted them.
+        reported_usd: what the result's own report of its calls costs, as `count_reported_usage` returns it.
+        cost_usd: what all calls cost, US dollars; None where it is not known.
         started_ns: monotonic clock at the start, nanoseconds.
         duration_ms: wall-clock duration, milliseconds.
         finished_ns: UTC clock at the end, nanoseconds since 1970.
@@ -175,6 +177,8 @@ class Attempt:
     backend: str = UNKNOWN
     model: str = UNKNOWN
     usage: Usage = field(default_factory=Usage)
+    reported_usd: float | None = None
+    cost_usd: float | None = None
     started_ns: int = 0
     duration_ms: int = 0
     finished_ns: int = 0
@@ -241,6 +245,7 @@ def end(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     if state.failure is None:
         _run_steps(context, loaded, state, _check)
     state.backend, state.model, state.usage = attribution(context, state)
+    state.cost_usd = cost_of(context, state)
     if state.replay is not None:
         state.stale, state.calls = state.replay.stale, state.replay.used
     elif state.meter is not None:
@@ -298,6 +303,7 @@ def settle_stored(context: SuiteContext, loaded: LoadedCase, stored: EndedAttemp
         backend=stored.llm_backend,
         model=stored.llm_model,
         usage=Usage(tokens_input=stored.tokens_input, tokens_output=stored.tokens_output),
+        cost_usd=stored.cost_usd,
         calls=stored.calls,
         cached=stored.cached,
         stale=stored.stale,
@@ -528,7 +534,7 @@ async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInT
         if state.meter is not None:
             state.meter.close()
         state.stop_clock()
-    count_reported_usage(context, state)
+    state.reported_usd = count_reported_usage(context, state)
 
 
 def _is_replayed_whole(context: SuiteContext, state: Attempt) -> bool:

@@ -1,4 +1,4 @@
-"""Attribution: which backend and model answered an attempt, and how many tokens they used.
+"""Attribution: which backend and model answered an attempt, how many tokens they used, and what they cost.
 
 What neither a backend, a recording nor the target's result states is unknown; nothing is guessed.
 """
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _BACKENDS = frozenset({"openai", "anthropic", "ollama"})
+_DIGITS = 12
 UNKNOWN = "unknown"
 """The name of a backend or model that nothing states."""
 
@@ -49,22 +50,47 @@ def attribution(context: SuiteContext, state: Attempt) -> tuple[str, str, Usage]
     return backend, model, usage
 
 
-def count_reported_usage(context: SuiteContext, state: Attempt) -> None:
-    """Count the usage that a result reports of the target's own model calls, so that the run's caps apply to it."""
+def cost_of(context: SuiteContext, state: Attempt) -> float | None:
+    """Return what the model calls of an attempt cost, US dollars; None in fixture mode, and if one's cost is not known.
+
+    Calls that the cache answered cost nothing, nor does a target that is marked as one without a model.
+    """
+    if context.live is None or state.reported_usd is None:
+        return None
+    costs = [call.cost_usd for call in state.meter.calls] if state.meter is not None else []
+    if state.traffic is not None:
+        costs += [call.cost_usd for call in state.traffic.calls if call.uses_tokens]
+    if not costs and context.backend == STUB:
+        # a scripted model has no price
+        return None
+    known = [cost for cost in costs if cost is not None]
+    # digits beyond these are only those of the floating-point sum
+    return round(sum(known, state.reported_usd), _DIGITS) if len(known) == len(costs) else None
+
+
+def count_reported_usage(context: SuiteContext, state: Attempt) -> float | None:
+    """Count the usage that a result reports of the target's own model calls, so that the run's caps apply to it.
+
+    Returns:
+        What it costs, US dollars; 0 where such calls were seen, or the target makes none; None if it is not known.
+    """
     metered = state.meter is not None and state.meter.primary_called
     metered = metered or bool(state.traffic is not None and state.traffic.calls)
-    if context.live is None or state.raised is not None or metered:
-        return
+    if metered:
+        return 0.0
+    if context.live is None or state.raised is not None:
+        return None
     backend, model, usage = _reported(state.payload)
     if usage == Usage():
-        if context.backend != STUB and not context.caller.without_model:
-            context.live.ledger.add_unmetered_attempt()
-        return
+        if context.backend == STUB or context.caller.without_model:
+            return 0.0
+        context.live.ledger.add_unmetered_attempt()
+        return None
     from pytest_packbench.engine.metering import price_of  # live runs have loaded it
 
     if backend == UNKNOWN and context.backend:
         backend, model = context.backend, context.model
-    context.live.ledger.add_usage(usage, price_of(context.suite.config, backend, model))
+    return context.live.ledger.add_usage(usage, price_of(context.suite.config, backend, model))
 
 
 def _names(calls: Sequence[RecordedCall]) -> tuple[str, str]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import SuiteConfig
 
 _MILLION = 1_000_000
+DOLLARS = "USD"
+"""The currency in which the costs of attempts are stated."""
 OWN_CLIENT = "let it call models through context.llm, report usage in its results, or be marked with without_model"
 """What to do about a target whose model calls are not seen."""
 
@@ -95,7 +97,7 @@ class Ledger:
         self.cached = 0
         self.retries = 0
         self.cost: float | None = 0.0
-        self.currency = "USD"
+        self.currency = DOLLARS
         self._clock = clock
         self._started: float | None = None
         self._lock = threading.Lock()
@@ -115,26 +117,37 @@ class Ledger:
         """Wall-clock time since the first attempt was due, seconds."""
         return 0.0 if self._started is None else self._clock() - self._started
 
-    def add_call(self, usage: Usage | None, price: Prices | None) -> None:
-        """Count one model call; usage and price are None where unknown."""
+    def add_call(self, usage: Usage | None, price: Prices | None) -> float | None:
+        """Count one model call; usage and price are None where unknown.
+
+        Returns:
+            As `add_usage`.
+        """
         with self._lock:
             self.calls += 1
-        self.add_usage(usage, price)
+        return self.add_usage(usage, price)
 
-    def add_usage(self, usage: Usage | None, price: Prices | None) -> None:
-        """Count the usage that a target reports of its own model calls; None where unknown."""
+    def add_usage(self, usage: Usage | None, price: Prices | None) -> float | None:
+        """Count the usage that a target reports of its own model calls; None where unknown.
+
+        Returns:
+            What it costs, US dollars; None if that is not known, or in another currency.
+        """
         with self._lock:
             if usage is None or (usage.tokens_input is None and usage.tokens_output is None):
                 self.uncounted += 1
-                return
+                return None
             # a count that the provider omits costs nothing here
             tokens_in, tokens_out = usage.tokens_input or 0, usage.tokens_output or 0
             self.tokens += tokens_in + tokens_out
             if price is None:
                 self.cost = None
-            elif self.cost is not None:
-                self.cost += (tokens_in * price.input_per_million + tokens_out * price.output_per_million) / _MILLION
+                return None
+            cost = (tokens_in * price.input_per_million + tokens_out * price.output_per_million) / _MILLION
+            if self.cost is not None:
+                self.cost += cost
                 self.currency = price.currency
+            return cost if price.currency == DOLLARS else None
 
     def add_cached_call(self) -> None:
         """Count a call that the cache answered."""
@@ -213,6 +226,7 @@ class ModelCall:
         error: why it failed.
         secondary: whether it went to a model that the pack asks beside the one under test, such as a judge.
         cached: whether the answer came from the cache.
+        cost_usd: what it cost, US dollars; None while it is in flight, and where that is not known.
     """
 
     request: ModelRequest
@@ -221,6 +235,7 @@ class ModelCall:
     error: BackendError | None = None
     secondary: bool = False
     cached: bool = False
+    cost_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,7 +365,7 @@ class Meter:
         try:
             answer = await self._answer(model.backend, request, call)
         except BackendError as error:
-            ledger.add_call(error.usage, model.price)
+            call.cost_usd = ledger.add_call(error.usage, model.price)
             call.error = BackendError(error.kind, redactor.text(str(error)), usage=error.usage)
             raise call.error from None
         except Exception as error:
@@ -365,8 +380,9 @@ class Meter:
             self._in_flight.discard(task)
         if call.cached:
             ledger.add_cached_call()
+            call.cost_usd = 0.0
         else:
-            ledger.add_call(answer.usage, model.price)
+            call.cost_usd = ledger.add_call(answer.usage, model.price)
         if answer.problem is not None:
             problem = answer.problem._replace(message=redactor.text(answer.problem.message))
             answer = replace(answer, problem=problem)

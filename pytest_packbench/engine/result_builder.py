@@ -104,6 +104,7 @@ def ended_attempt(case_ref: CaseRef, attempt: Attempt) -> EndedAttempt:
         llm_model=attempt.model,
         tokens_input=attempt.usage.tokens_input,
         tokens_output=attempt.usage.tokens_output,
+        cost_usd=attempt.cost_usd,
         calls=attempt.calls,
         cached=attempt.cached,
         stale=attempt.stale,
@@ -199,6 +200,7 @@ def build_result(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run
             timestamp=format_timestamp(attempt.finished_ns),
             duration_ms=attempt.duration_ms,
             trial=attempt.trial,
+            cost_usd=attempt.cost_usd,
             payload=attempt.payload,
         )
     fields = _case_fields(case_ref) | _attempt_fields(attempt, score, outcome)
@@ -427,6 +429,8 @@ def _attempt_fields(attempt: Attempt, score: Score, outcome: Outcome) -> dict[st
         "trial": attempt.trial,
         "payload": attempt.payload,
     }
+    # the record's extension has these two only where there is something to say
+    fields |= {} if attempt.cost_usd is None else {"cost_usd": attempt.cost_usd}
     return fields | ({"cached": attempt.cached} if attempt.cached else {})
 
 

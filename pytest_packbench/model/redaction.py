@@ -306,6 +306,8 @@ class Redactor:
         return tuple(every)
 
     def _hide(self, text: str, found: Sequence[Found], *, loose: bool = False) -> str:
+        if not loose and not found and not self.suspects(text):
+            return text
         spans = self._spans(text, loose=loose)
         if found:
             spans = _merged([*spans, *_beginnings(text, found)])

@@ -33,9 +33,9 @@ EXTENSION_KEYS = (
     *("version", "score", "threshold", "verdict", "terms", "match_level", "match_depth", "answer"),
     *("case_id", "case_type", "difficulty", "tags", "facets", "file", "mode", "origin", "stale", "trial"),
     *("target", "pack", "bundled", "case_sha256", "cassette_sha256", "suite_sha256", "versions"),
-    *("utility", "valid", "refused", "cached", "calls"),
+    *("utility", "valid", "refused", "cached", "calls", "cost_usd"),
 )
-"""The keys of that object in the order in which they are written; the last five are optional."""
+"""The keys of that object in the order in which they are written; the last six are optional."""
 _Text = Annotated[str, Constraint("a string")]
 _TextOrNull = Annotated[str | None, Constraint("a string or null")]
 _Flag = Annotated[bool, Constraint("true or false")]
@@ -43,6 +43,7 @@ _FlagOrNull = Annotated[bool | None, Constraint("true, false or null")]
 _Share = Annotated[float | None, Constraint("a number from 0 to 1, or null", minimum=0, maximum=1)]
 _Count = Annotated[int, Constraint("an integer of 0 or more", minimum=0)]
 _CountOrNull = Annotated[int | None, Constraint("an integer of 0 or more, or null", minimum=0)]
+_CostOrNull = Annotated[float | None, Constraint("a number of 0 or more, or null", minimum=0)]
 _U32 = Annotated[int, Constraint(f"an integer from 0 to {U32_MAX}", minimum=0, maximum=U32_MAX)]
 _Digest = Annotated[str | None, Constraint("a SHA-256 in hexadecimal, or null", pattern=r"^[0-9a-f]{64}$")]
 _Strings = Annotated[tuple[str, ...], Constraint("an array of strings")]
@@ -98,6 +99,7 @@ class CaseResult:
         cassette_sha256: hash of the recording's content; None without one.
         trial: the number of the attempt, from 0.
         cached: number of model calls answered from the response cache.
+        cost_usd: what its model calls cost, US dollars; None if one's cost is not known, and in fixture mode.
         record: the wire record with its `packbench` object; None if the attempt leaves no record.
         payload: the result of the target, without secrets; None without one.
     """
@@ -139,6 +141,7 @@ class CaseResult:
     cassette_sha256: _Digest = None
     trial: _U32 = 0
     cached: _Count = 0
+    cost_usd: _CostOrNull = None
     record: dict[str, Any] | None = None
     payload: Any = None
 
@@ -169,8 +172,11 @@ class CaseResult:
         return cls(**{**data, "tags": tuple(data["tags"]), "terms": tuple(data["terms"])})
 
     def row(self) -> dict[str, Any]:
-        """Return the row of a report: all fields except the suite, the record and the payload."""
-        return {name: getattr(self, name) for name in ROW_FIELDS}
+        """Return the row of a report: all fields except the suite, the record, the payload, and a cost of None."""
+        row = {name: getattr(self, name) for name in ROW_FIELDS}
+        if self.cost_usd is None:
+            del row["cost_usd"]
+        return row
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], suite: str) -> CaseResult:
@@ -250,6 +256,7 @@ class EndedAttempt:
         llm_model: the model that answered.
         tokens_input: tokens of all requests; None where unknown.
         tokens_output: tokens of all answers; None where unknown.
+        cost_usd: what the calls cost, US dollars; None where unknown.
         calls: the number of model calls.
         cached: the number of those that the response cache answered.
         stale: whether the prompts have changed since the cassette was recorded.
@@ -273,6 +280,7 @@ class EndedAttempt:
     llm_model: _Text
     tokens_input: _CountOrNull
     tokens_output: _CountOrNull
+    cost_usd: _CostOrNull = None
     calls: _Count
     cached: _Count
     stale: _Flag
@@ -325,6 +333,8 @@ _VALUES = attrgetter(*_FIELDS)
 _ENDED_VALUES = attrgetter(*_ENDED_FIELDS)
 ROW_FIELDS = tuple(name for name in _FIELDS if name not in {"suite", "record", "payload"})
 """The fields in the row of a report: the suite is stored once for the run, record and payload in other files."""
-OPTIONAL_ROW_FIELDS = frozenset({"valid", "judge", "cached", "remark", "input_text", "expected_text", "actual_text"})
-"""Fields that reports of earlier versions do not have."""
+OPTIONAL_ROW_FIELDS = frozenset(
+    {"valid", "judge", "cached", "cost_usd", "remark", "input_text", "expected_text", "actual_text"}
+)
+"""Fields that rows may lack: earlier versions do not write them, and a cost that is not known is left out."""
 _EXTENSION_FIELDS = frozenset(EXTENSION_KEYS).intersection(_FIELDS)

@@ -534,7 +534,7 @@ class Recorder:
                 CaseSources(*source_texts(run.suite, self.config.rootpath, is_checked=False)),
                 baseline=baseline_cases(conclusion.baseline, None if earlier is None else earlier.stored),
                 history=verdict_rows(like),
-                redact=self.contexts.redactor.text,
+                redact=self.contexts.redactor.json,
                 run=metadata.run_id,
                 rule=trials_rule_of(metadata, run.suite.config.trials_rule()),
                 root_link=root_link(self.config.rootpath, folder),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -168,6 +169,18 @@ def test_a_live_page_has_costs_and_the_conversation(browser: Browser, pages: Pag
         shown.page.locator(CASE_HEADING).filter(has_text=projects.CONFUSED.lower()).wait_for()
         for part in ("Santiago", "Valparaiso"):
             assert part in view.inner_text()
+        assert re.search(r"cost\s+0\.\d+ USD", view.inner_text())
+        shown.page.keyboard.press("Escape")
+        view.wait_for(state="hidden")
+        shown.page.locator("[data-sort=cost]").click()
+        shown.page.locator("[data-sort=cost]").click()
+        cells = shown.page.locator("#case-table tbody tr td:last-child").all_inner_texts()
+        assert len(cells) > 1
+        assert [float(cell) for cell in cells] == sorted(map(float, cells), reverse=True)
+        shown.page.locator("#case-filter").fill("cost>0.0000001")
+        shown.page.locator("#case-count").filter(has_text=f"{len(cells)}").wait_for()
+        shown.page.locator("#case-filter").fill("cost>5")
+        shown.page.locator("#case-table td.none").wait_for()
 
 
 @pytest.mark.parametrize("script", [True, False])
@@ -250,7 +263,7 @@ def _mark(shown: Watched, mark: str, reason: str = "seen") -> list[str]:
 
 def test_numbers_keep_their_text(browser: Browser, tmp_path: Path) -> None:
     result = {"order": 12345678901234567890, "share": 1.0, "10": {"rows": [{"n": 1.0}] * 4}, "9": 'a {"$shared":0}'}
-    text = '{"id": "one", "input": {"order": 98765432109876543210}, "expected": {"share": 1, "order": 2.50}}'
+    text = '{"id": "one", "input": {"order": 98765432109876543210}, "expected": {"share": 1, "order": 2.5}}'
     failed = case_result("one", "failed", answer="x", payload=result, case_sha256="ab" * 32)
     path = projects.write_page(tmp_path / "page.html", blocks([failed], text_sources(text)))
     with opened(browser, path, address="#case=one") as shown:
@@ -263,7 +276,7 @@ def test_numbers_keep_their_text(browser: Browser, tmp_path: Path) -> None:
             '+   "order": 12345678901234567890,',
         ]
         assert _texts(shown, "#case-view .columns > :nth-child(2) dd") == ["1.0", "12345678901234567890"]
-        for part in ("2.50", "98765432109876543210", '"order": 12345678901234567890', '"share": 1.0'):
+        for part in ("2.5", "98765432109876543210", '"order": 12345678901234567890', '"share": 1.0'):
             assert part in shown_text
         (line,) = _mark(shown, "also_acceptable")
     assert line.endswith(f'"result":{json.dumps(result, separators=(",", ":"))}}}')

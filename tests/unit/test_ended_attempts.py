@@ -89,6 +89,7 @@ def test_an_attempt_that_is_scored_later_has_the_same_result(tmp_path: Path, mod
         assert now == then
         assert now.record is not None
         assert (now.record["tokens_input"], now.record["llm_model"]) == (3, "fake")
+        assert now.record["packbench"]["cost_usd"] == now.cost_usd == 5e-6
     if mode == "record":
         recorded, again = (
             {path.name: path.read_bytes() for path in (tmp_path / name).rglob("*.json")} for name in ("first", "later")

@@ -19,6 +19,7 @@ from pytest_packbench.model.suite import Prices
 from tests.servers.fake import FakeServer, Reply
 from tests.servers.raw import RawServer, chunked
 from tests.servers.wire import answer_with, error_reply
+from tests.unit.attempts import PRICE
 from tests.unit.gateways import KEY, recording, replaying, stored
 from tests.unit.test_gateway_protocols import OPENAI, OPENAI_USAGE, sse
 
@@ -269,12 +270,16 @@ def test_the_cache_answers_what_was_answered_under_the_same_conditions(tmp_path:
     def run(url: str, trial: int) -> tuple[list[str], Ledger]:
         ledger = Ledger(Caps())
         cache = AnswerCache(tmp_path, {}, Redactor())
-        with recording(url, ledger=ledger, cache=cache) as gateway:
+        with recording(url, ledger=ledger, cache=cache, price=lambda *_: PRICE) as gateway:
             traffic = gateway.open_case("one", trial=trial)
             with traffic.active():
                 answers = [post(gateway, text).text for text in ("a", "a", "fails")]
         assert [call.cached for call in traffic.calls] == [ledger.cached > 0, ledger.cached > 0, False]
         assert not ledger.cached or traffic.calls[0].usage is not None
+        costs = [call.cost_usd for call in traffic.calls]
+        assert costs[2] is None
+        assert sum(filter(None, costs)) == pytest.approx(ledger.cost)
+        assert costs[:2] == [0.0, 0.0] if ledger.cached else all(costs[:2])
         return answers, ledger
 
     with FakeServer(answer_with(answer)) as server, FakeServer(answer_with(answer)) as other:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_packbench import VerifyRequest, without_model
+from pytest_packbench.backends import BackendError
+from pytest_packbench.engine.cache import AnswerCache
 from pytest_packbench.engine.contexts import SuiteContexts, UserHooks
 from pytest_packbench.engine.external_io import TargetError
-from pytest_packbench.engine.metering import Ledger
+from pytest_packbench.engine.metering import Ledger, PricedBackend
 from pytest_packbench.engine.targets import as_target
+from pytest_packbench.model.redaction import Redactor
+from pytest_packbench.model.request import ModelAnswer, Usage
 from pytest_packbench.model.run import Caps, RunOptions, SetupError
+from pytest_packbench.model.suite import Prices
 from pytest_packbench.reports.terminal import spent_text
 from pytest_packbench.runs.metadata import sum_process_spending
-from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, job, model_request, suite
+from tests.unit.attempts import PRICE, EchoPack, FakeBackend, RunnerContext, context, job, model_request, suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,6 +130,79 @@ def test_what_is_not_seen_is_not_known(
     # two processes of a run: what one does not know, the sum does not know either
     both = sum_process_spending([json, Ledger(Caps()).as_json()])
     assert (both["calls"], both["tokens"], both["cost"]) == spent
+
+
+def judged(request: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+    for role in request.input["roles"]:
+        try:
+            context.llm.complete_sync(model_request(role))
+        except RuntimeError:
+            context.llm.complete_sync(model_request(role))
+    return {"points": 1.0, **request.input.get("reports", {})}
+
+
+def reports(model: str) -> dict[str, Any]:
+    return {"llm_backend": "openai", "llm_model": model, "usage": {"tokens_input": 3, "tokens_output": 4}}
+
+
+COSTS: dict[str, tuple[dict[str, Any], dict[str, Any], float | None]] = {
+    "calls and a judge's": ({"roles": ["ask", "ask", "judge"]}, {}, 15e-6),
+    "a judge of a result that reports": ({"roles": ["judge"], "reports": reports("priced")}, {}, 12e-6),
+    "a judge of a result that reports a model without a price": (
+        {"roles": ["judge"], "reports": reports("m")},
+        {},
+        None,
+    ),
+    "a judge of a result that does not report": ({"roles": ["judge"]}, {}, None),
+    "a judge without a price": ({"roles": ["ask", "judge"]}, {"judge": None}, None),
+    "a judge with another currency": (
+        {"roles": ["ask", "judge"]},
+        {"judge": Prices(input_per_million=1.0, output_per_million=1.0, currency="EUR")},
+        None,
+    ),
+    "no calls": ({"roles": []}, {}, None),
+    "an error with usage": ({"roles": ["ask"]}, {"error": Usage(tokens_input=1, tokens_output=1)}, 7e-6),
+    "an error without usage": ({"roles": ["ask"]}, {"error": None}, None),
+    "nothing counted": ({"roles": ["ask"]}, {"usage": Usage()}, None),
+}
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_the_cost_of_an_attempt_is_known_if_that_of_each_call_is(tmp_path: Path, name: str) -> None:
+    inputs, changes, expected = COSTS[name]
+    errors = iter([BackendError("overloaded", "not now", usage=changes["error"])] if "error" in changes else [])
+
+    def answer(_: object) -> ModelAnswer:
+        if (error := next(errors, None)) is not None:
+            raise error
+        return ModelAnswer(content="yes", usage=changes.get("usage", Usage(tokens_input=3, tokens_output=2)))
+
+    ledger, backend = Ledger(Caps()), FakeBackend(answer=answer)
+    shared = context(tmp_path, judged, backend=backend, ledger=ledger)
+    assert shared.live is not None
+    judge = PricedBackend(backend=backend, price=changes.get("judge", PRICE))
+    shared = replace(
+        shared,
+        live=replace(shared.live, by_role={"judge": judge}),
+        suite=suite(tmp_path, prices={"priced": PRICE}),
+    )
+    with RunnerContext(ledger=ledger) as runner:
+        attempt = runner.attempt(job(shared, "a", **inputs))
+    assert attempt.failure is None
+    assert attempt.cost_usd == expected
+    assert expected is None or ledger.cost == pytest.approx(expected)
+
+
+def test_what_the_cache_answers_and_a_target_without_a_model_cost_nothing(tmp_path: Path) -> None:
+    costs = []
+    for target in (optional, optional, silent):
+        with RunnerContext() as runner:
+            shared = context(tmp_path, target, backend=FakeBackend())
+            assert shared.live is not None
+            cache = AnswerCache(tmp_path / "cache", {}, Redactor())
+            shared = replace(shared, live=replace(shared.live, cache=cache))
+            costs.append(runner.attempt(job(shared, asks=True)).cost_usd)
+    assert costs == [5e-6, 0.0, 0.0]
 
 
 def test_a_cap_that_cannot_bind_ends_the_run(tmp_path: Path) -> None:

@@ -269,6 +269,25 @@ def test_what_is_not_known_is_not_zero() -> None:
     assert "Cost" not in Page(html_of(page(results))).shown
 
 
+def test_the_effort_shows_the_slowest_and_the_dearest_attempts() -> None:
+    costs = (0.00002, 1.5, None, 0.0)
+    results = [
+        replace(result, record={}, duration_ms=10 - number, cost_usd=cost)
+        for number, (result, cost) in enumerate(zip(case_results(4), costs, strict=True))
+    ]
+    live = page(results, run={"mode": "live", "backend": "openai", "model": "m"})
+    shown = Page(html_of(live)).shown
+    slowest, dearest = shown[shown.index("took longest") :].split("The attempts that cost most")
+    number = r"\n(\d+) ms\nnot known\n([\d.]+|not known)\n"
+    in_order = [("10", "0.000020"), ("9", "1.50"), ("8", "not known"), ("7", "0.00")]
+    assert re.findall(number, slowest) == in_order
+    # what cost nothing is not dear
+    assert re.findall(number, dearest.split("Cases\n")[0]) == [in_order[1], in_order[0]]
+    assert "1.50 USD (of 3 of 4 attempts)" in shown
+    without = page([replace(each, cost_usd=None) for each in results], run={"mode": "live", "backend": "openai"})
+    assert "cost, USD" not in Page(html_of(without)).shown
+
+
 def test_authored_answers_get_counts_only() -> None:
     results = case_results(3, 1, llm_backend="stub")
     text = Page(html_of(page(results, gate("pass_rate", min=0.9)))).shown

@@ -149,7 +149,7 @@ def test_the_page_of_a_run_shows_what_was_stored_with_the_texts_of_the_suite(
     assert "pass_rate ✗ failed 75.0 % 3 of 4 30.1 % to 95.4 % at least 90.0 %" in text
     assert {row["case_id"]: row["verdict"] for row in rows_of(page)}["b"] == "failed"
     (details,) = data_of(page, "details-0")
-    assert '{"id": "b of the suite"}' in details
+    assert '{"id":"b of the suite"}' in details
     assert '["passed"]' in details
     assert earlier.name in page
     assert "texts of its cases" not in text

@@ -64,6 +64,7 @@ class RecordedCall:
         usage: tokens that the provider counted; None where it states none.
         error: why it failed.
         cached: whether the answer came from the cache.
+        cost_usd: what it cost, US dollars; None while it is in flight, and where that is not known.
     """
 
     provider: str
@@ -79,6 +80,7 @@ class RecordedCall:
     usage: Usage | None = None
     error: BackendError | None = None
     cached: bool = False
+    cost_usd: float | None = 0.0
     redactor: Redactor | None = None
 
     @classmethod

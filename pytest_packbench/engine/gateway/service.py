@@ -451,6 +451,7 @@ class Gateway:
         address = self.upstreams[provider.name]
         answer: Answer | None = None
         last, end = b"", "aborted"
+        call.cost_usd = None
         try:
             answer = await self._upstream.send(
                 request.method, address + path.removeprefix(provider.stripped), request.headers, request.body
@@ -542,7 +543,7 @@ class Gateway:
             settings.on_overload()
         if counted and settings.ledger is not None and call.uses_tokens:
             price = settings.price(call.provider, call.model) if settings.price is not None else None
-            settings.ledger.add_call(call.usage, price)
+            call.cost_usd = settings.ledger.add_call(call.usage, price)
 
 
 def _is_redirect(status: int | None) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_CASES = 10_000
 """The largest number of cases whose data a page contains."""
-_SLOWEST = 10
+_WORST = 10
 _TEMPLATE = "page.html"
 # written by the build of the wheel
 _PACKED = "_sources.json"
@@ -86,6 +86,7 @@ class CaseNumbers(NamedTuple):
         cost_known: attempts whose cost is known.
         cost_usd: their cost, US dollars.
         slowest: the attempts that took longest, longest first.
+        dearest: the attempts that cost most, dearest first, of those whose cost is known.
     """
 
     passed: tuple[int, ...]
@@ -98,6 +99,7 @@ class CaseNumbers(NamedTuple):
     cost_known: int
     cost_usd: float
     slowest: tuple[AttemptEffort, ...]
+    dearest: tuple[AttemptEffort, ...]
 
 
 class RunPage(NamedTuple):
@@ -196,9 +198,8 @@ def case_numbers(results: Iterable[CaseResult]) -> CaseNumbers:
         record = result.record
         if record is None:
             continue
-        used, cost = _tokens(record), (record.get("packbench") or {}).get("cost_usd")
+        used, cost = _tokens(record), result.cost_usd
         tokens += [used] if used is not None else []
-        cost = float(cost) if isinstance(cost, int | float) else None
         costs += [cost] if cost is not None else []
         spent = None if used is None else sum(used)
         attempts.append(AttemptEffort(result.test_id, result.trial, result.duration_ms, spent, cost))
@@ -212,7 +213,13 @@ def case_numbers(results: Iterable[CaseResult]) -> CaseNumbers:
         tokens_output=sum(used for _, used in tokens),
         cost_known=len(costs),
         cost_usd=sum(costs),
-        slowest=tuple(sorted(attempts, key=lambda each: (-each.duration_ms, each.test_id))[:_SLOWEST]),
+        slowest=tuple(sorted(attempts, key=lambda each: (-each.duration_ms, each.test_id))[:_WORST]),
+        dearest=tuple(
+            sorted(
+                (each for each in attempts if each.cost_usd),
+                key=lambda each: (-(each.cost_usd or 0.0), each.test_id, each.trial),
+            )[:_WORST]
+        ),
     )
 
 

@@ -56,6 +56,7 @@
   const words = (text) => String(text).replaceAll("_", " ");
   const scrolled = (label, content) => el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label }, content);
   const number = (value, digits = 2) => (typeof value === "number" ? value.toFixed(digits) : "–");
+  const dollars = (cost) => cost.toFixed(cost >= 1 ? 2 : cost >= 0.001 || !cost ? 4 : 6);
   const duration = (ms) => (ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(ms < 10000 ? 1 : 0)} s`);
   const folded = (summary, content, open = false) => el("details", { open }, el("summary", {}, summary), content);
 
@@ -169,6 +170,7 @@
     const file = row.file.replace(/(\.jsonl):\d+$/, "$1");
     const terms = table.terms[row.terms] || [];
     Object.assign(row, { page, run: table.run, runLabel: table.label || table.run || page, pack: table.pack, id: row.case_id, type: row.case_type });
+    row.test_id ??= row.prefix + row.case_id;
     row.terms = terms.map(([name]) => name);
     row.lost = terms.filter(([, costs]) => costs).map(([name]) => name);
     row.command ||= `pytest ${row.file}::${row.id}${table.options}`;
@@ -199,7 +201,7 @@
     run: (row) => [row.run || "", row.runLabel],
   };
   const CONTAINS = new Set(["answer", "message", "id", "file", "term", "has", "run"]);
-  const NUMBERS = { __proto__: null, score: "score", duration: "duration_ms", tokens: "tokens" };
+  const NUMBERS = { __proto__: null, score: "score", duration: "duration_ms", tokens: "tokens", cost: "cost_usd" };
 
   /** Return the rows for which each word of a filter is true, and what is to be said about its words. */
   const filtered = (query, facets, rows) => {
@@ -689,6 +691,7 @@
       { key: "cause", title: "decided by", value: (row) => row.cause, cell: (row) => (isFailing(row) ? words(row.cause) : "") },
       { key: "duration", title: has((row) => row.trials > 1) ? "time, all trials" : "time", number: true, value: (row) => row.duration_ms || 0, cell: (row) => duration(row.duration_ms || 0) },
       has((row) => row.tokens) && { key: "tokens", title: "tokens", number: true, value: (row) => row.tokens ?? null, cell: (row) => (typeof row.tokens === "number" ? row.tokens.toLocaleString("en") : "–") },
+      has((row) => row.cost_usd) && { key: "cost", title: "cost, USD", number: true, value: (row) => row.cost_usd ?? null, cell: (row) => (typeof row.cost_usd === "number" ? dollars(row.cost_usd) : "–") },
     ].filter(Boolean);
     const changeNode = (row) => {
       if (!row.change || row.change === "same") return "";
@@ -738,7 +741,7 @@
       el("p", {}, "Try ", ["failing", `type:${quote(firstOf((row) => row.type, "negative"))}`, `difficulty:${firstOf((row) => row.difficulty, "hard")}`,
         `term:${quote(firstOf((row) => row.lost?.[0] || row.terms?.[0], "citations"))}`, `tag:${quote(firstOf((row) => row.tags?.[0], "food"))}`, "change:new_failure", "score<0.8", "duration>1000",
         ...[...facets.values()].slice(0, 1).map((name) => `${name}:${quote(firstOf((row) => row.facets?.[name], "x"))}`)].map(example),
-      ". Names: verdict, type, difficulty, tag, term, has, change, kind, id, file, answer, message, score, duration, tokens",
+      ". Names: verdict, type, difficulty, tag, term, has, change, kind, id, file, answer, message, score, duration, tokens, cost",
         facets.size ? `, ${[...facets.keys()].join(", ")}` : "", ".")));
     const review = el("section", { id: "review", hidden: true, "aria-labelledby": "review-title" });
     const notice = el("p", { class: "notice", hidden: true });
@@ -896,6 +899,7 @@
         [several ? `time${ofTrial}` : "time", duration(shown.duration_ms || 0)],
         [several ? "time of all trials" : "", duration(row.duration_ms || 0)],
         [several ? "tokens of all trials" : "tokens", typeof row.tokens === "number" ? `${row.tokens.toLocaleString("en")}${several ? "" : ` (${shown.tokens_input ?? "?"} in, ${shown.tokens_output ?? "?"} out)`}` : ""],
+        [several ? "cost of all trials" : "cost", typeof row.cost_usd === "number" ? `${dollars(row.cost_usd)} USD` : ""],
         ["run", hasRuns ? `${row.runLabel} (${row.run})` : ""],
       ].filter(([name, value]) => name && value);
       const transcriptPart = () => {

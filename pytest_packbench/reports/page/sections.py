@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.statistics import Group, Statistics
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.metric import Figure, Panel
-    from pytest_packbench.reports.page import CaseNumbers, RunPage
+    from pytest_packbench.reports.page import AttemptEffort, CaseNumbers, RunPage
 
     Part = dict[str, Any]
     Cell = str | dict[str, Any]
@@ -79,6 +79,7 @@ _FEW_GROUPS = 10
 _SWATCH = "0,0,18,12"
 _P50, _P95 = 0.5, 0.95
 _SECOND, _MINUTE, _MANY_SECONDS = 1000, 60_000, 120_000
+_TENTH_OF_A_CENT = 0.001
 _UP_TO_MINUTE = len("2026-05-04T12:30")
 
 
@@ -776,27 +777,38 @@ def _effort(page: RunPage, link: Link | None) -> Iterator[Part]:
         ],
     }
     longest = max(numbers.slowest[0].duration_ms, 1)
-    priced = any(each.cost_usd is not None for each in numbers.slowest)
+    took = [(each, each.duration_ms / longest) for each in numbers.slowest]
+    yield _attempts("The attempts that took longest", "longest", took, link, total=attempts, priced=numbers.cost_known)
+    if numbers.dearest:
+        most = numbers.dearest[0].cost_usd or 1.0
+        spent = [(each, (each.cost_usd or 0.0) / most) for each in numbers.dearest]
+        total = numbers.cost_known
+        yield _attempts("The attempts that cost most", "dearest", spent, link, total=total, priced=total)
+
+
+def _attempts(
+    title: str,
+    worst: str,
+    attempts: Sequence[tuple[AttemptEffort, float]],
+    link: Link | None,
+    *,
+    total: int,
+    priced: int,
+) -> Part:
+    """Return a table of attempts, each with its share of the worst one; costs only where one is known."""
     rows = []
-    for each in numbers.slowest:
+    for each, share in attempts:
         cells: list[Cell] = [
             _case_cell(each.test_id, link, f" (trial {each.trial + 1})" if each.trial else ""),
             _number_cell(_duration(each.duration_ms)),
-            {"svg": bar_svg(each.duration_ms / longest), "text": ""},
             _number_cell("not known" if each.tokens is None else _thousands(each.tokens)),
         ]
         if priced:
-            cells.append(_number_cell("not known" if each.cost_usd is None else f"{each.cost_usd:.4f}"))
-        rows.append(_row(*cells))
-    head = ("case", "time", "against the longest", "tokens", *(("cost, USD",) if priced else ()))
-    yield _table(
-        "The attempts that took longest",
-        head,
-        rows,
-        numeric=(1, 3, 4),
-        total=attempts,
-        where="the table of cases has all",
-    )
+            cells.append(_number_cell("not known" if each.cost_usd is None else _money(each.cost_usd)))
+        rows.append(_row(*cells, {"svg": bar_svg(share), "text": ""}))
+    head = ("case", "time", "tokens", *(("cost, USD",) if priced else ()), f"against the {worst}")
+    where = "the table of cases has all"
+    return _table(title, head, rows, numeric=(1, 2, 3) if priced else (1, 2), total=total, where=where)
 
 
 def _cases(page: RunPage, link: Link | None) -> Part:
@@ -976,7 +988,9 @@ def _thousands(number: int) -> str:
 
 
 def _money(amount: float) -> str:
-    return f"{amount:.2f}" if amount >= 1 or not amount else f"{amount:.4f}"
+    if amount >= 1 or not amount:
+        return f"{amount:.2f}"
+    return f"{amount:.4f}" if amount >= _TENTH_OF_A_CENT else f"{amount:.6f}"
 
 
 def _minute(timestamp: str) -> str:

@@ -279,6 +279,7 @@ for most in (150, 700, 2000, 6000):
 
 
 def test_only_trials_with_errors_are_repeated(both: Project, model: Model) -> None:
+    both.suite(text="pack: toy\nprices: {fake-1: {input_per_million: 100000, output_per_million: 0}}\n")
     both.prepare("points 0.9", "points 0.5")
     good: list[Received] = []
 
@@ -301,7 +302,11 @@ def test_only_trials_with_errors_are_repeated(both: Project, model: Model) -> No
     refused.stderr.fnmatch_lines(["*can't be resumed: trials changed (from 3 to 2); *"])
     attempts = [(one["packbench"]["case_id"], one["packbench"]["trial"]) for one in both.lines("records.jsonl")]
     assert attempts == [(case, trial) for case in ("case_00", "case_01") for trial in range(3)]
-    assert both.report()["packbench"]["run"]["settings"]["spent"]["calls"] == 7
+    report = both.report()["packbench"]
+    spent, costs = report["run"]["settings"]["spent"], [row["cost_usd"] for row in report["cases"]]
+    assert (spent["calls"], len(costs), min(costs) > 0) == (7, 6, True)
+    assert [one["packbench"]["cost_usd"] for one in both.lines("records.jsonl")] == costs
+    assert sum(costs) == pytest.approx(spent["cost"])
 
 
 # the third call of a target, any of the files that a run writes, and a journal cut within and between its lines
