@@ -80,7 +80,11 @@ def test_what_went_in_comes_out() -> None:
     terms = ({"name": "right", "effect": "add", "value": 1.0, "detail": "same"},)
     record = {"hook_decisions": TRACE, "tokens_input": 3, "tokens_output": None}
     now = case_result("one", payload=payload, terms=terms, record=record)
-    found = blocks([now], text_sources(text, '{"exchanges": []}'), history={now.test_id: ["failed", "passed"]})
+    found = blocks(
+        [now],
+        text_sources(text, '{"origin": "authored", "exchanges": []}'),
+        history={now.test_id: ["failed", "passed"]},
+    )
     case, texts = details(found, "one")
     assert json.loads(texts[case["case"] - 1]) == json.loads(text)
     assert texts[case["recording"] - 1] == '{"exchanges":[]}'
@@ -130,7 +134,7 @@ def test_secrets_of_files_do_not_reach_the_page() -> None:
     secret = "sk-" + "a1B2" * 8
     found = blocks(
         [case_result("a")],
-        text_sources(f'{{"input": "{secret}"}}', f'{{"answer": "{secret}"}}'),
+        text_sources(f'{{"input": "{secret}"}}', f'{{"exchanges": [{{"answer": "{secret}"}}]}}'),
         redact=lambda text: text.replace(secret, "[redacted]"),
     )
     assert [secret in text for text in unpacked(found).values()] == [False, False]
@@ -191,7 +195,7 @@ def test_what_is_cut_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_digests_are_left_out_of_recordings_only() -> None:
-    text = '{"input_sha256": "' + "ab" * 32 + '", "x": 1}'
+    text = '{"exchanges":[{"input_sha256":"' + "ab" * 32 + '","x":1}]}'
     case, texts = details(blocks([case_result("a")], text_sources(text, text)), "a")
     assert (texts[case["case"] - 1], texts[case["recording"] - 1]) == (
         text.replace(": ", ":").replace(", ", ","),

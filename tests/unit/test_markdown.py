@@ -92,8 +92,11 @@ def test_the_document_page_and_lines_of_a_run_with_one_of_each(expected: Expecte
 
 def test_a_row_has_all_of_a_result_but_its_record_and_payload_and_null_for_a_number_that_is_not_finite() -> None:
     result = case_result("a", "failed", trial=2, terms=TERMS, record={"secret": 1}, payload={"long": 1})
+    result = replace(result, cost_usd=0.25)
     row = {name: value for name, value in result.as_json().items() if name not in {"suite", "record", "payload"}}
     assert json.loads(row_line(result)) == row
+    del row["cost_usd"]
+    assert json.loads(row_line(replace(result, cost_usd=None))) == row
     for number in (math.nan, math.inf, -math.inf):
         result = case_result("a", score=number, terms=({**TERMS[0], "value": number},), answer="NaN")
         content = document(run(settings={"x": [number]}), [result], gate("mean_score", min=0.5))

@@ -49,6 +49,8 @@ _SHARED = "$shared"
 # fewer objects in an array are not worth a look
 _MIN_SHARED = 4
 _MAX_DEPTH = 4
+# the keys of a recording that the script shows
+_SHOWN = ("exchanges", "gateway")
 _PROSE = re.compile(r'"[^"]{40}')
 _DIGESTS = re.compile(r'"(?:input|request)_sha256": ?"[0-9a-f]{64}", ?')
 _ROW_FIELDS = (
@@ -291,7 +293,7 @@ class _Details:
             return None
         if text is not None and len(text) > _MAX_TEXT:
             text = self._without_long_exchanges(text)
-        return self._source(text, is_recording=True)
+        return self._source(text, _SHOWN)
 
     def _without_long_exchanges(self, text: str) -> str:
         """Return a recording without the exchanges that are too long for a page: half of a JSON text shows nothing."""
@@ -361,15 +363,19 @@ class _Details:
         self._references += 1
         return {_SHARED: self._shared.setdefault(text, len(self._shared))}
 
-    def _source(self, text: str | None, *, is_recording: bool = False) -> int | None:
-        """Add the text of a file without secrets, spaces and a recording's digests; return its position."""
+    def _source(self, text: str | None, keys: Sequence[str] = ()) -> int | None:
+        """Add the text of a file without secrets, spaces and a recording's digests; return its position.
+
+        Of an object only `keys` are added, all if there are none.
+        """
         if text is None:
             return None
         if text.startswith("{"):
             # written as results are, so that what both have is compressed as one; what is not JSON stays as it is
             with suppress(ValueError):
-                text = _json(from_json(text, allow_inf_nan=False))
-        if is_recording and '_sha256"' in text:
+                value = from_json(text, allow_inf_nan=False)
+                text = _json({key: value[key] for key in keys if key in value} if keys else value)
+        if keys and '_sha256"' in text:
             text = _DIGESTS.sub("", text)
         return self._add_text(self._redact(text.replace(SEPARATOR, "")))
 
