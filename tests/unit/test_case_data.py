@@ -198,8 +198,8 @@ def test_digests_are_left_out_of_recordings_only() -> None:
     text = '{"exchanges":[{"input_sha256":"' + "ab" * 32 + '","x":1}]}'
     case, texts = details(blocks([case_result("a")], text_sources(text, text)), "a")
     assert (texts[case["case"] - 1], texts[case["recording"] - 1]) == (
-        text.replace(": ", ":").replace(", ", ","),
-        '{"x":1}',
+        text,
+        '{"exchanges":[{"x":1}]}',
     )
 
 

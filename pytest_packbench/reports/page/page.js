@@ -948,7 +948,8 @@
     const notAcceptable = (row, shown) => {
       if (shown.verdict === "passed") return "this answer passes already";
       if (shown.verdict !== "failed") return "there is no answer that was scored";
-      if (row.pack === "agent_safety") return "this suite has no list of accepted answers; choose “Gold is wrong”";
+      // a pack may have decided it; what its terms tell comes after that
+      if (row.can_accept === false || row.pack === "agent_safety") return "this case has no list of accepted answers; choose “Gold is wrong”";
       const lost = shown.terms.filter((term) => term.effect === "add" && term.value <= 0);
       const isSingle = (term) => /^(?:exact|numeric|contains|regex|set|json_schema|text) /.test(term.name);
       if (row.pack !== "generic" || !lost.length || !lost.every(isSingle)) return "";
