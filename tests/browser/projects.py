@@ -16,9 +16,11 @@ from tests.servers.fake import FakeServer
 from tests.servers.wire import openai_reply, parse_request
 
 if TYPE_CHECKING:
+    from pytest_packbench.reports.page.case_data import CaseBlocks
     from tests.servers.fake import Received, Reply
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "support"
+SOURCES = Path(pytest_packbench.__file__).parent / "reports" / "page"
 NEXT_RELEASE = ("--packbench-target=support:answer_next", "--packbench-baseline=latest")
 LOST = ("refund_of_two_lamps", "refund_after_30_days")
 WON = ("refund_in_other_words",)
@@ -66,6 +68,21 @@ def run_suite(project: Path, suite: str, *options: str) -> Path:
     _python(project, "pytest", "-q", "-p", "no:cacheprovider", f"--packbench-suite={suite}", *options)
     runs = project / "reports" / "benchmarks" / suite
     return runs / (runs / "latest").read_text("utf-8").strip()
+
+
+def write_page(path: Path, *runs: CaseBlocks) -> Path:
+    """Write a page that has nothing but the cases of runs, and return its path."""
+    data = "".join(
+        f'<script type="text/plain" class="packbench-data" data-run="{run}" data-name="{block.name}">{block.text}</script>'
+        for run, cases in enumerate(runs)
+        for block in cases.blocks
+    )
+    style = SOURCES.joinpath("page.css").read_text("utf-8") + SOURCES.joinpath("cases.css").read_text("utf-8")
+    head = f'<meta charset="utf-8"><title>made</title><link rel="icon" href="data:,"><style>{style}</style>'
+    script = f"<script>{SOURCES.joinpath('page.js').read_text('utf-8')}</script>"
+    main = f'<main><div id="packbench-cases"></div></main>{data}{script}'
+    path.write_text(f'<!DOCTYPE html><html lang="en"><head>{head}</head><body>{main}</body></html>', "utf-8")
+    return path
 
 
 def _python(project: Path, module: str, *arguments: str) -> None:

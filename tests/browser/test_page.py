@@ -6,12 +6,14 @@ import json
 import re
 import shutil
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.browser import projects
 from tests.browser.browsing import AXE, NARROW, WIDE, opened
+from tests.unit.run_builders import case_result
+from tests.unit.test_case_data import blocks, text_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -246,6 +248,238 @@ def test_a_mark_becomes_a_line_of_the_review(browser: Browser, pages: Pages) -> 
         assert (mark["mark"], mark["reason"], mark["by"]) == ("quarantine", "waits for the new parser", "A. Reviewer")
         assert len(mark["case_sha256"]) == 64
         assert str(pages("releases").parents[3]) not in line
+
+
+def _mark(shown: Watched, mark: str, reason: str = "seen") -> list[str]:
+    """Mark the open case, and return the lines of the review that the page offers."""
+    shown.page.locator(f"#case-view input[name=mark][value={mark}]").check()
+    shown.page.locator("#mark-reason").fill(reason)
+    shown.page.locator("#mark-by").fill("A. Reviewer")
+    shown.page.locator("#mark-save").click()
+    with shown.page.expect_download() as download:
+        shown.page.locator("#mark-download").click()
+    return download.value.path().read_text("utf-8").splitlines()
+
+
+def test_numbers_keep_their_text(browser: Browser, tmp_path: Path) -> None:
+    result = {"order": 12345678901234567890, "share": 1.0, "10": {"rows": [{"n": 1.0}] * 4}, "9": 'a {"$shared":0}'}
+    text = '{"id": "one", "input": {"order": 98765432109876543210}, "expected": {"share": 1, "order": 2.5}}'
+    failed = case_result("one", "failed", answer="x", payload=result, case_sha256="ab" * 32)
+    path = projects.write_page(tmp_path / "page.html", blocks([failed], text_sources(text)))
+    with opened(browser, path, address="#case=one") as shown:
+        view = shown.page.locator("#case-view")
+        shown.page.locator("#case-mark").wait_for()
+        shown.page.locator("summary").filter(has_text="As the target returned it").click()
+        shown_text = view.inner_text()
+        assert _texts(shown, "#case-view .diff del, #case-view .diff ins") == [
+            '-   "order": 2.5,',
+            '+   "order": 12345678901234567890,',
+        ]
+        assert _texts(shown, "#case-view .columns > :nth-child(2) dd") == ["1.0", "12345678901234567890"]
+        for part in ("2.5", "98765432109876543210", '"order": 12345678901234567890', '"share": 1.0'):
+            assert part in shown_text
+        (line,) = _mark(shown, "also_acceptable")
+    assert line.endswith(f'"result":{json.dumps(result, separators=(",", ":"))}}}')
+    assert json.loads(line)["result"] == result
+
+
+def _texts(shown: Watched, selector: str) -> list[str]:
+    return shown.page.locator(selector).all_inner_texts()
+
+
+def test_a_filter_finds_what_is_shown_and_says_what_it_does_not_know(browser: Browser, tmp_path: Path) -> None:
+    lost = ({"name": "order", "effect": "zero", "value": 0.0}, {"name": "queue", "effect": "add", "value": 1.0})
+    texts = {"input_text": "Where is order 3311", "expected_text": "3311", "actual_text": "4477"}
+    results = [
+        case_result("asked", "failed", case_type="personal_data", terms=lost, duration_ms=1500, **texts),
+        case_result("other", terms=({"name": "order", "effect": "add", "value": 1.0},)),
+    ]
+    path = projects.write_page(tmp_path / "page.html", blocks(results))
+    with opened(browser, path) as shown:
+        remark = shown.page.locator("#case-filter-remark")
+        for words, found, said in (
+            ('"order 3311"', 1, ""),
+            ("4477", 1, ""),
+            ('type:"personal data"', 1, ""),
+            ("type:personal_data", 1, ""),
+            ("term:order", 1, ""),
+            ("has:order", 2, ""),
+            ("term:queue", 0, ""),
+            ("has:queue", 1, ""),
+            ("duration>1s", 1, ""),
+            ("duration<=1500ms", 2, ""),
+            ("toy:plain:asked", 1, ""),
+            ("prize>0", 0, "No filter is called “prize”"),
+            ("score>high", 0, "No filter is called “score”, or not with this value"),
+            ("colour:red", 0, "No filter is called “colour”"),
+            ("type:plain type:personal_data", 0, "Each word alone: type:plain 1, type:personal_data 1."),
+        ):
+            shown.page.locator("#case-filter").fill(words)
+            shown.page.locator("#case-count").filter(has_text=f"{found} of 2" if found < 2 else "2 cases").wait_for()
+            assert remark.inner_text().startswith(said), words
+            assert remark.is_visible() == bool(said), words
+
+
+def test_a_case_with_trials_says_which_is_shown(browser: Browser, tmp_path: Path) -> None:
+    trials = [
+        case_result("a", "passed" if number % 2 == 0 else "failed", trial=number, answer=f"answer {number}")
+        for number in range(3)
+    ]
+    path = projects.write_page(tmp_path / "page.html", blocks(trials))
+    with opened(browser, path, address="#case=a") as shown:
+        which = shown.page.locator("#case-trial")
+        which.wait_for()
+        assert which.inner_text().startswith("Shown is trial 2 of 3, with score 0.25")
+        assert "mean score 0.75" in shown.page.locator(".case-head").inner_text()
+        shown.page.get_by_role("button", name="Show trial 3").click()
+        which.filter(has_text="trial 3 of 3, with score 1.00").wait_for()
+        assert "answer 2" in shown.page.locator("#case-view .answer").inner_text()
+
+
+def test_only_what_is_wrong_differs(browser: Browser, tmp_path: Path) -> None:
+    text = '{"id": "x", "input": "?", "expected": {"queue": ["2", "3"], "order": "7"}}'
+    terms = (
+        {"name": "one_of /queue", "effect": "add", "value": 0.5},
+        {"name": "exact /order", "effect": "add", "value": 0.0},
+    )
+    payload = {"queue": "2", "order": "8"}
+    unread = {"answer": None, "decision": "comply_safe"}
+    results = [
+        case_result("right", payload={"queue": "2", "order": "7"}, terms=terms),
+        case_result("wrong", "failed", payload=payload, terms=terms),
+        case_result("unread", "failed", **unread, actual_text="not JSON"),
+        case_result("silent", "failed", **unread),
+        case_result("new", "failed", answer="8"),
+    ]
+    before = {"toy:plain:new": case_result("new")}
+    path = projects.write_page(tmp_path / "page.html", blocks(results, text_sources(text), baseline=before))
+    with opened(browser, path) as shown:
+        found = {}
+        for result in results:
+            shown.page.goto(f"{path.as_uri()}#case={result.case_id}")
+            shown.page.locator(CASE_HEADING).filter(has_text=result.case_id).wait_for()
+            shown.page.locator("#case-mark").wait_for()
+            found[result.case_id] = shown.page.locator("#case-view .part").nth(1).inner_text()
+            changed = [line for line in _texts(shown, "#case-view .diff .line") if line[0] != " "]
+            assert changed == (['-   "order": "7"', '+   "order": "8"'] if result.case_id == "wrong" else [])
+    assert "comply safe" not in "".join(found.values())
+    assert "not JSON" in found["unread"]
+    assert "no answer" in found["silent"]
+    assert "its answer is not stored" in found["new"]
+
+
+def test_a_broken_part_does_not_hide_the_others(browser: Browser, tmp_path: Path) -> None:
+    recording = {
+        "exchanges": [{"role": "a", "prompt": {"messages": "none"}, "answer": "x"}, 3, {"role": "b", "usage": 1}]
+    }
+    results = [case_result("one", record={"hook_decisions": [None]}, payload={"a": 1})]
+    path = projects.write_page(tmp_path / "page.html", blocks(results, text_sources("{}", json.dumps(recording))))
+    with opened(browser, path, address="#case=one") as shown:
+        shown.page.locator("#case-mark").wait_for()
+        headings = _texts(shown, "#case-view h2")
+        assert headings[:2] == ["Input", "Expected and actual"]
+        assert "Transcript" in headings
+        assert "can't be shown" in shown.page.locator("#case-view").inner_text()
+        shown.page.evaluate("location.hash = '#%'")
+        shown.page.locator("#case-view").wait_for(state="hidden")
+
+
+def _open(shown: Watched, path: Path, case_id: str, run: str = "") -> None:
+    shown.page.goto(f"{path.as_uri()}#{f'run={run}&' if run else ''}case={case_id}")
+    shown.page.locator(CASE_HEADING).filter(has_text=case_id).wait_for()
+    shown.page.locator("#case-mark").wait_for()
+
+
+def test_a_case_of_several_runs_has_one_mark(browser: Browser, tmp_path: Path) -> None:
+    record = {"packbench": {"mode": "live", "target": "toy:answer"}}
+    result = case_result("a", "failed", case_sha256="ab" * 32, record=record, timestamp="2026-01-02T03:04:05.678Z")
+    path = projects.write_page(tmp_path / "page.html", *(blocks([result], run=run) for run in ("R1", "R2")))
+    with opened(browser, path) as shown:
+        assert _texts(shown, "#case-table td.col-run") == ["live toy:answer 2026-01-02 03:04:05"] * 2
+        for run, mark in enumerate(("gold_is_wrong", "quarantine")):
+            _open(shown, path, "a", str(run))
+            shown.page.reload()
+            shown.page.locator("#case-mark").wait_for()
+            lines = _mark(shown, mark, f"because {run}")
+            assert [json.loads(line)["run_id"] for line in lines] == [f"R{run + 1}"]
+
+
+def test_marks_belong_to_the_cases_of_a_page(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    first, changed = (case_result("a", "failed", case_sha256=digest * 32) for digest in ("ab", "cd"))
+    projects.write_page(path, blocks([first], run="R"))
+    with opened(browser, path, address="#case=a") as shown:
+        assert len(_mark(shown, "quarantine")) == 1
+        for result, run, left in ((first, "R", 1), (changed, "R", 0), (first, "S", 0)):
+            projects.write_page(path, blocks([result], run=run))
+            shown.page.goto(f"{path.as_uri()}#cases")
+            shown.page.reload()
+            shown.page.locator("#case-table").wait_for()
+            review = shown.page.locator("#review").inner_text()
+            assert f"Marked for review: {left} case" in review
+            assert ("1 mark of an earlier version of this page dropped" in review) == (not left)
+
+
+def test_a_begun_mark_is_kept(browser: Browser, tmp_path: Path) -> None:
+    results = [case_result(name, "failed", case_sha256="ab" * 32) for name in ("a", "b")]
+    path = projects.write_page(tmp_path / "page.html", blocks(results, run="R"))
+    with opened(browser, path, address="#case=a") as shown:
+        shown.page.locator("#mark-reason").fill("not yet")
+        shown.page.keyboard.press("Escape")
+        shown.page.keyboard.press("j")
+        shown.page.locator(CASE_HEADING).filter(has_text="b").wait_for()
+        assert len(_mark(shown, "quarantine")) == 1
+        shown.page.keyboard.press("Escape")
+        shown.page.keyboard.press("Escape")
+        assert "a: begun, and not marked yet" in shown.page.locator("#review").inner_text()
+        shown.page.reload()
+        _open(shown, path, "a")
+        assert shown.page.locator("#mark-reason").input_value() == "not yet"
+
+
+def test_also_acceptable_is_offered_where_it_can_be_applied(browser: Browser, tmp_path: Path) -> None:
+    def lost(name: str) -> Any:
+        return ({"name": name, "effect": "add", "value": 0.0},)
+
+    generic, safety = ({"packbench": {"pack": f"{pack}/1"}} for pack in ("generic", "agent_safety"))
+    kinds = (
+        (case_result("listed", "failed", terms=lost("one_of /queue"), record=generic), ""),
+        (case_result("single", "failed", terms=lost("exact /order"), record=generic), "use the rule one_of"),
+        (case_result("right", record=generic), "passes already"),
+        (case_result("broken", "error", message="no"), "no answer that was scored"),
+        (case_result("attack", "failed", record=safety), "choose “Gold is wrong”"),
+    )
+    for number, (result, why) in enumerate(kinds):
+        path = projects.write_page(tmp_path / f"{number}.html", blocks([result]))
+        with opened(browser, path, address=f"#case={result.case_id}") as shown:
+            choice = shown.page.locator("#case-mark label", has=shown.page.locator("[value=also_acceptable]"))
+            choice.wait_for()
+            assert choice.locator("input").is_disabled() == bool(why)
+            assert why in choice.inner_text()
+
+
+def test_nothing_in_a_text_is_unseen_or_turns_others_around(browser: Browser, tmp_path: Path) -> None:
+    family, flag, hebrew = (
+        "\U0001f469\u200d\U0001f467",
+        "\U0001f3f4\U000e0067\U000e0062\U000e007f",
+        "\u05e9\u05dc\u05d5\u05dd\u200f",
+    )
+    readable = f"{family} {flag} {hebrew} \u0645\u06cc\u200c\u062e tab\t\r\nend"
+    hidden = "\u202egnp.exe a\u200bb c\u200dd \u2066x\u2069 \U000e0041 \x1b[31m \x9b \ufeff\r!"
+    escaped = "\\u202egnp.exe a\\u200bb c\\u200dd \\u2066x\\u2069 \\U000e0041 \\x1b[31m \\x9b \\ufeff\\x0d!"
+    text = json.dumps({"id": "a", "input": readable + hidden, "expected": {"text": hidden}}, ensure_ascii=False)
+    terms = ({"name": "right", "effect": "note", "value": 0.0, "detail": hidden},)
+    result = case_result(
+        "a", "failed", answer=hidden, payload={"text": [hidden, readable]}, terms=terms, message=hidden
+    )
+    path = projects.write_page(tmp_path / "page.html", blocks([result], text_sources(text)))
+    with opened(browser, path) as shown:
+        assert shown.page.locator("#case-table td.col-answer .clip").get_attribute("title") == escaped
+        _open(shown, path, "a")
+        shown_text: str = shown.page.locator("#case-view").evaluate("node => node.textContent")
+        assert readable + escaped in shown_text
+        assert shown_text.count(escaped) >= 5
+        assert not set("\u202e\u200b\u2066\x1b\x9b\ufeff\U000e0041") & set(shown_text)
 
 
 def _background(shown: Watched) -> str:

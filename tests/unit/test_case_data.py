@@ -173,8 +173,49 @@ def test_the_table_of_a_huge_run_has_its_failures(monkeypatch: pytest.MonkeyPatc
 def test_a_long_text_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(case_data, "_MAX_TEXT", 1 << 20)
     found = blocks([case_result("a")], text_sources("x" * (1 << 21)))
-    assert found.notices == ("1 text of more than 1 MB were cut.",)
+    assert found.notices == (
+        "Texts of more than 1 MB are cut in 1 case (a); the files of the run and of the suite contain them.",
+    )
     assert len(details(found, "a")[1][0]) == 1 << 20
+
+
+def test_what_is_cut_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(case_data, "_MAX_TEXT", 1 << 10)
+    short, long = ({"role": "answer", "answer": "x" * length} for length in (9, 1 << 11))
+    recording = json.dumps({"exchanges": [short, long, short]})
+    results = [case_result(f"c{number}", payload={"text": "y" * (1 << 11)}) for number in range(4)]
+    found = blocks([*results, case_result("whole", payload={})], text_sources("{}", recording))
+    case, texts = details(found, "whole")
+    first, second, third = json.loads(texts[case["recording"] - 1])["exchanges"]
+    assert (first, third, second["role"], second["problem"]["kind"]) == (short, short, "answer", "left out")
+    assert case["trials"][0]["cut"] is None
+    chunk = json.loads(unpacked(found)["details-0"].split(SEPARATOR)[0])
+    assert [dict(zip(chunk["attempts"], each[4][0], strict=True))["cut"] for each in chunk["cases"]] == [True] * 4 + [
+        None
+    ]
+    assert "in 5 cases (c0, c1, c2, …)" in found.notices[0]
+
+
+def test_digests_are_left_out_of_recordings_only() -> None:
+    text = '{"exchanges":[{"input_sha256":"' + "ab" * 32 + '","x":1}]}'
+    case, texts = details(blocks([case_result("a")], text_sources(text, text)), "a")
+    assert (texts[case["case"] - 1], texts[case["recording"] - 1]) == (
+        text,
+        '{"exchanges":[{"x":1}]}',
+    )
+
+
+def test_runs_are_told_apart() -> None:
+    record = {"packbench": {"mode": "live", "target": "toy:answer", "pack": "generic/1"}}
+    runs = [case_result("a"), case_result("b", record=record, timestamp="2026-01-02T03:04:05.678Z")]
+    table = json.loads(unpacked(blocks(runs, run="R"))["rows"])
+    assert (table["pack"], table["label"]) == ("generic", "live toy:answer 2026-01-02 03:04:05")
+
+
+def test_trials_of_a_quarantined_case_count_by_their_verdicts() -> None:
+    trials = [case_result("a", kind="xfail", trial=number) for number in range(3)]
+    row = rows(blocks(trials))["a"]
+    assert (row["passed"], row["trials"]) == (3, 3)
 
 
 def test_a_thousand_cases_of_the_tariff_suite_take_two_megabytes() -> None:

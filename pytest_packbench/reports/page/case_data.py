@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from pytest_packbench.analysis.trials import MEAN, count_passed, fold_case, group_by_case
+from pytest_packbench.analysis.trials import MEAN, fold_case, group_by_case
 from pytest_packbench.model.errors import pluralize
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ _ATTEMPT_FIELDS = (
     *("decision", "refused", "utility", "valid", "judge", "stale", "remark", "llm_backend", "llm_model"),
     *("duration_ms", "cached"),
 )
-_ATTEMPT_MADE = ("terms", "hooks", "tokens_input", "tokens_output", "payload", "is_plain")
+_ATTEMPT_MADE = ("terms", "hooks", "tokens_input", "tokens_output", "payload", "is_plain", "cut")
+_MAX_NAMED = 3
 _DETAILS = ("case", "recording", "remark", "history", "trials", "baseline")
 # much faster than looking up each name
 _ROW_VALUES, _ATTEMPT_VALUES = attrgetter(*_ROW_FIELDS), attrgetter(*_ATTEMPT_FIELDS)
@@ -151,7 +152,8 @@ def case_blocks(
         prefix = case.test_id.removesuffix(case.case_id)
         made = (
             *((case.test_id, None) if prefix == case.test_id else (None, prefix)),
-            count_passed(trials),
+            # by verdicts: those of a quarantined case are shown, too
+            sum(result.verdict == "passed" for result in trials),
             len(trials),
             _tokens(trials),
             change,
@@ -165,6 +167,7 @@ def case_blocks(
     packed.flush()
     table = {
         "run": run,
+        **_origin(results),
         "root": root_link,
         "options": options,
         "terms": list(terms),
@@ -177,6 +180,14 @@ def case_blocks(
 def _columns(rows: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """Return the columns of a table: equal values beside each other are compressed best."""
     return zip(*rows, strict=True)
+
+
+def _origin(results: Sequence[CaseResult]) -> dict[str, str]:
+    """Return the pack of a run, and what tells it apart from other runs: mode, target and time."""
+    made: dict[str, Any] = next((found for each in results if (found := (each.record or {}).get("packbench"))), {})
+    ended = max((each.timestamp for each in results), default="")[:19].replace("T", " ")
+    label = " ".join(str(part) for part in (made.get("mode"), made.get("target"), ended) if part)
+    return {"pack": str(made.get("pack") or "").partition("/")[0], "label": label}
 
 
 def _left_out(results: Sequence[CaseResult], rows: Sequence[object]) -> Iterator[str]:
@@ -211,7 +222,10 @@ class _Details:
         self._texts: list[str] = []
         self._shared: dict[str, int] = {}
         self._characters = self._size = self._references = 0
-        self._without_exchanges = self._without_texts = self._cut = 0
+        self._without_exchanges = self._without_texts = 0
+        self._case_id = ""
+        # case ids, in order
+        self._cut: dict[str, None] = {}
 
     def add(
         self, case: CaseResult, trials: Sequence[CaseResult], before: CaseResult | None, earlier: Sequence[str]
@@ -220,6 +234,7 @@ class _Details:
         if len(self._chunk) >= _CHUNK_CASES or self._characters >= _CHUNK_CHARACTERS:
             self.flush()
         keeps_texts = self._size < MAX_PAYLOADS
+        self._case_id = case.case_id
         details = (
             self._source(self._sources.case_text(case)) if keeps_texts else None,
             self._exchanges(case),
@@ -263,7 +278,12 @@ class _Details:
             if count
         ]
         if self._cut:
-            found.append(f"{pluralize(self._cut, 'text')} of more than {_MAX_TEXT >> 20} MB were cut")
+            named = ", ".join([*list(self._cut)[:_MAX_NAMED], *(["…"] if len(self._cut) > _MAX_NAMED else [])])
+            cases = pluralize(len(self._cut), "case")
+            found.append(
+                f"texts of more than {_MAX_TEXT >> 20} MB are cut in {cases} ({named}); the files of the run and of "
+                "the suite contain them"
+            )
         return tuple(text[0].upper() + text[1:] + "." for text in found)
 
     def _exchanges(self, case: CaseResult) -> int | None:
@@ -271,7 +291,28 @@ class _Details:
         if text is not None and self._size + self._characters // 4 >= MAX_EXCHANGES:
             self._without_exchanges += 1
             return None
+        if text is not None and len(text) > _MAX_TEXT:
+            text = self._without_long_exchanges(text)
         return self._source(text, _SHOWN)
+
+    def _without_long_exchanges(self, text: str) -> str:
+        """Return a recording without the exchanges that are too long for a page: half of a JSON text shows nothing."""
+        try:
+            recording = json.loads(text)
+            exchanges = list(recording["exchanges"])
+        except (ValueError, RecursionError, LookupError, TypeError):
+            return text
+        self._cut[self._case_id] = None
+        size = 0
+        for place, exchange in enumerate(exchanges):
+            length = len(_json(exchange))
+            if size + length > _MAX_TEXT // 2:
+                role = exchange.get("role") if isinstance(exchange, dict) else None
+                why = f"{length / 2**20:.1f} MB are too long for this page; the recording contains them"
+                exchanges[place] = {"role": role or "exchange", "problem": {"kind": "left out", "message": why}}
+            else:
+                size += length
+        return _json({**recording, "exchanges": exchanges})
 
     def _attempt(self, result: CaseResult, *, keeps_texts: bool) -> tuple[Any, ...]:
         record = result.record or {}
@@ -282,17 +323,21 @@ class _Details:
             self._share(hooks) if hooks else None,
             record.get("tokens_input"),
             record.get("tokens_output"),
-            *(self._payload(result.payload) if keeps_texts else (None, None)),
+            *(self._payload(result.payload) if keeps_texts else (None, None, None)),
         )
 
-    def _payload(self, payload: Any) -> tuple[int | None, bool | None]:
-        """Return the position of a result, and whether it has no shared parts because it has such a key of its own."""
+    def _payload(self, payload: Any) -> tuple[int | None, bool | None, bool | None]:
+        """Return the position of a result, whether it has no shared parts, as it has such a key, and if it is cut."""
         if payload is None:
-            return None, None
+            return None, None, None
         self._references = 0
         text = _json(self._with_shared(payload, _MAX_DEPTH))
         is_plain = text.count(_SHARED) != self._references
-        return self._add_text(_json(payload) if is_plain else text), is_plain or None
+        if is_plain:
+            text = _json(payload)
+        is_cut = len(text) > _MAX_TEXT
+        # half of a text with references could be shown neither as JSON nor as text
+        return self._add_text(_json(payload) if is_cut else text), is_plain or is_cut or None, is_cut or None
 
     def _with_shared(self, value: Any, depth: int) -> Any:
         """Return a value without its arrays of objects: cases often have the same, such as the log of all checks."""
@@ -319,7 +364,7 @@ class _Details:
         return {_SHARED: self._shared.setdefault(text, len(self._shared))}
 
     def _source(self, text: str | None, keys: Sequence[str] = ()) -> int | None:
-        """Add the text of a file without secrets, spaces and digests, none of which is shown; return its position.
+        """Add the text of a file without secrets, spaces and a recording's digests; return its position.
 
         Of an object only `keys` are added, all if there are none.
         """
@@ -330,14 +375,14 @@ class _Details:
             with suppress(ValueError):
                 value = from_json(text, allow_inf_nan=False)
                 text = _json({key: value[key] for key in keys if key in value} if keys else value)
-        if '_sha256"' in text:
+        if keys and '_sha256"' in text:
             text = _DIGESTS.sub("", text)
         return self._add_text(self._redact(text.replace(SEPARATOR, "")))
 
     def _add_text(self, text: str) -> int:
         """Add a text to the chunk; return its position, from 1."""
         if len(text) > _MAX_TEXT:
-            self._cut += 1
+            self._cut[self._case_id] = None
             text = text[:_MAX_TEXT]
         self._characters += len(text)
         self._texts.append(text)

@@ -20,19 +20,29 @@
 
   // ---- DOM ----
 
+  const READ = new Set(["title", "aria-label"]);
+  // joiners stay in words and emoji, tags in flags, and the marks of right-to-left texts everywhere
+  const UNSEEN = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u180e\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]|\r(?!\n)|(?<![^\0-\x7f])[\u200c\u200d]|(?<!\u{1f3f4}[\u{e0020}-\u{e007f}]*)[\u{e0000}-\u{e007f}]/gu;
+
+  /** Return a text with characters that nobody sees, or that turn others around, as escapes, as in the terminal. */
+  const visible = (text) => String(text).replace(UNSEEN, (character) => {
+    const code = character.codePointAt(0).toString(16);
+    return code.length > 4 ? `\\U${code.padStart(8, "0")}` : code.length > 2 ? `\\u${code.padStart(4, "0")}` : `\\x${code.padStart(2, "0")}`;
+  });
+
   /** Create an element; attributes beginning with "on" are listeners, false and null ones are left out. */
   const el = (name, attributes, ...children) => {
     const node = document.createElement(name);
     for (const [key, value] of Object.entries(attributes || {})) {
       if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
-      else if (value !== false && value !== null && value !== undefined) node.setAttribute(key, value === true ? "" : value);
+      else if (value !== false && value !== null && value !== undefined) node.setAttribute(key, value === true ? "" : READ.has(key) ? visible(value) : value);
     }
     add(node, children);
     return node;
   };
   const add = (node, children) => {
     for (const child of children.flat(Infinity)) {
-      if (child !== null && child !== undefined && child !== false) node.append(child);
+      if (child !== null && child !== undefined && child !== false) node.append(typeof child === "string" ? visible(child) : child);
     }
     return node;
   };
@@ -87,11 +97,15 @@
     const read = (place) => (place ? parsed(chunk.texts[place - 1]) : undefined);
     const attempt = (values) => {
       const stored = named(chunk.attempts, values);
+      const text = stored?.payload ? chunk.texts[stored.payload - 1] : "";
+      // in a string of JSON, the quotes of such a reference would be escaped
+      const payloadText = stored?.is_plain ? text : text.replace(/\{"\$shared":(\d+)\}/g, (_, place) => chunk.shared[place]);
       return stored && {
         ...stored,
         terms: restored(stored.terms) || [],
         hooks: restored(stored.hooks) || [],
-        payload: stored.is_plain ? read(stored.payload) : restored(read(stored.payload)),
+        payload: payloadText ? parsed(payloadText) : undefined,
+        payloadText,
       };
     };
     const stored = named(chunk.details, chunk.cases[row.key]);
@@ -103,12 +117,45 @@
       baseline: attempt(stored.baseline),
     };
   };
-  /** Return the value of a JSON text; of other text, the text. */
-  const parsed = (text) => {
-    try { return JSON.parse(text); } catch { return text; }
-  };
-  const isObject = (value) => Boolean(value) && typeof value === "object" && !Array.isArray(value);
+  /** A number whose text JavaScript would change: of more than 53 bits, or 1.0. */
+  class Exact {
+    constructor(text) { this.text = text; }
+    toString() { return this.text; }
+  }
+  // no text of a model can guess it
+  const EXACT = `exact ${Math.random()} `;
+  const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g;
 
+  /** Return the value of a JSON text, with its numbers as they are written; of other text, the text. */
+  const parsed = (text) => {
+    try {
+      const value = JSON.parse(text);
+      let isExact = true;
+      const kept = text.replace(TOKENS, (token) => {
+        if (token[0] === '"' || String(Number(token)) === token) return token;
+        isExact = false;
+        return `"${EXACT}${token}"`;
+      });
+      if (isExact) return value;
+      return JSON.parse(kept, (_, item) => (typeof item === "string" && item.startsWith(EXACT) ? new Exact(item.slice(EXACT.length)) : item));
+    } catch { return text; }
+  };
+  const isScalar = (value) => value === null || typeof value !== "object" || value instanceof Exact;
+  const isObject = (value) => !isScalar(value) && !Array.isArray(value);
+
+  /** Return a value as JSON, indented if a line break is given; numbers as they were written. */
+  const jsonText = (value, line = "") => {
+    if (value instanceof Exact) return value.text;
+    if (isScalar(value)) return JSON.stringify(value) ?? "null";
+    const within = line && `${line}  `;
+    const [start, end, items] = Array.isArray(value)
+      ? ["[", "]", value.map((item) => jsonText(item, within))]
+      : ["{", "}", Object.entries(value).map(([name, item]) => `${JSON.stringify(name)}:${line && " "}${jsonText(item, within)}`)];
+    return items.length ? `${start}${within}${items.join(`,${within}`)}${line}${end}` : start + end;
+  };
+
+  // runs on one page have the same cases, and a review has one line for each
+  const markKey = (row) => `${row.suite} ${row.id}`;
   const status = (row) => (row.quarantined ? "quarantined" : row.verdict);
   const isFailing = (row) => ["failed", "error"].includes(status(row)) || (status(row) === "vacuous");
   const rank = (row) => (row.change === "new_failure" ? (status(row) === "failed" ? 0 : 0.5) : row.change === "regressed" && isFailing(row) ? 1 : RANK[status(row)] ?? 8);
@@ -122,7 +169,7 @@
   const complete = (row, table, page) => {
     const file = row.file.replace(/(\.jsonl):\d+$/, "$1");
     const terms = table.terms[row.terms] || [];
-    Object.assign(row, { page, run: table.run, id: row.case_id, type: row.case_type });
+    Object.assign(row, { page, run: table.run, runLabel: table.label || table.run || page, pack: table.pack, id: row.case_id, type: row.case_type });
     row.test_id ??= row.prefix + row.case_id;
     row.terms = terms.map(([name]) => name);
     row.lost = terms.filter(([, costs]) => costs).map(([name]) => name);
@@ -130,7 +177,7 @@
     const isLinked = table.root && !/^bundled:|^\/|^[a-z]:|\\|(^|\/)\.\.(\/|$)/i.test(file);
     row.link = isLinked ? [table.root, ...file.split("/").map(encodeURIComponent)].join("/") : "";
     row.cause = row.lost.join(" + ") || (isFailing(row) ? row.kind || row.terms[0] || "low score" : "");
-    row.text = [row.id, row.test_id, row.answer ?? "", row.message ?? ""].join("\n").toLowerCase();
+    row.text = [row.id, row.test_id, row.answer, row.message, row.input_text, row.expected_text, row.actual_text].map((text) => text ?? "").join("\n").toLowerCase();
     return row;
   };
 
@@ -142,44 +189,63 @@
     type: (row) => [row.type],
     difficulty: (row) => [row.difficulty],
     tag: (row) => row.tags,
-    term: (row) => row.terms,
+    // what cost points; where nothing did, what a failed case consists of
+    term: (row) => (row.lost.length || !isFailing(row) ? row.lost : row.terms),
+    has: (row) => row.terms,
     change: (row) => [row.change || ""],
     kind: (row) => [row.kind || ""],
     id: (row) => [row.id, row.test_id],
     file: (row) => [row.file],
     answer: (row) => [row.answer ?? ""],
     message: (row) => [row.message ?? ""],
-    run: (row) => [row.run || ""],
+    run: (row) => [row.run || "", row.runLabel],
   };
-  const CONTAINS = new Set(["answer", "message", "id", "file", "term"]);
-  const NUMBERS = { score: "score", duration: "duration_ms", tokens: "tokens", cost: "cost_usd" };
+  const CONTAINS = new Set(["answer", "message", "id", "file", "term", "has", "run"]);
+  const NUMBERS = { __proto__: null, score: "score", duration: "duration_ms", tokens: "tokens", cost: "cost_usd" };
 
-  /** Return a function of a row for the words of a filter; each word has to be true. */
-  const matcher = (query, facets, rows) => {
+  /** Return the rows for which each word of a filter is true, and what is to be said about its words. */
+  const filtered = (query, facets, rows) => {
     const tests = [];
     for (const [, minus, word] of query.matchAll(/(-?)((?:[^\s":]+:)?"[^"]*"?|\S+)/g)) {
       if (word === "-") continue;
       const test = wordTest(word.toLowerCase(), facets, rows);
-      tests.push(minus ? (row) => !test(row) : test);
+      tests.push({ word: minus + word, test: minus ? (row) => !test(row) : test });
     }
-    return (row) => tests.every((test) => test(row));
+    const found = rows.filter((row) => tests.every(({ test }) => test(row)));
+    const unknown = tests.map(({ word }) => unknownName(word.toLowerCase(), facets)).filter(Boolean);
+    const remarks = unknown.map((name) => `No filter is called “${name}”, or not with this value; see “How to filter”.`);
+    if (!found.length && tests.length > 1) {
+      remarks.push(`Each word alone: ${tests.map(({ word, test }) => `${word} ${rows.filter(test).length.toLocaleString("en")}`).join(", ")}.`);
+    }
+    return { found, remarks: found.length && !unknown.length ? [] : remarks };
+  };
+  const COMPARED = /^([a-z_]+)(<=|>=|<|>|=)(\d+(?:\.\d+)?|\.\d+)(ms|s)?$/;
+  const isCompared = ([, name, , , unit] = []) => name in NUMBERS && (!unit || name === "duration");
+
+  /** Return the name of a word that looks like a filter and is none; empty for others, such as the id of a test. */
+  const unknownName = (word, facets) => {
+    const [, name, sign] = /^-?([a-z_]+)(:(?![:/])|[<>]=?|=)/.exec(word) || [];
+    if (!name) return "";
+    if (sign === ":") return FIELDS[name] || facets.has(name) || /^-?[^":]+:[^":]+:/.test(word) ? "" : name;
+    return isCompared(COMPARED.exec(word.replace(/^-/, "")) || []) ? "" : name;
   };
   const wordTest = (word, facets, rows) => {
-    const compared = /^(score|duration|tokens|cost)(<=|>=|<|>|=)([\d.]+)$/.exec(word);
-    if (compared) {
-      const [, name, sign, bound] = compared;
+    const compared = COMPARED.exec(word);
+    if (compared && isCompared(compared)) {
+      const [, name, sign, bound, unit] = compared;
+      const limit = Number(bound) * (unit === "s" ? 1000 : 1);
       return (row) => {
         const value = row[NUMBERS[name]];
-        const limit = Number(bound);
         if (typeof value !== "number") return false;
         return { "<": value < limit, ">": value > limit, "<=": value <= limit, ">=": value >= limit, "=": value === limit }[sign];
       };
     }
     const [, name, quoted] = /^([^:"]+):(.*)$/s.exec(word) || [];
     if (name && (FIELDS[name] || facets.has(name))) {
-      const value = quoted.replaceAll('"', "");
+      // as it is stored, or as it is shown
+      const value = words(quoted.replaceAll('"', ""));
       const read = FIELDS[name] || ((row) => [row.facets[facets.get(name)] ?? ""]);
-      const lower = (row) => read(row).map((each) => String(each).toLowerCase());
+      const lower = (row) => read(row).map((each) => words(each).toLowerCase());
       // a value that no case has may be the beginning of one that is being typed
       const isWhole = !CONTAINS.has(name) && rows.some((row) => lower(row).includes(value));
       const isEqual = isWhole ? (text) => text === value : CONTAINS.has(name) ? (text) => text.includes(value) : (text) => text.startsWith(value);
@@ -195,6 +261,11 @@
   const quote = (text) => (/[\s"]/.test(text) ? `"${text.replaceAll('"', "")}"` : text);
 
   // ---- address ----
+
+  /** Return a part of an address as text; one that is no text stays as it is. */
+  const decoded = (text) => {
+    try { return decodeURIComponent(text); } catch { return text; }
+  };
 
   const EMPTY = { q: "", sort: "", dir: "", group: "", page: 1, case: "", run: "" };
   const fromAddress = () => {
@@ -248,6 +319,7 @@
 
   /** Return two texts of one line with the words that differ marked: [first, second]; without marks if little is equal. */
   const wordDiff = (before, after) => {
+    [before, after] = [visible(before), visible(after)];
     const split = (text) => text.match(/[\p{L}\p{N}_]+|\s+|[^\p{L}\p{N}_\s]/gu) || [];
     const parts = compare(split(before), split(after));
     const side = (sign) => {
@@ -290,13 +362,13 @@
 
   // ---- values ----
 
-  const pretty = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "");
+  const pretty = (value) => (typeof value === "string" ? value : value === undefined ? "" : jsonText(value, "\n"));
 
   /** Return JSON as text, indented, with keys, strings and other values told apart. */
   const jsonNode = (value) => {
     const pre = el("pre", { class: "json", tabindex: "0", role: "group", "aria-label": "JSON" });
     if (typeof value === "string") return add(pre, [value]);
-    const text = pretty(value);
+    const text = visible(pretty(value));
     if (text.length > 200000) return add(pre, [text]);
     let end = 0;
     for (const match of text.matchAll(/"(?:[^"\\]|\\.)*"(\s*:)?|\b(?:true|false|null)\b|-?\d[\d.eE+-]*/g)) {
@@ -322,14 +394,14 @@
   const valueNode = (value, depth = 0) => {
     if (typeof value === "string") return textNode(value);
     if (value === null) return el("span", { class: "muted" }, "null");
-    if (typeof value !== "object") return el("code", {}, String(value));
+    if (isScalar(value)) return el("code", {}, String(value));
     if (Array.isArray(value)) {
       if (!value.length) return el("span", { class: "muted" }, "none");
-      if (value.every((item) => item === null || (typeof item !== "object" && String(item).length < 60))) {
+      if (value.every((item) => isScalar(item) && String(item).length < 60)) {
         return el("ul", { class: "chips" }, value.map((item) => el("li", {}, el("code", {}, String(item)))));
       }
       if (value.every((item) => typeof item === "string")) return el("ol", { class: "texts" }, value.map((item) => el("li", {}, textNode(item))));
-      const isFlat = (item) => isObject(item) && Object.values(item).every((each) => each === null || typeof each !== "object");
+      const isFlat = (item) => isObject(item) && Object.values(item).every(isScalar);
       if (value.length <= 8 && value.every(isFlat)) return el("ol", { class: "texts" }, value.map((item) => el("li", {}, valueNode(item, 1))));
       return value.length > 3 || depth > 1 ? folded(plural(value.length, "item"), jsonNode(value)) : jsonNode(value);
     }
@@ -347,6 +419,13 @@
     el("span", { class: "sign", "aria-hidden": "true" }, SIGNS[verdict] || "?"), ` ${words(verdict)}`);
 
   const part = (title, ...content) => el("section", { class: "part" }, el("h2", {}, title), ...content);
+
+  /** Return a part of the view, or what is wrong with its data: the other parts are shown all the same. */
+  const tried = (title, make) => {
+    try { return make(); } catch (error) {
+      return part(title, el("p", { class: "notice" }, `This part can't be shown: ${error.message}. The files of the run have its data.`));
+    }
+  };
 
   const scoreBar = (score, threshold) => {
     const x = (value) => String(Math.max(0, Math.min(1, value)) * 200);
@@ -421,8 +500,9 @@
 
   /** Return the exchanges of a recording, folded. */
   const transcript = (recording) => {
-    const exchanges = Array.isArray(recording?.exchanges) ? recording.exchanges : [];
-    const gateway = Array.isArray(recording?.gateway) ? recording.gateway : [];
+    const objects = (value) => (Array.isArray(value) ? value.filter(isObject) : []);
+    const exchanges = objects(recording?.exchanges);
+    const gateway = objects(recording?.gateway);
     const tokens = (usage) => {
       const counts = [usage?.tokens_input, usage?.tokens_output];
       return counts.some((count) => typeof count === "number") ? `, ${counts.map((count) => count ?? "?").join(" + ")} tokens` : "";
@@ -431,7 +511,7 @@
       `${index + 1}. ${exchange.role}${exchange.refusal ? ": refused" : ""}${exchange.problem ? `: ${exchange.problem.kind}` : ""}${tokens(exchange.usage)}`,
       el("ol", { class: "messages" },
         exchange.prompt?.system ? message("system", exchange.prompt.system) : null,
-        (exchange.prompt?.messages || []).map(messageOf),
+        Array.isArray(exchange.prompt?.messages) ? exchange.prompt.messages.map(messageOf) : exchange.prompt?.messages ? message("messages", exchange.prompt.messages) : null,
         message("answer", exchange.refusal ?? exchange.answer ?? "", [toolCalls(exchange.tool_calls), exchange.problem ? el("p", { class: "problem" }, exchange.problem.message) : null]))));
     const calls = gateway.map((call, index) => folded(
       `${index + 1}. ${call.provider} ${call.method} ${call.path}: ${call.status ?? "no answer"}${call.end && call.end !== "complete" ? `, ${call.end}` : ""}${tokens(call.usage)}`,
@@ -452,10 +532,10 @@
     return [];
   };
 
-  const trialsTable = (trials) => scrolled("Trials", el("table", { class: "plain" },
+  const trialsTable = (trials, shown, choose) => scrolled("Trials", el("table", { class: "plain" },
     el("caption", { class: "unseen" }, "Trials of this case"),
     el("thead", {}, el("tr", {}, ["trial", "verdict", "score", "answer", "time", "what happened"].map((text) => el("th", { scope: "col" }, text)))),
-    el("tbody", {}, trials.map((trial, index) => el("tr", {}, el("th", { scope: "row" }, String((trial.trial ?? index) + 1)),
+    el("tbody", {}, trials.map((trial, index) => el("tr", {}, el("th", { scope: "row" }, button(String((trial.trial ?? index) + 1), () => choose(index), { "aria-pressed": String(trial === shown), "aria-label": `Show trial ${(trial.trial ?? index) + 1}` })),
       el("td", {}, badge(trial.verdict)), el("td", { class: "number" }, number(trial.score)), el("td", {}, trial.answer ?? "–"),
       el("td", { class: "number" }, duration(trial.duration_ms || 0)), el("td", {}, trial.message || ""))))));
 
@@ -466,12 +546,23 @@
 
   /** Return expected, actual and the baseline's answer beside each other, and what differs line by line. */
   const expectation = (row, details, shown) => {
+    // the short texts of a row are those of its worst trial
+    const isRow = details.trials.length === 1 || (shown.verdict !== "passed" && (shown.answer ?? null) === (row.answer ?? null));
     const expected = isObject(details.case) ? details.case.expected : undefined;
     const before = details.baseline;
     const actual = shown.answer ?? null;
-    const said = (attempt) => attempt.answer ?? (attempt.message || (attempt.refused ? "refused" : words(attempt.decision || "no answer")));
+    const said = (attempt) => {
+      if (attempt.answer !== null && attempt.answer !== undefined) return attempt.answer;
+      if (attempt === shown && isRow && row.actual_text) return row.actual_text;
+      if (attempt.message) return attempt.message;
+      if (attempt.refused) return "refused";
+      // only packs that expect a decision compare it
+      return expected?.decision && attempt.decision ? words(attempt.decision) : "no answer";
+    };
     const now = said(shown);
-    const was = before ? said(before) : null;
+    // a committed baseline has verdicts and no results
+    const isStored = before && ((before.answer ?? null) !== null || before.message || before.refused || before.payload !== undefined || expected?.decision);
+    const was = isStored ? said(before) : null;
     const [wasNode, nowNode] = was !== null && was !== now ? wordDiff(was, now) : [was, now];
     // where several parts are expected, one text for the answer would hide the part that is wrong
     const partsOf = (attempt) => {
@@ -480,25 +571,34 @@
       return names.length > 1 && names.every((name) => name in parts) ? Object.fromEntries(names.map((name) => [name, parts[name]])) : null;
     };
     const shownParts = (attempt, node) => (partsOf(attempt) ? valueNode(partsOf(attempt)) : el("p", { class: "answer" }, node));
-    const isSame = before && was === now && pretty(before.payload ?? null) === pretty(shown.payload ?? null);
+    const isSame = isStored && was === now && pretty(before.payload ?? null) === pretty(shown.payload ?? null);
     const columns = [
       el("div", {}, el("h3", {}, "Expected"), expected === undefined
         ? el("p", { class: "muted" }, row.expected_text || "The case file is not at hand.") : markEqual(valueNode(expected), actual)),
       el("div", {}, el("h3", {}, "Actual"), shownParts(shown, nowNode),
         shown.match_level ? el("p", { class: "muted" }, `match: ${words(shown.match_level)}${typeof shown.match_depth === "number" ? `, depth ${shown.match_depth}` : ""}`) : null,
         shown.decision && actual !== null && expected?.decision ? el("p", { class: "muted" }, `decision: ${words(shown.decision)}`) : null),
-      before ? el("div", {}, el("h3", {}, "Baseline"), shownParts(before, wasNode),
+      before ? el("div", {}, el("h3", {}, "Baseline"), isStored ? shownParts(before, wasNode) : el("p", { class: "muted" }, "its answer is not stored"),
         el("p", { class: "muted" }, badge(before.verdict), typeof before.score === "number" ? ` score ${number(before.score)}` : ""),
         isSame ? el("p", { class: "muted" }, "the same answer") : null) : null,
     ];
-    const texts = comparable(expected, shown.payload)?.map(pretty);
+    // what passed has no difference, whatever its form; nor has a part that got its points
+    const texts = shown.verdict === "passed" ? null : comparable(withoutRight(expected, shown.terms), shown.payload)?.map((value) => pretty(sorted(value)));
     const isDifferent = texts && texts[0] !== texts[1];
     const lines = [];
     if (isDifferent && texts.some((text) => text.includes("\n"))) {
       lines.push(el("h3", {}, "Expected (−) against actual (+), by line"), el("div", { class: "against-expected" }, lineDiff(...texts)));
-    } else if (row.expected_text || row.actual_text) lines.push(pairNode(row.expected_text || "", row.actual_text || ""));
+    } else if (isRow && shown.verdict !== "passed" && (row.expected_text || row.actual_text)) lines.push(pairNode(row.expected_text || "", row.actual_text || ""));
     else if (isDifferent) lines.push(pairNode(...texts));
     return [el("div", { class: `columns ${before ? "three" : "two"}` }, columns), lines];
+  };
+
+  /** Return what is expected without the parts whose terms got their points. */
+  const withoutRight = (expected, terms) => {
+    if (!isObject(expected)) return expected;
+    const about = (name) => terms.filter((term) => term.name === name || term.name.endsWith(`/${name}`) || term.name.endsWith(` ${name}`));
+    const isRight = (name) => about(name).length > 0 && about(name).every((term) => term.effect === "add" && term.value > 0);
+    return Object.fromEntries(Object.entries(expected).filter(([name]) => !isRight(name)));
   };
 
   /** Mark the values of a list that are the actual answer. */
@@ -512,19 +612,22 @@
   /** Return the parts of what is expected and of the result that have the same names; null without any. */
   const comparable = (expected, payload) => {
     if (!isObject(expected) || payload === undefined || payload === null) return null;
+    const kind = (value) => (value instanceof Exact ? "number" : typeof value);
     for (const name of ["equals", "answer", "output", "text", "json", "result"]) {
       const value = expected[name];
       if (value === undefined || value === null) continue;
       const other = isObject(payload) && name in payload ? payload[name] : isObject(payload) ? payload.answer ?? payload.output ?? payload : payload;
-      if (typeof value === typeof other) return [sorted(value), sorted(other)];
+      if (kind(value) === kind(other)) return [value, other];
     }
     if (!isObject(payload)) return null;
     const names = Object.keys(expected).filter((name) => name in payload);
     if (!names.length) return null;
-    const chosen = (value) => sorted(Object.fromEntries(names.map((name) => [name, value[name]])));
+    const chosen = (value) => Object.fromEntries(names.map((name) => [name, value[name]]));
     return [chosen(expected), chosen(payload)];
   };
   const sorted = (value) => {
+    // 1.0 is 1, but integers of more than 53 bits can't be told apart as numbers
+    if (value instanceof Exact) return /^-?\d+$/.test(value.text) ? value : Number(value.text);
     if (Array.isArray(value)) return value.map(sorted);
     return isObject(value) ? Object.fromEntries(Object.keys(value).sort().map((name) => [name, sorted(value[name])])) : value;
   };
@@ -560,7 +663,7 @@
     }
     const facets = new Map(rows.flatMap((row) => Object.keys(row.facets)).map((name) => [name.toLowerCase(), name]));
     const has = (test) => rows.some(test);
-    const marks = new Map(storedMarks());
+    const { marks, drafts, dropped } = storedMarks();
     let state = fromAddress();
     let shownRows = [];
     let scroll = 0;
@@ -572,8 +675,9 @@
       { key: "id", title: "case", value: (row) => row.id, row: true, cell: (row) => [
         el("a", { class: "case-link", href: addressOf(row) }, row.id), row.stale ? el("span", { class: "tag" }, "stale") : null,
         marks.has(markKey(row)) ? el("span", { class: "tag" }, `marked: ${MARKS[marks.get(markKey(row)).mark].toLowerCase()}`) : null,
+        drafts.has(markKey(row)) ? el("span", { class: "tag" }, "mark begun") : null,
         row.input_text ? el("span", { class: "clip input", title: row.input_text }, row.input_text) : null] },
-      hasRuns && { key: "run", title: "run", value: (row) => row.run || row.page, cell: (row) => row.run || row.page },
+      hasRuns && { key: "run", title: "run", value: (row) => row.runLabel, cell: (row) => el("span", { class: "clip", title: row.run }, row.runLabel) },
       has((row) => row.type) && { key: "type", title: "type", value: (row) => row.type, cell: (row) => words(row.type) },
       has((row) => row.difficulty) && { key: "difficulty", title: "difficulty", value: (row) => ["easy", "medium", "hard"].indexOf(row.difficulty) + row.difficulty, cell: (row) => row.difficulty },
       { key: "score", title: "score", number: true, value: (row) => row.score ?? null, cell: (row) => number(row.score) },
@@ -585,7 +689,7 @@
       has((row) => row.change) && { key: "change", title: "change", value: (row) => CHANGES.indexOf(row.change), cell: (row) => changeNode(row) },
       has((row) => row.trials > 1) && { key: "trials", title: "trials passed", number: true, value: (row) => row.passed / row.trials, cell: (row) => `${row.passed} / ${row.trials}` },
       { key: "cause", title: "decided by", value: (row) => row.cause, cell: (row) => (isFailing(row) ? words(row.cause) : "") },
-      { key: "duration", title: "time", number: true, value: (row) => row.duration_ms || 0, cell: (row) => duration(row.duration_ms || 0) },
+      { key: "duration", title: has((row) => row.trials > 1) ? "time, all trials" : "time", number: true, value: (row) => row.duration_ms || 0, cell: (row) => duration(row.duration_ms || 0) },
       has((row) => row.tokens) && { key: "tokens", title: "tokens", number: true, value: (row) => row.tokens ?? null, cell: (row) => (typeof row.tokens === "number" ? row.tokens.toLocaleString("en") : "–") },
       has((row) => row.cost_usd) && { key: "cost", title: "cost, USD", number: true, value: (row) => row.cost_usd ?? null, cell: (row) => (typeof row.cost_usd === "number" ? dollars(row.cost_usd) : "–") },
     ].filter(Boolean);
@@ -615,6 +719,7 @@
     const filter = el("input", { id: "case-filter", type: "search", "aria-describedby": "case-filter-help", autocomplete: "off", spellcheck: "false",
       placeholder: "failed type:negative term:citations -tag:food", oninput: () => go({ q: filter.value, page: 1, case: "" }, { replace: true }) });
     const count = el("p", { id: "case-count", role: "status" });
+    const remark = el("p", { id: "case-filter-remark", class: "muted", role: "status", hidden: true });
     const groupSelect = el("select", { id: "case-group", onchange: () => go({ group: groupSelect.value, page: 1 }) },
       Object.entries(GROUPS).map(([value, [title]]) => el("option", { value }, title)));
     const quick = el("div", { class: "quick", role: "group", "aria-label": "Ready filters" });
@@ -631,11 +736,12 @@
     const example = (text) => button(text, () => { go({ q: text, page: 1 }); filter.focus(); }, { class: "word" });
     const firstOf = (read, otherwise) => read(rows.find((row) => read(row)) || {}) || otherwise;
     const help = folded("How to filter", el("div", { id: "case-filter-help" },
-      el("p", {}, "Words are combined: a case has to match all of them. A plain word is searched in ids, answers and messages; a minus excludes."),
+      el("p", {}, "Words are combined: a case has to match all of them. A plain word is searched in ids, answers, messages, and what failed cases were asked; a minus excludes. ",
+        el("code", {}, "term:"), " finds cases that lost points there, ", el("code", {}, "has:"), " all that have the term."),
       el("p", {}, "Try ", ["failing", `type:${quote(firstOf((row) => row.type, "negative"))}`, `difficulty:${firstOf((row) => row.difficulty, "hard")}`,
         `term:${quote(firstOf((row) => row.lost?.[0] || row.terms?.[0], "citations"))}`, `tag:${quote(firstOf((row) => row.tags?.[0], "food"))}`, "change:new_failure", "score<0.8", "duration>1000",
         ...[...facets.values()].slice(0, 1).map((name) => `${name}:${quote(firstOf((row) => row.facets?.[name], "x"))}`)].map(example),
-      ". Names: verdict, type, difficulty, tag, term, change, kind, id, file, answer, message, score, duration, tokens, cost",
+      ". Names: verdict, type, difficulty, tag, term, has, change, kind, id, file, answer, message, score, duration, tokens, cost",
         facets.size ? `, ${[...facets.keys()].join(", ")}` : "", ".")));
     const review = el("section", { id: "review", hidden: true, "aria-labelledby": "review-title" });
     const notice = el("p", { class: "notice", hidden: true });
@@ -644,7 +750,7 @@
         el("div", { class: "search" }, el("label", { for: "case-filter" }, "Filter cases"), filter),
         el("div", {}, el("label", { for: "case-group" }, "Group by"), groupSelect),
         button("Keys", () => keys.showModal(), { class: "quiet-button", "aria-keyshortcuts": "?" })),
-      quick, help, notice, el("div", { class: "status-line" }, count),
+      quick, help, notice, el("div", { class: "status-line" }, count, remark),
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of cases" }, table), pager, review);
     const view = el("section", { id: "case-view", hidden: true, "aria-labelledby": "case-title", tabindex: "-1" });
     const keys = el("dialog", { id: "case-keys", "aria-labelledby": "case-keys-title" },
@@ -690,16 +796,18 @@
     };
 
     const showTable = () => {
-      const found = rows.filter(matcher(state.q, facets, rows));
+      const { found, remarks } = filtered(state.q, facets, rows);
+      remark.textContent = visible(remarks.join(" "));
+      remark.hidden = !remarks.length;
       const { sizes, keyed } = ordered(found);
       shownRows = keyed.map((each) => each.row);
       const pageCount = Math.max(1, Math.ceil(keyed.length / PAGE_ROWS));
       const page = Math.min(state.page, pageCount);
-      const visible = keyed.slice((page - 1) * PAGE_ROWS, page * PAGE_ROWS);
+      const onPage = keyed.slice((page - 1) * PAGE_ROWS, page * PAGE_ROWS);
       for (const body of [...table.tBodies]) body.remove();
       let body = null;
       let last = null;
-      for (const { row, group } of visible) {
+      for (const { row, group } of onPage) {
         if (body === null || group !== last) {
           body = el("tbody", {});
           table.append(body);
@@ -714,7 +822,7 @@
           if (!event.target.closest("a, button") && !String(getSelection())) location.hash = addressOf(row);
         } }, COLUMNS.map((column) => el(column.row ? "th" : "td", { scope: column.row ? "row" : null, class: column.number ? "number" : `col-${column.key}` }, column.cell(row)))));
       }
-      if (!visible.length) table.append(el("tbody", {}, el("tr", {}, el("td", { colspan: String(COLUMNS.length), class: "none" }, "No case matches. Remove a word of the filter, or press Esc in its field."))));
+      if (!onPage.length) table.append(el("tbody", {}, el("tr", {}, el("td", { colspan: String(COLUMNS.length), class: "none" }, "No case matches. Remove a word of the filter, or press Esc in its field."))));
       for (const [key, cell] of heads) {
         if (key === state.sort) cell.setAttribute("aria-sort", state.dir === "desc" ? "descending" : "ascending");
         else cell.removeAttribute("aria-sort");
@@ -747,7 +855,6 @@
 
     // -- case --
 
-    const markKey = (row) => `${row.page} ${row.test_id}`;
     const current = () => byKey.get(`${state.run} ${state.case}`) || byKey.get(` ${state.case}`);
     const neighbour = (row, step, test = () => true) => {
       const order = shownRows.includes(row) ? shownRows : rows;
@@ -758,7 +865,7 @@
     const open = (row) => { if (row) go({ case: row.test_id, run: hasRuns ? row.page : "" }); };
     const close = () => go({ case: "", run: "" });
 
-    const showCase = async (row) => {
+    const showCase = async (row, chosen = -1) => {
       const title = el("h1", { id: "case-title" }, row.id);
       const previous = neighbour(row, -1);
       const next = neighbour(row, 1);
@@ -778,7 +885,10 @@
         return;
       }
       if (current() !== row) return;
-      const shown = details.trials.find((trial) => trial.verdict === row.verdict) || details.trials[0];
+      const several = details.trials.length > 1;
+      const shown = details.trials[chosen] || details.trials.find((trial) => trial.verdict === row.verdict) || details.trials[0];
+      const which = `trial ${details.trials.indexOf(shown) + 1} of ${details.trials.length}`;
+      const ofTrial = several ? ` of ${which}` : "";
       const input = isObject(details.case) ? details.case.input ?? details.case : details.case;
       const command = el("code", { class: "command", tabindex: "0" }, row.command);
       const copied = el("span", { role: "status", class: "muted" });
@@ -786,34 +896,41 @@
         ["type", words(row.type)], ["difficulty", row.difficulty],
         ...Object.entries(row.facets).map(([name, value]) => [words(name), value]),
         ["model", shown.llm_backend === "unknown" ? "not known" : [shown.llm_backend, shown.llm_model].filter(Boolean).join(" / ")], ["judge", shown.judge],
-        ["time", duration(row.duration_ms || 0)],
-        ["tokens", typeof row.tokens === "number" ? `${row.tokens.toLocaleString("en")} (${shown.tokens_input ?? "?"} in, ${shown.tokens_output ?? "?"} out)` : ""],
-        ["cost", typeof row.cost_usd === "number" ? `${dollars(row.cost_usd)} USD` : ""],
-        ["run", hasRuns ? row.run : ""],
-      ].filter(([, value]) => value);
-      const exchanges = transcript(details.recording);
-      const messages = conversation(shown.payload, 3);
+        [several ? `time${ofTrial}` : "time", duration(shown.duration_ms || 0)],
+        [several ? "time of all trials" : "", duration(row.duration_ms || 0)],
+        [several ? "tokens of all trials" : "tokens", typeof row.tokens === "number" ? `${row.tokens.toLocaleString("en")}${several ? "" : ` (${shown.tokens_input ?? "?"} in, ${shown.tokens_output ?? "?"} out)`}` : ""],
+        [several ? "cost of all trials" : "cost", typeof row.cost_usd === "number" ? `${dollars(row.cost_usd)} USD` : ""],
+        ["run", hasRuns ? `${row.runLabel} (${row.run})` : ""],
+      ].filter(([name, value]) => name && value);
+      const transcriptPart = () => {
+        const exchanges = transcript(details.recording);
+        const messages = conversation(shown.payload, 3);
+        return exchanges.length || messages.length ? part("Transcript",
+          messages.length ? folded(`Conversation in the result (${plural(messages.length, "message")})`, el("ol", { class: "messages" }, messages.map(messageOf))) : null,
+          exchanges) : null;
+      };
+      const score = several && typeof row.score === "number" ? `mean score ${number(row.score)}` : `score ${number(row.score)}`;
       add(view.replaceChildren(bar) || view, [
         title,
         el("p", { class: "case-head" }, badge(status(row)), typeof row.score === "number" && typeof row.threshold === "number"
-          ? [" ", el("span", { class: "score" }, `score ${number(row.score)} ${row.score >= row.threshold - 1e-9 ? "≥" : "<"} ${number(row.threshold)}`), " ", scoreBar(row.score, row.threshold)] : null,
+          ? [" ", el("span", { class: "score" }, `${score} ${row.score >= row.threshold - 1e-9 ? "≥" : "<"} ${number(row.threshold)}`), " ", scoreBar(row.score, row.threshold)] : null,
           row.change && row.change !== "same" ? [" ", el("span", { class: `change is-${row.change}` }, words(row.change))] : null,
           row.stale ? [" ", el("span", { class: "tag" }, "stale recording")] : null),
+        several ? el("p", { class: "muted", id: "case-trial" }, `Shown is ${which}`, typeof shown.score === "number" ? `, with score ${number(shown.score)}` : "", "; choose another one under “Trials”.") : null,
         row.message || shown.message ? el("p", { class: `problem is-${status(row)}` }, row.kind ? el("strong", {}, `${words(row.kind)}: `) : null, row.message || shown.message) : null,
         details.remark ? el("p", { class: "notice" }, `Shown as it is now: ${details.remark}.`) : null,
         shown.remark ? el("p", { class: "notice" }, shown.remark) : null,
+        shown.cut ? el("p", { class: "notice" }, "The result is too long for this page, and cut here; payloads.jsonl in the folder of the run has all of it.") : null,
         details.history.length ? el("div", { class: "history-line" }, el("span", { class: "muted" }, "earlier runs "), historyStrip(details.history, status(row))) : null,
-        part("Input", input === undefined ? el("p", { class: "muted" }, "The input is not at hand: the case file was not readable when this page was written.") : valueNode(input)),
-        part("Expected and actual", ...expectation(row, details, shown)),
-        shown.terms.length ? part("Score, term by term", waterfall(shown.terms, shown.score, shown.threshold)) : null,
-        details.trials.length > 1 ? part(`Trials: ${row.passed} of ${row.trials} passed`, trialsTable(details.trials)) : null,
-        shown.hooks.length ? part("Guards and checks", ...hookTable(shown.hooks)) : null,
-        exchanges.length || messages.length ? part("Transcript",
-          messages.length ? folded(`Conversation in the result (${plural(messages.length, "message")})`, el("ol", { class: "messages" }, messages.map(messageOf))) : null,
-          exchanges) : null,
-        shown.payload !== undefined ? part("Result of the target",
+        tried("Input", () => part("Input", typeof details.case === "string" ? el("p", { class: "muted" }, "The case is too long for this page and cut here, or is no JSON.") : null, input === undefined ? el("p", { class: "muted" }, "The input is not at hand: the case file was not readable when this page was written.") : valueNode(input))),
+        tried("Expected and actual", () => part("Expected and actual", ...expectation(row, details, shown))),
+        shown.terms.length ? tried("Score, term by term", () => part(`Score${ofTrial}, term by term`, waterfall(shown.terms, shown.score, shown.threshold))) : null,
+        several ? part(`Trials: ${row.passed} of ${row.trials} passed${row.quarantined ? ", not counted" : ""}`, trialsTable(details.trials, shown, (index) => showCase(row, index))) : null,
+        shown.hooks.length ? tried("Guards and checks", () => part("Guards and checks", ...hookTable(shown.hooks))) : null,
+        tried("Transcript", transcriptPart),
+        shown.payload !== undefined ? tried("Result of the target", () => part("Result of the target",
           folded("As the target returned it", jsonNode(shown.payload)),
-          details.baseline?.payload !== undefined && details.baseline ? folded("Against the baseline's result, by line", lineDiff(pretty(details.baseline.payload), pretty(shown.payload))) : null) : null,
+          details.baseline?.payload !== undefined && details.baseline ? folded("Against the baseline's result, by line", lineDiff(pretty(details.baseline.payload), pretty(shown.payload))) : null)) : null,
         part("File and command",
           el("p", {}, row.link ? el("a", { href: row.link }, row.file) : el("code", {}, row.file)),
           el("div", { class: "command-line" }, command, button("Copy", async () => {
@@ -821,64 +938,99 @@
           }, { id: "case-copy", "aria-label": "Copy the command" }), copied),
           el("dl", { class: "facts" }, facts.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
           row.tags.length ? el("ul", { class: "chips", "aria-label": "Tags" }, row.tags.map((tag) => el("li", {}, el("a", { href: toAddress({ ...EMPTY, q: `tag:${quote(tag)}` }) }, tag)))) : null,
-          isObject(details.case) && details.case.notes ? folded("Notes of the case", valueNode(details.case.notes)) : null),
+          isObject(details.case) && details.case.notes ? tried("Notes of the case", () => folded("Notes of the case", valueNode(details.case.notes))) : null),
         markForm(row, shown),
       ]);
-      document.title = `${row.id} · ${documentTitle}`;
+      document.title = visible(`${row.id} · ${documentTitle}`);
     };
 
+    /** Return why the shown answer can't be added to the accepted ones, and what to do instead; empty if it may be possible. */
+    const notAcceptable = (row, shown) => {
+      if (shown.verdict === "passed") return "this answer passes already";
+      if (shown.verdict !== "failed") return "there is no answer that was scored";
+      // a pack may have decided it; what its terms tell comes after that
+      if (row.can_accept === false || row.pack === "agent_safety") return "this case has no list of accepted answers; choose “Gold is wrong”";
+      const lost = shown.terms.filter((term) => term.effect === "add" && term.value <= 0);
+      const isSingle = (term) => /^(?:exact|numeric|contains|regex|set|json_schema|text) /.test(term.name);
+      if (row.pack !== "generic" || !lost.length || !lost.every(isSingle)) return "";
+      return `${lost[0].name} accepts one value; use the rule one_of in suite.yaml, or choose “Gold is wrong”`;
+    };
     const markForm = (row, shown) => {
       const marked = marks.get(markKey(row));
-      const by = el("input", { id: "mark-by", type: "text", maxlength: "200", required: true, autocomplete: "name", value: marked?.by ?? [...marks.values()].at(-1)?.by ?? "" });
-      const reason = el("textarea", { id: "mark-reason", rows: "3", maxlength: "2000", required: true }, marked?.reason ?? "");
-      const said = el("p", { role: "status", class: "muted" });
-      const form = el("form", { class: "mark", onsubmit: (event) => {
+      const begun = drafts.get(markKey(row)) || marked;
+      const by = el("input", { id: "mark-by", type: "text", maxlength: "200", required: true, autocomplete: "name", value: begun?.by ?? [...marks.values()].at(-1)?.by ?? "" });
+      const reason = el("textarea", { id: "mark-reason", rows: "3", maxlength: "2000", required: true }, begun?.reason ?? "");
+      const said = el("p", { role: "status", class: "muted" }, drafts.has(markKey(row)) ? "Begun, and not marked yet." : "");
+      const keepDraft = () => {
+        const mark = form.querySelector("input[name=mark]:checked")?.value;
+        drafts.set(markKey(row), { suite: row.suite, case: row.id, case_sha256: row.case_sha256, run_id: row.run || "", mark, reason: reason.value, by: by.value });
+        said.textContent = "Begun, and not marked yet.";
+        keep();
+        showReview();
+      };
+      const form = el("form", { class: "mark", oninput: keepDraft, onsubmit: (event) => {
         event.preventDefault();
         const mark = form.querySelector("input[name=mark]:checked")?.value;
         const missing = !mark ? "Choose a mark." : !reason.value.trim() ? "Write a reason." : !by.value.trim() ? "Write who says so." : !row.case_sha256 ? "This case could not be read, and can't be marked." : "";
         if (missing) { said.textContent = missing; return; }
-        const result = JSON.stringify(shown.payload) ?? "";
         marks.set(markKey(row), {
           version: 1, suite: row.suite, case: row.id, case_sha256: row.case_sha256, mark, reason: reason.value.trim(), by: by.value.trim(),
-          answer: shown.answer ?? null, ...(result && result.length <= MAX_RESULT ? { result: shown.payload } : {}),
-          run_id: row.run || "", marked_at: new Date().toISOString(),
+          answer: shown.answer ?? null, run_id: row.run || "", marked_at: new Date().toISOString(),
+          // the text itself: a value would lose digits
+          result: !shown.cut && shown.payloadText.length <= MAX_RESULT ? shown.payloadText : "",
         });
+        drafts.delete(markKey(row));
         keep();
         showReview();
         said.textContent = "Marked. The list of marks is below the table of cases; download review.jsonl there or here.";
         form.querySelector("#mark-download").hidden = false;
       } },
       el("fieldset", { id: "case-mark" }, el("legend", { class: "unseen" }, "Mark this case for review"),
-        el("div", { class: "choices" }, Object.entries(MARKS).map(([value, title]) => el("label", {},
-          el("input", { type: "radio", name: "mark", value, checked: marked?.mark === value }), ` ${title}`, el("span", { class: "muted" }, ` ${MARK_HINTS[value]}`)))),
+        el("div", { class: "choices" }, Object.entries(MARKS).map(([value, title]) => {
+          const wrong = value === "also_acceptable" && begun?.mark !== value ? notAcceptable(row, shown) : "";
+          return el("label", {}, el("input", { type: "radio", name: "mark", value, checked: begun?.mark === value, disabled: Boolean(wrong) }),
+            ` ${title}`, el("span", { class: "muted" }, wrong ? `: not here, ${wrong}` : ` ${MARK_HINTS[value]}`));
+        })),
         el("label", { for: "mark-reason" }, "Why"), reason, el("label", { for: "mark-by" }, "Who"), by,
         el("div", { class: "actions" }, el("button", { id: "mark-save", type: "submit" }, "Mark"),
           button("Download review.jsonl", download, { id: "mark-download", hidden: !marks.size }),
-          marked ? button("Remove the mark", () => { marks.delete(markKey(row)); keep(); showReview(); show(); }) : null), said));
+          begun ? button(marked ? "Remove the mark" : "Discard", () => { marks.delete(markKey(row)); drafts.delete(markKey(row)); keep(); showReview(); show(); }) : null), said));
       return part("Is the case itself right?", el("p", { class: "muted" }, "A mark changes nothing here. Download the marks as review.jsonl, and apply them with “packbench review review.jsonl”."), form);
     };
 
+    /** Return the marks and begun marks of this page; those of runs or cases that it no longer has are dropped. */
     function storedMarks() {
-      try { return JSON.parse(sessionStorage.getItem(`${STORED} ${location.pathname}`)) || []; } catch { return []; }
+      let stored = {};
+      try { stored = JSON.parse(sessionStorage.getItem(`${STORED} ${location.pathname}`)) || {}; } catch { /* begin anew */ }
+      const name = (...parts) => JSON.stringify(parts);
+      const known = new Set(stored.marks || stored.drafts ? rows.map((row) => name(row.suite, row.id, row.run || "", row.case_sha256)) : []);
+      const isKnown = ([, mark]) => known.has(name(mark.suite, mark.case, mark.run_id, mark.case_sha256));
+      const [all, begun] = [stored.marks || [], stored.drafts || []];
+      const found = new Map(all.filter(isKnown));
+      return { marks: found, drafts: new Map(begun.filter(isKnown)), dropped: all.length - found.size };
     }
     const keep = () => {
-      try { sessionStorage.setItem(`${STORED} ${location.pathname}`, JSON.stringify([...marks])); } catch { /* kept in memory */ }
+      try { sessionStorage.setItem(`${STORED} ${location.pathname}`, JSON.stringify({ marks: [...marks], drafts: [...drafts] })); } catch { /* kept in memory */ }
     };
     const download = () => {
-      const text = [...marks.values()].map((mark) => `${JSON.stringify(mark)}\n`).join("");
+      const line = ({ result, ...mark }) => JSON.stringify(mark).replace(/\}$/, () => (result ? `,"result":${result}}\n` : "}\n"));
+      const text = [...marks.values()].map(line).join("");
       const link = el("a", { href: URL.createObjectURL(new Blob([text], { type: "application/jsonl" })), download: "review.jsonl" });
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
     };
     const showReview = () => {
-      review.hidden = !marks.size;
+      review.hidden = !marks.size && !drafts.size && !dropped;
+      const linked = (mark) => {
+        const row = rows.find((each) => each.id === mark.case && each.suite === mark.suite && (each.run || "") === mark.run_id);
+        return row ? el("a", { href: addressOf(row) }, mark.case) : mark.case;
+      };
       review.replaceChildren(el("h3", { id: "review-title" }, `Marked for review: ${plural(marks.size, "case")}`),
-        el("ul", {}, [...marks].map(([key, mark]) => {
-          const row = byKey.get(key);
-          return el("li", {}, row ? el("a", { href: addressOf(row) }, mark.case) : mark.case, `: ${MARKS[mark.mark].toLowerCase()}, ${mark.reason} (${mark.by}) `,
-            button("Remove", () => { marks.delete(key); keep(); showReview(); showTable(); }, { "aria-label": `Remove the mark of ${mark.case}` }));
-        })),
-        button("Download review.jsonl", download, { id: "review-download" }),
+        el("ul", {}, [...marks].map(([key, mark]) => el("li", {}, linked(mark), `: ${MARKS[mark.mark].toLowerCase()}, ${mark.reason} (${mark.by}) `,
+          button("Remove", () => { marks.delete(key); drafts.delete(key); keep(); showReview(); showTable(); }, { "aria-label": `Remove the mark of ${mark.case}` }))),
+          [...drafts.values()].map((draft) => el("li", {}, linked(draft), ": begun, and not marked yet; review.jsonl does not have it"))),
+        dropped ? el("p", { class: "notice" }, `${plural(dropped, "mark")} of an earlier version of this page dropped: its run or case has changed since.`) : "",
+        button("Download review.jsonl", download, { id: "review-download", disabled: !marks.size }),
         el("p", { class: "muted" }, "Apply them with “packbench review review.jsonl”: it prints the changes, and writes them with --write."));
     };
 
@@ -889,7 +1041,7 @@
     const show = () => {
       const row = state.case ? current() : null;
       notice.hidden = !state.case || Boolean(row);
-      if (!notice.hidden) notice.textContent = `This page has no case “${state.case}”.`;
+      if (!notice.hidden) notice.textContent = visible(`This page has no case “${state.case}”.`);
       showTable();
       if (row) {
         if (!openCase) scroll = window.scrollY;
@@ -951,7 +1103,7 @@
       const isOurs = /^#(cases|(run=[^&]*&)?case=)/.test(location.hash);
       state = isOurs ? next : { ...state, case: "", run: "" };
       show();
-      if (!isOurs && location.hash.length > 1) $(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+      if (!isOurs && location.hash.length > 1) $(decoded(location.hash.slice(1)))?.scrollIntoView();
     });
 
     const allPassed = rows.length && rows.every((row) => status(row) === "passed");
