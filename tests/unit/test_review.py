@@ -270,7 +270,7 @@ def test_a_code_is_allowed_where_an_allowed_one_can_pass_else_preferred(
     if key.endswith("_hts"):
         assert (code, errors) == (0, [])
         data = json.loads(path.read_text())
-        added = [*(expected.get(key) or ([tariff_cases.RIGHT] if key == "preferred_hts" else [])), "6403.99.60.40"]
+        added = [*(expected.get(key) or ([tariff_cases.RIGHT] if key == "preferred_hts" else [])), "6403.99.6040"]
         assert data["expected"][key] == added
         others = {name: value for name, value in data["expected"].items() if name != key}
         assert others == {
