@@ -201,6 +201,7 @@ def conclusion_page(
     """
     from pytest_packbench.analysis.trials import trials_rule_of
     from pytest_packbench.cases.recordings import hide_prompts, source_texts
+    from pytest_packbench.model.pack import can_accept
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.reports.page import baseline_cases, missing_cases, run_page, shown_results, trend_of
     from pytest_packbench.reports.page.case_data import NO_SOURCES, CaseSources, case_blocks, root_link
@@ -224,6 +225,7 @@ def conclusion_page(
         rule=trials_rule_of(run),
         root_link=root_link(project.rootdir.resolve(), page.parent.resolve()),
         options=_rerun_options(run, suite),
+        can_accept=suite is None or project.pack is None or can_accept(project.pack, suite.config),
     )
     notes = [*notes, *missing_cases(cases_count)]
     panels = _panels(project.pack, results(), conclusion.figures, notes) if project.is_same else ()

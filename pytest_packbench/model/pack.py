@@ -491,6 +491,14 @@ class Pack(ABC):
         """
         raise ValueError(f'the pack "{self.name}" does not add answers to cases; change expected by hand')
 
+    def can_accept(self, rules: Any) -> bool:  # noqa: ARG002 - for packs whose suites differ in this
+        """Return whether `also_acceptable` can add an answer to a case of a suite: a page offers that mark then.
+
+        Args:
+            rules: the content of `suite.yaml`, an instance of `suite_model`.
+        """
+        return type(self).also_acceptable is not Pack.also_acceptable
+
     def starter(self) -> Starter | None:
         """Return the suite that `packbench init` writes; None without one."""
         return None
@@ -516,6 +524,19 @@ def _named_values(value: Any, name: str = "") -> Iterator[str]:
 def names_checks(pack: Pack) -> bool:
     """Return whether a pack names the check of its pipeline that decided a result."""
     return type(pack).decided_by is not Pack.decided_by
+
+
+def can_accept(pack: Pack, rules: SuiteConfig) -> bool:
+    """Return whether a page offers to accept further answers; if the pack raises, the command that adds them decides.
+
+    Args:
+        pack: the pack.
+        rules: the content of `suite.yaml`.
+    """
+    try:
+        return bool(pack.can_accept(rules))
+    except Exception:  # noqa: BLE001 - packs are the user's code
+        return True
 
 
 def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) -> RecordFacts:

@@ -19,7 +19,7 @@ from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording, recording_problem
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.pack import figures_of, paired_figures_of, panels_of
+from pytest_packbench.model.pack import can_accept, figures_of, paired_figures_of, panels_of
 from pytest_packbench.model.policy import PolicyChange, PolicyError
 from pytest_packbench.model.result import CaseResult, format_timestamp, models_of
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, CONTROL_OWNER, PROGRAM_RUNS, RECORD_PROMPTS, Run
@@ -545,6 +545,7 @@ class Recorder:
             rule=trials_rule_of(metadata, run.suite.config.trials_rule()),
             root_link=root_link(self.config.rootpath, folder),
             options=rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)),
+            can_accept=can_accept(pack, run.suite.config),
         )
         notes = missing_cases(cases_count)
         panels = self._panels(run, conclusion)

@@ -284,6 +284,24 @@ def test_the_recording_that_waits_for_approval_is_that_of_the_run(tmp_path: Path
     assert texts.remark(replace(kept, record={"packbench": {"mode": "record"}})) == ""
 
 
+@pytest.mark.parametrize(
+    ("verdict", "changes", "can_accept", "shown"),
+    [
+        ("failed", {}, True, True),
+        ("failed", {}, False, False),
+        ("passed", {}, True, False),
+        ("error", {}, True, False),
+        ("failed", {"refused": True}, True, False),
+        ("failed", {"expects_refusal": True}, True, False),
+    ],
+)
+def test_an_answer_that_was_compared_can_be_accepted(
+    verdict: str, changes: dict[str, Any], can_accept: bool, shown: bool
+) -> None:
+    found = blocks([case_result("a", verdict, **changes)], can_accept=can_accept)
+    assert rows(found)["a"]["can_accept"] is shown
+
+
 class KeepsOpenCases(GenericPack):
     """A pack whose texts stay in the user's folder, except for those of cases that say so."""
 

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from pytest_packbench.cases.load import case_sha256
 from pytest_packbench.cli import main
 from pytest_packbench.commands.review import edited
+from pytest_packbench.model.pack import can_accept
+from pytest_packbench.packs.registry import builtin
+from pytest_packbench.packs.tariff.notation import noted_like
 from pytest_packbench.testing import case, write_case, write_suite
 from tests.unit import tariff_cases
 
@@ -25,6 +28,7 @@ RULES = {
     "thresholds": {"accept": 1.0},
     "forbidden": ["as a model"],
 }
+SUITE, CRITERIA = {"pack": "generic", "description": "x"}, ({"exact": "/queue"}, {"one_of": "/queue"})
 Json = dict[str, Any]
 
 
@@ -266,7 +270,7 @@ def test_a_code_is_allowed_where_an_allowed_one_can_pass_else_preferred(
     if key.endswith("_hts"):
         assert (code, errors) == (0, [])
         data = json.loads(path.read_text())
-        added = [*(expected.get(key) or ([tariff_cases.RIGHT] if key == "preferred_hts" else [])), "6403.99.60.40"]
+        added = [*(expected.get(key) or ([tariff_cases.RIGHT] if key == "preferred_hts" else [])), "6403.99.6040"]
         assert data["expected"][key] == added
         others = {name: value for name, value in data["expected"].items() if name != key}
         assert others == {
@@ -275,6 +279,30 @@ def test_a_code_is_allowed_where_an_allowed_one_can_pass_else_preferred(
     else:
         assert code == 1
         assert key in errors[0]
+
+
+@pytest.mark.parametrize(
+    ("others", "written"),
+    [
+        ([], "6912.00.44.00"),
+        (["6911.10.4500"], "6912.00.4400"),
+        (["6911104500"], "6912004400"),
+        (["6911 10 45 00"], "6912 00 44 00"),
+        (["6911.10", "6911.10.4500"], "6912.00.4400"),
+        (["691110"], "6912004400"),
+        (["6911.10"], "6912.00.44.00"),
+        (["HTS 6911.10.4500"], "6912.00.44.00"),
+    ],
+)
+def test_a_code_is_written_as_those_beside_it(others: list[str], written: str) -> None:
+    assert noted_like("6912004400", others) == written
+
+
+def test_packs_tell_pages_whether_an_answer_can_be_accepted() -> None:
+    packs = builtin()
+    exact, listed = (packs["generic"].suite_model.model_validate({**SUITE, "criteria": [rule]}) for rule in CRITERIA)
+    assert [can_accept(packs["generic"], rules) for rules in (exact, listed)] == [False, True]
+    assert [can_accept(packs[name], exact) for name in ("tariff", "agent_safety")] == [True, False]
 
 
 # how a text is written, and how it is after a value was appended at /e/x and another set at /n/s

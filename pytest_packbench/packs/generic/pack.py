@@ -154,16 +154,17 @@ class GenericPack(Pack):
         additions = [
             (tuple(map(str, criterion.expected_path.location)), value)
             for criterion, value in missed
-            if criterion.rule == "one_of"
-            and not criterion.has_value
-            and criterion.expected_path.location
-            and value is not MISSING
+            if _has_list(criterion) and value is not MISSING
         ]
         if not additions:
             titles = ", ".join(criterion.title for criterion, _ in missed) or "that fails"
             advice = f"only one_of has a list of accepted values: use it in {CONFIG_NAME}, or change expected by hand"
             raise ValueError(f"the criterion {titles} accepts one value; {advice}")
         return additions
+
+    def can_accept(self, rules: GenericSuiteConfig) -> bool:
+        """Return whether a criterion has a list of accepted values in its cases."""
+        return any(map(_has_list, rules.criteria))
 
     def starter(self) -> Starter:
         """Return a suite that sorts messages into queues; it runs without any extra."""
@@ -174,6 +175,10 @@ class GenericPack(Pack):
         from pytest_packbench.packs.generic.importer import Csv, Jsonl  # only the command needs them
 
         return (Csv(), Jsonl())
+
+
+def _has_list(criterion: Criterion) -> bool:
+    return criterion.rule == "one_of" and not criterion.has_value and bool(criterion.expected_path.location)
 
 
 def _decision(outcome: GenericOutcome, score: Score) -> Decision:

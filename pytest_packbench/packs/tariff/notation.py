@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from unicodedata import category
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_packbench.packs.tariff.checks.sequence import TraceStep
 
@@ -46,6 +46,7 @@ _MARKS = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
+_PLAINLY = re.compile(r"[0-9]+([. ][0-9]+)*", re.ASCII)
 _MARK_LETTER = re.compile(r"[a-z]", re.IGNORECASE)
 
 
@@ -136,6 +137,17 @@ def dotted(code: str) -> str:
     """Format a code as the schedule prints it: `6404.11.90.20`."""
     plain = digits(code)
     return ".".join(part for part in (plain[:4], plain[4:6], plain[6:8], plain[8:]) if part)
+
+
+def noted_like(code: str, others: Iterable[str]) -> str:
+    """Format a code as the first of other codes with as many digits is written; without one as `dotted`."""
+    plain = digits(code)
+    plainly = [other for other in others if _PLAINLY.fullmatch(other)]
+    for other in plainly:
+        if len(digits(other)) == len(plain):
+            following = iter(plain)
+            return "".join(next(following) if sign.isdigit() else sign for sign in other)
+    return plain if plainly and all(map(str.isdigit, plainly)) else dotted(plain)
 
 
 MIN_QUOTE = 20

@@ -15,7 +15,7 @@ from pytest_packbench.packs.tariff import metrics, scoring
 from pytest_packbench.packs.tariff.articles import describe_answers, describe_articles
 from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
-from pytest_packbench.packs.tariff.notation import LEVELS, chapter, dotted, is_under, parse_code
+from pytest_packbench.packs.tariff.notation import LEVELS, chapter, dotted, is_under, noted_like, parse_code
 from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.savings import describe_expected, describe_stated
 
@@ -174,7 +174,8 @@ class TariffPack(Pack):
             raise ValueError(f"{dotted(parsed)} is a preferred code already, and the answer fails by another rule")
         allowed = expected.model_copy(update={"allowed_hts": (*(expected.allowed_hts or ()), dotted(parsed))})
         passes = scoring.score(case.model_copy(update={"expected": allowed}), outcome, rules, self.edition).passed
-        return [(("allowed_hts" if passes else "preferred_hts",), dotted(parsed))]
+        given = [*(expected.allowed_hts or ()), *(expected.preferred_hts or ())]
+        return [(("allowed_hts" if passes else "preferred_hts",), noted_like(parsed, given if passes else given[::-1]))]
 
     def lint(
         self, cases: Sequence[FiledCase], rules: TariffSuiteConfig, options: Mapping[str, Path]

@@ -58,7 +58,12 @@ _ROW_FIELDS = (
     *("difficulty", "tags", "facets", "answer", "refused", "stale", "duration_ms", "cost_usd", "file"),
     *("case_sha256", "input_text", "expected_text", "actual_text"),
 )
-_MADE = ("test_id", "prefix", "passed", "trials", "tokens", "change", "before", "terms", "command", "details", "key")
+_MADE = (
+    *("test_id", "prefix", "passed", "trials", "tokens", "change", "before", "terms", "command", "can_accept"),
+    *("details", "key"),
+)
+# the verdicts of an answer that was compared and is not accepted
+_WRONG = ("failed", "known_hole")
 _ATTEMPT_FIELDS = (
     *("trial", "verdict", "kind", "message", "score", "threshold", "match_level", "match_depth", "answer"),
     *("decision", "refused", "utility", "valid", "judge", "stale", "remark", "llm_backend", "llm_model"),
@@ -124,6 +129,7 @@ def case_blocks(
     rule: Rule = MEAN,
     root_link: str | None = None,
     options: str = "",
+    can_accept: bool = True,
 ) -> CaseBlocks:
     """Compress the cases of a run for its page.
 
@@ -138,6 +144,7 @@ def case_blocks(
         root_link: the path from the folder of the page to the project's root (`root_link`); None if files can't be
             linked to.
         options: the options of the command that runs a case again, quoted for a shell.
+        can_accept: whether a further answer can be added to the accepted ones of a case (`Pack.can_accept`).
     """
     rows: list[tuple[Any, ...]] = []
     terms: dict[tuple[Any, ...], int] = {}
@@ -161,6 +168,7 @@ def case_blocks(
             terms.setdefault(_effects_of(case), len(terms)),
             # most are what the script makes of file and id
             None if command == f"pytest {case.file}::{case.case_id}{options}" else command,
+            can_accept and case.verdict in _WRONG and not (case.refused or case.expects_refusal),
             *packed.add(case, trials, before, history.get(case.test_id, ())),
         )
         rows.append((*_ROW_VALUES(case), *made))
