@@ -342,7 +342,7 @@ def _gates(gates: Sequence[GateResult]) -> Iterator[Part]:
         ("interval", "95 % interval"),
         ("pass", "passed"),
         ("fail", "failed"),
-        *([("plain", "value, where the exact bound passes or fails instead")] if confident else ()),
+        *([("plain", "value, where its exact bound decides")] if confident else ()),
     )
 
 
@@ -690,9 +690,7 @@ def _trend(page: RunPage) -> Iterator[Part]:
     axis = share_range(shown)
     earlier = pluralize(len(page.trend), "earlier complete run")
     own = " and this one" if len(points) > len(page.trend) else "; this one has only a part of the suite"
-    changed = (
-        " \u00b1 and a number: so many cases were added, removed or edited." if any(m.changed for m in marks) else ""
-    )
+    changed = " \u00b1n: n cases were added, removed or edited." if any(m.changed for m in marks) else ""
     yield _text(f"{earlier} of this suite with the same mode, target and model{own}.{changed}", "intro")
     yield {"kind": "svg", "svg": trend_svg(marks, axis)}
     yield _key(("value", "pass rate"), ("mean", "mean score"), ("pass", "passed run"), ("fail", "failed run"))
@@ -835,7 +833,11 @@ def _figures(conclusion: Conclusion, panels: Sequence[Panel]) -> Iterator[Part]:
         every = [
             _figure_table(_capitalized(group) or "Figures", members) for group, members in grouped_figures(figures)
         ]
-        yield {"kind": "details", "text": f"All {pluralize(len(figures), 'figure')}", "parts": every}
+        yield {
+            "kind": "details",
+            "text": f"All {len(figures)} figures" if len(figures) > 1 else "The figure",
+            "parts": every,
+        }
 
 
 def _figure_table(caption: str, figures: Sequence[Figure]) -> Part:
