@@ -395,6 +395,7 @@ def test_a_case_of_several_runs_has_one_mark(browser: Browser, tmp_path: Path) -
     result = case_result("a", "failed", case_sha256="ab" * 32, record=record, timestamp="2026-01-02T03:04:05.678Z")
     path = projects.write_page(tmp_path / "page.html", *(blocks([result], run=run) for run in ("R1", "R2")))
     with opened(browser, path) as shown:
+        shown.page.locator("#case-table td.col-run").first.wait_for()
         assert _texts(shown, "#case-table td.col-run") == ["live toy:answer 2026-01-02 03:04:05"] * 2
         for run, mark in enumerate(("gold_is_wrong", "quarantine")):
             _open(shown, path, "a", str(run))
