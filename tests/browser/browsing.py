@@ -64,6 +64,9 @@ def opened(
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("request", lambda request: _note_request(request.url, url, troubles))
         page.goto(url + address)
+        if script and page.locator(".packbench-data").count():
+            # the data of the cases is unpacked after the page has loaded
+            page.locator("#case-table, #case-view h1").first.wait_for(state="attached")
         if axe:
             page.evaluate(AXE.read_text("utf-8"))
         yield Watched(page, troubles)
