@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest_packbench
+from pytest_packbench.reports.page import page_source
 from pytest_packbench.testing import case, write_suite
 from tests.servers.fake import FakeServer
 from tests.servers.wire import openai_reply, parse_request
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from tests.servers.fake import Received, Reply
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "support"
-SOURCES = Path(pytest_packbench.__file__).parent / "reports" / "page"
 NEXT_RELEASE = ("--packbench-target=support:answer_next", "--packbench-baseline=latest")
 LOST = ("refund_of_two_lamps", "refund_after_30_days")
 WON = ("refund_in_other_words",)
@@ -77,9 +77,9 @@ def write_page(path: Path, *runs: CaseBlocks) -> Path:
         for run, cases in enumerate(runs)
         for block in cases.blocks
     )
-    style = SOURCES.joinpath("page.css").read_text("utf-8") + SOURCES.joinpath("cases.css").read_text("utf-8")
+    style = page_source("page.css") + page_source("cases.css")
     head = f'<meta charset="utf-8"><title>made</title><link rel="icon" href="data:,"><style>{style}</style>'
-    script = f"<script>{SOURCES.joinpath('page.js').read_text('utf-8')}</script>"
+    script = f"<script>{page_source('page.js')}</script>"
     main = f'<main><div id="packbench-cases"></div></main>{data}{script}'
     path.write_text(f'<!DOCTYPE html><html lang="en"><head>{head}</head><body>{main}</body></html>', "utf-8")
     return path

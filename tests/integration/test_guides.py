@@ -197,7 +197,7 @@ def test_a_recorded_suite_replays_to_the_same_records(
     assert main(["accept", "tariff"]) == 0
     assert live.run(*selected).ret == pytest.ExitCode.OK
     paths = sorted((live.pytester.path / "reports/benchmarks/tariff").glob("*/records.jsonl"))
-    first, second = (without_times(json_lines(path), also=("mode",)) for path in paths)
+    first, second = (without_times(json_lines(path), also=("mode", "cost_usd")) for path in paths)
     assert first == second
     assert {(record["llm_backend"], record["llm_model"]) for record in first} == {(backend, "made-up")}
     assert all(record["tokens_input"] for record in first)

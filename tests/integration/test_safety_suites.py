@@ -67,7 +67,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
 def results(folder: Path) -> dict[str, Any]:
     """Return the records and errors of a run by test id, without what a replay changes."""
     paths = [folder / name for name in ("records.jsonl", "errors.jsonl") if (folder / name).exists()]
-    return {line["test_id"]: without_times(line, also=("mode",)) for path in paths for line in json_lines(path)}
+    return {
+        line["test_id"]: without_times(line, also=("mode", "cost_usd")) for path in paths for line in json_lines(path)
+    }
 
 
 @pytest.mark.parametrize(

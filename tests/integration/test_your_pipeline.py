@@ -96,7 +96,7 @@ def record_and_replay(folder: Path, command: str, *, cases: int) -> list[Any]:
         assert f"{cases} passed" in replayed
         assert len(server.requests) == asked
     first, second = [
-        list(without_times(json_lines(run_folder / "records.jsonl"), also=("mode",)))
+        list(without_times(json_lines(run_folder / "records.jsonl"), also=("mode", "cost_usd")))
         for run_folder in run_folders(folder, next(folder.glob("storage/benchmarks/*")).name)
     ]
     assert first == second

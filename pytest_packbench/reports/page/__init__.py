@@ -289,7 +289,7 @@ def page_html(
         for number, page in enumerate(pages)
         for block in (page.cases.blocks if page.cases is not None else ())
     ]
-    css, script = _source("page.css") + _source("cases.css"), _source("page.js") if blocks else ""
+    css, script = page_source("page.css") + page_source("cases.css"), page_source("page.js") if blocks else ""
     policy = _policy(css, script)
     return str(
         _environment().render_template(
@@ -317,7 +317,7 @@ def _displayable(value: Any) -> Any:
 
 
 @cache
-def _source(name: str) -> str:
+def page_source(name: str) -> str:
     """Return a part of the page: from its file, or in a wheel from the file that has all of them."""
     path = Path(__file__).with_name(name)
     if path.is_file():
@@ -345,4 +345,4 @@ def _digest(text: str) -> str:
 def _environment() -> Any:
     from minijinja import Environment
 
-    return Environment(templates={_TEMPLATE: _source(_TEMPLATE)}, trim_blocks=True, lstrip_blocks=True)
+    return Environment(templates={_TEMPLATE: page_source(_TEMPLATE)}, trim_blocks=True, lstrip_blocks=True)
