@@ -299,7 +299,7 @@ def test_a_case_that_failed_and_is_not_compared_is_shown_with_what_it_came_to() 
     for row in (
         "gone\nremoved\n✗ failed\nred\n-",
         "edited\ncase or judge changed\n✗ failed\n✓ passed",
-        "excluded\nquarantined now\n✗ failed\n⏸ quarantined",
+        "excluded\nquarantined now\n✗ failed\n‖ quarantined",
     ):
         assert row in text
 

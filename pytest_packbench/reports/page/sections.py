@@ -14,6 +14,8 @@ from pytest_packbench.analysis.formatting import (
     DASH,
     figure_interval,
     figure_value,
+    format_change,
+    format_duration,
     format_interval,
     format_mean,
     format_percent,
@@ -69,7 +71,7 @@ SIGNS = {
     "vacuous": ("∅", "vacuous", "warn"),
     "known_hole": ("○", "known hole", "plain"),
     "not_run": (_NONE, "not run", "plain"),
-    "quarantined": ("⏸", "quarantined", "plain"),
+    "quarantined": ("‖", "quarantined", "plain"),
 }
 """The sign, the words and the colour of each verdict."""
 _STATUS = {"passed": ("✓", "pass"), "failed": ("✗", "fail"), "partial": (_NONE, "warn")}
@@ -82,8 +84,7 @@ _MAX_PRINTED = 10
 _FEW_GROUPS = 10
 _FAILING = ("failed", "error")
 _SWATCH = "0,0,18,12"
-_P50, _P95 = 0.5, 0.95
-_SECOND, _MINUTE, _MANY_SECONDS = 1000, 60_000, 120_000
+_P50, _P95 = 50, 95
 _TENTH_OF_A_CENT = 0.001
 _UP_TO_MINUTE = len("2026-05-04T12:30")
 
@@ -231,8 +232,8 @@ def _effort_tiles(page: RunPage) -> Iterator[dict[str, str]]:
     if numbers.durations:
         yield _tile(
             "Time, median",
-            _duration(_percentile(numbers.durations, _P50)),
-            f"95 % within {_duration(_percentile(numbers.durations, _P95))}",
+            format_duration(_percentile(numbers.durations, _P50)),
+            f"95 % within {format_duration(_percentile(numbers.durations, _P95))}",
         )
     spent = recorded_spending(run)
     if page.standing and spent is not None and not (spent["calls"] or spent["tokens"]):
@@ -381,7 +382,7 @@ def _gate_value(gate: GateResult, value: float | None) -> str:
     if value is None:
         return DASH
     if gate.metric == CHANGE_METRICS["min_mean_change"]:
-        return f"{value:+.3f}"
+        return format_change(value, 3)
     if gate.metric in CHANGE_METRICS.values():
         return f"{value:g}"
     limits = [limit for limit in (gate.min, gate.max) if limit is not None]
@@ -408,7 +409,7 @@ def _gate_interval(gate: GateResult) -> str:
     if gate.interval is None:
         return DASH
     if gate.metric in CHANGE_METRICS.values():
-        return f"{gate.interval[0]:+.3f} to {gate.interval[1]:+.3f}"
+        return f"{format_change(gate.interval[0], 3)} to {format_change(gate.interval[1], 3)}"
     return format_interval(gate.interval)
 
 
@@ -595,9 +596,9 @@ def _mean_change(comparison: RunComparison) -> Iterator[Part]:
     why = "authored" if comparison.authored else "one pair" if mean.n == 1 else "one cluster"
     cells = (
         "mean score",
-        _number_cell(f"{mean.mean:+.3f}"),
+        _number_cell(format_change(mean.mean, 3)),
         {
-            "text": f"none: {why}" if interval is None else f"{interval[0]:+.3f} to {interval[1]:+.3f}",
+            "text": f"none: {why}" if interval is None else " to ".join(format_change(end, 3) for end in interval),
             "cls": "nowrap",
         },
         _number_cell(str(mean.n)),
@@ -910,11 +911,11 @@ def _effort(page: RunPage, link: Link | None) -> Iterator[Part]:
     if numbers is None or run.mode == FIXTURE or not numbers.durations:
         return
     attempts = len(numbers.durations)
-    times = (("median", _P50), ("95 % within", _P95), ("longest", 1.0))
+    times = (("median", _P50), ("95 % within", _P95), ("longest", 100))
     items = [
         (
             "time of an attempt",
-            ", ".join(f"{name} {_duration(_percentile(numbers.durations, share))}" for name, share in times),
+            ", ".join(f"{name} {format_duration(_percentile(numbers.durations, share))}" for name, share in times),
         )
     ]
     spent = recorded_spending(run)
@@ -953,7 +954,7 @@ def _attempts(
     for each, share in attempts:
         cells: list[Cell] = [
             _case_cell(each.test_id, link, f" (trial {each.trial + 1})" if each.trial else ""),
-            _number_cell(_duration(each.duration_ms)),
+            _number_cell(format_duration(each.duration_ms)),
             _number_cell("not known" if each.tokens is None else _thousands(each.tokens)),
         ]
         if priced:
@@ -1175,17 +1176,9 @@ def _answer_cell(answer: str | None) -> dict[str, Any]:
     return {"text": DASH if answer is None else one_line(answer, _ANSWER), "cls": "answer"}
 
 
-def _percentile(values: Sequence[int], share: float) -> int:
+def _percentile(values: Sequence[int], percent: int) -> int:
     """Return the smallest of sorted values that at least this share of them does not exceed."""
-    return values[max(-int(-share * len(values) // 1) - 1, 0)]
-
-
-def _duration(milliseconds: int) -> str:
-    if milliseconds < _SECOND:
-        return f"{milliseconds} ms"
-    if milliseconds < _MANY_SECONDS:
-        return f"{milliseconds / _SECOND:.1f} s"
-    return f"{milliseconds / _MINUTE:.1f} min"
+    return values[-(-percent * len(values) // 100) - 1]
 
 
 def _thousands(number: int) -> str:
