@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.compare import add_fail_on
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, rootdir_of, suite_and_pack
-from pytest_packbench.model.errors import describe_error
+from pytest_packbench.model.errors import CassetteError, describe_error
 from pytest_packbench.runs.folder import DIFF, PAGE, SUMMARY, StoredRunError, find_run_folder, find_run_source
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
     writer = RunWriter(arguments.output, merged.suite, merged.run_id, atomic=True)
     try:
         with writer:
-            writer.stream_results(_counted(merge.results(sorted(index), absent), evaluator))
+            changed = partial(_changed, suite, index, merged.mode)
+            writer.stream_results(_counted(merge.results(sorted(index), absent, changed), evaluator))
             conclusion = evaluator.conclusion(replace(merged, partial=merge.partial()))
             # results are read one by one, so once more; a pack without figures reads none
             again = partial(_results_again, folders, merged.run_id, sorted(index), absent)
@@ -131,6 +132,26 @@ def _check_rules(merged: Run, suite: Suite, pack: Pack) -> None:
             f"the runs used pack {merged.pack} {merged.pack_version}, but {pack.name} {pack.version} is installed; "
             "merge with the version of the runs"
         )
+
+
+def _changed(suite: Suite, index: CaseIndex, mode: str, result: CaseResult) -> str:
+    """Return why the case of a result, or its recording, is not the one of the suite here; empty if it is."""
+    from pytest_packbench.cases.files import case_file_sha256
+    from pytest_packbench.cases.recordings import find_recording
+    from pytest_packbench.model.score import FIXTURE
+
+    advice = "merge the runs of one commit, where that commit is checked out"
+    location = index.find(result.case_id)
+    if location is None:
+        return f"the suite has no case {result.case_id}; {advice}"
+    if result.case_sha256 is not None and case_file_sha256(location) != result.case_sha256:
+        return f"case {result.case_id} is not the one of the suite here; {advice}"
+    if mode == FIXTURE and result.cassette_sha256 is not None:
+        with suppress(OSError, CassetteError):
+            if find_recording(suite, result.case_id).load()[1] == result.cassette_sha256:
+                return ""
+        return f"the recording of case {result.case_id} is not the one of the suite here; {advice}"
+    return ""
 
 
 def _controls(merge: Merge, suite: Suite) -> ControlTally | None:

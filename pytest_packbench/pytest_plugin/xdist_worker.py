@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.plugin import JOURNALED_ATTRIBUTE, KEEP, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
+from pytest_packbench.plugin import JOURNALED_ATTRIBUTE, KEEP, RESULTS_ATTRIBUTE, RESUMED, RUN_ID, SAME
 from pytest_packbench.pytest_plugin.case_run import encode_report, run_of
+from pytest_packbench.pytest_plugin.suites import CONTROLLERS, NOT_SENT, WORKERS, common_ground, differences, refuse
 from pytest_packbench.pytest_plugin.xdist_controller import COLLECTED, LATE, MARKED, PROGRESS, SPENT
 from pytest_packbench.runs.journal import WorkerJournals
 
@@ -43,6 +44,7 @@ class Worker:
         base = resumed.base if resumed is not None else contexts.settings.output
         name: str = config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist sets it on workers
         self._name = name
+        self._same: str | None = config.workerinput.get(SAME)  # type: ignore[attr-defined]  # as above
         self._journals = WorkerJournals(base, config.stash[RUN_ID], name)
         config.stash[KEEP] = self._keep
         if prefetcher is not None:
@@ -82,8 +84,14 @@ class Worker:
         if self._journals.append(result):
             self._kept[id(result)] = result
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note which marked tests were selected: the controller can't know them."""
+        """Refuse to run something else than the controller has; note the marked tests, which it can't know."""
+        expected = self._same
+        if expected:
+            problems = differences(json.loads(expected), self._contexts, there=CONTROLLERS, here=WORKERS)
+            if problems:
+                refuse(session.config, "; ".join(problems))
         self._marked = _marked_tests(session)
 
     @pytest.hookimpl(tryfirst=True)
@@ -119,6 +127,10 @@ class Worker:
         output[COLLECTED] = dict(self._collector.collected)
         output[SPENT] = self._contexts.clients.ledger.as_json()
         output[MARKED] = self._marked
+        if self._same is not None:
+            # suites of marked tests, and modules that cases imported
+            checked = json.loads(self._same)["suites"] if self._same else {}
+            output[SAME] = json.dumps(common_ground(self._contexts, known=checked))
         output[LATE] = json.dumps(
             {name: self._contexts.take_late(suite) for name, suite in self._contexts.suites.items()}
         )
@@ -132,3 +144,16 @@ def _marked_tests(session: pytest.Session) -> str:
         for run in runs
     ]
     return json.dumps(tests) if tests else ""
+
+
+class Unselected:
+    """Ends a worker that was asked for no suite, where the controller was: it would run other tests."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        """End the session."""
+        message = "no suite is selected there; name it by --packbench-suite"
+        refuse(self._config, f"{message}, because {NOT_SENT}")

@@ -9,8 +9,8 @@ from itertools import chain, groupby, islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.run import RECORD_PROMPTS, TEST_TARGET_PREFIX, Shard
-from pytest_packbench.runs.folder import ERRORS, RECORDS, StoredRunError
-from pytest_packbench.runs.lines import ResultFiles, controls_of_report, read_run_errors
+from pytest_packbench.runs.folder import RECORDS, StoredRunError
+from pytest_packbench.runs.lines import ResultFiles, check_errors, controls_of_report, noted_errors
 from pytest_packbench.runs.metadata import SPENT, sum_run_spending
 from pytest_packbench.runs.report import open_report
 
@@ -205,6 +205,7 @@ class Merge:
     def __init__(self, folders: Iterable[Path], run_id: str) -> None:
         self._folders: list[Path] = []
         self._reports: list[OpenRun] = []
+        self._unscored: list[dict[tuple[str, int], tuple[str, str]]] = []
         empty = []
         for folder in folders:
             report = open_report(folder)
@@ -212,7 +213,9 @@ class Merge:
             if not first:
                 empty.append(report.run.run_id)
             self._folders.append(folder)
-            self._reports.append(report._replace(results=chain(first, report.results)))
+            unscored: dict[tuple[str, int], tuple[str, str]] = {}
+            self._unscored.append(unscored)
+            self._reports.append(report._replace(results=noted_errors(chain(first, report.results), unscored)))
         runs = [report.run for report in self._reports]
         loosened = next((report.run.run_id for report in self._reports if report.policy_failed), None)
         if loosened is not None:
@@ -228,20 +231,24 @@ class Merge:
         self._not_run = 0
 
     def results(
-        self, case_ids: Sequence[str], absent: Callable[[str], CaseResult | None] | None = None
+        self,
+        case_ids: Sequence[str],
+        absent: Callable[[str], CaseResult | None] | None = None,
+        changed: Callable[[CaseResult], str] | None = None,
     ) -> Iterator[CaseResult]:
         """Yield the results of all runs with their records and payloads, in the order of a run's files.
 
         Args:
             case_ids: the ids of all cases of the suite, sorted.
             absent: returns a result for a case that is in none of the runs; without it the case is left out.
+            changed: returns in one line why the suite is not the one of a result; empty if it is.
 
         Raises:
-            MergeError: an attempt is in two runs, or the results of a run are not sorted.
+            MergeError: an attempt is in two runs, the results of a run are not sorted, or the suite has changed.
             StoredRunError: a file of a run cannot be read, or a record is missing.
             OSError: a file cannot be read.
         """
-        for _, attempts in groupby(self._results(case_ids, absent), key=lambda result: result.test_id):
+        for _, attempts in groupby(self._results(case_ids, absent, changed), key=lambda result: result.test_id):
             ran = True
             for result in attempts:
                 ran = ran and _ran(result)
@@ -250,10 +257,14 @@ class Merge:
             self._not_run += not ran
 
     def _results(
-        self, case_ids: Sequence[str], absent: Callable[[str], CaseResult | None] | None
+        self,
+        case_ids: Sequence[str],
+        absent: Callable[[str], CaseResult | None] | None,
+        changed: Callable[[CaseResult], str] | None,
     ) -> Iterator[CaseResult]:
         self._suite_size = len(case_ids)
-        files = [ResultFiles(folder) for folder in self._folders]
+        ids = [report.run.run_id for report in self._reports]
+        files = [ResultFiles(folder, run_id) for folder, run_id in zip(self._folders, ids, strict=True)]
         joined = _joined(self._reports, disjoint=self.shards is not None)
         for each in _filled(joined, case_ids):
             if isinstance(each, str):
@@ -263,6 +274,9 @@ class Merge:
                     yield filler
                 continue
             number, row = each
+            problem = changed(row) if changed is not None else ""
+            if problem:
+                raise MergeError(f"run {self._reports[number].run.run_id}: {problem}")
             result = files[number].complete(row)
             if result.counted and result.record is None:
                 problem = f"the record of {row.test_id} is missing or out of order, but the run's report counts it"
@@ -270,10 +284,9 @@ class Merge:
             yield result
         for each_file in files:
             each_file.end()
-        for folder, report in zip(self._folders, self._reports, strict=True):
+        for folder, report, unscored in zip(self._folders, self._reports, self._unscored, strict=True):
             # they are written again from the report: a damaged file would not be noticed
-            for _ in read_run_errors(folder / ERRORS, report.run.run_id) if (folder / ERRORS).exists() else ():
-                pass
+            check_errors(folder, unscored, report.run.run_id)
 
     def controls(self) -> list[ControlResult]:
         """Return what the controls of all runs came to; of shards each control is in one.

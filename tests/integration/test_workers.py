@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.integration.conftest import Project
 
 # workers are other processes than this one, which runs the suite itself the first time
-DYING = f"import os; os.getpid() == {os.getpid()} or os._exit(9)"
+DYING = f"import os; os.getpid() == {os.getpid()} or os.kill(os.getpid(), 9)"
 
 
 def files_of_run(project: Project, output: str) -> dict[str, Any]:

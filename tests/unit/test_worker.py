@@ -1,0 +1,44 @@
+"""A worker of xdist ends: its journals are closed before it tells the controller, which reads them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.plugin import KEEP, RUN_ID
+from pytest_packbench.pytest_plugin.xdist_controller import COLLECTED, SPENT
+from pytest_packbench.pytest_plugin.xdist_worker import Worker
+from pytest_packbench.runs.journal import Journal, is_locked, read_worker_journals
+from tests.unit.run_builders import case_result
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_journals_of_a_worker_that_ends_are_closed(tmp_path: Path) -> None:
+    folder = tmp_path / "toy" / "01RUN"
+    folder.mkdir(parents=True)
+    stash = pytest.Stash()
+    stash[RUN_ID] = "01RUN"
+    config: Any = SimpleNamespace(stash=stash, workerinput={"workerid": "gw0"}, workeroutput={})
+    ended: list[bool] = []
+    contexts: Any = SimpleNamespace(
+        config=config,
+        settings=SimpleNamespace(output=tmp_path, mode="fixture"),
+        clients=SimpleNamespace(ledger=SimpleNamespace(as_json=lambda: {"calls": 1})),
+        suites={},
+        close=lambda: ended.append(True),
+    )
+    session: Any = SimpleNamespace(config=config)
+    worker = Worker(SimpleNamespace(collected={"toy": 1}), contexts, None)  # type: ignore[arg-type] # what it needs
+    stash[KEEP](case_result("a"))
+    (path,) = folder.iterdir()
+    assert is_locked(path)
+    worker.pytest_sessionfinish(session)
+    assert not is_locked(path)
+    assert (ended, config.workeroutput[COLLECTED], config.workeroutput[SPENT]) == ([True], {"toy": 1}, {"calls": 1})
+    assert list(read_worker_journals(folder)) == [case_result("a").nodeid]
+    with Journal(path) as journal:
+        journal.append(case_result("b"))
