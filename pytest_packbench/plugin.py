@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,8 @@ LEFT_OUT = pytest.StashKey[str]()
 MARK = "packbench_cases"
 _CHECKS = ("policy_from", "fail_on", "baseline")
 """Options that are given to check a suite."""
+SAME = "packbench_same"
+"""The input of a worker of xdist with what it must have in common with the controller, as JSON."""
 CONTROLLER = "packbench-controller"
 """The name of the plugin that is registered in the controller of xdist."""
 
@@ -245,8 +248,56 @@ def __dir__() -> list[str]:
     return [name for name in globals() if name.startswith(("pytest_", "packbench_"))]
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+JSON_REPORT = "pytest_jsonreport"
+"""The name of the plugin of pytest-json-report."""
+_HTML_PLUS = "pytest_html_plus"
+
+
+class JsonReportSubstitute:
+    """Takes the place of pytest-json-report where pytest-html-plus has its option `--json-report`.
+
+    Our reports use the class of pytest-json-report all the same.
+    """
+
+    @pytest.fixture
+    def json_metadata(self, request: pytest.FixtureRequest) -> Any:
+        """The fixture of pytest-json-report, with what a test adds to its report."""
+        return getattr(request.node, "_json_report_extra", {}).setdefault("metadata", {})
+
+
+def _resolve_json_report(parser: pytest.Parser, manager: pytest.PytestPluginManager) -> None:
+    """Leave the option `--json-report` to pytest-html-plus: pytest ends if pytest-json-report adds it, too."""
+    if not manager.hasplugin(_HTML_PLUS):
+        site = os.path.dirname(os.path.dirname(pytest.__file__))  # noqa: PTH120 - as above
+        # a look at the metadata of all packages takes 1 ms
+        if not os.path.isdir(f"{site}/{_HTML_PLUS}"):  # noqa: PTH112 - as above
+            return
+        off = os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD") or "--disable-plugin-autoload" in sys.argv
+        if off or manager.is_blocked(_HTML_PLUS):
+            return
+    if manager.is_blocked(JSON_REPORT):
+        return
+    registered = manager.getplugin(JSON_REPORT)
+    if registered is not None:
+        manager.unregister(registered)
+        _remove_options(parser.getgroup("jsonreport"))
+    manager.register(JsonReportSubstitute(), JSON_REPORT)
+
+
+def _remove_options(group: Any) -> None:
+    """Remove the options of a group; pytest has no function for it."""
+    # from pytest 9 on, argparse has them already
+    actions = getattr(group, "_arggroup", None)
+    if actions is not None:
+        for name in [name for option in group.options for name in option.names()]:
+            action = actions._option_string_actions[name]  # noqa: SLF001 - as above
+            actions._handle_conflict_resolve(None, [(name, action)])  # noqa: SLF001 - as above
+    group.options.clear()
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Register the options and their ini keys."""
+    _resolve_json_report(parser, pluginmanager)
     group = parser.getgroup("packbench", "benchmark cases as tests (packbench)")
     for setting in SETTINGS:
         if setting.option is not None:
@@ -378,6 +429,10 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_packbench.pytest_plugin.session import register
 
         register(config)
+    elif getattr(config, "workerinput", {}).get(SAME):
+        from pytest_packbench.pytest_plugin.xdist_worker import Unselected
+
+        config.pluginmanager.register(Unselected(config), "packbench-unselected")
 
 
 def _add_marked_tests(config: pytest.Config, tests: str, reports: list[pytest.TestReport]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures.process
+import concurrent.futures.thread
 import difflib
 import os
 import re
@@ -11,7 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import minijinja
 import pytest
+import tabulate
+import ulid
+import yaml
 
 import pytest_packbench.packs.agent_safety.pack
 import pytest_packbench.packs.generic.pack
@@ -26,6 +32,10 @@ import pytest_packbench.pytest_plugin.session
 import pytest_packbench.pytest_plugin.xdist_worker
 import pytest_packbench.reports.document
 import pytest_packbench.reports.markdown
+import pytest_packbench.reports.page.case_data
+import pytest_packbench.reports.page.plots
+import pytest_packbench.reports.page.sections
+import pytest_packbench.runs.history
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,9 +45,11 @@ UPDATE = "PACKBENCH_UPDATE_GOLDEN"
 _UPDATING = bool(os.environ.get(UPDATE))
 # last, so that the installed package is tested; for tests of `benchmarks`
 sys.path.append(str(Path(__file__).parents[1]))
+# steps of their own in .ci/run: python -m pytest tests/beside, tests/machines
+collect_ignore = ["beside", "machines"]
 SUITE = Path(__file__).parents[1] / "storage" / "benchmarks" / "tariff"
 # pytester forgets what a run imported: what is imported here is imported once
-_WARM = (pytest_packbench.pytest_plugin, pytest_packbench.packs, pytest_packbench.reports)
+_WARM = (pytest_packbench, concurrent.futures, minijinja, tabulate, ulid, yaml)
 
 
 @dataclass
@@ -55,9 +67,11 @@ class Copy:
 
 
 def forget_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove what this project and CI systems set in the environment."""
+    """Remove what this project and CI systems set in the environment; runs load no plugins that import much."""
     for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_")) or name == "CI"]:
         monkeypatch.delenv(name)
+    # a quarter of the time that a new process takes
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:anyio -p no:hypothesispytest")
 
 
 @pytest.fixture(autouse=True)

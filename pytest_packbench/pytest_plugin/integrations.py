@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.plugin import CONTROL, ungrouped
+from pytest_packbench.plugin import CONTROL, JSON_REPORT, JsonReportSubstitute, ungrouped
 from pytest_packbench.pytest_plugin.case_run import is_of_case, properties, run_of
 from pytest_packbench.reports.terminal import printable
 
@@ -31,13 +31,16 @@ _BEFORE = 2
 """The columns of pytest-html before ours: the result and the test."""
 
 
-def register(config: pytest.Config, *, collecting: bool) -> None:
-    """Register what Allure and pytest-html need, if they write a report.
+def register_integrations(config: pytest.Config, *, collecting: bool) -> None:
+    """Register what Allure and pytest-html need, if they write a report, and enable pytest-json-report.
 
     Args:
         config: the session's.
-        collecting: whether collection has started: then the table of pytest-html has its columns already.
+        collecting: whether collection has started: then the table of pytest-html has its columns already, and
+            `enable_late` enables pytest-json-report.
     """
+    if not collecting:
+        enable(config)
     if getattr(config.option, "allure_report_dir", None):
         config.pluginmanager.register(AllureResults(config), "packbench-allure")
     if getattr(config.option, "htmlpath", None) and not collecting:
@@ -97,34 +100,77 @@ def _cell(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else escape(printable(str(value)))
 
 
-PLUGIN = "pytest_jsonreport"
 # collectors and keywords repeat every node id, and logs are in pytest's own sections
 _OMITTED = ("collectors", "keywords", "log")
+_OWN_OPTION = "packbench_json_report"
+"""Whether pytest-json-report runs without its own registration; an option, so that the workers of xdist know it."""
 
 
 def enable(config: pytest.Config) -> None:
-    """Let the plugin build its document without writing it, unless the user requested one."""
-    # the plugin reads pytest's traceback style, an option of the terminal reporter
-    usable = config.pluginmanager.hasplugin(PLUGIN) and config.pluginmanager.hasplugin("terminal")
-    if usable and not config.option.json_report:
+    """Let pytest-json-report build its document without writing it, unless the user requested one.
+
+    Where pytest has not registered it as a plugin, such as without plugin autoloading, its class is registered.
+    """
+    if hasattr(config, "workerinput"):
+        # one that pytest has registered got its option from the controller
+        if getattr(config.option, _OWN_OPTION, False):
+            _start(config)
+    elif not _is_usable(config):
+        pass
+    elif _registered(config) is None:
+        setattr(config.option, _OWN_OPTION, True)
+        _start(config)
+    elif not config.option.json_report:
         _set_options(config)
+        config.option.json_report = True
 
 
 def enable_late(config: pytest.Config) -> None:
-    """Enable the plugin after the session has started, by calling the hooks that it missed."""
-    plugin: Any = config.pluginmanager.getplugin(PLUGIN)
-    usable = config.pluginmanager.hasplugin("terminal") or hasattr(config, "workerinput")
-    if plugin is None or not usable or hasattr(config, "_json_report"):
+    """Enable it after the session has started, by calling the hooks that it missed."""
+    if not _is_usable(config) or hasattr(config, "_json_report"):
         return
-    _set_options(config)
-    plugin.pytest_configure(config)
+    plugin = _registered(config)
+    if plugin is None:
+        _start(config)
+    else:
+        _set_options(config)
+        config.option.json_report = True
+        plugin.pytest_configure(config)
     start = getattr(getattr(config, "_json_report", None), "pytest_sessionstart", None)
     if start is not None:
         start(session=None)
 
 
+def _is_usable(config: pytest.Config) -> bool:
+    """Whether pytest-json-report is not blocked, and can read pytest's traceback style, which needs the terminal."""
+    return not config.pluginmanager.is_blocked(JSON_REPORT) and hasattr(config.option, "tbstyle")
+
+
+def _registered(config: pytest.Config) -> Any:
+    """Return pytest-json-report as pytest has registered it; None if it has not, or another plugin has its option."""
+    plugin = config.pluginmanager.getplugin(JSON_REPORT)
+    return None if isinstance(plugin, JsonReportSubstitute) else plugin
+
+
+def _start(config: pytest.Config) -> None:
+    """Register the class of pytest-json-report; its options may not exist."""
+    try:
+        from pytest_jsonreport.plugin import (  # type: ignore[import-untyped]  # it has no types
+            JSONReport,
+            JSONReportWorker,
+        )
+    except ImportError:
+        return
+    _set_options(config)
+    config.option.json_report_summary = False
+    config.option.json_report_indent = None
+    plugin = (JSONReportWorker if hasattr(config, "workerinput") else JSONReport)(config)
+    # as it does itself
+    config._json_report = plugin  # type: ignore[attr-defined]  # noqa: SLF001 - other plugins look for it there
+    config.pluginmanager.register(plugin, "packbench-json-report")
+
+
 def _set_options(config: pytest.Config) -> None:
-    config.option.json_report = True
     config.option.json_report_file = None
     config.option.json_report_omit = list(_OMITTED)
     # with -v it would report at the end that it wrote no file
@@ -143,11 +189,20 @@ def plugin_report(config: pytest.Config, session: pytest.Session, nodeids: Conta
     report: dict[str, Any] = dict(getattr(plugin, "report", None) or {})
     report["exitcode"] = int(session.exitstatus)
     tests = [test for test in report.get("tests", []) if ungrouped(test["nodeid"], nodeids) in nodeids]
-    if "tests" in report and len(tests) < len(report["tests"]):
+    # some plugins, such as pytest-sugar, call errors failures
+    called_failed = [test for test in tests if test.get("outcome") == "failed" and _is_error(test)]
+    for test in called_failed:
+        test["outcome"] = "error"
+    if called_failed or ("tests" in report and len(tests) < len(report["tests"])):
         report["tests"] = tests
         outcomes = Counter(test.get("outcome", "passed") for test in tests)
         report["summary"] = {**outcomes, "total": len(tests), "collected": len(tests)}
     return report
+
+
+def _is_error(test: Mapping[str, Any]) -> bool:
+    """Whether a test of that document failed before or after its call."""
+    return any(test.get(phase, {}).get("outcome") == "failed" for phase in ("setup", "teardown"))
 
 
 def refuse_repetition(config: pytest.Config) -> None:

@@ -18,7 +18,7 @@ from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording, recording_problem
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
-from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.pack import can_accept, figures_of, paired_figures_of, panels_of
 from pytest_packbench.model.policy import PolicyChange, PolicyError
 from pytest_packbench.model.result import CaseResult, format_timestamp, models_of
@@ -41,7 +41,7 @@ from pytest_packbench.pytest_plugin.case_run import run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.integrations import plugin_report
 from pytest_packbench.pytest_plugin.selection import find_named
 from pytest_packbench.pytest_plugin.settings import hook_files, settings_of_policy
-from pytest_packbench.runs.folder import DIFF, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
+from pytest_packbench.runs.folder import DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
 from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_process_spending, target_names
 from pytest_packbench.runs.writer import RunResults, RunWriter
@@ -126,6 +126,7 @@ class Recorder:
         self._runs_by_nodeid: dict[str, SuiteRun] = {}
         self._spent: list[dict[str, Any]] = []
         self._late: dict[str, list[tuple[str, str]]] = {}
+        self._has_rejected = False
         self.resumed = config.stash.get(RESUMED, None)
         self.base = self.resumed.base if self.resumed is not None else contexts.settings.output
         self._redact: Callable[[str], str] = contexts.redactor.json
@@ -166,6 +167,25 @@ class Recorder:
         """Add a selected control, once."""
         run = self._runs_by_nodeid[nodeid] = self.runs[suite_name]
         run.selected_controls[nodeid] = file
+
+    def reject(self, nodeids: Iterable[str], message: str) -> None:
+        """Turn what a worker reported into errors, because it ran something else than this process has.
+
+        Args:
+            nodeids: the node ids of its reports.
+            message: what differs, in one line.
+        """
+        text = self.contexts.redactor.text(message)
+        self._has_rejected = True
+        for reported in nodeids:
+            nodeid = ungrouped(reported, self._runs_by_nodeid)
+            run = self._runs_by_nodeid.get(nodeid)
+            if run is None:
+                continue
+            if nodeid in run.control_results:
+                run.control_results[nodeid] = run.control_results[nodeid]._replace(outcome="broken", message=text)
+            elif nodeid in run.results.by_nodeid:
+                self._make_errors(run, nodeid, "worker_differs", text)
 
     def note_collected(self, counts: dict[str, int]) -> None:
         """Add the number of cases by suite that a worker collected, before any was deselected."""
@@ -378,12 +398,19 @@ class Recorder:
         # ends the tasks that cases left on the event loop of a target
         self.contexts.close()
         for run in self.runs.values():
-            self._note_late(run, session)
-            self._finish(run, session)
+            try:
+                self._note_late(run, session)
+                self._finish(run, session)
+            except (OSError, MemoryError, RecursionError) as error:
+                # a target has used up what the process may have: files, memory, levels of calls
+                run.results.writer.close_journal()
+                run.problems.append(f"the run can't be concluded: {describe_error(error)}; {self._resumable(run)}")
         concluded = all(run.conclusion for run in self.runs.values())
         if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and concluded:
             session.exitstatus = pytest.ExitCode.OK
-        if session.exitstatus == pytest.ExitCode.OK and any(run.failed for run in self.runs.values()):
+        if session.exitstatus == pytest.ExitCode.OK and (
+            self._has_rejected or any(run.failed for run in self.runs.values())
+        ):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         result = yield
         for run in self.runs.values():
@@ -406,15 +433,19 @@ class Recorder:
             message = messages.get(trials[0].case_id)
             if message is None or all(result.verdict == "error" for result in trials):
                 continue
-            case_ref = run.selected[nodeid]()
-            if self.contexts.settings.mode == "record":
-                discard_recording(run.suite, case_ref.case_id, since=format_timestamp(self.started_ns))
-            errors = (
-                unscored_result(case_ref, "error", kind, message, trial=trial.trial, duration_ms=trial.duration_ms)
-                for trial in trials
-            )
-            run.results.add_case(tuple(errors))
+            self._make_errors(run, nodeid, kind, message)
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+    def _make_errors(self, run: SuiteRun, nodeid: str, kind: str, message: str) -> None:
+        """Turn the results of a case into errors."""
+        case_ref = run.selected[nodeid]()
+        if self.contexts.settings.mode == "record":
+            discard_recording(run.suite, case_ref.case_id, since=format_timestamp(self.started_ns))
+        errors = (
+            unscored_result(case_ref, "error", kind, message, trial=trial.trial, duration_ms=trial.duration_ms)
+            for trial in run.results.by_nodeid[nodeid]
+        )
+        run.results.add_case(tuple(errors))
 
     def _note_late_controls(self, run: SuiteRun, messages: Mapping[str, str], session: pytest.Session) -> None:
         """Turn controls into broken ones whose threads or tasks were refused when their result was known already."""
@@ -454,7 +485,14 @@ class Recorder:
         figures = self._figures(run, run.conclusion, earlier)
         run.conclusion = replace(run.conclusion, controls=run.controls, **figures, **self._policy(run))
         writer.close_journal()
-        run.results.guard(partial(self._write, run, run.conclusion, earlier))
+        if not run.results.guard(partial(self._write, run, run.conclusion, earlier)):
+            run.problems.append(self._resumable(run))
+
+    def _resumable(self, run: SuiteRun) -> str:
+        """Say what to do about a run whose files can't be written; its journal has what could be."""
+        if not (run.results.writer.folder / JOURNAL).exists():
+            return "correct that and run again: nothing of this run was kept"
+        return f"what was stored is kept: correct that, then resume with --packbench-resume={self.run_id}"
 
     def _earlier(self, run: SuiteRun, metadata: Run) -> BaselineLookup | None:
         settings = self.contexts.settings
@@ -701,16 +739,17 @@ class Recorder:
         self._spent.append(spent)
 
     def _write_report(self, run: SuiteRun, session: pytest.Session) -> None:
-        from pytest_packbench.reports.document import run_document
-
         if run.conclusion is None or run.problems:
             return
         try:
+            from pytest_packbench.reports.document import run_document
+
             run.results.writer.complete(run_document(run.conclusion), plugin_report(self.config, session, run.selected))
-        except OSError as error:
+        except (OSError, MemoryError, RecursionError) as error:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
             path = run.results.writer.folder / REPORT
-            self.config.get_terminal_writer().line(f"packbench: {path}: {error}", red=True)
+            problem = f"packbench: {path}: {describe_error(error)}; {self._resumable(run)}"
+            self.config.get_terminal_writer().line(problem, red=True)
 
     def _metadata(self, run: SuiteRun, results: Sequence[CaseResult], now: int) -> Run:
         """Return the metadata of a suite's run with these results, at this time (UTC, nanoseconds since 1970)."""

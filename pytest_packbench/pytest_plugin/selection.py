@@ -112,11 +112,24 @@ def activate(config: pytest.Config, args: list[str]) -> None:
         single=single,
         required=() if from_ini else tuple(suite.name for suite in named),
     )
+    if pytest.version_tuple < (9,):
+        # it drops an argument that contains another one, and all that only the first one selects
+        for argument in _contained((root, plugin.SUITES), config.invocation_params.dir, namespace.file_or_dir):
+            args.remove(argument)
     default = _default_paths(config) if from_ini and not namespace.file_or_dir else []
     args.extend(default)
-    # pytest before 9.0 drops an argument that contains another one
+    # as above, pytest before 9.0 drops an argument that contains another one
     whole = [suite for suite in dict.fromkeys(known[name] for name in names) if suite not in selected]
-    args.extend(str(suite.path) for suite in whole if not _is_under(suite, [*namespace.file_or_dir, *default], config))
+    added = (suite for suite in whole if not _is_under(suite, [*namespace.file_or_dir, *default], config))
+    args.extend(_argument(str(suite.path), config) for suite in added)
+
+
+def _argument(path: str, config: pytest.Config) -> str:
+    """Return a path as an argument of pytest, which would take what follows `[` or `::` for the name of a test."""
+    if "[" not in path and "::" not in path:
+        return path
+    relative = os.path.relpath(path, config.invocation_params.dir)
+    return path if "[" in relative or "::" in relative else relative
 
 
 def wants_gateway(config: pytest.Config) -> bool:
@@ -143,10 +156,10 @@ def _default_paths(config: pytest.Config) -> list[str]:
         # as pytest does, which looks at testpaths only without arguments
         patterns = config.getini("testpaths")
         if config.known_args_namespace.pyargs:
-            return list(patterns) or [str(folder)]
+            return list(patterns) or [_argument(str(folder), config)]
         lists = (iglob(pattern, root_dir=folder, recursive=True) for pattern in patterns)  # noqa: PTH207 - a pattern may be absolute
-        return [path for paths in lists for path in sorted(paths)] or [str(folder)]
-    return [str(folder)]
+        return [path for paths in lists for path in sorted(paths)] or [_argument(str(folder), config)]
+    return [_argument(str(folder), config)]
 
 
 def _selects(path: str, suite: FoundSuite) -> bool:
@@ -158,6 +171,19 @@ def _under(root: Path, folder: Path, arguments: list[str]) -> list[tuple[str, st
     parts = [argument.partition("::") for argument in arguments]
     paths = [(os.path.normpath(folder / path), name) for path, _, name in parts]
     return [(path, name) for path, name in paths if (path + os.sep).startswith(str(root) + os.sep)]
+
+
+def _contained(roots: Iterable[Path], folder: Path, arguments: list[str]) -> list[str]:
+    """Return the arguments under a root of suites that another argument contains, as pytest 9 leaves them out."""
+    parts = [argument.partition("::") for argument in arguments]
+    paths = [(os.path.normpath(folder / path) + os.sep, name) for path, _, name in parts]
+    whole = [path for path, name in paths if not name]
+    under = tuple(f"{root}{os.sep}" for root in roots)
+    return [
+        argument
+        for argument, (path, name) in zip(arguments, paths, strict=True)
+        if path.startswith(under) and any(path.startswith(other) and (name or path != other) for other in whole)
+    ]
 
 
 def _files(under: list[tuple[str, str]]) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:

@@ -211,7 +211,9 @@ def being_debugged(config: pytest.Config) -> bool:
     """
     tracer_classes = type(getattr(sys.gettrace(), "__self__", None)).__mro__
     by_pdb = any(base.__module__ == "bdb" for base in tracer_classes)
-    return bool(config.option.usepdb or config.option.trace or by_pdb or "pydevd" in sys.modules)
+    # without pytest's own debugging there are no options
+    asked = any(getattr(config.option, name, False) for name in ("usepdb", "trace"))
+    return asked or by_pdb or "pydevd" in sys.modules
 
 
 def read_settings(config: pytest.Config) -> Settings:
