@@ -33,13 +33,14 @@ import time
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from tests.servers.fake import FakeServer
 from tests.servers.wire import openai_reply, parse_request
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tests.servers.fake import Received, Reply
 
@@ -163,10 +164,12 @@ class Warm:
         self._end_session()
         self._process.communicate()
 
-    def start(self, folder: Path, arguments: Sequence[str]) -> int:
-        """Start pytest in a folder; return the id of its process, which is that of its group."""
+    def start(
+        self, folder: Path, arguments: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})
+    ) -> int:
+        """Start pytest in a folder, with more environment variables; return the id of its process and of its group."""
         self._end_session()
-        self._send({"cwd": str(folder), "arguments": [*PLUGINS, *arguments]})
+        self._send({"cwd": str(folder), "arguments": [*PLUGINS, *arguments], "environment": dict(environment)})
         self._session = int(self._read())
         return self._session
 
@@ -487,6 +490,9 @@ def _serve_sessions() -> int:
         if child == 0:
             os.setsid()
             os.chdir(command["cwd"])
+            os.environ.update(command["environment"])
+            # a shell's background job ignores it
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             log = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(log, 1)
             os.dup2(log, 2)

@@ -1,0 +1,173 @@
+"""Faults that a run survives: the cases that they do not touch keep their verdicts; `benchmarks.faults` has all."""
+
+from __future__ import annotations
+
+import errno
+import faulthandler
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.engine.offline import keep_process, offline
+from pytest_packbench.engine.output import CapturedOutput, capturing_context
+from pytest_packbench.engine.targets import ProcessState, TimeLimit, Watchdog
+from pytest_packbench.runs.journal import lock_folder
+from pytest_packbench.runs.writer import RunWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.integration.conftest import Project
+
+RESUME = "--packbench-resume=latest"
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.parametrize("call", ["os._exit(0)", "os.execv('/bin/true', ['true'])"])
+def test_a_target_does_not_end_the_run_as_if_all_were_well(project: Project, call: str, concurrency: int) -> None:
+    project.case("case_0", python=f"import os; {call}")
+    project.case("case_1")
+    project.write("pytest.ini", "[pytest]\npackbench_allow_processes = yes\n")
+    result = project.run_toy(f"--packbench-concurrency={concurrency}")
+    result.assert_outcomes(errors=1, passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "would end the whole run; return, or raise an exception" in project.errors()["case_0"]["message"]
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """The exit codes with which the process would have ended, and what was told."""
+    ended: list[Any] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    undo = keep_process(ended.append)
+    yield ended
+    undo()
+
+
+def end(code: int) -> None:
+    # for type checkers, the function itself never returns
+    vars(os)["_exit"](code)
+
+
+def test_the_end_of_the_process_is_a_failure_outside_of_cases_and_an_error_in_them(
+    ended: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end(0)
+    assert ended[0].startswith("packbench: os._exit(0) ended the run")
+    end(3)
+    assert ended[1::2] == [1, 3]
+    with offline("case", allow_processes=True), pytest.raises(SystemExit, match=r"os\._exit\(0\) would end the whole"):
+        end(0)
+    with pytest.raises(SystemExit):
+        capturing_context(CapturedOutput()).run(end, 0)
+    # a process that a target has forked
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    end(0)
+    assert ended[4:] == [0]
+
+
+def test_what_the_rest_of_the_run_needs_is_restored(ended: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    limit, state = sys.getrecursionlimit(), ProcessState()
+    sys.setrecursionlimit(limit - 100)
+    state.restore()
+    assert (sys.getrecursionlimit(), ended) == (limit, [])
+    sys.setrecursionlimit(limit + 100)
+    state.restore()
+    assert sys.getrecursionlimit() == limit + 100
+    sys.setrecursionlimit(limit)
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    state.restore()
+    assert ended == [1]
+
+
+def test_a_hang_in_c_code_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(Watchdog, "file", 2)
+    monkeypatch.setattr(Watchdog, "again_s", 0.0)
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda seconds, **how: calls.append((seconds, how)))
+    monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: calls.append("cancel"))
+    for _ in range(2):
+        with TimeLimit(5):
+            pass
+    # once for many cases, because it takes longer than a short one
+    assert calls == [(305.0, {"exit": True, "file": 2})]
+    TimeLimit.remove()
+    Watchdog.cancel()
+    assert calls[1:] == ["cancel"]
+    with TimeLimit(None):
+        pass
+    assert len(calls) == 2
+
+
+def test_another_test_may_take_as_long_as_it_likes(project: Project) -> None:
+    project.case("case_0")
+    project.write(
+        "test_other.py",
+        "from pytest_packbench.engine.targets import Watchdog\ndef test_it(): assert not Watchdog.again_s",
+    )
+    project.extend_conftest("""
+        def pytest_runtest_logfinish(nodeid):
+            from pytest_packbench.engine.targets import Watchdog
+            assert bool(Watchdog.again_s) == ("case_0" in nodeid)
+    """)
+    project.run_toy("storage", "test_other.py").assert_outcomes(passed=2)
+    assert not Watchdog.again_s
+
+
+def test_a_run_that_cannot_be_written_says_how_to_go_on(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.case("case_0")
+
+    def refuse(*_: object) -> None:
+        raise FULL
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunWriter, "write_results", refuse)
+        result = project.run_toy()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    (folder,) = project.folders()
+    result.stdout.fnmatch_lines(
+        [
+            f"packbench: cannot write reports to {folder}: No space left on device",
+            f"packbench: what was stored is kept: correct that, then resume with --packbench-resume={folder.name}",
+        ]
+    )
+    project.run_toy(RESUME).assert_outcomes(passed=1)
+    assert project.records()["case_0"]["packbench"]["verdict"] == "passed"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "Too many open files"), MemoryError(), RecursionError("deep")])
+def test_a_process_without_resources_ends_with_a_line(
+    project: Project, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    project.case("case_0")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pytest_packbench.analysis.conclusion.conclude", refuse)
+        result = project.run_toy()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["packbench: the run can't be concluded: *; what was stored is kept: *", "*: FAILED"])
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+    project.run_toy(RESUME).assert_outcomes(passed=1)
+
+
+def test_one_of_several_sessions_resumes_a_run(project: Project, tmp_path: Path) -> None:
+    project.case("case_0", python="raise ValueError")
+    project.run_toy().assert_outcomes(errors=1)
+    (folder,) = project.folders()
+    lock = lock_folder(folder)
+    assert lock is not None
+    result = project.run_toy(RESUME)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: --packbench-resume: run {folder.name} is still running; *"])
+    os.close(lock)
+    project.run_toy(RESUME).assert_outcomes(errors=1)
+    project.run_toy(RESUME).assert_outcomes(errors=1)
+    # a folder that can't be opened has no lock
+    assert (lock_folder(tmp_path / "missing") or 0) < 0
