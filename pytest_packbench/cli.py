@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FINE, FAILED, UNUSABLE = 0, 1, 2
+_MAX_MESSAGE = 2000
 COMMANDS = {
     "accept": "Take over recordings that change older ones: shows scores before and after, and the changed answers.",
     "audit": "Break right results in many ways, and show which rules of a suite notice it and which do not.",
@@ -87,8 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _one_line(error: Exception) -> str:
-    from pytest_packbench.reports.terminal import printable
+    from pytest_packbench.reports.terminal import one_line
 
     if isinstance(error, OSError) and error.filename is not None:
-        return printable(f"{error.filename}: {error.strerror}")
-    return printable(" ".join(str(error).split()))
+        return one_line(f"{error.filename}: {error.strerror}", _MAX_MESSAGE)
+    return one_line(str(error), _MAX_MESSAGE)

@@ -1,6 +1,7 @@
 """The limits of what is read: how large, how deep and how many values each kind of input may be.
 
 Files are opened without waiting, and only regular files are read: a pipe would block forever, and a device has no end.
+A file of a suite may be a symbolic link within the project only: whoever may add a file could otherwise show any other.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import re
 import stat
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -17,6 +19,12 @@ if TYPE_CHECKING:
 
 MIB: Final = 1024 * 1024
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+# 0 on Windows, where links are followed
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_IS_LINK = (errno.ELOOP, errno.EMLINK)
+_SUITE = "suite.yaml"
+_REPOSITORIES = (".git", ".hg", ".jj", ".svn")
+_PROJECTS = ("pyproject.toml", "pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg")
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _NAMED = 2
 _LINE = 4096
@@ -36,29 +44,40 @@ class Limit(NamedTuple):
         values: the largest number of values in it; of YAML with each alias written out.
         depth: the largest number of levels of objects and arrays.
         advice: what to do about an input that is too large.
+        inside: whether a file that is a link has to be in the project.
     """
 
     size: int
     values: int = 1_000_000
     depth: int = 100
     advice: str = "make it smaller"
+    inside: bool = False
 
 
 LIMITS: Final[Mapping[str, Limit]] = {
-    "case": Limit(16 * MIB, advice="keep large inputs in files that the target reads"),
-    "recording": Limit(256 * MIB, 10_000_000, advice="record the case again with shorter answers"),
-    "control": Limit(32 * MIB, advice="keep what the check needs"),
-    "suite.yaml": Limit(MIB, 50_000, advice="remove what is not a rule of the suite"),
-    "policy_changes.yaml": Limit(MIB, 50_000, advice="remove changes that the base already has"),
-    "baseline.json": Limit(256 * MIB, 10_000_000, advice="set it again with packbench baseline set"),
+    "case": Limit(16 * MIB, advice="keep large inputs in files that the target reads", inside=True),
+    "recording": Limit(256 * MIB, 10_000_000, advice="record the case again with shorter answers", inside=True),
+    "control": Limit(32 * MIB, advice="keep what the check needs", inside=True),
+    "suite.yaml": Limit(MIB, 50_000, advice="remove what is not a rule of the suite", inside=True),
+    "policy_changes.yaml": Limit(MIB, 50_000, advice="remove changes that the base already has", inside=True),
+    "baseline.json": Limit(256 * MIB, 10_000_000, advice="set it again with packbench baseline set", inside=True),
     "result": Limit(32 * MIB, advice="let the target return less"),
     "record": Limit(16 * MIB, advice="restore the file from the run"),
     "payload": Limit(64 * MIB, 10_000_000, advice="restore the file from the run"),
     "journal": Limit(512 * MIB, 20_000_000, advice="start the run again"),
     "report": Limit(256 * MIB, 10_000_000, advice="restore the file from the run"),
     "import": Limit(256 * MIB, 10_000_000, advice="split it into several files"),
+    "schedule": Limit(256 * MIB, 10_000_000, advice="expected one edition of the tariff schedule"),
+    "review": Limit(32 * MIB, advice="expected the review.jsonl of a page"),
+    "latest": Limit(4096, 1, 1, advice="expected the id of a run"),
+    "cached answer": Limit(64 * MIB, advice="remove it"),
+    "policy": Limit(1024 * MIB, advice="split it into several files"),
+    "configuration": Limit(16 * MIB, advice="remove what is no configuration"),
 }
-"""By kind; `record`, `payload` and `journal` are of a line, `case` of a file or a line, `report` of a value in it."""
+"""By kind; `record`, `payload` and `journal` are of a line, `case` of a file or a line, `report` of a value in it.
+
+`schedule` is of the file and of what is compressed in it, `policy` of any file that an acceptance policy depends on.
+"""
 
 CASE: Final = LIMITS["case"]
 RECORDING: Final = LIMITS["recording"]
@@ -88,6 +107,11 @@ class InputLimitError(OSError):
         return f"{self.filename}: {self.strerror}" if self.filename else str(self.strerror)
 
 
+def why_unreadable(error: OSError) -> str:
+    """Return in one line why a file can't be read: for limits what to do, otherwise the system's reason."""
+    return str(error.strerror) if isinstance(error, InputLimitError) else f"can't be read: {error.strerror or error}"
+
+
 class ShapeError(ValueError):
     """A value is too large, too deep or has too many values.
 
@@ -106,11 +130,11 @@ def read_regular(path: str | os.PathLike[str], limit: Limit) -> bytes:
     """Return the content of a file.
 
     Raises:
-        InputLimitError: it is a pipe, a device or a socket, or too large.
+        InputLimitError: it is a pipe, a device or a socket, too large, or a link that may not be followed.
         OSError: it can't be read.
     """
     # without an object for the file: there may be a million
-    descriptor = os.open(path, _FLAGS)
+    descriptor = _open(path, inside=limit.inside)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -142,10 +166,10 @@ def read_line(path: str | os.PathLike[str], start: int, limit: Limit) -> bytes:
         limit: how long it may be.
 
     Raises:
-        InputLimitError: the file is a pipe, a device or a socket.
+        InputLimitError: the file is a pipe, a device or a socket, or a link that may not be followed.
         OSError: it can't be read.
     """
-    descriptor = os.open(path, _FLAGS)
+    descriptor = _open(path, inside=limit.inside)
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
@@ -168,14 +192,19 @@ def read_line(path: str | os.PathLike[str], start: int, limit: Limit) -> bytes:
 
 
 @contextmanager
-def open_regular(path: str | os.PathLike[str], *, buffering: int = -1) -> Iterator[BinaryIO]:
+def open_regular(path: str | os.PathLike[str], *, buffering: int = -1, inside: bool = False) -> Iterator[BinaryIO]:
     """Open a file for reading bytes.
 
+    Args:
+        path: the file.
+        buffering: as in `open`.
+        inside: whether a file that is a link has to be in the project.
+
     Raises:
-        InputLimitError: it is a pipe, a device or a socket.
+        InputLimitError: it is a pipe, a device or a socket, or a link that may not be followed.
         OSError: it can't be opened.
     """
-    descriptor = os.open(path, _FLAGS)
+    descriptor = _open(path, inside=inside)
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
@@ -195,6 +224,32 @@ def lines_of(file: BinaryIO, limit: Limit) -> Iterator[bytes]:
         if len(line) == size and not line.endswith(b"\n"):
             while (rest := file.readline(MIB)) and not rest.endswith(b"\n"):
                 pass
+
+
+def check_link(path: str | os.PathLike[str]) -> str:
+    """Return the real path of a file or folder of a suite that is a link.
+
+    It has to be in the project of the link: the repository, or else the folder with the configuration, and always the
+    folder of the suites. The folder of a suite and its `suite.yaml` may be links themselves: then the folder where the
+    `suite.yaml` really is belongs to the project. Outside of suites and projects, links may lead anywhere.
+
+    Raises:
+        InputLimitError: it is elsewhere, or in the folder in which git keeps its own files.
+    """
+    real = os.path.realpath(path)
+    roots = _roots_of(os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120 - without following links
+    _, _, in_git = real.partition(f"{os.sep}.git{os.sep}")
+    # git-annex keeps the contents of files there
+    is_inside = not in_git or in_git.startswith(f"annex{os.sep}")
+    if roots and not (is_inside and any(contains(root, real) for root in roots)):
+        advice = "replace it by a copy, or let a link stand for the whole folder of the suite"
+        raise InputLimitError(errno.EPERM, "is a link that leaves the project", advice, path)
+    return real
+
+
+def contains(outer: str, inner: str) -> bool:
+    """Return whether a path is a folder, or in it."""
+    return (inner + os.sep).startswith(outer.rstrip(os.sep) + os.sep)
 
 
 def check_size(raw: bytes, limit: Limit) -> None:
@@ -240,6 +295,50 @@ def may_be_deep(raw: bytes, limit: Limit) -> bool:
 def format_size(size: int) -> str:
     """Return a number of bytes as text: `16 MiB`."""
     return f"{size // MIB} MiB" if size >= MIB else f"{size:,} bytes"
+
+
+def _open(path: str | os.PathLike[str], *, inside: bool) -> int:
+    if not inside:
+        return os.open(path, _FLAGS)
+    try:
+        return os.open(path, _FLAGS | _NOFOLLOW)
+    except OSError as error:
+        if error.errno not in _IS_LINK:
+            raise
+    try:
+        return os.open(check_link(path), _FLAGS | _NOFOLLOW)
+    except InputLimitError:
+        raise
+    except OSError as error:
+        # a message names the file as the user does
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from None
+
+
+@lru_cache(maxsize=256)
+def _roots_of(folder: str) -> tuple[str, ...]:
+    """Return the folders to which links in a folder may lead, without links."""
+    found: list[str] = []
+    real_folder = os.path.realpath(folder)
+    for start in dict.fromkeys((folder, real_folder)):
+        suite = _above(start, (_SUITE,))
+        if suite is not None:
+            parent = os.path.dirname(suite)  # noqa: PTH120 - strings, as everywhere here
+            found.append(suite if start == real_folder != folder or parent == os.path.dirname(parent) else parent)  # noqa: PTH120
+            config = os.path.realpath(os.path.join(suite, _SUITE))  # noqa: PTH118
+            found += [os.path.dirname(config)] if os.path.basename(config) == _SUITE else []  # noqa: PTH119, PTH120
+        project = _above(start, _REPOSITORIES) or _above(start, _PROJECTS)
+        found += [project] if project is not None else []
+    return tuple(dict.fromkeys(map(os.path.realpath, found)))
+
+
+def _above(folder: str, names: tuple[str, ...]) -> str | None:
+    """Return the nearest folder, from this one upwards, that contains one of these names."""
+    while not any(os.path.lexists(os.path.join(folder, name)) for name in names):  # noqa: PTH118
+        parent = os.path.dirname(folder)  # noqa: PTH120
+        if parent == folder:
+            return None
+        folder = parent
+    return folder
 
 
 def _deepest(data: Any, depth: int) -> str:

@@ -156,7 +156,7 @@ def policy_of(suite: Suite, pack: Pack, project: PolicyProject) -> Policy:
         code=_code(pack, config, project.home),
         pack_version=pack.version,
         settings=project.settings,
-        baseline=text_sha256(path.read_bytes()) if path.is_file() else None,
+        baseline=text_sha256(read_regular(path, LIMITS[path.name])) if path.is_file() else None,
         hooks=_hooks(project),
     )
 
@@ -231,7 +231,17 @@ def compare_policy(  # noqa: PLR0917 - the last two are known to a run only
             from pytest_packbench.runs.committed import pipeline_of
 
             new = new._replace(pipeline=pipeline_of(run))
-        changes, problems = allow([*policy_changes(old, new), *more], allowed, CHANGES_NAME)
+        try:
+            changed = [*policy_changes(old, new), *more]
+        except (TypeError, AttributeError, KeyError, IndexError) as error:
+            if base.run is None:
+                raise
+            # the policy that a run stored is a file, which may have been changed
+            raise PolicyError(
+                f"the acceptance policy that {base.label} stored can't be compared ({type(error).__name__}); restore "
+                "its report.json, or name a commit"
+            ) from None
+        changes, problems = allow(changed, allowed, CHANGES_NAME)
     except (ValueError, OSError) as error:
         return PolicyOutcome(base.label, problems=(" ".join(str(error).split()),))
     return PolicyOutcome(base.label, changes, problems, tuple(filter(None, (base.note, *notes))))

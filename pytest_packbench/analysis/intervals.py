@@ -210,8 +210,6 @@ def mcnemar_p_value(lost: int, won: int) -> float:
         0 to 1; 1 without flips.
     """
     flips = lost + won
-    if not flips:
-        return 1.0
     # in logarithms, because 2 ** flips overflows a float above a thousand flips
     total = math.fsum(
         math.exp(math.lgamma(flips + 1) - math.lgamma(k + 1) - math.lgamma(flips - k + 1) - flips * math.log(2))

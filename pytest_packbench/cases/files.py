@@ -14,7 +14,16 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.cases.load import case_sha256, in_line, parse_case, parse_json
-from pytest_packbench.limits import CASE, RECORDING, open_regular, read_line, read_regular
+from pytest_packbench.limits import (
+    CASE,
+    RECORDING,
+    InputLimitError,
+    check_link,
+    contains,
+    open_regular,
+    read_line,
+    read_regular,
+)
 from pytest_packbench.model.case import CASE_ID, CASE_ID_LENGTH
 from pytest_packbench.model.errors import CaseError, Problem, duplicate_id, unreadable
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
@@ -129,8 +138,8 @@ def file_stem(path: str) -> str:
 def case_folders(folder: str | os.PathLike[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield a folder and its subfolders recursively, sorted, with the names of their files.
 
-    Symbolic links to folders outside are followed, to each folder once, so that they cannot form a cycle. Hidden
-    folders are skipped.
+    Symbolic links to folders outside are followed, to each folder once, so that they cannot form a cycle. One that
+    leads out of the project is not followed; it appears among the files. Hidden folders are skipped.
     """
     linked: set[str] = set()
     seen: set[str] = set()
@@ -144,24 +153,38 @@ def case_folders(folder: str | os.PathLike[str]) -> Iterator[tuple[str, list[str
             return True
         real, root = os.path.realpath(path), os.path.realpath(folder)
         # a folder inside is visited without the link, and a parent folder would contain this folder again
-        if real in seen or _contains(root, real) or _contains(real, root):
+        if real in seen or contains(root, real) or contains(real, root) or leaves_project(path):
             return False
         seen.add(real)
         linked.add(path)
         return True
 
     for parent, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in sorted(folders) if is_visited(parent, name)]
+        found = sorted(folders)
+        folders[:] = [name for name in found if is_visited(parent, name)]
+        if len(folders) < len(found):
+            # they take the place of the cases in them
+            names += [name for name in found if name not in folders and _is_refused(parent, name)]
         yield parent, names
+
+
+def _is_refused(parent: str, name: str) -> bool:
+    path = os.path.join(parent, name)  # noqa: PTH118 - strings, as os.walk returns them
+    return not is_hidden(name) and os.path.islink(path) and leaves_project(path)  # noqa: PTH114 - see above
+
+
+def leaves_project(path: str) -> bool:
+    """Return whether a link leads out of the project."""
+    try:
+        check_link(path)
+    except InputLimitError:
+        return True
+    return False
 
 
 def is_hidden(name: str) -> bool:
     """Return whether a folder with this name is skipped: that of an editor, a version control system or Python."""
     return name.startswith(".") or name == "__pycache__"
-
-
-def _contains(outer: str, inner: str) -> bool:
-    return (inner + os.sep).startswith(outer.rstrip(os.sep) + os.sep)
 
 
 def case_paths(folder: str | os.PathLike[str]) -> Iterator[str]:
@@ -242,8 +265,14 @@ def _folders_beside(suite: Suite) -> Iterator[tuple[str, list[str]]]:
         yield parent, names
 
 
-def stray_problem(name: str) -> Problem:
-    """Return the problem of a stray file."""
+def stray_problem(path: str) -> Problem:
+    """Return the problem of a stray file, or of a link to a folder out of the project."""
+    name = os.path.basename(path)  # noqa: PTH119 - a string, see above
+    if os.path.isdir(path):  # noqa: PTH112 - see above
+        try:
+            check_link(path)
+        except InputLimitError as error:
+            return unreadable(error, "")
     if name.endswith(SUFFIXES):
         return Problem("", "a case outside the folder cases is not read", f"move it to cases, or {_IGNORE}")
     wrong = "not read as a case, because of its suffix"
@@ -263,7 +292,7 @@ def case_lines(path: str | os.PathLike[str]) -> Iterator[CaseLine]:
         OSError: it can't be read.
     """
     start, number, size = 0, 0, RECORDING.size + 1
-    with open_regular(path) as file:
+    with open_regular(path, inside=True) as file:
         while raw := file.readline(size):
             number += 1
             if raw.strip() and not (number == 1 and not raw.removeprefix(_BOM).strip()):
@@ -437,7 +466,7 @@ def load_case(location: CaseLocation, model: type[Case], *, file: str, pack: str
         CaseError: the case is invalid; one line with file, line, JSON pointer, problem and what was expected.
     """
     if not location.line and location.name == os.path.basename(location.path):  # noqa: PTH119 - a string, see above
-        raise CaseError(file, [stray_problem(location.name)])
+        raise CaseError(file, [stray_problem(location.path)])
     if has_control_characters(file):
         raise CaseError(location.label(file), [unprintable_name(file)])
     try:

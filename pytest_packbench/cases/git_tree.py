@@ -11,12 +11,14 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_packbench.limits import LIMITS, format_size
 from pytest_packbench.model.policy import PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _LINK, _SUBMODULE = "120000", "160000"
+_LIMIT = LIMITS["policy"]
 _MAX_LINKS = 40
 # files of one process, so that not all of a large suite are in memory
 _BATCH = 2_000
@@ -135,6 +137,11 @@ class GitTree:
 
     def _batch(self, wanted: list[tuple[str, _Entry]]) -> Iterator[tuple[str, bytes]]:
         requests = b"".join(f"{entry.object_id}\n".encode() for _, entry in wanted)
+        heads = _git(self.repository, "cat-file", "--batch-check=%(objectsize)", requests=requests).splitlines()
+        for (path, _), stated in zip(wanted, heads, strict=True):
+            if stated.isdigit() and int(stated) > _LIMIT.size:
+                wrong = f"is larger than {format_size(_LIMIT.size)}"
+                raise PolicyError(f"{path}: in {self.commit[:12]} it {wrong}; {_LIMIT.advice}, or name a run")
         output = _git(self.repository, "cat-file", "--batch", requests=requests)
         start = 0
         for path, entry in wanted:

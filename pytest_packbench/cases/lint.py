@@ -42,6 +42,7 @@ from pytest_packbench.model.errors import (
     format_value,
     pluralize,
     suggestion,
+    unreadable,
 )
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.suite import CONFIG_NAME
@@ -71,6 +72,8 @@ PAIR = "pair_"
 _GROUPS = ("case_type", "difficulty", "tag")
 _SHINGLE = 3
 _MIN_REASON_WORDS = 2
+# names of devices, whatever follows a dot
+_RESERVED = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
 _NOISE = 1e-9
 Shingles = frozenset[tuple[str, ...]]
 
@@ -88,7 +91,7 @@ class SuiteFiles:
         dated: see `Pack.dated`.
         facets: the names of the facets of the cases.
         controls: the controls that can be read, by their file.
-        stray: files that are not read as cases (see `cases.files.is_stray`).
+        stray: files that are not read as cases (see `cases.files.is_stray`), and why not.
         unused_ignores: the indexes of entries of `ignore` that name no file that would be stray without them.
     """
 
@@ -100,7 +103,7 @@ class SuiteFiles:
     dated: bool = True
     facets: AbstractSet[str] = frozenset()
     controls: Mapping[str, Control] = field(default_factory=dict)
-    stray: Sequence[str] = ()
+    stray: Mapping[str, Problem] = field(default_factory=dict)
     unused_ignores: Sequence[int] = ()
 
 
@@ -157,7 +160,7 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
         except CassetteError as error:
             findings += _unreadable(error.source, error.problems, "cassette_unreadable")
         except OSError as error:
-            problem = Problem("", f"cannot be read: {error.strerror}", "expected a JSON file")
+            problem = unreadable(error, "expected a JSON file")
             findings += _unreadable(recording.file, [problem], "cassette_unreadable")
     cases: list[FiledCase] = []
     unread: set[str] = set()
@@ -189,7 +192,7 @@ def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
         dated=pack.dated,
         controls=_read_controls(suite, pack, findings),
         facets={name for filed in cases for name in pack.facets(filed.loaded.case)},
-        stray=[_name(suite, Path(location.path)) for location in stray_locations(suite)],
+        stray={_name(suite, Path(location.path)): stray_problem(location.path) for location in stray_locations(suite)},
         unused_ignores=list(_unused_ignores(suite)),
     )
 
@@ -247,8 +250,7 @@ def _empty(files: SuiteFiles) -> Iterator[Finding]:
 
 
 def _stray(files: SuiteFiles) -> Iterator[Finding]:
-    for file in files.stray:
-        problem = stray_problem(file)
+    for file, problem in files.stray.items():
         message = f"{problem.wrong}; {problem.expected}"
         yield Finding(file=file, pointer="", rule="file_misnamed", message=message)
     for index in files.unused_ignores:
@@ -303,6 +305,21 @@ def _ids(files: SuiteFiles) -> Iterator[Finding]:
         other = first.setdefault(filed.loaded.case.id, filed.file)
         if other != filed.file:
             yield _at(filed, "/id", "duplicate_id", f"duplicate id, also in {other}; use a unique id")
+
+
+def _file_names(files: SuiteFiles) -> Iterator[Finding]:
+    """Yield ids of which a case or its recording can't be a file on other systems."""
+    first: dict[str, str] = {}
+    for filed in files.cases:
+        case_id = filed.loaded.case.id
+        other = first.setdefault(case_id.lower(), case_id)
+        message = ""
+        if other != case_id:
+            message = f'on Windows and macOS the files of "{case_id}" and "{other}" are the same; use another id'
+        elif _RESERVED.fullmatch(case_id):
+            message = f'on Windows no file can be named "{case_id}"; use another id'
+        if message:
+            yield replace(_at(filed, "/id", "id_not_portable", message), severity="warning")
 
 
 def _pairs(files: SuiteFiles) -> Iterator[Finding]:
@@ -480,6 +497,7 @@ _SUITE_RULES: tuple[Callable[[SuiteFiles], Iterable[Finding]], ...] = (
     _thresholds,
     _gates,
     _ids,
+    _file_names,
     _pairs,
     _duplicates,
     _cassettes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,8 +14,10 @@ from pytest_packbench.limits import (
     CONTROL,
     LIMITS,
     RECORDING,
+    InputLimitError,
     ShapeError,
     check_depth,
+    check_link,
     check_size,
     may_be_deep,
     read_regular,
@@ -33,7 +36,7 @@ from pytest_packbench.model.errors import (
     validation_problems,
 )
 from pytest_packbench.model.strict_json import has_control_characters
-from pytest_packbench.model.suite import CONFIG_NAME, Suite, SuiteConfig
+from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, PENDING, Suite, SuiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +52,8 @@ if TYPE_CHECKING:
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
+# they may be links, within the project
+_FOLDERS = ("cases", FIXTURES, f"{FIXTURES}/{CONTROLS}", f"{FIXTURES}/{PENDING}")
 _FIELD_NAMES: dict[frozenset[str], set[str]] = {}
 
 
@@ -94,7 +99,7 @@ def parse_json(raw: bytes, limit: Limit = CASE) -> Any:
         raise
     except ValueError:
         # Python converts no integer of more than 4,300 digits
-        raise JsonError(Problem("", "contains a number with thousands of digits", "expected a number")) from None
+        raise JsonError(_long_number(raw)) from None
     return data
 
 
@@ -336,12 +341,28 @@ def read_suite(
         )
         raise SuiteError(source, [Problem("", wrong, "rename it")])
     rules = read_config(path, models, source=source)
+    for name_of in _FOLDERS:
+        folder = path / name_of
+        try:
+            if folder.is_symlink():
+                check_link(folder)
+        except InputLimitError as error:
+            raise SuiteError(f"{source.removesuffix(CONFIG_NAME)}{name_of}", [_unreadable(error)]) from None
     return Suite(name=name or path.name, path=path, config=rules, sha256=scoring_sha256(rules), bundled=bundled)
 
 
 def in_line(problem: Problem) -> Problem:
     """Return a problem of one line of a file: the parser counts lines from the start of this one."""
     return problem._replace(wrong=problem.wrong.removeprefix("line 1 "))
+
+
+def _long_number(raw: bytes) -> Problem:
+    # outside of strings, whose digits are no number
+    found = re.search(rb'(?:[^"\d]++|"(?:[^"\\]++|\\.)*+"|\d{1,4300}+(?!\d))*+(\d{4301})', raw, re.DOTALL)
+    if found is None:
+        return Problem("", "contains a number with thousands of digits", "expected a number")
+    line, column = raw.count(b"\n", 0, found.start(1)) + 1, found.start(1) - raw.rfind(b"\n", 0, found.start(1))
+    return Problem("", f"line {line} column {column}: a number with thousands of digits", "expected a number")
 
 
 def _not_json(error: json.JSONDecodeError) -> Problem:
@@ -377,11 +398,40 @@ def _no_constant(word: str) -> float:
     raise JsonError(Problem("", f"{word} is not JSON", "expected a finite number or null"))
 
 
+def _bounded_loader(limit: Limit) -> Any:
+    """Return a safe loader that stops at the first level that is too deep: the time grows with the levels squared."""
+    import yaml
+
+    class Bounded(yaml.SafeLoader):
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            # before the rest is read: the time for a level grows with the levels around it
+            event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # pyyaml
+            if self.depth >= limit.depth and isinstance(event, yaml.CollectionStartEvent):
+                mark: Any = event.start_mark
+                raise ShapeError(f"line {mark.line + 1}: nested deeper than {limit.depth}", "remove levels")
+            self.depth += 1
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+        def fetch_flow_collection_start(self, token: Any) -> None:
+            # before what follows is looked at
+            level: int = self.flow_level
+            if level >= limit.depth:
+                wrong = f"line {self.line + 1}: nested deeper than {limit.depth}"
+                raise ShapeError(wrong, "remove levels")
+            super().fetch_flow_collection_start(token)
+
+    return Bounded
+
+
 def _yaml_loader(limit: Limit) -> Any:
     """Return a safe loader that rejects duplicate keys and loads dates as strings, as in JSON."""
     import yaml
 
-    class Strict(yaml.SafeLoader):
+    class Strict(_bounded_loader(limit)):  # type: ignore[misc]  # made for the limit
         yaml_implicit_resolvers = {  # noqa: RUF012 - a class attribute of pyyaml
             first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
             for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.cases.files import LINES_SUFFIX, SUFFIXES, case_folders, format_location, line_name
 from pytest_packbench.cases.load import JsonError, case_sha256, parse_json
 from pytest_packbench.cases.packed import RECORDINGS
-from pytest_packbench.limits import LIMITS, RECORDING
+from pytest_packbench.limits import LIMITS, RECORDING, read_regular
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.policy import CHANGES_NAME, CaseFacts
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME
@@ -22,6 +22,7 @@ from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+_LIMIT = LIMITS["policy"]
 _OWN_FILES = frozenset({CONFIG_NAME, BASELINE_NAME, CHANGES_NAME})
 # these may themselves be links
 _READ_BY_NAME = ("cases", "fixtures")
@@ -63,8 +64,7 @@ def folder_files(folder: Path) -> Iterator[tuple[str, bytes]]:
             for name in sorted(names):
                 path = Path(parent, name)
                 try:
-                    # reading a pipe would wait forever
-                    yield (relative / name).as_posix(), path.read_bytes() if path.is_file() else b""
+                    yield (relative / name).as_posix(), read_regular(path, _LIMIT._replace(inside=root != folder))
                 except OSError:
                     # the run reports it as an error
                     yield (relative / name).as_posix(), b""
@@ -133,7 +133,7 @@ def other_files(folder: Path) -> dict[str, str]:
             path = Path(parent, name)
             relative = path.relative_to(folder).as_posix()
             if _is_other(relative) and path.is_file():
-                found[relative] = text_sha256(path.read_bytes())
+                found[relative] = text_sha256(read_regular(path, _LIMIT))
     return found
 
 

@@ -283,7 +283,9 @@ def all_recordings(suite: Suite) -> dict[str, Recording]:
         for name, line in _lines(packed).items():
             found[(under / name).as_posix()] = Recording(line, suite.path)
     for path in folder.rglob("*.json"):
-        if path.is_file() and path.parent.name != PENDING and not path.is_relative_to(suite.controls_path):
+        # a pipe or a device as well: reading it says what to do
+        is_there = path.is_file() or (path.exists() and not path.is_dir())
+        if is_there and path.parent.name != PENDING and not path.is_relative_to(suite.controls_path):
             name = path.relative_to(folder).with_suffix("").as_posix()
             found[name] = Recording(CaseLocation(str(path), name), suite.path)
     return dict(sorted(found.items()))

@@ -181,7 +181,10 @@ def run(arguments: argparse.Namespace) -> int:
         parts.append(f"Not shown: {'; '.join(hidden)}. `--all` shows all runs.")
     text = "\n\n".join(part for part in parts if part)
     if arguments.format == "json":
+        from pytest_packbench.reports.terminal import printable_json
+
         text = json.dumps({"version": _VERSION, "suite": arguments.suite, **document}, ensure_ascii=False)
+        text = printable_json(text)
     # answers of models may contain what can't be encoded
     sys.stdout.flush()
     sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))

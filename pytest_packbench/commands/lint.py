@@ -73,7 +73,9 @@ def _json(findings: Sequence[Finding]) -> str:
         "warnings": _count(findings, "warning"),
         "findings": [asdict(finding) for finding in findings],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    from pytest_packbench.reports.terminal import printable_json
+
+    return printable_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _text(findings: Sequence[Finding]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import UsageError
+from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.runs.folder import OUTPUT
 
@@ -249,7 +250,7 @@ def _is_configured(folder: Path) -> bool:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path, LIMITS["configuration"])
     except OSError:
         return b""
 

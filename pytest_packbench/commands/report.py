@@ -196,8 +196,10 @@ def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[tuple[tuple[str
             figures = tuple(map(Figure.from_json, opened.figures))
             yield (opened.run.run_id, opened.run.suite), figures, _controls_line(report.parent, opened)
         except (StoredRunError, ValueError) as error:
+            from pytest_packbench.reports.terminal import one_line
+
             # the records are read all the same
-            sys.stderr.write(f"packbench: no figures of packs: {error}\n")
+            sys.stderr.write(f"packbench: no figures of packs: {one_line(str(error), 400)}\n")
 
 
 def _controls_line(folder: Path, report: OpenRun) -> str:
@@ -219,8 +221,10 @@ def _controls_line(folder: Path, report: OpenRun) -> str:
 def _text(summary: Overview, output_format: str) -> str:
     if output_format == "json":
         from pytest_packbench.reports.document import overview_document
+        from pytest_packbench.reports.terminal import printable_json
 
-        return json.dumps(overview_document(summary), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+        document = overview_document(summary)
+        return printable_json(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2)) + "\n"
     from pytest_packbench.reports.overview_markdown import overview_markdown
 
     return overview_markdown(summary)

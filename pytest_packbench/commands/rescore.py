@@ -13,7 +13,7 @@ from pytest_packbench.cli import FAILED, FINE
 from pytest_packbench.commands.compare import add_fail_on, true_conditions
 from pytest_packbench.commands.paths import add_packs, add_root, suite_and_pack, write_file
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.runs.folder import PAYLOADS, find_run_folder
+from pytest_packbench.runs.folder import PAYLOADS, StoredRunError, find_run_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     report = open_report(folder)
     suite, pack = suite_and_pack(report.run.requested_suite, arguments)
     terms: dict[Hashable, _Terms] = {}
-    before = tuple(_reduced(result, terms) for result in checked_results(folder, report.results))
+    before = tuple(_reduced(result, terms) for result in checked_results(folder, report.results, report.run.run_id))
     after = rescored(before, report.run, folder / PAYLOADS, suite, pack)
     now = replace(report.run, suite_sha256=suite.sha256, pack=pack.name, pack_version=pack.version)
     comparison = compare(
@@ -93,12 +93,24 @@ def rescored(results: Iterable[CaseResult], run: Run, payloads: Path, suite: Sui
     remaining = {(result.test_id, result.trial): result for result in results}
     context = SuiteContext.of_results(suite, pack, run.target, redactor=Redactor(os.environ))
     load = _case_loader(suite, pack)
-    for key, payload in read_payloads(payloads):
+    for key, payload in read_payloads(payloads, run.run_id):
         stored = remaining.pop(key, None)
-        if stored is not None:
-            loaded = load(stored.case_id)
-            yield stored if loaded is None else _rescore(stored, payload, loaded, context)
-    yield from remaining.values()
+        if stored is None:
+            problem = f"the result of {key[0]} is there twice, or its case is missing in the run's report"
+            raise StoredRunError(f"{payloads}: {problem}; restore both files from the run")
+        loaded = load(stored.case_id)
+        yield stored if loaded is None else _rescore(stored, payload, loaded, context)
+    for stored in remaining.values():
+        loaded = load(stored.case_id) if stored.counted else None
+        if loaded is None:
+            yield stored
+            continue
+        # a target that returned nothing has no line; any other result must have one
+        again = _rescore(stored, None, loaded, context)
+        if (again.verdict, again.score) != (stored.verdict, stored.score):
+            problem = f"the result of {stored.test_id} is missing, but the run's report counts it"
+            raise StoredRunError(f"{payloads}: {problem}; restore the file from the run")
+        yield again
 
 
 def _note(comparison: RunComparison, report: OpenRun) -> str:
@@ -160,7 +172,7 @@ def _case_loader(suite: Suite, pack: Pack) -> Callable[[str], LoadedCase | None]
     """Return a function that reads a current case by its id; it returns None if the case is gone or can't be read."""
     from pytest_packbench.cases.files import CaseIndex, load_case, suite_locations
     from pytest_packbench.model.errors import CaseError
-    from pytest_packbench.reports.terminal import printable
+    from pytest_packbench.reports.terminal import one_line, printable
 
     index = CaseIndex(suite_locations(suite))
 
@@ -169,7 +181,7 @@ def _case_loader(suite: Suite, pack: Pack) -> Callable[[str], LoadedCase | None]
     def load(case_id: str) -> LoadedCase | None:
         location = index.find(case_id)
         if location is None:
-            sys.stderr.write(f"packbench: not rescored: {case_id}: the suite no longer has this case\n")
+            sys.stderr.write(f"packbench: not rescored: {one_line(case_id)}: the suite no longer has this case\n")
             return None
         try:
             return load_case(location, pack.case_model, file=location.path, pack=pack.name)

@@ -16,6 +16,7 @@ from pytest_packbench.cases.files import format_location, iter_cases
 from pytest_packbench.cases.load import JsonError, case_sha256, check_case, parse_json
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
+from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.errors import CaseError, format_value, pluralize, validation_problems
 from pytest_packbench.model.policy import ReviewMark
 from pytest_packbench.model.score import ResultError
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
 
-MAX_BYTES, MAX_LINE = 32 * 2**20, 2**20
+MAX_LINE = 2**20
 """The size of a `review.jsonl`, and of a line of it, above which it is refused, in bytes."""
-_MAX_DEPTH = 100
 _MAX_EXACT = 2**53 - 1
 """The largest whole number that JavaScript keeps exactly."""
 _NO_NEWLINE = "\n\\ No newline at end of file"
@@ -99,7 +99,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the patch of the case files, and write it if requested; return 1 if a mark can't be applied."""
     marks = read_marks(arguments.file)
-    suites = {name: _open_suite(name, marks, arguments) for name in dict.fromkeys(mark.text.suite for mark in marks)}
+    suites: dict[str, ReviewedSuite] = {}
+    for mark in marks:
+        name = mark.text.suite
+        try:
+            suites[name] = suites.get(name) or _open_suite(name, marks, arguments)
+        except UsageError as error:
+            raise UsageError(f"{format_location(str(arguments.file), mark.line)}: {error}") from None
     files: dict[str, CaseFile] = {}
     notes, done, problems = [], [], []
     for mark in marks:
@@ -132,13 +138,9 @@ def read_marks(path: Path) -> list[Mark]:
     Raises:
         UsageError: it can't be read, or a line is not a mark; one line with the line and the key.
     """
-    if path.exists() and not path.is_file():
-        raise UsageError(f"{path}: not a regular file; expected the review.jsonl of a page")
-    if path.stat().st_size > MAX_BYTES:
-        raise UsageError(f"{path}: larger than {MAX_BYTES // 2**20} MB; expected the review.jsonl of a page")
     marks: list[Mark] = []
     by_case: dict[tuple[str, str], Mark] = {}
-    for number, raw in enumerate(path.read_bytes().split(b"\n"), start=1):
+    for number, raw in enumerate(read_regular(path, LIMITS["review"]).split(b"\n"), start=1):
         if not raw.removeprefix(b"\xef\xbb\xbf").strip():
             continue
         mark = Mark(number, _parse_mark(raw, format_location(str(path), number)))
@@ -161,24 +163,10 @@ def _parse_mark(raw: bytes, source: str) -> ReviewMark:
         data = parse_json(raw)
     except JsonError as error:
         raise UsageError(f"{source}: {str(error).removeprefix('line 1 ')}") from None
-    if _is_deep(data):
-        raise UsageError(f"{source}: nested deeper than {_MAX_DEPTH}; expected a mark")
     try:
         return ReviewMark.model_validate(data)
     except ValidationError as error:
         raise UsageError(str(CaseError(source, validation_problems(error, ReviewMark)))) from None
-
-
-def _is_deep(data: Any) -> bool:
-    level = [data]
-    for _ in range(_MAX_DEPTH):
-        level = [
-            member
-            for value in level
-            if isinstance(value, dict | list)
-            for member in (value.values() if isinstance(value, dict) else value)
-        ]
-    return bool(level)
 
 
 def _open_suite(name: str, marks: Sequence[Mark], arguments: argparse.Namespace) -> ReviewedSuite:

@@ -44,7 +44,7 @@ from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, F
 from pytest_packbench.reports.terminal import printable
 from pytest_packbench.runs.committed import read_baseline
 from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, parse_entry
-from pytest_packbench.runs.lines import RecordLineError, RecordSource, check_line, read_records
+from pytest_packbench.runs.lines import RecordLineError, RecordSource, check_line, read_records, strict_json_line
 from pytest_packbench.runs.report import is_report, open_report
 
 if TYPE_CHECKING:
@@ -90,7 +90,11 @@ def run(arguments: argparse.Namespace) -> int:
     bad = False
     packs = packs_of(arguments)
     for path in arguments.paths:
-        for file in _files(bundled_folder(path)):
+        files = list(_files(bundled_folder(path)))
+        if not files:
+            bad = True
+            sys.stdout.write(printable(f"{path}: contains no file of a suite or a run: NOT VALID") + "\n")
+        for file in files:
             try:
                 kind = kind_of(file, packs, strict=arguments.strict)
                 sys.stdout.write(printable(f"{escaped_name(str(file))}: {kind}") + "\n")
@@ -161,8 +165,8 @@ def _files(path: Path) -> Iterator[Path]:
             # what a run reads or refuses; hidden files are a finding of lint
             is_read = file.suffix in suffixes or control_file_problem(str(file)) is not None
             yield from [file] if is_read and not file.name.startswith(".") else []
-        # a broken link is a file that can't be read
-        elif (file.is_file() or not file.exists()) and file.suffix in suffixes:
+        # a broken link and a pipe are files that can't be read
+        elif file.suffix in suffixes and not file.is_dir():
             yield file
 
 
@@ -287,6 +291,7 @@ def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
         data = _object(line.raw)
         if "test_suite" in data or "schema_version" in data:
             raise
+        _check_as_read(line.raw, data)
         if kind := _line_of_a_suite(line, data, path, packs, ids) or _control_of_a_run(data):
             return kind
         if not data and (ids or b'"pack_id"' in line.raw):
@@ -359,6 +364,16 @@ def _object(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         data = None
     return data if isinstance(data, dict) else {}
+
+
+def _check_as_read(line: bytes, data: dict[str, Any]) -> None:
+    """Refuse bytes and keys of an object that other readers of JSON refuse, or read differently."""
+    if not data:
+        return
+    try:
+        strict_json_line(line.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8: {error.reason} at byte {error.start}") from None
 
 
 def _journal_head(data: dict[str, Any]) -> str:

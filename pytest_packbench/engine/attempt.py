@@ -29,7 +29,8 @@ from pytest_packbench.engine.recordings import (
     recording_of,
     store_recording,
 )
-from pytest_packbench.engine.targets import TimeLimit, release_pools, run_in_thread, timed_out
+from pytest_packbench.engine.targets import ProcessState, TimeLimit, release_pools, run_in_thread, timed_out
+from pytest_packbench.limits import why_unreadable
 from pytest_packbench.model.errors import CassetteError, describe_error, error_text, format_value
 from pytest_packbench.model.request import AnswerError, Usage, VerifyContext, VerifyRequest, WatchedContext
 from pytest_packbench.model.run import STUB
@@ -186,7 +187,12 @@ class Attempt:
     def stop_clock(self) -> None:
         """Set the duration and the time of the end."""
         self.duration_ms = round((time.perf_counter_ns() - self.started_ns) / 1_000_000)
-        self.finished_ns = time.time_ns()
+        self.finished_ns = _now_ns()
+
+
+def _now_ns() -> int:
+    # a clock that is wrong may be before 1970
+    return max(time.time_ns(), 0)
 
 
 def attempt(context: SuiteContext, loaded: LoadedCase) -> Attempt:
@@ -253,7 +259,7 @@ def end(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     if state.traffic is not None:
         own = [call for call in state.traffic.calls if call.uses_tokens]
         state.calls, state.cached = state.calls + len(own), state.cached + sum(call.cached for call in own)
-    state.finished_ns = state.finished_ns or time.time_ns()
+    state.finished_ns = state.finished_ns or _now_ns()
     if state.failure is None and context.options.mode == "record" and state.trial == 0:
         # settling it says why there is none
         with suppress(UnrecordableError):
@@ -449,7 +455,7 @@ def _replay(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> LLM:
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise _AttemptFailed("cassette_unreadable", f"{source}: can't be read: {error.strerror}") from None
+            raise _AttemptFailed("cassette_unreadable", f"{source}: {why_unreadable(error)}") from None
         except CassetteError as error:
             pointer = error.problems[0].pointer
             kind = "cassette_outdated" if pointer == "/input_sha256" else "cassette_unreadable"
@@ -485,7 +491,7 @@ def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> N
     if _is_replayed_whole(context, state):
         _replay_result(context, state, request)
     else:
-        limit = TimeLimit(context.options.case_timeout_s)
+        limit, process = TimeLimit(context.options.case_timeout_s), ProcessState()
         with _guard(context, state) as state.violations, _traffic_of(context, state):
             try:
                 with limit:
@@ -495,6 +501,7 @@ def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> N
             except BaseException as error:  # noqa: BLE001 - any exception of a target is an error of its case
                 state.raised = error
             finally:
+                process.restore()
                 limit.stop()
         if limit.reached:
             _leave_target(context, state)
@@ -523,6 +530,7 @@ async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInT
     guard: AbstractContextManager[list[str]] = nullcontext([])
     if context.live is None:
         guard = _guard(context, state, shares_thread=True)
+    process = ProcessState()
     try:
         with guard as state.violations, _traffic_of(context, state):
             state.payload = await context.caller.call_async(request, verify_context, in_thread)
@@ -531,6 +539,7 @@ async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInT
         if _is_cancellation(error):
             raise
     finally:
+        process.restore()
         if state.meter is not None:
             state.meter.close()
         state.stop_clock()

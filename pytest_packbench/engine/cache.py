@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from pytest_packbench.atomic import write_atomic
+from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ToolCall, Usage
 
@@ -123,7 +124,7 @@ class AnswerCache:
 
     def _load(self, key: str) -> Any:
         try:
-            data = json.loads(self._path(key).read_bytes())
+            data = json.loads(read_regular(self._path(key), LIMITS["cached answer"]))
             intact = data["cache_version"] == CACHE_VERSION and data["sha256"] == canonical_sha256(data["answer"])
             return data["answer"] if intact else None
         except (OSError, ValueError, TypeError, KeyError, RecursionError):

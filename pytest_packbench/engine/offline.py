@@ -289,6 +289,53 @@ def own_work() -> Iterator[None]:
         _GUARD.own_threads.remove(ident)
 
 
+def keep_process(tell: Callable[[str], object]) -> Callable[[], None]:
+    """Keep code from ending this process at once, as `os._exit` does: its exit code would be that of the run.
+
+    A case gets a `SystemExit` instead. On other threads the process ends with another exit code than 0.
+
+    Args:
+        tell: writes a line to the terminal.
+
+    Returns:
+        A function that ends this. Processes that are forked are not affected.
+    """
+    process = os.getpid()
+
+    def guarding(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def guard(end: Callable[..., Any]) -> Callable[..., Any]:
+            def guarded(*arguments: Any, **options: Any) -> Any:
+                if os.getpid() != process:
+                    return end(*arguments, **options)
+                is_exit = name == "_exit"
+                if not is_exit and _GUARD.installed:
+                    _GUARD.refuse_process(f"os.exec: {arguments[0]!r}")
+                status = options.get("status", arguments[0] if arguments else 0) if is_exit else ""
+                call = f"os.{name}({status})"
+                if _works_for_case() or not is_exit:
+                    raise SystemExit(f"{call} would end the whole run; return, or raise an exception")
+                tell(f"packbench: {call} ended the run{f' at {place}' if (place := caller_location()) else ''}")
+                return end(status or 1)
+
+            return guarded
+
+        return guard
+
+    undo = [replace(os, name, guarding(name)) for name in ("_exit", "execv", "execve")]
+
+    def restore() -> None:
+        for each in undo:
+            each()
+
+    return restore
+
+
+def _works_for_case() -> bool:
+    from pytest_packbench.engine.output import is_in_case  # hardly ever needed
+
+    return _CURRENT.get() is not None or is_in_case()
+
+
 def take_late(suite: object) -> list[tuple[str, str]]:
     """Return what was refused after the end of its case, as pairs of case id and first message, and forget it.
 

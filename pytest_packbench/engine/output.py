@@ -68,6 +68,11 @@ def capturing_context(output: CapturedOutput) -> Context:
     return context
 
 
+def is_in_case() -> bool:
+    """Whether the caller works for a case that runs concurrently to others."""
+    return _CURRENT.get() is not None
+
+
 class _Delegated:
     """An attribute of the current stream behind a routed one."""
 

@@ -136,6 +136,11 @@ class Runner:
         if self._thread is not None:
             self._run_on_loop(self._scheduler.cancel_all)
 
+    @property
+    def limit_s(self) -> float | None:
+        """The time limit of attempts, seconds; None for none."""
+        return self._scheduler.limit_s
+
     def remove_limit(self) -> None:
         """Remove the time limit of attempts, as a debugger needs."""
         self._scheduler.limit_s = None

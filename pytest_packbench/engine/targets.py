@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import signal
 import sys
 import threading
@@ -47,6 +48,42 @@ _UNTRACED = {"pytest_packbench", "pluggy", "_pytest", "asyncio", "selectors", "c
 _set_handler: Callable[..., Any] = getattr(sys.modules.get("_signal"), "signal", signal.signal)
 
 
+class Watchdog:
+    """Ends the process where no Python code can run, because a target hangs in C code: an alarm is not heard there.
+
+    A thread of `faulthandler` needs no interpreter. It writes where all threads are, and the exit code is 1. It is
+    started again at most every tenth of `grace_s`, because that takes longer than a short case.
+
+    Attributes:
+        file: the descriptor to write to; None where nothing is watched.
+        grace_s: the time beyond the limit of a case, seconds.
+        again_s: when the thread is started again, monotonic seconds; 0 while there is none.
+    """
+
+    file: ClassVar[int | None] = None
+    grace_s: ClassVar[float] = 300.0
+    again_s: ClassVar[float] = 0.0
+
+    @classmethod
+    def expect(cls, seconds: float, now: float) -> None:
+        """Expect to be called again within the time limit of a case and the grace; `now` is monotonic, seconds."""
+        if now < cls.again_s or cls.file is None:
+            return
+        import faulthandler
+
+        cls.again_s = now + cls.grace_s / 10
+        faulthandler.dump_traceback_later(seconds + cls.grace_s, exit=True, file=cls.file)
+
+    @classmethod
+    def cancel(cls) -> None:
+        """Expect nothing: what comes now may take as long as it likes."""
+        if cls.again_s:
+            import faulthandler
+
+            cls.again_s = 0.0
+            faulthandler.cancel_dump_traceback_later()
+
+
 class TimeLimitReached(BaseException):
     """Ends a target on the main thread whose time is up."""
 
@@ -87,6 +124,7 @@ class TimeLimit:
     @staticmethod
     def remove() -> None:
         """Remove the limit of the block that runs, as a debugger needs."""
+        Watchdog.cancel()
         for limit in tuple(_LIMITS):
             limit.stop()
 
@@ -102,6 +140,7 @@ class TimeLimit:
         if 0 < left <= self._seconds:
             return self
         now = time.monotonic()
+        Watchdog.expect(self._seconds, now)
         self._end = now + self._seconds
         self._outer_end = now + left if left else 0.0
         # before the alarm: it would end the process
@@ -165,6 +204,24 @@ class TimeLimit:
 
 # the one whose block runs; an attribute of the class would cost more
 _LIMITS: list[TimeLimit] = []
+
+
+class ProcessState:
+    """What a target must leave as it is, because the rest of the run depends on it."""
+
+    __slots__ = ("_depth", "_process")
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._depth = sys.getrecursionlimit()
+
+    def restore(self) -> None:
+        """Restore a recursion limit that was lowered; end a forked process, which must not run the other cases."""
+        if sys.getrecursionlimit() < self._depth:
+            sys.setrecursionlimit(self._depth)
+        if os.getpid() != self._process:
+            os.write(2, b"packbench: the target returned in a process that it had forked; the process was ended\n")
+            os._exit(1)
 
 
 def timed_out(what: str, seconds: float) -> TargetFailure:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from pytest_packbench.limits import InputLimitError
 from pytest_packbench.model.case import CASE_ID, DATE, NAME
-from pytest_packbench.model.strict_json import escape_unprintable, printable_repr
+from pytest_packbench.model.strict_json import escape_unprintable, has_surrogate, printable_repr
 from pytest_packbench.model.suite import TARGET
 
 if TYPE_CHECKING:
@@ -138,6 +138,8 @@ def format_value(value: object) -> str:
     except (TypeError, ValueError, RecursionError):
         # a key that is no text, a value that contains itself
         return printable_repr(value)
+    # half of a surrogate pair can't be printed, nor be part of an error of pydantic
+    text = text.encode("utf-8", "backslashreplace").decode() if has_surrogate(text) else text
     return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
 
 
@@ -161,7 +163,12 @@ def duplicate_id(case_id: str, other: str, *, key: str = "id") -> Problem:
 
 def validation_problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
     """Convert pydantic's errors on a model to problems, in the order of the file."""
-    details = [(detail, _problem(detail, model)) for detail in error.errors(include_url=False)]
+    try:
+        found = error.errors(include_url=False)
+    except UnicodeEncodeError:
+        # pydantic can't write its message
+        return [Problem("", "contains half of a surrogate pair", "write the whole character")]
+    details = [(detail, _problem(detail, model)) for detail in found]
     # a misspelt key is also missing under its right name: only the misspelling is reported
     misspelt = {
         (detail["loc"][:-1], problem.expected) for detail, problem in details if detail["type"] == "extra_forbidden"

@@ -307,8 +307,12 @@ def models_of(results: Iterable[CaseResult]) -> list[str]:
 
 
 def format_timestamp(ns: int) -> str:
-    """Return a time (UTC, nanoseconds since 1970) as `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
-    return f"{_second(ns // 1_000_000_000)}.{ns // 1_000_000 % 1000:03d}Z"
+    """Return a time (UTC, nanoseconds since 1970) as `YYYY-MM-DDTHH:MM:SS.mmmZ`, of a wrong clock the nearest."""
+    return f"{_second(min(max(ns // 1_000_000_000, 0), _LAST_SECOND))}.{ns // 1_000_000 % 1000:03d}Z"
+
+
+_LAST_SECOND = 253_402_300_799
+"""The end of the year 9999."""
 
 
 @lru_cache(maxsize=16)

@@ -61,6 +61,20 @@ class CaseBroken(Exception):  # noqa: N818 - likewise
 CaseFailure.__module__ = CaseBroken.__module__ = "builtins"
 
 
+class FixturelessItem(pytest.Item):
+    """An item without fixtures, for plugins that expect the attributes of a test function at each item."""
+
+    @property
+    def fixturenames(self) -> list[str]:
+        """The names of its fixtures: none."""
+        return []
+
+    @property
+    def funcargs(self) -> dict[str, Any]:
+        """The values of its fixtures: none."""
+        return {}
+
+
 def without_own_traceback(excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
     """Return the traceback that pytest shows of an exception, empty for a broken case.
 
@@ -258,7 +272,7 @@ class CaseRun:
         if result is None:
             raise CaseBroken("the case was not set up")
         # --runxfail shows what xfail hides
-        strict = bool(self.item.config.option.runxfail)
+        strict = bool(getattr(self.item.config.option, "runxfail", False))
         hidden = reported(result.verdict, self._mode) == "xfailed"
         if hidden and not (strict and result.score is not None):
             raise pytest.xfail.Exception(_reason(result))

@@ -21,6 +21,7 @@ from pytest_packbench.cases.files import (
     is_line_name,
     is_stray,
     is_unread,
+    leaves_project,
     line_name,
     no_lines,
     parse_line,
@@ -40,7 +41,7 @@ from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.plugin import CONTROL
-from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun, run_of, without_own_traceback
+from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun, FixturelessItem, run_of, without_own_traceback
 from pytest_packbench.pytest_plugin.integrations import opt_out_of_reruns
 from pytest_packbench.pytest_plugin.suites import refuse
 
@@ -63,7 +64,7 @@ _IGNORING_FOLDERS = {"main", "hypothesispytest"}
 _IGNORING = ("collect_ignore", "collect_ignore_glob")
 
 
-class CaseItem(pytest.Item):
+class CaseItem(FixturelessItem):
     """One case as a test.
 
     Attributes:
@@ -279,6 +280,9 @@ class CaseFolder(pytest.Directory):
             if is_case and not is_folder and not self.collector.may_be_in_shard(entry.name):
                 continue
             path = self.path / entry.name
+            if is_folder and not is_hidden(entry.name) and entry.is_symlink() and leaves_project(str(path)):
+                # an error of its own
+                is_folder = False
             if is_folder and (is_hidden(entry.name) or self._is_uncounted_link(entry, path)):
                 continue
             if (may_ignore or is_folder or not is_case) and self._is_ignored(path, with_parents=is_folder):
@@ -428,7 +432,7 @@ class Collector:
         return None
 
     def _stray(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
-        return self._unread(path, text, parent, suite, stray_problem(path.name)) if is_stray(suite, text) else None
+        return self._unread(path, text, parent, suite, stray_problem(text)) if is_stray(suite, text) else None
 
     def _unread(
         self, path: Path, text: str, parent: pytest.Collector, suite: Suite, problem: Problem

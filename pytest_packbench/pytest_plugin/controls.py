@@ -24,7 +24,7 @@ from pytest_packbench.model.result import format_timestamp
 from pytest_packbench.model.run import CONTROL_OWNER
 from pytest_packbench.model.suite import CONTROLS
 from pytest_packbench.plugin import CONTEXTS, CONTROL_ATTRIBUTE
-from pytest_packbench.pytest_plugin.case_run import CaseBroken, without_own_traceback
+from pytest_packbench.pytest_plugin.case_run import CaseBroken, FixturelessItem, without_own_traceback
 from pytest_packbench.pytest_plugin.explain import RERUN, explanation_at
 from pytest_packbench.reports.terminal import control_text, printable
 
@@ -131,7 +131,7 @@ class ControlDeviation(AssertionError):  # noqa: N818 - pytest shows the name, a
 ControlDeviation.__module__ = "builtins"
 
 
-class ControlItem(pytest.Item):
+class ControlItem(FixturelessItem):
     """One control as a test.
 
     Attributes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from pytest_packbench.engine.output import StreamRouter, is_outside_cases
 from pytest_packbench.engine.result_builder import Trial, build_trial, ended_attempt, error_trial, not_run_trial
 from pytest_packbench.engine.runner import Runner
 from pytest_packbench.engine.scheduler import AttemptKey, FinishedAttempt, Job, SchedulerOptions
+from pytest_packbench.engine.targets import Watchdog
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.plugin import KEEP, RUN_ID
 from pytest_packbench.pytest_plugin.case_run import run_of
@@ -95,6 +97,9 @@ class Prefetcher:
         return [trials[number] for number in sorted(trials)]
 
     def _tick(self) -> None:
+        limit_s = self.runner.limit_s
+        if limit_s is not None:
+            Watchdog.expect(limit_s, time.monotonic())
         # looked up at each call: a debugger may replace it during the wait
         self.tick()
 

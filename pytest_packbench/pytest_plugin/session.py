@@ -7,13 +7,14 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.engine.offline import own_work
-from pytest_packbench.engine.targets import TimeLimit
+from pytest_packbench.engine.offline import keep_process, own_work
+from pytest_packbench.engine.targets import TimeLimit, Watchdog
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.plugin import (
     CONTEXTS,
@@ -29,7 +30,7 @@ from pytest_packbench.plugin import (
 from pytest_packbench.pytest_plugin.case_run import Reporter, run_of
 from pytest_packbench.pytest_plugin.collection import Collector
 from pytest_packbench.pytest_plugin.explain import ErrorGroups
-from pytest_packbench.pytest_plugin.integrations import enable, refuse_repetition
+from pytest_packbench.pytest_plugin.integrations import refuse_repetition, register_integrations
 from pytest_packbench.pytest_plugin.recorder import Recorder
 from pytest_packbench.pytest_plugin.secrets import Secrets
 from pytest_packbench.pytest_plugin.selection import check_controls, check_shard
@@ -74,10 +75,7 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
         from pytest_packbench.pytest_plugin.controls import ControlReporter
 
         config.pluginmanager.register(ControlReporter(), "packbench-controls")
-    if getattr(config.option, "allure_report_dir", None) or getattr(config.option, "htmlpath", None):
-        from pytest_packbench.pytest_plugin.integrations import register as register_integrations
-
-        register_integrations(config, collecting=collecting)
+    register_integrations(config, collecting=collecting)
     prefetcher = None if collecting else _start_prefetcher(config, contexts)
     config.stash[RUN_ID] = _run_id(config)
     _resume(config, contexts, collecting=collecting)
@@ -88,7 +86,6 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
         return
     recorder = Recorder(config, contexts, collector)
     recorder.check_resumed()
-    enable(config)
     config.pluginmanager.register(recorder, "packbench-recorder")
     errors = ErrorGroups()
     config.pluginmanager.register(errors, "packbench-errors")
@@ -128,6 +125,7 @@ def _resume(config: pytest.Config, contexts: SessionSuites, *, collecting: bool)
     from pytest_packbench.pytest_plugin.resume import ChangedCases, resumed_run
 
     resumed = resumed_run(config, contexts)
+    config.add_cleanup(resumed.release)
     if collecting:
         raise pytest.UsageError(
             "--packbench-resume: tests marked with packbench_cases can't be resumed; run them without it"
@@ -259,15 +257,58 @@ def _restore_default() -> None:
 
 _STUCK = "a target catches its time limit again and again, so the run ends without the other cases"
 _END_S = 60
+_STDERR = 2
+# the function itself: it is replaced during the session
+_exit = os._exit
 
 
 class LastResort:
-    """Ends the process where a target on the main thread can't be ended; the run is reported as far as it came."""
+    """Ends the process where a target can't be ended, and keeps targets from ending it."""
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Have it done until the end of the session."""
+        config = session.config
         TimeLimit.give_up = partial(_end_process, session)
-        session.config.add_cleanup(partial(setattr, TimeLimit, "give_up", None))
+        config.add_cleanup(partial(setattr, TimeLimit, "give_up", None))
+        # capturing replaces what this descriptor is
+        terminal = os.dup(_STDERR)
+        config.add_cleanup(partial(_close, terminal))
+        config.add_cleanup(keep_process(lambda line: os.write(terminal, f"\n{line}\n".encode())))
+        if not _has_own_timeout(config):
+            Watchdog.file = terminal
+            config.add_cleanup(_stop_watching)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
+        """Let other tests, and the fixtures of marked tests, take as long as they like."""
+        run = run_of(item)
+        if run is None or run.test_function:
+            Watchdog.cancel()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Let the end of the session take as long as it likes."""
+        Watchdog.cancel()
+
+
+def _stop_watching() -> None:
+    Watchdog.cancel()
+    Watchdog.file = None
+
+
+def _close(descriptor: int) -> None:
+    # a target may have closed it
+    with suppress(OSError):
+        os.close(descriptor)
+
+
+def _has_own_timeout(config: pytest.Config) -> bool:
+    """Whether the user has set pytest's own time limit, which uses the same thread."""
+    try:
+        return float(config.getini("faulthandler_timeout") or 0) > 0
+    except ValueError:
+        # its plugin is off
+        return False
 
 
 def _end_process(session: pytest.Session) -> None:
@@ -288,7 +329,7 @@ def _end_process(session: pytest.Session) -> None:
 
         traceback.print_exc(file=sys.__stderr__)
     finally:
-        os._exit(1 if is_worker else pytest.ExitCode.INTERRUPTED)
+        _exit(1 if is_worker else pytest.ExitCode.INTERRUPTED)
 
 
 def _end_session(session: pytest.Session) -> None:

@@ -15,11 +15,13 @@ from pytest_packbench.analysis.conclusion import run_verdict
 from pytest_packbench.analysis.formatting import format_score, format_terms
 from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.analysis.trials import fold_trials, trials_rule_of
+from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.score import is_broken
+from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.reports.markdown import NOWHERE, Place, summary_markdown
 from pytest_packbench.reports.tables import escape_markdown
-from pytest_packbench.reports.terminal import one_line
+from pytest_packbench.reports.terminal import one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -83,7 +85,7 @@ class Annotation:
         properties = ",".join(
             f"{name}={_escape_property(text)}" for name, text in {**location, "title": self.title}.items()
         )
-        return f"::{self.level} {properties}::{_escape_data(self.message)}"
+        return f"::{self.level} {properties}::{_escape_data(printable(self.message))}"
 
 
 def run_annotations(runs: Iterable[FinishedRun], max_annotations: int = MAX_ANNOTATIONS) -> list[Annotation]:
@@ -266,7 +268,7 @@ def _escape_data(text: str) -> str:
 
 
 def _escape_property(text: str) -> str:
-    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
+    return _escape_data(printable(text)).replace(":", "%3A").replace(",", "%2C")
 
 
 def _location(file: str, root: Path, workspace: str) -> tuple[str, int]:
@@ -287,7 +289,7 @@ def _split_line(file: str) -> tuple[str, int]:
 def _gates_line(rules: Path) -> int:
     """Return the line of `gates:` in a suite.yaml; 1 if there is none, since `completeness` is a default gate."""
     try:
-        lines = rules.read_text("utf-8", "replace").splitlines()
+        lines = read_regular(rules, LIMITS[CONFIG_NAME]).decode("utf-8", "replace").splitlines()
     except OSError:
         return 1
     return next((number for number, line in enumerate(lines, 1) if line.startswith("gates:")), 1)

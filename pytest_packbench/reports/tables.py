@@ -31,11 +31,14 @@ _SPECIAL = str.maketrans(
         "&": "&amp;",
     }
 )
-# bare addresses become links; in mail addresses an escape does not prevent that, only a hair space does
+# bare addresses become links; in mail addresses and references an escape does not prevent that, only a hair space does
 _LINKS = (
     (re.compile("//"), r"/\\/"),
     (re.compile(r"(www)\.", re.IGNORECASE), r"\1\\."),
     (re.compile(r"@(?=\S)"), "@\u200a"),
+    # references to issues, which notify their readers where a page becomes a comment
+    (re.compile(r"#(?=\d)"), "#\u200a"),
+    (re.compile(r"\b(GH)-(?=\d)", re.IGNORECASE), "\\1-\u200a"),
 )
 # an underscore between letters or digits is no markup
 _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")

@@ -5,6 +5,7 @@ Plain lines without colours. Control characters in text from models and cases ar
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from typing import TYPE_CHECKING, Any
@@ -46,11 +47,14 @@ _WIDTH = 160
 _MESSAGE = 200
 _MAX_MESSAGES = 24
 _SENTENCE = 1600
-# the runner accepts `::` at the beginning of a line, and the older `##[` anywhere
+# the runner of GitHub accepts `::` at the beginning of a line, and the older `##[` anywhere; Azure Pipelines accepts
+# `##vso[` and TeamCity `##teamcity[`
 # logs are also split elsewhere than at line ends
 _BREAKS = r"\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _COMMAND = re.compile(rf"(^|[{_BREAKS}])([^\S\n{_BREAKS}]*)::", re.MULTILINE)
-_OLD_COMMAND = re.compile(r"##\[")
+_OLD_COMMAND = re.compile(r"##(?=\w*\[)")
+# in JSON every character may be an escape
+_JSON_CHARACTER = re.compile(r"[^\n -~]|##(?=\w*\[)")
 # what joins emoji, or the letters of scripts such as Persian
 _JOINED = re.compile(r"(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])")
 # white space that moves the cursor
@@ -66,17 +70,31 @@ def printable(text: str) -> str:
     Returns:
         The text with control and format characters (escape sequences, bidirectional overrides, surrogates,
         unassigned ones) as their escapes, such as `\x1b`, and every kind of space except the line end as a space.
-        Joiners stay between two characters that they can join. What GitHub Actions would take for a command is changed,
+        Joiners stay between two characters that they can join. What services of CI would take for a command is changed,
         see `escape_commands`.
     """
     return escape_commands(text if text.isprintable() else _escaped(text))
 
 
 def escape_commands(text: str) -> str:
-    """Change a text so that the runner of GitHub Actions does not take any of it for a workflow command."""
-    if "::" not in text and "##[" not in text:
+    """Change a text so that GitHub Actions, Azure Pipelines and TeamCity do not take any of it for a command."""
+    if "::" not in text and "##" not in text:
         return text
-    return _OLD_COMMAND.sub("## [", _COMMAND.sub(r"\1\2: :", text))
+    return _OLD_COMMAND.sub("## ", _COMMAND.sub(r"\1\2: :", text))
+
+
+def printable_json(text: str) -> str:
+    """Return a JSON document of the same value, without characters and commands that `printable` would change.
+
+    Args:
+        text: the document; its line ends are between values.
+    """
+    return _JSON_CHARACTER.sub(_json_escape, text)
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    found = match[0]
+    return "#\\u0023" if found == "##" else found if found.isprintable() else json.dumps(found)[1:-1]
 
 
 def one_line(text: str, limit: int = _WIDTH) -> str:

@@ -11,7 +11,10 @@ from pytest_packbench.model.policy import POLICY_VERSION, CaseFacts, Policy, Pol
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import BUNDLED, Run
 from pytest_packbench.runs.folder import StoredRunError
+from pytest_packbench.runs.lines import without_duplicates
 from pytest_packbench.runs.report import open_report
+
+_RESTORE = "restore it, or set it again with packbench baseline set"
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,10 +37,11 @@ def read_baseline(path: Path) -> CommittedBaseline:
 
     try:
         raw = read_regular(path, LIMITS["baseline.json"])
-        data = json.loads(raw.decode("utf-8"), object_pairs_hook=_without_duplicates)
-    except (ValueError, RecursionError) as error:
-        advice = "restore it, or set it again with packbench baseline set"
-        raise StoredRunError(f"{path}: not a committed baseline: {error}; {advice}") from None
+        data = json.loads(raw.decode("utf-8"), object_pairs_hook=without_duplicates)
+    except RecursionError:
+        raise StoredRunError(f"{path}: not a committed baseline: nested too deeply; {_RESTORE}") from None
+    except ValueError as error:
+        raise StoredRunError(f"{path}: not a committed baseline: {error}; {_RESTORE}") from None
     try:
         return CommittedBaseline.model_validate(data)
     except ValidationError as error:
@@ -123,16 +127,6 @@ def attempts_of(baseline: CommittedBaseline) -> Mapping[str, tuple[int, int]]:
 
 def _compact(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; of two values for a key, it would not be known which one counts."""
-    data = dict(pairs)
-    if len(data) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {json.dumps(twice)} occurs twice")
-    return data
 
 
 def run_policy(folder: Path, suite: str) -> tuple[Policy, str]:

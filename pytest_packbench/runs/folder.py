@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from pytest_packbench.atomic import write_atomic
+from pytest_packbench.limits import LIMITS, read_regular
 
 OUTPUT = Path("reports") / "benchmarks"
 REPORT = "report.json"
@@ -72,7 +73,7 @@ def read_latest(suite_folder: Path) -> str:
     """
     path = suite_folder / LATEST
     try:
-        run_id = path.read_text("utf-8").strip()
+        run_id = read_regular(path, LIMITS["latest"]).decode("utf-8").strip()
     except UnicodeDecodeError:
         run_id = ""
     # an id and nothing else: the file must not point to another folder

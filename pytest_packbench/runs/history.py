@@ -11,6 +11,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_packbench.limits import LIMITS, open_regular
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.run import BUNDLED, RUN_DOCUMENT_VERSION, Run
 from pytest_packbench.model.score import COUNTED, FIXTURE, TOLERANCE, VERDICTS
@@ -285,7 +286,7 @@ def _read(path: Path, max_case_bytes: Callable[[EarlierRun], float], max_other_b
     """
     from mmap import ACCESS_READ, mmap
 
-    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+    with open_regular(path) as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
         header, end = _header(data)
         if header is None:
             if len(data) > max_other_bytes:
@@ -304,6 +305,8 @@ def _header(data: mmap) -> tuple[dict[str, Any] | None, int]:
     if start is not None and data[-len(_END) :] == _END:
         for split in _CASES.finditer(data, start.end()):
             # a text contains no such key, because its quotes are escaped; an object further inside may
+            if split.start() - start.end() > LIMITS["report"].size:
+                break
             with suppress(ValueError):
                 return json.loads(data[start.end() : split.start()] + b"}"), split.end()
     return None, 0

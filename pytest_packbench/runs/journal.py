@@ -231,12 +231,12 @@ def read_worker_journals(folder: Path) -> dict[str, dict[int, Entry]]:
 
     Unreadable journals are ignored.
     """
-    entries: list[Entry] = []
+    journals: list[list[Entry]] = []
     for path in sorted(folder.glob(WORKER_JOURNALS)):
         with suppress(OSError, JournalError):
-            entries += read_entries(path)
+            journals.append(read_entries(path))
     attempts: dict[str, dict[int, Entry]] = {}
-    for entry in last_attempts(entries):
+    for entry in last_attempts(journals):
         attempts.setdefault(entry.nodeid, {})[entry.trial] = entry
     return attempts
 
@@ -275,6 +275,28 @@ def _lock(descriptor: int) -> None:
         flock(descriptor, LOCK_EX | LOCK_NB)
 
 
+def lock_folder(folder: Path) -> int | None:
+    """Lock a folder, other than by the files in it, until its descriptor is closed or the process ends.
+
+    Returns:
+        The descriptor; a negative number where folders can't be locked; None if another process has locked it.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        # as on Windows
+        return -1
+    try:
+        _lock(descriptor)
+    except (BlockingIOError, PermissionError):
+        os.close(descriptor)
+        return None
+    except OSError:
+        os.close(descriptor)
+        return -1
+    return descriptor
+
+
 def is_locked(path: Path) -> bool:
     """Return whether another open file has locked a file; False if it does not exist or cannot be locked."""
     # opening a pipe would wait forever
@@ -284,14 +306,19 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def last_attempts(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the last entry of each trial of each case by time: its result if the attempt was scored.
+def last_attempts(journals: Iterable[Iterable[Entry]]) -> list[Entry]:
+    """Return the last entry of each trial of each case: its result if the attempt was scored.
 
     Args:
-        entries: of any number of journals; of those with the same time, the last one counts.
+        journals: the entries of each; in one the last line counts, because a clock can be stepped back. Of several
+            journals the last time counts, and of equal times the result, or the last one.
     """
-    ordered = sorted(entries, key=lambda entry: (entry.timestamp, isinstance(entry, CaseResult)))
-    return list({(entry.suite, entry.case_id, entry.trial): entry for entry in ordered}.values())
+    last = [entry for entries in journals for entry in _by_attempt(entries)]
+    return _by_attempt(sorted(last, key=lambda entry: (entry.timestamp, isinstance(entry, CaseResult))))
+
+
+def _by_attempt(entries: Iterable[Entry]) -> list[Entry]:
+    return list({(entry.suite, entry.case_id, entry.trial): entry for entry in entries}.values())
 
 
 def parse_entry(data: dict[str, Any]) -> Entry:
@@ -366,7 +393,7 @@ def _header_line(run: Run) -> bytes:
 
 def _repair(path: Path) -> None:
     """Complete a last line that lacks only its line end; remove one that is cut short."""
-    if not path.exists():
+    if not path.is_file():
         return
     with path.open("rb+") as file:
         start, last = 0, b""

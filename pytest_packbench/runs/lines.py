@@ -26,7 +26,7 @@ from pytest_packbench.model.strict_json import U32_MAX, expected_integer, has_su
 from pytest_packbench.runs.folder import CONTROLS, ERRORS, PAYLOADS, RECORDS, StoredRunError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pytest_packbench.limits import Limit
     from pytest_packbench.model.control import ControlResult, ControlTally
@@ -298,8 +298,12 @@ def controls_of_report(folder: Path, run_id: str, counts: object) -> ControlTall
     raise StoredRunError(f"{path} has other controls than the report counts; run the suite again")
 
 
-def read_payloads(path: Path) -> Iterator[tuple[tuple[str, int], Any]]:
+def read_payloads(path: Path, run_id: str | None = None) -> Iterator[tuple[tuple[str, int], Any]]:
     """Read the results that a run stored, in order.
+
+    Args:
+        path: the file.
+        run_id: the id that each line has to have; None if any may.
 
     Yields:
         The case's test id and the trial, and the result that the target returned.
@@ -315,21 +319,64 @@ def read_payloads(path: Path) -> Iterator[tuple[tuple[str, int], Any]]:
             check_line({"result": data["result"], **data})
         except (ValueError, KeyError, TypeError) as error:
             raise StoredRunError(f"{location}: not a stored result: {error}") from None
+        _check_run_id(location, data["run_id"], run_id)
         yield (data["test_id"], data.get("trial", 0)), data["result"]
 
 
-def checked_results(folder: Path, results: Iterable[CaseResult]) -> Iterator[CaseResult]:
-    """Yield the results of a run's report, each compared with its record: a file that was changed or cut is an error.
+def checked_results(folder: Path, results: Iterable[CaseResult], run_id: str) -> Iterator[CaseResult]:
+    """Yield the results of a run's report, each compared with its line: a file that was changed or cut is an error.
 
     Args:
-        folder: the folder of the run; without a file of records nothing is compared.
+        folder: the folder of the run; a file of records or errors that it lacks is not compared.
         results: the results, in the order of the report.
+        run_id: the id of the run.
 
     Raises:
-        StoredRunError: a line is not a record, belongs to no result, or differs from the report; or one is missing.
+        StoredRunError: a line can't be read, belongs to no result, or differs from the report; or one is missing.
+        OSError: a file cannot be read.
+    """
+    unscored: dict[tuple[str, int], tuple[str, str]] = {}
+    yield from _with_records(folder / RECORDS, noted_errors(results, unscored), run_id)
+    check_errors(folder, unscored, run_id)
+
+
+def noted_errors(
+    results: Iterable[CaseResult], unscored: dict[tuple[str, int], tuple[str, str]]
+) -> Iterator[CaseResult]:
+    """Yield results, and keep of those without a score what `check_errors` compares."""
+    for result in results:
+        if not result.counted:
+            unscored[result.test_id, result.trial] = result.verdict, result.kind
+        yield result
+
+
+def check_errors(folder: Path, unscored: Mapping[tuple[str, int], tuple[str, str]], run_id: str) -> None:
+    """Compare the error lines of a run with the results of its report that have no score.
+
+    Args:
+        folder: the folder of the run; without a file of errors nothing is compared.
+        unscored: verdict and kind by test id and trial.
+        run_id: the id of the run.
+
+    Raises:
+        StoredRunError: a line can't be read, belongs to no result, or differs from the report; or one is missing.
         OSError: the file cannot be read.
     """
-    path = folder / RECORDS
+    path = folder / ERRORS
+    if not os.path.lexists(path):
+        return
+    missing = dict(unscored)
+    for line in read_run_errors(path, run_id):
+        if unscored.get((line.test_id, line.trial)) != (line.verdict, line.kind):
+            problem = f"{printable(line.test_id)} is missing in the run's report, or has another verdict or kind there"
+            raise StoredRunError(f"{path}: {problem}; restore both files from the run")
+        missing.pop((line.test_id, line.trial), None)
+    if missing:
+        test_id = min(missing)[0]
+        raise StoredRunError(f"{path}: the line of {test_id} is missing, which the run's report has; restore the file")
+
+
+def _with_records(path: Path, results: Iterable[CaseResult], run_id: str) -> Iterator[CaseResult]:
     records = read_run_records(path) if os.path.lexists(path) else None
     if records is None:
         yield from results
@@ -337,7 +384,9 @@ def checked_results(folder: Path, results: Iterable[CaseResult]) -> Iterator[Cas
     ahead = next(records, None)
     for result in results:
         if ahead is not None and ahead[1].test_id == result.test_id and _trial_of(ahead[1]) == result.trial:
-            _check_same_end(result, *ahead)
+            location, record = ahead
+            _check_run_id(location, record.run_id, run_id)
+            _check_same_end(result, location, record.passed, record.packbench or {})
             ahead = next(records, None)
         elif result.counted:
             problem = f"the record of {result.test_id} is missing or out of order, but the run's report counts it"
@@ -351,9 +400,14 @@ def _trial_of(record: EvalRecord) -> Any:
     return record.packbench.get("trial", 0) if record.packbench else 0
 
 
-def _check_same_end(result: CaseResult, location: str, record: EvalRecord) -> None:
-    extension = record.packbench or {}
-    written = (record.passed, extension.get("verdict", result.verdict), extension.get("score", result.score))
+def _check_run_id(location: str, run_id: str, expected: str | None) -> None:
+    if expected is not None and run_id != expected:
+        got = printable(repr(run_id))[:60]
+        raise StoredRunError(f"{location}: run_id: got {got}; expected {expected}; restore the file from the run")
+
+
+def _check_same_end(result: CaseResult, location: str, passed: bool, extension: Mapping[str, Any]) -> None:  # noqa: FBT001 - a value of the record
+    written = (passed, extension.get("verdict", result.verdict), extension.get("score", result.score))
     if written != (result.verdict == "passed", result.verdict, result.score):
         problem = "has another verdict or score than in the run's report; restore both files from the run"
         raise StoredRunError(f"{location}: {result.test_id} {problem}")
@@ -364,11 +418,12 @@ class ResultFiles:
 
     Args:
         folder: the run's folder; a missing file counts as empty.
+        run_id: the id that each line has to have; None if any may.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._records = _AttemptLines(folder / RECORDS, RECORD)
-        self._payloads = _AttemptLines(folder / PAYLOADS, PAYLOAD)
+    def __init__(self, folder: Path, run_id: str | None = None) -> None:
+        self._records = _AttemptLines(folder / RECORDS, RECORD, run_id)
+        self._payloads = _AttemptLines(folder / PAYLOADS, PAYLOAD, run_id)
 
     def complete(self, row: CaseResult) -> CaseResult:
         """Return the result of a report row with its record and payload, if they are next in the files.
@@ -392,7 +447,8 @@ class ResultFiles:
 class _AttemptLines:
     """The lines of one of these files, one per attempt."""
 
-    def __init__(self, path: Path, limit: Limit) -> None:
+    def __init__(self, path: Path, limit: Limit, run_id: str | None) -> None:
+        self._run_id = run_id
         self._lines = _attempts(path, limit)
         self._next = next(self._lines, None)
 
@@ -400,8 +456,9 @@ class _AttemptLines:
         if self._next is None or self._next[1:3] != (result.test_id, result.trial):
             return None
         location, _, _, line = self._next
-        if "passed" in line and line["passed"] != (result.verdict == "passed"):
-            raise StoredRunError(f"{location}: {result.test_id} has another verdict than in the run's report")
+        _check_run_id(location, line["run_id"], self._run_id)
+        if "passed" in line:
+            _check_same_end(result, location, line["passed"], line.get("packbench") or {})
         self._next = next(self._lines, None)
         return line
 
@@ -448,13 +505,46 @@ def _values(path: Path, limit: Limit = RECORD) -> Iterator[tuple[str, Any]]:
 
 def _value(location: str, line: bytes) -> Any:
     try:
-        return json.loads(line.decode("utf-8"))
+        return strict_json_line(line.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise StoredRunError(f"{location}: not UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
         raise StoredRunError(f"{location}: not JSON: nested too deeply") from None
     except ValueError as error:
         raise StoredRunError(f"{location}: not JSON: {error}") from None
+
+
+def strict_json_line(text: str) -> Any:
+    """Parse a line as each reader of JSON does: without a key twice, and without numbers that JSON does not have.
+
+    Raises:
+        ValueError: the line is not JSON.
+        RecursionError: it is nested too deeply.
+    """
+    return json.loads(
+        text, object_pairs_hook=without_duplicates, parse_constant=_finite_float, parse_float=_finite_float
+    )
+
+
+def _finite_float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is no number of JSON")
+    return number
+
+
+def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object, for `json`: of two values for a key, it would not be known which one counts.
+
+    Raises:
+        ValueError: a key occurs twice.
+    """
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {json.dumps(twice)} occurs twice")
+    return data
 
 
 def _attempts(path: Path, limit: Limit) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
@@ -546,7 +636,7 @@ def _strict_record(line: bytes | str) -> EvalRecord:
 
 def _error_line(line: bytes | str) -> ErrorLine:
     try:
-        fields = json.loads(line if isinstance(line, str) else line.decode("utf-8"))
+        fields = strict_json_line(line if isinstance(line, str) else line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise RecordError(" ".join(str(error).split())) from None
     if not isinstance(fields, dict):

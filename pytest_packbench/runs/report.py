@@ -22,7 +22,7 @@ from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.strict_json import printable
 from pytest_packbench.runs.folder import JOURNAL, RECORDS, REPORT, StoredRunError
-from pytest_packbench.runs.lines import compact_json, finite_json
+from pytest_packbench.runs.lines import compact_json, finite_json, without_duplicates
 from pytest_packbench.runs.metadata import RunFieldError, parse_run
 
 if TYPE_CHECKING:
@@ -318,7 +318,7 @@ class JsonStream:
         self._position = 0
         self._discarded = 0
         self._at_end = False
-        self._decode = json.JSONDecoder().raw_decode
+        self._decode = json.JSONDecoder(object_pairs_hook=without_duplicates).raw_decode
 
     def value(self) -> Any:
         """Return the whole value at the cursor and move behind it.
@@ -337,7 +337,10 @@ class JsonStream:
                 if not self._read_more():
                     raise self._error(error.msg, error.pos) from None
                 continue
-            except ValueError:
+            except ValueError as error:
+                if "occurs twice" in str(error):
+                    text = str(error)
+                    raise self._error(text[0].upper() + text[1:]) from None
                 # Python converts no integer of more than 4,300 digits
                 raise self._error("A number with thousands of digits") from None
             is_whole = self._buffer[end - 1] in _CLOSING or self._buffer[end : end + 1] in _AFTER_VALUE
@@ -354,6 +357,7 @@ class JsonStream:
         if self._peek() != "{":
             raise self._error("Expecting an object")
         self._position += 1
+        seen: set[str] = set()
         if self._peek() == "}":
             self._position += 1
             return
@@ -361,6 +365,9 @@ class JsonStream:
             if self._peek() != '"':
                 raise self._error("Expecting property name enclosed in double quotes")
             key = self.value()
+            if key in seen:
+                raise self._error(f"The key {json.dumps(key)} occurs twice")
+            seen.add(key)
             self._consume(":")
             yield key
             if self._consume(",}") == "}":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from pytest_packbench.model.record import EvalRecord, RecordError
 from pytest_packbench.model.result import EndedAttempt
 from pytest_packbench.model.score import KEPT
 from pytest_packbench.runs.folder import JOURNAL, LATEST, REPORT, WORKER_JOURNALS, StoredRunError, is_run_id
-from pytest_packbench.runs.journal import JournalError, is_locked, last_attempts, read_entries, read_header
+from pytest_packbench.runs.journal import JournalError, is_locked, last_attempts, lock_folder, read_entries, read_header
 from pytest_packbench.runs.lines import ResultFiles
 from pytest_packbench.runs.metadata import recorded_spending
 from pytest_packbench.runs.report import open_report
@@ -143,6 +144,7 @@ class ResumedRun:
         recording_sha256: returns the hash of the recording of a suite's case; None without a readable one. None in live
             and record mode, where scores do not depend on recordings.
         dropped: suites whose prior results were all discarded, because their rules or settings have changed.
+        locks: descriptors that keep other sessions from resuming it at the same time.
     """
 
     run_id: str
@@ -151,11 +153,18 @@ class ResumedRun:
     rerun_changed: bool
     recording_sha256: Callable[[Suite, str], str | None] | None
     dropped: list[str] = field(default_factory=list)
+    locks: list[int] = field(default_factory=list)
     _checked: set[tuple[str, str]] = field(default_factory=set)
 
     def worker_input(self) -> dict[str, Any]:
         """Return what an xdist worker needs to resume the same run, as plain JSON."""
         return {"folder": str(next(iter(self.prior.values())).folder), "dropped": self.dropped}
+
+    def release(self) -> None:
+        """Let other sessions resume the run."""
+        while self.locks:
+            with suppress(OSError):
+                os.close(self.locks.pop())
 
     def require_rerun(self, suite: str, changes: Sequence[str]) -> None:
         """Raise unless changed cases and suites are to be run again.
@@ -238,13 +247,33 @@ def find_resumed(
     existing = {name: folder for name, folder in folders.items() if folder.is_dir()}
     if not existing:
         raise ResumeError(f"no run {run_id} of {_suite_list(suites)} under {base}")
-    if not is_worker and any(map(_is_running, existing.values())):
-        raise ResumeError(f"run {run_id} is still running; wait until it ends, or stop it")
+    resumed = ResumedRun(run_id, base, {}, rerun_changed, recording_sha256)
     try:
-        prior = {name: _prior_results(folder, name) for name, folder in existing.items()}
+        if not is_worker:
+            # before anything is read: of several sessions, one resumes the run
+            _lock_all(resumed, existing.values())
+        resumed.prior = {name: _prior_results(folder, name) for name, folder in existing.items()}
     except (StoredRunError, JournalError, OSError) as error:
+        resumed.release()
         raise ResumeError(str(error)) from None
-    return ResumedRun(run_id, base, prior, rerun_changed, recording_sha256)
+    except ResumeError:
+        resumed.release()
+        raise
+    return resumed
+
+
+def _lock_all(resumed: ResumedRun, folders: Iterable[Path]) -> None:
+    """Lock the folders of a run.
+
+    Raises:
+        ResumeError: another session writes it.
+    """
+    for folder in folders:
+        lock = lock_folder(folder)
+        if lock is not None and lock >= 0:
+            resumed.locks.append(lock)
+        if lock is None or _is_running(folder):
+            raise ResumeError(f"run {resumed.run_id} is still running; wait until it ends, or stop it")
 
 
 def _is_running(folder: Path) -> bool:
@@ -322,7 +351,8 @@ def _from_journal(journal: Path, suite: str) -> PriorResults:
     folder = journal.parent
     run = read_header(journal)
     worker_journals = sorted(folder.glob(WORKER_JOURNALS))
-    entries = [entry for path in (*worker_journals, journal) for entry in read_entries(path)]
+    journals = [read_entries(path) for path in (*worker_journals, journal)]
+    entries = [entry for each in journals for entry in each]
     if run is None and entries:
         raise StoredRunError(f"{journal}:1: the header is missing; {_NEW}")
     for entry in entries:
@@ -333,7 +363,7 @@ def _from_journal(journal: Path, suite: str) -> PriorResults:
         if not isinstance(entry, EndedAttempt):
             _check(entry, journal)
     # an attempt may be in the controller's journal and in that of the worker that made it
-    return PriorResults.of(folder, run, last_attempts(entries), worker_journals)
+    return PriorResults.of(folder, run, last_attempts(journals), worker_journals)
 
 
 def _name(entry: Entry) -> str:

@@ -218,7 +218,7 @@ def open_run(path: Path) -> OpenRun:
     """
     if path.is_dir() or (path.suffix != ".jsonl" and path.name != BASELINE_NAME):
         report = open_report(path)
-        return report._replace(results=checked_results(Path(report.source).parent, report.results))
+        return report._replace(results=checked_results(Path(report.source).parent, report.results, report.run.run_id))
     stored = read_run(path)
     return OpenRun(
         source=stored.source,
@@ -247,7 +247,7 @@ def load_run(path: Path, *, checked: bool = False) -> StoredRun:
     if path.name == BASELINE_NAME and not path.is_dir():
         return _from_baseline(path)
     report = open_report(path)
-    rows = checked_results(Path(report.source).parent, report.results) if checked else report.results
+    rows = checked_results(Path(report.source).parent, report.results, report.run.run_id) if checked else report.results
     results = _sorted(rows)
     return StoredRun(
         source=report.source, run=report.run, results=results, status=report.status, controls=report.controls

@@ -62,7 +62,7 @@ class Csv(Importer):
                 if name not in columns:
                     wrong = f'{arguments.file}: no column "{name}"; set another one with {option}'
                     raise ValueError(f"{wrong}; columns: {', '.join(columns)}")
-        return _drafts(csv_rows(arguments.file, format_), mapping)
+        return _drafts(csv_rows(arguments.file, format_), mapping, arguments.file)
 
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
         """Return the rules of a new suite: the expected columns, compared for equality."""
@@ -88,7 +88,7 @@ class Jsonl(Importer):
             ValueError: the file isn't JSON Lines, nor a JSON list.
             OSError: it can't be read.
         """
-        return _drafts(jsonl_rows(_file(arguments)), _mapping(arguments, None))
+        return _drafts(jsonl_rows(_file(arguments)), _mapping(arguments, None), arguments.file)
 
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
         """Return the rules of a new suite: the expected keys, compared for equality."""
@@ -153,9 +153,14 @@ def _column_or_constant(text: str | None) -> Column | Constant | None:
     return Constant(text[1:].strip()) if text.startswith("=") else Column(text)
 
 
-def _drafts(rows: Iterable[TableRow | SourceFlaw], mapping: ColumnMapping) -> Iterator[CaseDraft | SourceFlaw]:
+def _drafts(
+    rows: Iterable[TableRow | SourceFlaw], mapping: ColumnMapping, file: Path
+) -> Iterator[CaseDraft | SourceFlaw]:
+    number = 0
     for number, row in enumerate(rows, start=1):
         yield row if isinstance(row, SourceFlaw) else mapping.draft(row, number)
+    if not number:
+        yield SourceFlaw(place=str(file), message="contains no rows; expected at least one")
 
 
 def _suite_rules(arguments: argparse.Namespace, mapping: ColumnMapping) -> str:

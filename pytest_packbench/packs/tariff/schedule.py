@@ -13,8 +13,10 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from pytest_packbench.limits import LIMITS, format_size, read_regular
 from pytest_packbench.model.errors import InputError, Problem
 from pytest_packbench.packs.tariff.edition import parse_percentage
 from pytest_packbench.packs.tariff.notation import LEVELS, digits
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 Basis = Literal["free", "ad valorem", "specific", "compound"]
 
+_LIMIT = LIMITS["schedule"]
 _GZIP = b"\x1f\x8b"
 _FULL = 10
 _LEGAL = 8
@@ -114,8 +117,8 @@ class Schedule:
             OSError: the file can't be read.
         """
         try:
-            raw = path.read_bytes()
-            text = (gzip.decompress(raw) if raw.startswith(_GZIP) else raw).decode("utf-8-sig")
+            raw = read_regular(path, _LIMIT)
+            text = (_decompressed(raw) if raw.startswith(_GZIP) else raw).decode("utf-8-sig")
             return cls([_parse_row(record) for record in _records(text)])
         except (ValueError, KeyError, TypeError, EOFError, gzip.BadGzipFile, csv.Error) as error:
             wrong = f"not a tariff schedule: {type(error).__name__}: {error}"
@@ -201,6 +204,14 @@ def parse_rate(text: str) -> DutyRate:
     if "%" in plain:
         return DutyRate(plain, "compound", None)
     return DutyRate(plain, "specific" if _AMOUNT.search(plain) else None, None)
+
+
+def _decompressed(raw: bytes) -> bytes:
+    with gzip.open(BytesIO(raw)) as file:
+        data = file.read(_LIMIT.size + 1)
+    if len(data) > _LIMIT.size:
+        raise ValueError(f"it is larger than {format_size(_LIMIT.size)} when it is decompressed")
+    return data
 
 
 def _records(text: str) -> Sequence[dict[str, Any]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
+from pytest_packbench.limits import LIMITS, read_regular, why_unreadable
 from pytest_packbench.model.case import CASE_ID
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.packs.agent_safety.model import as_word
@@ -86,7 +87,7 @@ class FileError(ValueError):
 
 def file_sha256(path: Path) -> str:
     """Return the hash of a file's bytes, hexadecimal."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(read_regular(path, LIMITS["import"])).hexdigest()
 
 
 def read(path: Path) -> list[BehaviorRow]:
@@ -97,7 +98,7 @@ def read(path: Path) -> list[BehaviorRow]:
         OSError: it can't be read.
     """
     # a byte that is not UTF-8 makes only its own row unusable
-    text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
+    text = read_regular(path, LIMITS["import"]).decode("utf-8-sig", "surrogateescape")
     lines = list(io.StringIO(text, newline=""))
     rows = _rows(lines)
     header = next(rows, None)
@@ -125,7 +126,7 @@ def find_behavior(paths: Sequence[Path], behavior_id: str, sha256: str) -> Behav
         try:
             behavior = _by_id(path, path.stat().st_mtime_ns).get(behavior_id)
         except OSError as error:
-            raise FileError(f"{path}: can't be read: {error.strerror}") from None
+            raise FileError(f"{path}: {why_unreadable(error)}") from None
         if behavior is not None and behavior.sha256 == sha256:
             return behavior
         changed_in = path.name if behavior is not None else changed_in

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from pytest_packbench.cases.load import parse_json
+from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.errors import CaseError, validation_problems
 from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns, contains
@@ -265,7 +267,7 @@ def simulated_output(material: Material, tool: str, tool_input: str, path: Path 
 @lru_cache(maxsize=4)
 def _published(path: Path, _mtime_ns: int) -> dict[str, Any]:
     try:
-        responses = json.loads(path.read_bytes())
+        responses = parse_json(read_regular(path, LIMITS["import"]), LIMITS["import"])
     except (ValueError, RecursionError):
         responses = None
     if isinstance(responses, dict):

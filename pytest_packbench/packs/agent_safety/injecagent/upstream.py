@@ -8,11 +8,13 @@ import json
 import re
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from pytest_packbench.cases.load import parse_json
+from pytest_packbench.limits import LIMITS, ShapeError, check_size, read_regular
 from pytest_packbench.model.case import ListOf, StrictModel, Text
 from pytest_packbench.model.errors import format_value, validation_problems
 from pytest_packbench.packs.agent_safety.injecagent.react import SENDING_TOOL
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_LIMIT = LIMITS["import"]
 Kind = Literal["dh", "ds"]
 Setting = Literal["base", "enhanced"]
 KINDS: tuple[Kind, ...] = ("dh", "ds")
@@ -34,6 +37,7 @@ _PUBLISHED = {
     "0a8186468d21389af432e8c7b399ae42264d1b93a07b65c7a489468508604305": COMMIT,
     "4daab35c62a3845e8b9400f4dca58b9c9f37e57cd33b2337552557fbb26282e9": COMMIT,
 }
+_STRING_OR_CONSTANT = re.compile(rb'"(?:[^"\\]|\\.)*"|NaN|-?Infinity')
 _STEPS = {"dh": 1, "ds": 2}
 _TEXTS = (
     "Attacker Instruction",
@@ -109,7 +113,7 @@ def tools_in(folder: Path) -> dict[str, dict[str, Any]]:
     if path is None:
         return {}
     try:
-        kits = json.loads(path.read_bytes())
+        kits = parse_json(read_regular(path, _LIMIT), _LIMIT)
         tools = [(kit["toolkit"] + tool["name"], tool) for kit in kits for tool in kit["tools"]]
         return {name: {**tool, "name": name} for name, tool in tools}
     except (ValueError, RecursionError, KeyError, TypeError):
@@ -158,17 +162,22 @@ def row_of(data: object, kind: Kind, tools: dict[str, dict[str, Any]]) -> tuple[
 
 
 def _file(path: Path, kind: Kind, setting: Setting) -> InjecAgentFile:
-    raw = path.read_bytes()
+    raw = read_regular(path, _LIMIT)
     sha256 = hashlib.sha256(raw).hexdigest()
     location, problem = path.name, ""
     rows: Any = []
     try:
-        rows = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_object)
+        check_size(raw, _LIMIT)
+        rows = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_object, parse_constant=_refuse)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         location, problem = f"{path.name}:{line}", "not UTF-8; save it as UTF-8"
     except json.JSONDecodeError as error:
         location, problem = f"{path.name}:{error.lineno}", f"not JSON: {error.msg}; download the file again"
+    except ShapeError as error:
+        problem = str(error)
+    except _ConstantError as error:
+        location, problem = f"{path.name}:{_line_of_constant(raw)}", f"{error}; download the file again"
     except (ValueError, RecursionError):
         problem = "not JSON that can be read: nested too deeply, or has a number with thousands of digits; "
         problem += "download the file again"
@@ -177,6 +186,19 @@ def _file(path: Path, kind: Kind, setting: Setting) -> InjecAgentFile:
     return InjecAgentFile(
         name=path.name, kind=kind, setting=setting, sha256=sha256, rows=tuple(rows), location=location, problem=problem
     )
+
+
+class _ConstantError(ValueError):
+    """`NaN` or an infinity, which Python's `json` accepts although they are not JSON."""
+
+
+def _refuse(word: str) -> NoReturn:
+    raise _ConstantError(f"not JSON: {word}")
+
+
+def _line_of_constant(raw: bytes) -> int:
+    start = next(found.start() for found in _STRING_OR_CONSTANT.finditer(raw) if found[0][:1] != b'"')
+    return raw.count(b"\n", 0, start) + 1
 
 
 def _object(pairs: list[tuple[str, Any]]) -> _Object:

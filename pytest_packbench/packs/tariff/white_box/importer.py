@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cases.files import case_lines
 from pytest_packbench.cases.load import JsonError, parse_json
-from pytest_packbench.limits import LIMITS, read_regular
+from pytest_packbench.limits import LIMITS, read_regular, why_unreadable
 from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw, SourceRemark
 from pytest_packbench.model.errors import json_pointer
 from pytest_packbench.packs.tariff.white_box.cases import MappingError, to_case
@@ -172,7 +172,7 @@ def _cases(folder: Path) -> Iterator[_Read | SourceFlaw]:
             data = parse_json(read_regular(file, _IMPORT), _IMPORT)
             yield _Read(place, to_case(data), data["input"], data["id"])
         except OSError as error:
-            yield SourceFlaw(place=place, message=f"can't be read: {error.strerror}")
+            yield SourceFlaw(place=place, message=why_unreadable(error))
         except (JsonError, MappingError) as error:
             yield SourceFlaw(place=place, message=str(error.problem))
         except RecursionError:
@@ -288,7 +288,7 @@ def stored_results(files: Iterable[Path]) -> Iterator[StoredResult | SourceFlaw 
             else:
                 yield from _document(place, read_regular(file, _IMPORT), stem=file.stem)
         except OSError as error:
-            yield SourceFlaw(place=place, message=f"can't be read: {error.strerror}")
+            yield SourceFlaw(place=place, message=why_unreadable(error))
 
 
 def _document(place: str, raw: bytes, *, stem: str) -> Iterator[StoredResult | SourceFlaw | SourceRemark]:
