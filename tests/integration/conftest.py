@@ -105,6 +105,9 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
+two_workers = pytest.mark.parametrize("both", [0, 2], ids=["plain", "xdist"], indirect=True)
+
+
 @dataclass
 class Project:
     """A project folder with suites, and pytest run in it."""
@@ -211,9 +214,12 @@ def bundled(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     return folder
 
 
-@pytest.fixture(params=[0, 2], ids=["plain", "xdist"])
+@pytest.fixture(params=[0, 1], ids=["plain", "xdist"])
 def both(request: pytest.FixtureRequest, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """The same, once without workers and once with two: for what passes between processes."""
+    """The same, once without workers and once with one: for what passes between processes.
+
+    A second worker takes as long to start as the first: tests of what workers share have the mark `two_workers`.
+    """
     return _project(pytester, monkeypatch, request.param)
 
 

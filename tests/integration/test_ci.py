@@ -86,7 +86,7 @@ def test_without_a_suite_or_elsewhere_github_gets_nothing(project: Project, monk
         assert commands(project.run_toy().outlines) == []
 
 
-@pytest.mark.parametrize(("family", "workers"), [("xunit1", "0"), ("xunit2", "2")])
+@pytest.mark.parametrize(("family", "workers"), [("xunit1", "0"), ("xunit2", "1")])
 def test_junit_has_properties_and_one_line_messages(project: Project, family: str, workers: str) -> None:
     work = "sum(range(200_000))"
     project.case("good", python=work)

@@ -309,16 +309,20 @@ def test_what_a_control_left_running_makes_it_broken(project: Project) -> None:
     project.extend_conftest(
         OWN_TARGET
         + """
+    import pathlib
     import threading
     import time
 
+    ended = pathlib.Path("ended").absolute()
+
     def reach_out():
-        time.sleep(0.3)
+        while not ended.exists():
+            time.sleep(0.01)
         socket.create_connection(("127.0.0.1", 9))
 
     async def leave_running(request, context):
         answer = await grade(request, context)
-        threading.Thread(target=reach_out).start()
+        threading.Thread(target=reach_out, name="left", daemon=True).start()
         return answer
 
     Toy.target = lambda self, rules: leave_running
@@ -328,7 +332,14 @@ def test_what_a_control_left_running_makes_it_broken(project: Project) -> None:
     project.case("b", python="pass")
     answer = {"cassette_version": 2, "exchanges": [{"role": "grade", "answer": {"points": 0.3}}]}
     add_control(project, "wrong_a", expected=LOW["expected"], cassette=answer)
-    project.write("test_wait.py", "import time\n\ndef test_wait():\n    time.sleep(0.6)\n")
+    # the attempt of the control has ended: the thread goes on, and the session waits for it
+    lines = (
+        "import pathlib, threading",
+        "def test_wait():",
+        "    pathlib.Path('ended').touch()",
+        "    [thread.join(10) for thread in threading.enumerate() if thread.name == 'left']",
+    )
+    project.write("test_wait.py", "\n".join(lines))
     assert project.run_toy("storage", "test_wait.py").ret == pytest.ExitCode.TESTS_FAILED
     assert totals(project)["broken"] == 1
     assert project.records().keys() == {"a", "b"}

@@ -159,9 +159,9 @@ def target(name: str) -> str:
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def clients_are_freed() -> Iterator[None]:
-    """Free the clients of a pipeline in its own test, after pytester has forgotten its module."""
+    """Free the clients of all pipelines in the last of these tests, after pytester has forgotten their modules."""
     yield
     gc.collect()
 
@@ -397,7 +397,7 @@ def test_a_call_after_the_end_of_its_case_fails_the_run(project: Project, served
     assert recordings(project) == {}
 
 
-@pytest.mark.parametrize("name", ["three", "cmd"])
+@pytest.mark.parametrize(("both", "name"), [(0, "three"), (2, "three"), (0, "cmd")], indirect=["both"])
 def test_a_cap_refuses_calls_in_the_middle_of_a_case(both: Project, served: Model, name: str) -> None:
     prepare(both, "points 0.9")
     both.write("child.py", CHILD)
@@ -410,18 +410,18 @@ def test_a_cap_refuses_calls_in_the_middle_of_a_case(both: Project, served: Mode
     assert recordings(both) == {}
 
 
-def test_trials_a_cache_and_a_resumed_run(both: Project, served: Model) -> None:
-    prepare(both, "points 0.9", "points 1")
+def test_trials_a_cache_and_a_resumed_run(project: Project, served: Model) -> None:
+    prepare(project, "points 0.9", "points 1")
     options = (target("ask"), "--packbench-cache=answers")
     served.handler = lambda received: openai_reply("no json" if b"points 1" in received.body else '{"points": 0.9}')
-    both.run_toy(*options, RECORD, "--packbench-trials=2").assert_outcomes(passed=1, errors=1)
+    project.run_toy(*options, RECORD, "--packbench-trials=2").assert_outcomes(passed=1, errors=1)
     assert len(served.requests) == 4
-    assert len(cassette(both)["gateway"]) == 1
-    both.run_toy(*options, RECORD, "--packbench-trials=2", "--packbench-resume=latest")
+    assert len(cassette(project)["gateway"]) == 1
+    project.run_toy(*options, RECORD, "--packbench-trials=2", "--packbench-resume=latest")
     # both trials that had failed are answered from the cache
     assert len(served.requests) == 4
-    both.run_toy(target("ask"), "-k", "case_00").assert_outcomes(passed=1)
-    records = [record for folder in both.folders() for record in SuiteResults(folder=folder).records]
+    project.run_toy(target("ask"), "-k", "case_00").assert_outcomes(passed=1)
+    records = [record for folder in project.folders() for record in SuiteResults(folder=folder).records]
     assert {record["tokens_input"] for record in records} == {11}
 
 
@@ -530,23 +530,23 @@ for line in sys.stdin:
 """
 
 
-def test_a_program_runs_on_its_recorded_calls(both: Project, served: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_runs_on_its_recorded_calls(project: Project, served: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_SERVICE_TOKEN", SECRET)
     monkeypatch.setenv("NO_PROXY", "*")
-    prepare(both, "points 0.9", "points 0.5", "none 1")
-    both.write("child.py", CHILD)
+    prepare(project, "points 0.9", "points 0.5", "none 1")
+    project.write("child.py", CHILD)
     program = f"--packbench-target=cmd:{sys.executable} child.py"
-    both.run_toy(program, RECORD).assert_outcomes(passed=2, failed=1)
+    project.run_toy(program, RECORD).assert_outcomes(passed=2, failed=1)
     assert len(served.requests) == 2
     kept = [
-        {name for name in ("exchanges", "gateway") if cassette(both, f"case_0{number}").get(name)}
+        {name for name in ("exchanges", "gateway") if cassette(project, f"case_0{number}").get(name)}
         for number in range(3)
     ]
     assert kept == [{"gateway"}, {"gateway"}, {"exchanges"}]
-    started = both.root / "children.txt"
+    started = project.root / "children.txt"
     assert started.read_text("utf-8").splitlines() == [f"started {SECRET} {SECRET} None *"] * 3
     started.unlink()
-    result = both.run_toy(program)
+    result = project.run_toy(program)
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["packbench: suite toy: pipeline run; children are not walled in"])
     assert (
@@ -560,13 +560,13 @@ def test_a_program_runs_on_its_recorded_calls(both: Project, served: Model, monk
         == ["started no-key-needed None http://127.0.0.1:9 127.0.0.1,localhost None"] * 2
     )
     assert len(served.requests) == 2
-    first, second = map(replayable, both.folders())
+    first, second = map(replayable, project.folders())
     assert first == second
     assert first[0]["llm_model"] == "fake-1"
     started.unlink()
-    both.write("child.py", CHILD.replace('"role": "user"', '"role": "system"'))
-    both.run_toy(program).assert_outcomes(passed=1, errors=2)
-    both.run_toy(program, "--packbench-mode=live", "--packbench-concurrency=1").assert_outcomes(passed=3)
+    project.write("child.py", CHILD.replace('"role": "user"', '"role": "system"'))
+    project.run_toy(program).assert_outcomes(passed=1, errors=2)
+    project.run_toy(program, "--packbench-mode=live", "--packbench-concurrency=1").assert_outcomes(passed=3)
     assert len(served.requests) == 4
 
 
@@ -646,20 +646,20 @@ except FileExistsError:
 """
 
 
-def test_a_program_that_hangs_in_fixture_mode_is_killed_and_the_next_runs(both: Project, served: Model) -> None:
-    prepare(both, *["points 1"] * 3)
-    both.write("child.py", CHILD)
+def test_a_program_that_hangs_in_fixture_mode_is_killed_and_the_next_runs(project: Project, served: Model) -> None:
+    prepare(project, *["points 1"] * 3)
+    project.write("child.py", CHILD)
     program = f"--packbench-target=cmd:{sys.executable} child.py"
-    both.run_toy(program, RECORD).assert_outcomes(passed=3)
+    project.run_toy(program, RECORD).assert_outcomes(passed=3)
     # the first process hangs, before it reads
-    both.write("child.py", HANGING_ONCE + CHILD)
+    project.write("child.py", HANGING_ONCE + CHILD)
     started = time.monotonic()
-    result = both.run_toy(program, "--packbench-case-timeout=3")
+    result = project.run_toy(program, "--packbench-case-timeout=3")
     result.assert_outcomes(passed=2, errors=1)
     assert time.monotonic() - started < 30
-    assert [error["kind"] for error in SuiteResults(folder=both.folders()[-1]).lines("errors.jsonl")] == ["timeout"]
+    assert [error["kind"] for error in SuiteResults(folder=project.folders()[-1]).lines("errors.jsonl")] == ["timeout"]
     with pytest.raises(ProcessLookupError):
-        os.kill(int((both.root / "pid.txt").read_text()), 0)
+        os.kill(int((project.root / "pid.txt").read_text()), 0)
 
 
 def test_prompts_are_left_out_where_they_are_not_kept(project: Project, served: Model) -> None:

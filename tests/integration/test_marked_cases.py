@@ -154,7 +154,7 @@ def test_a_worker_that_dies_costs_only_its_case_and_groups_are_no_part_of_an_id(
     test = MODULE.replace("@pytest.mark.packb", ids).replace("packbench_check,", "packbench_check, share,")
     project.write("test_own.py", test)
     project.case("good")
-    project.case("killer", python="os._exit(9)")
+    project.case("killer", python="os.kill(os.getpid(), 9)")
     assert project.run("-n", "2", "--dist=loadgroup").ret == pytest.ExitCode.TESTS_FAILED
     assert project.errors()["killer"]["kind"] == "worker_crashed"
     assert set(project.records()) == {"good"}

@@ -79,7 +79,7 @@ def prepare(project: Project, **calls: str) -> None:
         project.case(name, call=call)
 
 
-CONCURRENCY = pytest.mark.parametrize("concurrency", [1, 4])
+CONCURRENCY = pytest.mark.parametrize(("both", "concurrency"), [(0, 1), (0, 4), (1, 4)], indirect=["both"])
 
 
 @CONCURRENCY

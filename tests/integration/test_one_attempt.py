@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.conftest import CASES, json_lines
+from tests.integration.conftest import CASES, json_lines, two_workers
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
@@ -116,7 +116,7 @@ def test_a_mark_flaky_does_not_repeat_a_case(both: Project) -> None:
 
 
 def test_a_worker_that_dies_is_no_reason_to_attempt_its_case_again(project: Project) -> None:
-    project.case("one", python=f"{CALLED}__import__('os')._exit(9)")
+    project.case("one", python=f"{CALLED}__import__('os').kill(__import__('os').getpid(), 9)")
     project.case("other")
     result = project.run_toy("-n", "1", "--reruns=3", "--reruns-mode=append")
     result.assert_outcomes(passed=1, failed=1)
@@ -165,6 +165,7 @@ def test_a_marked_test_that_is_run_again_is_an_error(project: Project, *, log: b
     result.stdout.fnmatch_lines(["*the test was run again; each case is attempted once*"])
 
 
+@two_workers
 def test_an_item_that_is_selected_twice_is_run_once(both: Project) -> None:
     both.case("one", python=CALLED)
     both.run("--keep-duplicates", f"{CASES}/plain/one.json", f"{CASES}/plain/one.json").assert_outcomes(passed=1)

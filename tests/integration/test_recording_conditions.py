@@ -44,15 +44,15 @@ def ask(request, context):
 """
 
 
-def test_a_result_of_one_program_is_none_of_another(both: Project) -> None:
-    both.write("agent.py", PROGRAM)
+def test_a_result_of_one_program_is_none_of_another(project: Project) -> None:
+    project.write("agent.py", PROGRAM)
     for number in range(3):
-        both.case(f"case_{number}")
+        project.case(f"case_{number}")
     target = "--packbench-target=cmd:python agent.py"
-    both.run_toy("--packbench-mode=record", target).assert_outcomes(passed=3)
-    both.run_toy(target).assert_outcomes(passed=3)
+    project.run_toy("--packbench-mode=record", target).assert_outcomes(passed=3)
+    project.run_toy(target).assert_outcomes(passed=3)
     for other in ("cmd:does-not-exist", "http://example.invalid/verify"):
-        result = both.run_toy(f"--packbench-target={other}")
+        result = project.run_toy(f"--packbench-target={other}")
         result.assert_outcomes(errors=3)
         assert result.ret == pytest.ExitCode.TESTS_FAILED
         assert (
@@ -62,16 +62,18 @@ def test_a_result_of_one_program_is_none_of_another(both: Project) -> None:
 
 
 @pytest.mark.parametrize("before", ["wall:Wall", "none"])
-def test_a_guard_cannot_be_taken_out_of_a_recording_or_put_into_one(both: Project, model: Model, before: str) -> None:
-    both.write("wall.py", GUARDED)
-    both.case("case_0")
+def test_a_guard_cannot_be_taken_out_of_a_recording_or_put_into_one(
+    project: Project, model: Model, before: str
+) -> None:
+    project.write("wall.py", GUARDED)
+    project.case("case_0")
     model.handler = lambda _: openai_reply("ok")
-    model.run(both, f"--packbench-guard={before}", mode="record", target="wall:ask").assert_outcomes(passed=1)
+    model.run(project, f"--packbench-guard={before}", mode="record", target="wall:ask").assert_outcomes(passed=1)
     target = "--packbench-target=wall:ask"
-    both.run_toy(target, f"--packbench-guard={before}").assert_outcomes(passed=1)
+    project.run_toy(target, f"--packbench-guard={before}").assert_outcomes(passed=1)
     behind = {"wall:Wall": "wall (height=2)", "wall:High": "wall (height=3)", "none": "none"}
     for guard in behind.keys() - {before}:
-        result = both.run_toy(target, f"--packbench-guard={guard}")
+        result = project.run_toy(target, f"--packbench-guard={guard}")
         result.assert_outcomes(errors=1)
         difference = (
             f"/conditions/guards: recorded behind {behind[before]}, run behind {behind[guard]}; record it again"

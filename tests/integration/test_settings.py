@@ -73,7 +73,7 @@ def test_a_mistake_in_the_settings_is_one_line_before_the_first_case(
 def test_files_of_packs_reach_the_target(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.case("none", python="assert dict(context.files) == {}")
     project.run_toy().assert_outcomes(passed=1)
-    project.pytester.makeini("[pytest]\npackbench_hts = data/schedule.tsv\nstrict_config = true\n")
+    project.pytester.makeini("[pytest]\npackbench_hts = data/schedule.tsv\naddopts = --strict-config\n")
     path = str(project.root / "data" / "schedule.tsv")
     project.case("none", python=f"assert str(context.files['hts']) == {path!r}")
     project.run_toy().assert_outcomes(passed=1)

@@ -65,7 +65,7 @@ def install_units(project: Project, *groups: str) -> Path:
     return project.root / "storage" / "benchmarks" / "units"
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 1])
 def test_the_example_runs_as_a_plugin_or_as_a_pack_and_its_answers_can_fail(
     project: Project, monkeypatch: pytest.MonkeyPatch, expected: ExpectedTexts, workers: int
 ) -> None:

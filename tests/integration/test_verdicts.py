@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.integration.conftest import two_workers
+
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
 
@@ -102,6 +104,7 @@ def test_a_verdict_decides_on_the_exit_code(project: Project, exit_code: int, fi
 
 
 @pytest.mark.parametrize(("statement", "options"), [("raise KeyboardInterrupt", ()), ("pass", ("-x",))])
+@two_workers
 def test_a_run_that_ends_early_is_partial_and_keeps_its_results(
     both: Project, statement: str, options: tuple[str, ...]
 ) -> None:

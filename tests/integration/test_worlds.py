@@ -179,7 +179,7 @@ def test_recorded_agents_play_again_in_real_worlds(project: Project, server: Fak
             project.run(*guarded).assert_outcomes(**outcomes)
             assert len(server.requests) == calls
             recorded_lines, replayed_lines = (
-                [without_times(line, also=("mode",)) for line in json_lines(folder / "records.jsonl")]
+                [without_times(line, also=("mode", "cost_usd")) for line in json_lines(folder / "records.jsonl")]
                 for folder in project.folders("dojo")[-2:]
             )
             assert recorded_lines == replayed_lines
@@ -198,7 +198,9 @@ def test_workers_replay_recorded_agents(project: Project, server: FakeServer) ->
     project.run(*options, "-n", "2").assert_outcomes(failed=2)
     assert len(server.requests) == calls
     recorded, replayed = (
-        sorted(json.dumps(without_times(line, also=("mode",))) for line in json_lines(folder / "records.jsonl"))
+        sorted(
+            json.dumps(without_times(line, also=("mode", "cost_usd"))) for line in json_lines(folder / "records.jsonl")
+        )
         for folder in project.folders("dojo")
     )
     assert recorded == replayed
@@ -250,7 +252,7 @@ def test_a_program_plays_and_its_whole_result_is_replayed(project: Project) -> N
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*pipeline not run: scoring only*"])
     (before,), (after,) = (json_lines(folder / "records.jsonl") for folder in project.folders("dojo"))
-    assert without_times(before, also=("mode",)) == without_times(after, also=("mode",))
+    assert without_times(before, also=("mode", "cost_usd")) == without_times(after, also=("mode",))
     assert (after["packbench"]["safety"]["details"]["doors"], after["packbench"]["safety"]["guards"]) == (
         ["http"],
         ["redact"],

@@ -12,5 +12,6 @@ settings.register_profile(
     settings.get_profile("packbench"),
     phases=[Phase.explicit, Phase.generate],
     database=None,
+    derandomize=True,
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "packbench"))

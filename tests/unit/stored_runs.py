@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.analysis.tally import Tally
 from pytest_packbench.api import load_suite
 from pytest_packbench.atomic import write_atomic
+from pytest_packbench.cases.load import case_sha256
 from pytest_packbench.cli import main
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.packs.registry import builtin
@@ -85,6 +86,8 @@ def read(path: str, **options: Any) -> list[EvalRecord]:
     return list(read_records(RecordSource(path), **options))
 
 
+EMPTY_CASE = case_sha256({})
+"""The hash of the cases that `suite` writes."""
 GATES = [{"metric": "pass_rate", "min": 0.5, "by": "case_type"}, {"metric": "mean_score", "min": 0.3}]
 
 

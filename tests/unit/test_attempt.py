@@ -19,7 +19,7 @@ from pytest_packbench.engine.result_builder import CaseRef, build_result, build_
 from pytest_packbench.engine.targets import as_target, import_target
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.cassette import Cassette
-from pytest_packbench.model.pack import Comparison
+from pytest_packbench.model.pack import Comparison, RecordFacts
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.result import CaseResult, format_timestamp
@@ -209,6 +209,8 @@ def test_a_result_contains_its_record_and_is_stored_as_json(tmp_path: Path) -> N
     assert CaseResult.from_json(json.loads(json.dumps(result.as_json()))) == result
     timestamps = format_timestamp(999_999_999), format_timestamp(1_778_055_332_123_999_999)
     assert timestamps == ("1970-01-01T00:00:00.999Z", "2026-05-06T08:15:32.123Z")
+    # a clock that is wrong
+    assert (format_timestamp(-(10**21))[:19], format_timestamp(10**21)[:4]) == ("1970-01-01T00:00:00", "9999")
     with pytest.raises(ValueError, match="can't be read"):
         build_result(case_ref._replace(loaded=None), finished, suite_context, "01RUN")
 
@@ -277,3 +279,38 @@ def test_a_failed_case_says_what_was_asked_expected_and_answered(tmp_path: Path)
     # texts that stay with the user are in no report
     for hidden in (shown_of(tmp_path, Explaining(keeps=False)), shown_of(tmp_path, Explaining(), record_prompts=False)):
         assert hidden == ("failed", "", expected, actual)
+
+
+class Quoting(EchoPack):
+    """A pack whose records quote the answer, and that may break on it."""
+
+    def read(self, result: object) -> EchoOutcome:
+        outcome = super().read(result)
+        return replace(outcome, answer=result["said"]) if isinstance(result, dict) else outcome
+
+    def score(self, case: Case, outcome: EchoOutcome, rules: SuiteConfig) -> Score:
+        if outcome.answer == "break":
+            raise RuntimeError("no score for this")
+        return super().score(case, outcome, rules)
+
+    def facts(self, case: Case, outcome: EchoOutcome, score: Score) -> RecordFacts:
+        return replace(super().facts(case, outcome, score), extra={"said": outcome.answer})
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict", "kind", "message"),
+    [
+        ("yes", "passed", "", ""),
+        ("\ud800", "failed", "", "unpaired surrogate at /said; expected text that UTF-8 can encode"),
+        ("break", "error", "scorer_error", "RuntimeError: no score for this"),
+    ],
+)
+def test_an_answer_that_no_record_can_quote_is_unreadable_and_one_that_breaks_the_pack_an_error(
+    said: str, verdict: str, kind: str, message: str, tmp_path: Path
+) -> None:
+    pack, loaded = Quoting(), case(q=1)
+    shared = context(tmp_path, lambda _: {"points": 1.0, "said": said}, mode="fixture", pack=pack)
+    ref = CaseRef(shared.suite, pack, "a", "a.json::a", "a.json", "plain", loaded)
+    result = build_trial(ref, attempt(shared, loaded), shared, "01RUN").result
+    assert (result.verdict, result.kind) == (verdict, kind)
+    assert message in f"{result.message} {result.terms}"

@@ -80,6 +80,8 @@ def test_a_gate_decides_as_its_vector_says(vector: dict[str, Any]) -> None:
     assert not any(result.observed or result.counted for result in gate_results if not result.judged)
     if not rule.must_pass and not rule.change:
         assert {(result.by, result.min, result.max) for result in gate_results} == {(rule.by, rule.min, rule.max)}
+    if rule.must_pass:
+        assert {(result.by, result.min, result.max) for result in gate_results} == {(None, 1.0, None)}
     if "observed" in vector:
         assert [result.observed for result in gate_results] == vector["observed"]
 

@@ -127,9 +127,9 @@ def test_a_bad_line_is_named(path: Path, bad: bytes) -> None:
 
 def test_the_last_attempt_of_each_trial_counts() -> None:
     results = [case_result("a", "error"), case_result("b"), case_result("a"), case_result("b", "failed")]
-    assert last_attempts(results) == [case_result("a"), case_result("b", "failed")]
+    assert last_attempts([results]) == [case_result("a"), case_result("b", "failed")]
     trials = [case_result("a", trial=0), case_result("a", trial=1), case_result("a", "failed", trial=0)]
-    assert last_attempts(trials) == [case_result("a", "failed", trial=0), case_result("a", trial=1)]
+    assert last_attempts([trials]) == [case_result("a", "failed", trial=0), case_result("a", trial=1)]
 
 
 def ended(case_id: str = "a", **changes: Any) -> EndedAttempt:
@@ -199,11 +199,18 @@ def test_the_last_entry_of_each_attempt_counts_in_whatever_journal_it_is() -> No
     result, error = case_result("a", **at(2)), case_result("a", "error", **at(2))
     early, late = ended("a", finished_ns=2_000_000_000), ended("a", finished_ns=3_000_000_000)
     # a result has the time at which its target ended
-    assert last_attempts([result, early]) == last_attempts([early, result]) == [result]
+    assert last_attempts([[result], [early]]) == last_attempts([[early], [result]]) == [result]
     # an attempt that was repeated after an error
-    assert last_attempts([late, early, error]) == [late]
+    assert last_attempts([[late], [early], [error]]) == [late]
     other = case_result("a", trial=1, **at(1))
-    assert last_attempts([late, other, ended("b", finished_ns=0)]) == [ended("b", finished_ns=0), other, late]
+    assert last_attempts([[late, other], [ended("b", finished_ns=0)]]) == [ended("b", finished_ns=0), other, late]
+
+
+def test_a_clock_that_steps_back_does_not_bring_back_what_a_later_line_replaced() -> None:
+    error, answer = case_result("a", "error", **at(9)), ended("a", finished_ns=2_000_000_000)
+    assert last_attempts([[error, answer]]) == [answer]
+    result = case_result("a", **at(2))
+    assert last_attempts([[error, answer, result]]) == [result]
 
 
 def test_several_threads_append_whole_lines(path: Path) -> None:

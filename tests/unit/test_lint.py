@@ -201,3 +201,18 @@ def test_a_file_of_lines_without_a_case_is_named(tmp_path: Path, capsys: pytest.
     found = [(finding.rule, finding.message) for finding in findings if finding.file == "cases/many.jsonl"]
     message = "the file contains no case; expected one case per line; remove the file if it needs none"
     assert found == [("case_unreadable", message)]
+
+
+def test_ids_that_are_no_file_names_elsewhere_are_warnings(tmp_path: Path) -> None:
+    ids = ["Refund", "refund", "refund_2", "con", "COM1", "console"]
+    lines = "".join(json.dumps(case(name, pack_id="generic", input={"text": name}, expected={})) + "\n" for name in ids)
+    suite = write_suite(tmp_path / "s", (), pack="generic")
+    (suite / "cases").mkdir(exist_ok=True)
+    (suite / "cases" / "all.jsonl").write_text(lines, "utf-8")
+    found = [each for each in lint(load_suite(suite), GenericPack(), {}) if each.rule == "id_not_portable"]
+    assert {each.severity for each in found} == {"warning"}
+    assert [each.message for each in found] == [
+        'on Windows and macOS the files of "refund" and "Refund" are the same; use another id',
+        'on Windows no file can be named "con"; use another id',
+        'on Windows no file can be named "COM1"; use another id',
+    ]

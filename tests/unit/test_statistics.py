@@ -292,6 +292,8 @@ def test_impossible_counts_and_one_cluster_have_no_interval_and_no_estimate() ->
     mean = mean_of([0.0, 1.0, 1.0], ["a", "a", "a"])
     assert mean.mean == pytest.approx(2 / 3)
     assert (mean.low, mean.high, mean.method) == (None, None, "none")
+    equal = mean_of([0.25] * 3)
+    assert (equal.mean, equal.low, equal.high, equal.detectable) == (0.25, 0.25, 0.25, None)
     with pytest.raises(ValueError, match="argument 2"):
         paired_mean([0.0, 1.0], ["a"])
     counts = ((0, 0, 1), (3, 4, 1), (3, -1, 1), (3, 1, 0), (3, 1, 4))

@@ -22,6 +22,7 @@ from pytest_packbench.runs.stored import load_run
 from pytest_packbench.testing import case, write_case
 from tests.unit.run_builders import any_results, case_result, data, results_of, run
 from tests.unit.stored_runs import (
+    EMPTY_CASE,
     GATES,
     content,
     error,
@@ -291,7 +292,11 @@ def test_merges_count_what_is_missing_and_apply_the_gates(tmp_path: Path, expect
         runs = []
         for number, each in enumerate(scenario["runs"]):
             metadata = run_of(root, **{"run_id": f"01RUN{number}", **each.get("run", {})})
-            runs.append(write(folder / "out", metadata, results_of(each["results"]), root))
+            runs.append(
+                write(
+                    folder / "out", metadata, results_of({"case_sha256": None, **row} for row in each["results"]), root
+                )
+            )
         code, merged, output = merge(folder / "out", root, runs, *options)
         assert merged is not None, output
         stored, latest = load_run(merged), merged.parent / "latest"
@@ -337,7 +342,7 @@ def test_a_merge_that_is_refused_is_one_line_and_leaves_nothing(tmp_path: Path, 
         assert files_below(out) == before
         messages.append(f"{name}: {output.replace(str(tmp_path), 'TMP')}")
 
-    whole = write(out, run_of(root), results_of([{"id": "a"}, {"id": "b"}]), root)
+    whole = write(out, run_of(root), results_of({"id": name, "case_sha256": EMPTY_CASE} for name in "ab"), root)
     for name, (file, old, new) in data("damaged_runs.yaml")["merged"].items():
         text = (whole / file).read_text("utf-8")
         assert old in text
@@ -371,7 +376,7 @@ def full_disk(size: int) -> Iterator[None]:
 
 def test_a_merge_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     root, out = suite(tmp_path, "a"), tmp_path / "out"
-    folder = write(out, run_of(root), results_of([{"id": "a"}]), root)
+    folder = write(out, run_of(root), results_of([{"id": "a", "case_sha256": EMPTY_CASE}]), root)
     _, merged, output = merge(tmp_path / "elsewhere", root, [folder])
     assert merged is not None, output
     before = files_below(out)

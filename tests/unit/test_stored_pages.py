@@ -22,7 +22,7 @@ from pytest_packbench.runs.journal import Journal
 from pytest_packbench.runs.stored import BaselineLookup, load_run
 from pytest_packbench.runs.writer import RunWriter
 from tests.unit.run_builders import case_result
-from tests.unit.stored_runs import recorded_result, run_of, suite
+from tests.unit.stored_runs import EMPTY_CASE, recorded_result, run_of, suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -341,8 +341,8 @@ def test_changes_of_the_acceptance_policy_are_shown_as_stored(project: Project, 
 
 
 def test_a_merged_run_has_its_page(project: Project, packbench: Command) -> None:
-    before = project.run(1, results())
-    found = results("b")
+    before = project.run(1, results(case_sha256=EMPTY_CASE))
+    found = results("b", case_sha256=EMPTY_CASE)
     parts = [
         project.run(number, part, partial="2 of 4 cases selected") for number, part in ((2, found[:2]), (3, found[2:]))
     ]

@@ -134,7 +134,7 @@ def values_of(annotation: Any) -> st.SearchStrategy[Any]:
     return plain[annotation]
 
 
-@settings(CALM, max_examples=150)
+@settings(CALM, max_examples=60)
 @given(proposal=values_of(Proposal), critique=values_of(Critique), text=TEXT)
 def test_each_gate_decides_on_any_proposal_with_violations_of_one_line(
     proposal: Json, critique: Json, text: str

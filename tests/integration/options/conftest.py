@@ -7,8 +7,12 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import anthropic.resources.messages
 import anyio._backends._asyncio
+import genai_prices.data
+import httpcore
 import httpcore2
+import httpx
 import httpx2
 import openai
 import openai.resources.chat.completions
@@ -22,8 +26,9 @@ if TYPE_CHECKING:
 
     import pytest
 
-# pytester forgets what a run imported: the client is imported once, or its exceptions would be two classes
-_WARM = (openai, httpx2, httpcore2, anyio)
+# pytester forgets what a run imported: clients are imported once, which takes seconds; or their exceptions would be two
+# classes
+_WARM = (anthropic, genai_prices, openai, httpx, httpx2, httpcore, httpcore2, anyio)
 SECRET = "sk-planted-0123456789abcdef"  # noqa: S105 - planted to be looked for
 LIVE = "--packbench-mode=live"
 

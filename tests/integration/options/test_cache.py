@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 CACHE = "--packbench-cache=answers"
 
 
-def test_a_second_run_with_a_cache_calls_the_model_for_errors_only(both: Project, model: Model) -> None:
-    both.prepare("points 0.9", "points 0.5", "bad")
-    model.run(both, CACHE).assert_outcomes(passed=1, failed=1, errors=1)
+def test_a_second_run_with_a_cache_calls_the_model_for_errors_only(project: Project, model: Model) -> None:
+    project.prepare("points 0.9", "points 0.5", "bad")
+    model.run(project, CACHE).assert_outcomes(passed=1, failed=1, errors=1)
     assert len(model.requests) == 3
-    second = model.run(both, CACHE, "--packbench-max-tokens=2", mode="record")
+    second = model.run(project, CACHE, "--packbench-max-tokens=2", mode="record")
     second.assert_outcomes(passed=1, failed=1, errors=1)
     assert len(model.requests) == 4
     second.stdout.fnmatch_lines(["used: 1 model call, tokens not known*, 2 more answered from the cache"])
-    before, after = (SuiteResults(folder=folder) for folder in both.folders())
+    before, after = (SuiteResults(folder=folder) for folder in project.folders())
     counts = [(record["packbench"]["cached"], record["packbench"]["calls"]) for record in after.records]
     assert counts == [(1, 1), (1, 1)]
     assert [(record["tokens_input"], record["tokens_output"]) for record in after.records] == [(11, 7), (11, 7)]
@@ -32,6 +32,6 @@ def test_a_second_run_with_a_cache_calls_the_model_for_errors_only(both: Project
     assert remark in after.summary
     assert remark in " ".join(second.stdout.str().split())
     assert "response cache" not in before.summary
-    assert json.loads(recordings(both)["case_00.json"])["exchanges"][0]["answer"] == {"points": 0.9}
-    stored = [path.read_text("utf-8") for path in (both.root / "answers").rglob("*.json")]
+    assert json.loads(recordings(project)["case_00.json"])["exchanges"][0]["answer"] == {"points": 0.9}
+    stored = [path.read_text("utf-8") for path in (project.root / "answers").rglob("*.json")]
     assert (len(stored), SECRET in "".join(stored)) == (2, False)

@@ -29,13 +29,11 @@ WATCH = """
     """
 
 
-@pytest.fixture
-def watched(both: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
+def watch(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_packbench.pytest_plugin.progress.PAGE_INTERVAL_S", 0)
     monkeypatch.setattr("pytest_packbench.pytest_plugin.progress.PAGE_SHARE", 0)
-    both.prepare("one", "two", "three")
-    both.extend_conftest(WATCH)
-    return both
+    project.prepare("one", "two", "three")
+    project.extend_conftest(WATCH)
 
 
 def seen(project: Project) -> list[str]:
@@ -47,11 +45,12 @@ def seen(project: Project) -> list[str]:
     return pages
 
 
-def test_a_browser_sees_the_run_until_its_end(watched: Project) -> None:
-    result = watched.run_toy(OPTION, *LIVE)
+def test_a_browser_sees_the_run_until_its_end(both: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch(both, monkeypatch)
+    result = both.run_toy(OPTION, *LIVE)
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines(["packbench: live page: reports/benchmarks/toy/*/report.html"])
-    pages = seen(watched)
+    pages = seen(both)
     assert pages
     for page in pages:
         assert page.count(REFRESH) == 1
@@ -61,39 +60,42 @@ def test_a_browser_sees_the_run_until_its_end(watched: Project) -> None:
         # what only the end of a run can tell
         assert "Passed</span>" not in page
         assert 'id="gates"' not in page
-    assert "3 of 3 judged cases passed so far" in pages[-1] or watched.workers
-    last = (watched.left() / "report.html").read_text("utf-8")
+    assert "3 of 3 judged cases passed so far" in pages[-1] or both.workers
+    last = (both.left() / "report.html").read_text("utf-8")
     assert REFRESH not in last
     assert "In progress" not in last
-    assert watched.report()["summary"]["total"] == 3
+    assert both.report()["summary"]["total"] == 3
 
 
-def test_ini_and_environment(watched: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched.run_toy(*LIVE)
-    assert not seen(watched)
+def test_ini_and_environment(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch(project, monkeypatch)
+    project.run_toy(*LIVE)
+    assert not seen(project)
     monkeypatch.setenv("PACKBENCH_LIVE_PAGE", "yes")
-    watched.run_toy(*LIVE)
-    assert seen(watched)
+    project.run_toy(*LIVE)
+    assert seen(project)
     # the cases of a replay take no time that anybody watches
-    watched.run_toy("--packbench-target=pipeline:note")
-    assert not seen(watched)
+    project.run_toy("--packbench-target=pipeline:note")
+    assert not seen(project)
     monkeypatch.setenv("PACKBENCH_LIVE_PAGE", "often")
-    result = watched.run_toy(*LIVE)
+    result = project.run_toy(*LIVE)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     message = "environment variable PACKBENCH_LIVE_PAGE: got 'often'; expected one of "
     assert message in result.stderr.str()
     monkeypatch.delenv("PACKBENCH_LIVE_PAGE")
-    watched.pytester.makeini("[pytest]\npackbench_live_page = yes\n")
-    watched.run_toy("-p", "no:terminal", *LIVE)
-    assert seen(watched)
+    project.pytester.makeini("[pytest]\npackbench_live_page = yes\n")
+    project.run_toy("-p", "no:terminal", *LIVE)
+    assert seen(project)
 
 
-def test_a_page_that_can_t_be_written_ends_no_run(watched: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_can_t_be_written_ends_no_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch(project, monkeypatch)
+
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pytest_packbench.pytest_plugin.recorder.Recorder.write_live_page", fail)
-    result = watched.run_toy(OPTION, *LIVE)
+    result = project.run_toy(OPTION, *LIVE)
     result.assert_outcomes(passed=3)
     line = "packbench: --packbench-live-page: the page can't be written before the end of the run: *No space left*"
     result.stdout.fnmatch_lines([line])

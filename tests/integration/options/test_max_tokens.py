@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.conftest import two_workers
+
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
     from tests.integration.options.conftest import Model
 
 
+@two_workers
 def test_a_limit_of_tokens_ends_a_run(both: Project, model: Model) -> None:
     both.prepare(*["points 1"] * 12)
     model.latency_s = 0.05

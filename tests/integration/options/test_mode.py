@@ -53,16 +53,16 @@ def test_a_failure_shows_the_output_of_its_own_case(project: Project, model: Mod
     assert "asking for" not in result.stderr.str()
 
 
-def test_a_case_that_another_plugin_skips_calls_no_model(both: Project) -> None:
-    both.prepare(*(f"text_{number}" for number in range(12)))
-    both.extend_conftest("""
+def test_a_case_that_another_plugin_skips_calls_no_model(project: Project) -> None:
+    project.prepare(*(f"text_{number}" for number in range(12)))
+    project.extend_conftest("""
         def pytest_collection_modifyitems(items):
             for item in items[:-2]:
                 item.add_marker(pytest.mark.skip(reason="not today"))
         """)
-    result = both.run_toy(LIVE, "--packbench-target=pipeline:note", "--packbench-concurrency=2")
+    result = project.run_toy(LIVE, "--packbench-target=pipeline:note", "--packbench-concurrency=2")
     result.assert_outcomes(passed=2, skipped=10)
-    assert sorted((both.root / "called.txt").read_text("utf-8").split()) == ["text_10", "text_11"]
+    assert sorted((project.root / "called.txt").read_text("utf-8").split()) == ["text_10", "text_11"]
 
 
 FIXTURES = "storage/benchmarks/toy/fixtures"
@@ -82,13 +82,13 @@ def answers(project: Project) -> dict[str, Any]:
 
 
 @pytest.fixture
-def recorded(both: Project, model: Model) -> Project:
+def recorded(project: Project, model: Model) -> Project:
     """A suite of three cases, recorded twice: of one case the second answer is the first."""
-    both.prepare("points 0.9", "points 0.25", "points 1")
-    model.run(both, mode="record")
+    project.prepare("points 0.9", "points 0.25", "points 1")
+    model.run(project, mode="record")
     model.handler = low
-    model.run(both, mode="record")
-    return both
+    model.run(project, mode="record")
+    return project
 
 
 def test_a_changed_recording_waits_until_it_is_accepted(
@@ -172,11 +172,11 @@ def test_in_ci_nothing_is_recorded_again(both: Project, model: Model, monkeypatc
     result.stderr.fnmatch_lines([message])
 
 
-def test_a_recording_run_is_resumed_in_ci(both: Project, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    both.prepare("points 0.9", "bad", "points 1")
+def test_a_recording_run_is_resumed_in_ci(project: Project, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.prepare("points 0.9", "bad", "points 1")
     monkeypatch.setenv("CI", "true")
-    model.run(both, mode="record").assert_outcomes(passed=2, errors=1)
-    model.run(both, "--packbench-resume=latest", mode="record").assert_outcomes(passed=2, errors=1)
+    model.run(project, mode="record").assert_outcomes(passed=2, errors=1)
+    model.run(project, "--packbench-resume=latest", mode="record").assert_outcomes(passed=2, errors=1)
     assert len(model.requests) == 4
 
 

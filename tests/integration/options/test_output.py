@@ -23,7 +23,7 @@ def test_reports_are_in_the_folder_of_the_option(project: Project) -> None:
     assert main(["validate", "storage", "deep"]) == 0
 
 
-@pytest.mark.parametrize("without", [False, True], ids=["own report", "no plugin"])
+@pytest.mark.parametrize(("both", "without"), [(0, False), (1, False), (0, True)], indirect=["both"])
 def test_a_users_own_json_report_is_left_alone(both: Project, without: bool) -> None:
     both.case("a")
     both.run_toy(*(["-p", "no:pytest_jsonreport"] if without else ["--json-report", "--json-report-file=mine.json"]))
@@ -31,3 +31,12 @@ def test_a_users_own_json_report_is_left_alone(both: Project, without: bool) -> 
     if not without:
         mine = json.loads((both.root / "mine.json").read_text("utf-8"))
         assert ("packbench" in mine, len(mine["tests"])) == (False, 1)
+
+
+def test_the_document_of_json_report_needs_no_autoloading(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    project.case("a")
+    project.case("b", points=0.2)
+    project.run_toy("-p", "packbench").assert_outcomes(passed=1, failed=1)
+    assert [test["outcome"] for test in project.report()["tests"]] == ["passed", "failed"]
+    assert project.report()["summary"]["total"] == 2

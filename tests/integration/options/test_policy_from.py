@@ -59,7 +59,7 @@ def test_twelve_planted_changes_fail_a_run_everywhere(
     )
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", "1"])
 def test_environment_and_ini_are_read_and_options_count(
     repository: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: str
 ) -> None:

@@ -181,19 +181,19 @@ def test_a_change_is_refused_or_repeated(project: Project, message: str) -> None
     assert records[0]["score"] == (0.9 if message == "case a changed" else 1.0)
 
 
-def test_results_of_cases_that_are_not_selected_are_kept(both: Project) -> None:
-    run_with_errors(both)
-    both.run(*(f"{CASES}/plain/{name}.json::{name}" for name in ("a", "x")), RESUME)
+def test_results_of_cases_that_are_not_selected_are_kept(project: Project) -> None:
+    run_with_errors(project)
+    project.run(*(f"{CASES}/plain/{name}.json::{name}" for name in ("a", "x")), RESUME)
     verdicts = {"a": ["passed"], "b": ["passed"], "low": ["failed"], "x": ["passed"], "y": ["error"]}
-    assert verdicts_by_case(both) == verdicts
-    assert both.report()["packbench"]["complete"]
+    assert verdicts_by_case(project) == verdicts
+    assert project.report()["packbench"]["complete"]
     # a case that had no score may be deleted; one that had may not even change
-    (both.root / CASES / "plain" / "y.json").unlink()
-    both.run_toy(RESUME).assert_outcomes(passed=3, failed=1)
-    assert set(verdicts_by_case(both)) == {"a", "b", "low", "x"}
-    assert called_cases(both) == ["x"]
-    both.case("b", points=0.2)
-    result = both.run(f"{CASES}/plain/x.json::x", f"--packbench-resume={both.left().name}")
+    (project.root / CASES / "plain" / "y.json").unlink()
+    project.run_toy(RESUME).assert_outcomes(passed=3, failed=1)
+    assert set(verdicts_by_case(project)) == {"a", "b", "low", "x"}
+    assert called_cases(project) == ["x"]
+    project.case("b", points=0.2)
+    result = project.run(f"{CASES}/plain/x.json::x", f"--packbench-resume={project.left().name}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "can't be resumed: case b changed; " in result.stderr.str() + result.stdout.str()
 
@@ -278,9 +278,9 @@ for most in (150, 700, 2000, 6000):
             assert len(list((project.root / f"most{most}").rglob("records.jsonl"))) == 1
 
 
-def test_only_trials_with_errors_are_repeated(both: Project, model: Model) -> None:
-    both.suite(text="pack: toy\nprices: {fake-1: {input_per_million: 100000, output_per_million: 0}}\n")
-    both.prepare("points 0.9", "points 0.5")
+def test_only_trials_with_errors_are_repeated(project: Project, model: Model) -> None:
+    project.suite(text="pack: toy\nprices: {fake-1: {input_per_million: 100000, output_per_million: 0}}\n")
+    project.prepare("points 0.9", "points 0.5")
     good: list[Received] = []
 
     def refuse_the_second(received: Received) -> Reply:
@@ -293,19 +293,19 @@ def test_only_trials_with_errors_are_repeated(both: Project, model: Model) -> No
 
     model.handler = refuse_the_second
     options = ("--packbench-trials=3", "--packbench-concurrency=1")
-    model.run(both, *options).assert_outcomes(errors=1, failed=1)
+    model.run(project, *options).assert_outcomes(errors=1, failed=1)
     assert len(model.requests) == 6
-    model.run(both, *options, RESUME).assert_outcomes(passed=1, failed=1)
+    model.run(project, *options, RESUME).assert_outcomes(passed=1, failed=1)
     assert len(model.requests) == 7
-    refused = model.run(both, "--packbench-trials=2", RESUME)
+    refused = model.run(project, "--packbench-trials=2", RESUME)
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
     refused.stderr.fnmatch_lines(["*can't be resumed: trials changed (from 3 to 2); *"])
-    attempts = [(one["packbench"]["case_id"], one["packbench"]["trial"]) for one in both.lines("records.jsonl")]
+    attempts = [(one["packbench"]["case_id"], one["packbench"]["trial"]) for one in project.lines("records.jsonl")]
     assert attempts == [(case, trial) for case in ("case_00", "case_01") for trial in range(3)]
-    report = both.report()["packbench"]
+    report = project.report()["packbench"]
     spent, costs = report["run"]["settings"]["spent"], [row["cost_usd"] for row in report["cases"]]
     assert (spent["calls"], len(costs), min(costs) > 0) == (7, 6, True)
-    assert [one["packbench"]["cost_usd"] for one in both.lines("records.jsonl")] == costs
+    assert [one["packbench"]["cost_usd"] for one in project.lines("records.jsonl")] == costs
     assert sum(costs) == pytest.approx(spent["cost"])
 
 

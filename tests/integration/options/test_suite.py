@@ -155,6 +155,24 @@ def test_what_is_ignored_is_not_collected(project: Project, option: str, conftes
     assert project.partial() == "1 of 2 cases selected"
 
 
+def test_before_pytest_9_an_argument_within_another_is_left_out(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.case("a")
+    project.case("b")
+    project.extend_conftest("""
+    def pytest_report_header(config):
+        return "arguments: " + " ".join(config.args)
+    """)
+    monkeypatch.setattr(pytest, "version_tuple", (8, 4, 2))
+    folder = "storage/benchmarks/toy"
+    nested = (f"{folder}/cases/plain/a.json", f"{folder}/cases/plain/b.json::b")
+    result = project.run("--co", *nested, folder)
+    result.stdout.fnmatch_lines([f"arguments: {folder}"])
+    result = project.run("--co", *nested)
+    result.stdout.fnmatch_lines([f"arguments: {' '.join(nested)}"])
+
+
 def test_linked_folders_are_run_and_counted_alike(project: Project) -> None:
     project.case("alpha", case_type="one")
     (project.root / CASES / "one").rename(project.root / "outside")
@@ -276,8 +294,10 @@ QUIET = (".DS_Store", "a.json~", "README.md", "README", "conftest.py", ".swap.js
 BESIDE = ("c9.json", "more/c10.yaml", "more/deep/c11.jsonl", "c12.JSON")
 
 
-def test_a_file_that_nobody_reads_is_an_error_unless_the_suite_names_it(both: Project, expected: ExpectedTexts) -> None:
-    project, suite = both, "storage/benchmarks/toy"
+def test_a_file_that_nobody_reads_is_an_error_unless_the_suite_names_it(
+    project: Project, expected: ExpectedTexts
+) -> None:
+    suite = "storage/benchmarks/toy"
     project.case("good")
     for name in (*STRAY, *QUIET):
         project.write(f"{CASES}/{name}", "")

@@ -1,0 +1,418 @@
+"""Rules at the one value where they change, where no larger test stands."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+from pydantic_core import SchemaValidator, ValidationError
+
+from pytest_packbench.analysis.baseline import baseline_outcome
+from pytest_packbench.analysis.comparison import compare, differences
+from pytest_packbench.analysis.intervals import paired_mean
+from pytest_packbench.analysis.metrics import measure, merged
+from pytest_packbench.analysis.tally import Tally
+from pytest_packbench.cases.recordings import SourceTexts, hide_prompts
+from pytest_packbench.engine.conditions import parts_of
+from pytest_packbench.engine.gateway.exchanges import transcript_of
+from pytest_packbench.model.case import Fraction, StrictModel, Threshold
+from pytest_packbench.model.checks import schema_of
+from pytest_packbench.model.policy import Policy, PolicyChange, PolicyOutcome
+from pytest_packbench.model.run import RunOptions
+from pytest_packbench.packs.agent_safety.harmbench.behaviors import FileError
+from pytest_packbench.packs.agent_safety.harmbench.classifier import prompts_of, reproduction
+from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS, NO_ATTACK
+from pytest_packbench.packs.tariff.articles import MatchedArticles
+from pytest_packbench.packs.tariff.metrics import answer_facts, own_gates
+from pytest_packbench.packs.tariff.model import TariffCase
+from pytest_packbench.packs.tariff.notation import is_long_enough
+from pytest_packbench.packs.tariff.outcome import read
+from pytest_packbench.packs.tariff.proof import prove_orders
+from pytest_packbench.packs.tariff.scoring import describe_category
+from pytest_packbench.runs.committed import run_policy
+from pytest_packbench.runs.folder import StoredRunError, ensure_gitignore
+from pytest_packbench.runs.lines import checked_results
+from pytest_packbench.runs.report import open_report
+from pytest_packbench.runs.stored import BaselineLookup, StoredRun
+from pytest_packbench.runs.writer import RunResults, RunWriter
+from tests.unit.run_builders import COMPLETE, case_result, document, gate, lines, run
+from tests.unit.stored_runs import RUN, record, tally_of
+from tests.unit.tariff_cases import answer, parse_step, rules, score_of
+from tests.unit.tariff_cases import case as tariff_case
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Numbers(StrictModel):
+    share: Fraction
+    threshold: Threshold
+
+
+def test_the_schema_of_a_number_has_its_range() -> None:
+    properties = Numbers.model_json_schema()["properties"]
+    assert properties["share"] == {"maximum": 1, "minimum": 0, "title": "Share", "type": "number"}
+    assert properties["threshold"] == {"exclusiveMinimum": 0, "maximum": 1, "title": "Threshold", "type": "number"}
+
+
+def test_three_failed_gates_are_named_and_of_four_one_is_counted() -> None:
+    results = [case_result("a", "failed")]
+    rules = [gate("pass_rate", min=0.1 * number) for number in range(1, 5)]
+    three, four = (" ".join(lines(results, *rules[:count])) for count in (3, 4))
+    assert "3 of 3 gates failed: pass_rate, pass_rate, pass_rate" in three
+    assert "more" not in three
+    assert "4 of 4 gates failed: pass_rate, pass_rate, pass_rate and 1 more" in four
+
+
+def test_runs_name_the_first_twelve_digits_of_other_rules() -> None:
+    one, other = (run(suite_sha256=digit * 64) for digit in "ab")
+    assert differences(one, other) == (f"scoring rules: '{'a' * 12}' before, '{'b' * 12}' now",)
+    assert differences(one, run(suite_sha256="a" * 12 + "c" * 52)) == ()
+
+
+def test_an_interval_is_of_2000_draws_with_a_fixed_seed_up_to_2000_pairs() -> None:
+    values = [math.sin(number) for number in range(2001)]
+    mean = paired_mean(values[:30])
+    assert mean is not None
+    assert (mean.low, mean.high) == pytest.approx((-0.2038970474938872, 0.28078080541540396), abs=1e-12)
+    methods = [each.method for count in (2000, 2001) if (each := paired_mean(values[:count]))]
+    assert methods == ["bootstrap", "normal"]
+
+
+def test_a_category_that_is_not_known_is_named() -> None:
+    outcomes: dict[str, dict[str, Any]] = {
+        "known": {"refusal_category": "known", "reasons": ("why",)},
+        'unknown category "odd"': {"unknown_category": "odd", "reasons": ("why",)},
+        'no category, unknown reason "why"': {"reasons": ("why", "because")},
+        "no category": {},
+    }
+    for text, fields in outcomes.items():
+        assert describe_category(outcome(**fields)) == text
+
+
+def outcome(**fields: Any) -> Any:
+    return SimpleNamespace(**{"refusal_category": None, "unknown_category": None, "reasons": (), **fields})
+
+
+def test_a_journal_that_can_t_be_opened_can_t_be_written() -> None:
+    class Writer:
+        prior, folder = None, "f"
+
+        def __init__(self, *failing: str) -> None:
+            self.failing = failing
+
+        def open_journal(self, header: Any) -> None:
+            self.fail("journal")
+
+        def check_space(self) -> None:
+            self.fail("space")
+
+        def fail(self, what: str) -> None:
+            if what in self.failing:
+                raise OSError(28, "no space")
+
+    def opens(*failing: str, **how: bool) -> bool:
+        writer: Any = Writer(*failing)
+        return RunResults(writer, run).open_journal(**how)
+
+    assert opens()
+    assert opens("space")
+    assert opens(checks_space=True)
+    assert not opens("journal")
+    assert not opens("journal", checks_space=True)
+    assert not opens("space", checks_space=True)
+
+
+def test_a_file_of_prompts_is_read_up_to_a_mebibyte(tmp_path: Path) -> None:
+    path = tmp_path / "eval_utils.py"
+    (tmp_path / "data").mkdir()
+    for size, problem in (
+        (2**20, "LLAMA2_CLS_PROMPT"),
+        (2**20 + 1, "larger than 1 MiB; expected HarmBench's own file"),
+    ):
+        path.write_bytes(b"#" * size)
+        with pytest.raises(FileError, match=re.escape(problem)):
+            prompts_of(tmp_path)
+
+
+def test_a_case_whose_input_is_hidden_keeps_its_other_words() -> None:
+    texts = SourceTexts(lambda _: '{"id": "a", "input": "secret", "notes": "é"}', lambda _: None, lambda _: "")
+    text = hide_prompts(texts, object(), are_kept=False).case_text(case_result("a"))  # type: ignore[arg-type] # not asked
+    assert text is not None
+    assert "secret" not in text
+    assert '"notes": "é"' in text
+
+
+def test_folders_are_made_with_their_parents_and_used_where_they_are(tmp_path: Path) -> None:
+    for _ in range(2):
+        ensure_gitignore(tmp_path / "a" / "b")
+        writer = RunWriter(tmp_path / "c" / "d", "toy", "01RUN")
+        writer.write_results([case_result("a", "error", kind="timeout")])
+        assert (writer.folder / "errors.jsonl").read_bytes().count(b"\n") == 1
+    assert (tmp_path / "a" / "b" / ".gitignore").exists()
+
+
+def test_a_short_quote_is_long_enough_where_it_is_the_whole_text() -> None:
+    text = "The goods are ground to eighty mesh."
+    for length in (19, 20, 21):
+        assert is_long_enough(text[:length], text) is (length - (text[length - 1] == " ") >= 20)
+    assert is_long_enough("Ground.", "Ground.")
+    assert not is_long_enough("Ground", "Ground twice.")
+
+
+ANSWERS = {
+    "openai": ({"choices": [{"message": {"content": "one"}}]}, "one"),
+    "google": ({"candidates": [{"content": {"parts": [{"text": "one"}, {"text": "two"}]}}]}, "one\ntwo"),
+    "both": ({"choices": [{"message": {"content": "one"}}], "candidates": [{"content": {"parts": []}}]}, "one"),
+    "ollama": ({"message": {"content": "one"}}, "one"),
+    "anthropic": ({"content": [{"type": "text", "text": "one"}]}, "one"),
+    "another": ({"x": 1}, '{"x": 1}'),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_answer_of_each_provider_is_shown_as_its_text(name: str) -> None:
+    answer, text = ANSWERS[name]
+    exchange = {"method": "POST", "path": "/v1", "request": None, "status": 200, "body": answer}
+    assert transcript_of(exchange)[-1] == ("POST /v1", "answer", text)
+
+
+def test_settings_with_patterns_and_functions_are_plain() -> None:
+    settings = {"word": re.compile("a+"), "raw": re.compile(b"a"), "words": {"b", "a"}, "rule": len}
+    (part,) = parts_of([("part", SimpleNamespace(settings=settings))])
+    assert part.settings == {
+        "raw": "b'a'",
+        "rule": "builtins.len",
+        "word": "a+",
+        "words": ["a", "b"],
+    }
+
+
+def test_a_gate_of_the_target_is_compared_where_both_judged() -> None:
+    of = TariffCase.model_validate(tariff_case())
+    for in_order in (True, False):
+        assert own_gates(of, read(answer(in_order=in_order, citations=None)), rules()).get("order") is None
+    assert answer_facts(of, read(answer()), rules(), None)["expected_code"] == "6404119020"
+    two = TariffCase.model_validate(tariff_case(preferred_hts=["6404.11.90.20", "9503.00.0073"]))
+    for code, nearest in (("9503.00.00.90", "9503000073"), ("6404.19", "6404119020")):
+        assert answer_facts(two, read(answer(code)), rules(), None)["expected_code"] == nearest
+
+
+def test_what_a_change_is_allowed_for_is_said_in_one_line() -> None:
+    change = PolicyChange("threshold lowered", "suite.yaml", "/x", 0.8, 0.7)
+    outcome = PolicyOutcome("main", (change, change._replace(reason="too\nhigh")))
+    line = "threshold lowered: suite.yaml: /x: 0.8 -> 0.7"
+    assert outcome.lines()[:3] == [
+        "1 change not allowed, 1 allowed by policy_changes.yaml since main",
+        f"{line}: FAIL",
+        f"{line}: allowed: too high",
+    ]
+
+
+def test_prompts_are_recorded_unless_the_options_say_otherwise() -> None:
+    assert RunOptions.__dataclass_fields__["record_prompts"].default is True
+
+
+SOUND = ("1 heading 6404 6405 = 6404", "6 subheading 6404.11 6404.19 = 6404.11")
+TRACES = (("1 heading 6404 6405 = 6405",), SOUND[::-1], ("3c heading 6404 6405 = 6405",))
+
+
+@pytest.mark.parametrize("stated", [None, True, False])
+def test_a_trace_out_of_order_says_how_often_and_what_the_target_reports(stated: bool | None) -> None:
+    counts = set()
+    for steps in TRACES:
+        trace = {"steps": list(map(parse_step, steps)), "sequence_ok": stated}
+        result = answer(dossier={"gri_trace": trace})
+        violations = prove_orders(read(result), by_article=False)
+        assert violations
+        first, *others = violations
+        more = f", and {len(others)} more" if others else ""
+        said = "; the target reports in order" if stated else ""
+        assert gri_detail(result) == f"rules out of order: {first}{more}{said}"
+        counts.add(len(others))
+    assert {0, 1} <= counts
+    said = {None: "", True: "; the target reports in order", False: ""}[stated]
+    unknown = gri_detail(answer(in_order=stated))
+    assert unknown == (
+        "rules out of order: the target reports out of order"
+        if stated is False
+        else f"not assessed: no GRI trace{said}"
+    )
+
+
+def gri_detail(result: dict[str, Any]) -> str:
+    return next(term.detail for term in score_of(tariff_case(), result).terms if term.name == "gri_sequence")
+
+
+def test_articles_with_an_allowed_code_are_allowed() -> None:
+    def level(*levels: str, extra: tuple[Any, ...] = ()) -> str:
+        pairs: Any = tuple(SimpleNamespace(match=SimpleNamespace(level=each)) for each in levels)
+        return MatchedArticles(pairs, extra, len(levels)).level
+
+    assert [level("preferred", "preferred"), level("allowed", "allowed")] == ["preferred", "allowed"]
+    assert level("preferred", "allowed") == "allowed"
+    assert [level("preferred", "none"), level("none", "none")] == ["articles", "none"]
+    extra: Any = (None,)
+    assert level("preferred", extra=extra) == "articles"
+
+
+def test_an_error_line_has_the_trial_of_a_repeated_case() -> None:
+    line, second = (case_result("a", "error", trial=trial).error_line("01RUN") for trial in (0, 1))
+    assert "trial" not in line
+    assert second == {**line, "trial": 1}
+
+
+def test_a_file_of_hashes_is_read_up_to_16_mebibytes(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "copyright_classifier_hashes"
+    folder.mkdir(parents=True)
+    poem: Any = SimpleNamespace(id="poem", tags=(), text="")
+    for size in (2**24, 2**24 + 1):
+        with (folder / "poem.pkl").open("wb") as file:
+            file.truncate(size)
+        with pytest.raises(FileError, match="HarmBench") as caught:
+            reproduction(poem, tmp_path, "x")
+        assert ("larger than 16 MiB" in str(caught.value)) is (size > 2**24)
+
+
+def test_a_part_of_edited_cases_passes_and_one_by_other_rules_fails() -> None:
+    before = StoredRun(source="f", run=run(), results=(case_result("a", case_sha256="1"),))
+    edited = StoredRun(source="f", run=run(), results=(case_result("a", case_sha256="2"),))
+    other = replace(edited, run=run(suite_sha256="f" * 64))
+    lookup = BaselineLookup(stored=before, requested="passed")
+    for now, scope, fails in (
+        (edited, "part", False),
+        (edited, "suite", True),
+        (other, "part", True),
+        (other, "suite", True),
+        (other, "shard", False),
+        (before, "part", False),
+        (before, "suite", False),
+    ):
+        outcome = baseline_outcome(lookup, compare(before, now), scope)
+        assert outcome is not None
+        assert (outcome.fails_unseen, bool(outcome.failures)) == (fails, fails), (scope, outcome.problem)
+
+
+def test_a_score_or_a_threshold_above_one_is_not_shown() -> None:
+    for value, shown in ((1, 1.0), (0.5, 0.5), (1.5, None), (2, None), (-1, None), ("1", None)):
+        tally = tally_of([record(passed=False, packbench={"score": value, "threshold": value})])
+        (failing,) = next(iter(tally.failing.values()))
+        assert (failing.score, failing.threshold) == (shown, shown)
+
+
+STRICT: list[tuple[Any, Any, list[Any]]] = [
+    (str, "a", [1, b"a", None]),
+    (bool, True, [1, "true", None]),
+    (int, 1, ["1", 1.0, True]),
+    (float, 0.5, ["0.5", True]),
+    (tuple[str, ...], ("a",), [["a"], ("a", 1)]),
+    (dict[str, int], {"a": 1}, [[("a", 1)], {"a": "1"}, {1: 1}]),
+    (str | None, None, [1]),
+    (Literal["a", "b"], "b", ["c", 1]),
+]
+
+
+@pytest.mark.parametrize("row", STRICT, ids=lambda row: str(row[0]))
+def test_a_value_of_a_stored_result_is_never_converted(row: tuple[Any, Any, list[Any]]) -> None:
+    hint, good, bad = row
+    validator = SchemaValidator(schema_of(hint))
+    assert validator.validate_python(good) == good
+    for value in bad:
+        with pytest.raises(ValidationError):
+            validator.validate_python(value)
+
+
+HELD: list[tuple[dict[str, Any], bool]] = [
+    ({}, True),
+    ({"gates": None}, False),
+    ({"gates": [{"passed": True}, {"passed": False}]}, False),
+    ({"gates": [{"passed": 1}]}, False),
+    ({"gates": []}, True),
+    ({"comparison": None}, False),
+    ({"comparison": {"conditions": None}}, False),
+    ({"comparison": {"conditions": [{"met": True}]}}, False),
+    ({"comparison": {"conditions": [{"met": False}]}}, True),
+    ({"comparison": {"failed": True, "baseline": "01RUN"}}, False),
+    ({"comparison": {"failed": True, "baseline": None}}, True),
+]
+
+
+def test_a_run_has_held_only_if_its_report_says_so(tmp_path: Path) -> None:
+    stored = document(run(), [case_result("a")], COMPLETE)
+    rows = stored.pop("cases")
+    path = tmp_path / "report.json"
+    for changes, held in HELD:
+        path.write_text(json.dumps({"packbench": {**stored, **changes, "cases": rows}}), "utf-8")
+        assert open_report(path).held is held, changes
+
+
+@pytest.mark.parametrize("stated", [None, True, False])
+def test_a_citation_that_is_wrong_says_what_the_target_reports(stated: bool | None) -> None:
+    plain = tariff_case()
+    plain["input"]["evidence"] = [{"source_id": "report", "text": "The upper is of woven cotton, the sole of rubber."}]
+    quotes = ["The upper is of plaited straw and nothing else.", "No such words stand in it at all."]
+    for count, more in ((1, ""), (2, ", and 1 more")):
+        cited = [{"source_id": "report", "claim": "so", "quote": quote} for quote in quotes[:count]]
+        terms = score_of(plain, {**answer(citations=stated), "citations": cited}).terms
+        detail = next(term.detail for term in terms if term.effect == "zero" and "report" in term.detail)
+        assert detail.removesuffix("; the target reports passed").endswith(more)
+        assert detail.endswith("; the target reports passed") is (stated is True)
+        assert detail.count("the target reports") == (1 if stated else 0)
+        assert ("more" in detail) is bool(more)
+
+
+def test_records_without_an_attack_are_no_attempts_of_attacks() -> None:
+    tally = Tally(metrics_of=lambda _pack, _suite: ATTACK_METRICS)
+    attacks = ({"attack": NO_ATTACK}, {"attack": "direct"}, {"attack": "direct"}, {"colour": "none"}, None)
+    for number, facets in enumerate(attacks):
+        packbench = {"pack": "agent_safety", "case_id": str(number), **({"facets": facets} if facets else {})}
+        tally.add_record(
+            record(test_id=f"x:y:{number}", agent_decision="comply_unsafe", passed=False, packbench=packbench)
+        )
+    sums = merged(each.result_sums() for each in tally.record_sums.values())
+    fraction = measure(sums, ATTACK_METRICS["attack_success_rate"])
+    assert (fraction.top, fraction.bottom) == (4, 4)
+
+
+def test_a_record_without_a_trial_is_of_the_first_one(tmp_path: Path) -> None:
+    result = case_result("a")
+    names = ("score", "threshold", "verdict", "case_id")
+    whole = {"version": 1, "terms": [], **{name: getattr(result, name) for name in names}}
+    for packbench in (None, whole, {**whole, "trial": 0}):
+        written = record(test_id=result.test_id, passed=True, packbench=packbench)
+        (tmp_path / "records.jsonl").write_text(written.to_json_line() + "\n", "utf-8")
+        assert list(checked_results(tmp_path, [result], RUN)) == [result]
+        with pytest.raises(StoredRunError, match="missing or out of order"):
+            list(checked_results(tmp_path, [replace(result, trial=1)], RUN))
+
+
+def test_another_code_in_the_answer_is_forbidden_or_contradicts_it() -> None:
+    for forbidden, name, detail in (
+        ("9503", "forbidden_code", "9503.00.0073 in /hts_code is under the forbidden code 9503"),
+        ("8703", "contradictory_decision", "the answer is 6404.11.9020, and 9503.00.0073 in /hts_code"),
+    ):
+        terms = score_of(tariff_case(must_not_hts=[forbidden]), answer(hts_code="9503.00.0073")).terms
+        assert [(term.name, term.detail) for term in terms if term.effect == "zero"] == [(name, detail)]
+
+
+@pytest.mark.parametrize(("mode", "recordings"), [("fixture", {"a": "1" * 64, "c": "2"}), ("live", {"c": "2"})])
+def test_the_policy_of_a_run_has_the_recordings_that_it_replayed(
+    mode: str, recordings: dict[str, str], tmp_path: Path
+) -> None:
+    policy = Policy("toy", {}, {}, {}, "1", {}, recordings={"c": "2"})
+    results = [case_result("a", case_sha256="d" * 64, cassette_sha256="1" * 64), case_result("b")]
+    stored = document(run(mode=mode, suite="toy"), results, COMPLETE)
+    rows = stored.pop("cases")
+    report = {"packbench": {**stored, "policy": policy.stored(), "cases": rows}}
+    (tmp_path / "report.json").write_text(json.dumps(report), "utf-8")
+    found, of = run_policy(tmp_path, "toy")
+    assert (found.recordings, of) == (recordings, mode)
+    assert {name: facts.sha256 for name, facts in found.cases.items()} == {
+        "a": "d" * 64,
+        "b": case_result("b").case_sha256,
+    }

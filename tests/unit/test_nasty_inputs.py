@@ -1,0 +1,171 @@
+"""Inputs by which the fuzzer found mistakes, each with the line that its reader says of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_packbench.cases.load import parse_case, parse_json, parse_yaml
+from pytest_packbench.cli import main
+from pytest_packbench.model.errors import CaseError, SuiteError
+from pytest_packbench.packs.generic.pack import GenericPack
+from pytest_packbench.testing import case, score, write_suite
+from tests.unit.run_builders import case_result, run
+from tests.unit.stored_runs import merge, run_of, suite, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_packbench.model.result import CaseResult
+
+CRITERIA = [{"numeric": "/total", "absolute": 0.1}, {"set": "/goods"}, {"one_of": "/queue"}]
+EXPECTED: dict[str, Any] = {"total": 1.0, "goods": ["a"], "queue": ["a"]}
+
+
+@pytest.mark.parametrize("key", EXPECTED)
+@pytest.mark.parametrize("value", ["\ud800", {"\ud800": 1}, ["\udfff", ["\ud800"]]])
+def test_half_of_a_surrogate_pair_where_a_rule_expects_something_is_an_error_of_its_case(key: str, value: Any) -> None:
+    wrong = case(expected={**EXPECTED, key: value})
+    try:
+        assert score(GenericPack(), wrong, EXPECTED, rules={"criteria": CRITERIA}).score != 1.0
+    except CaseError as error:
+        assert str(error).encode()
+        assert f"/expected/{key}" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        (b"[1,\n  " + b"9" * 5000 + b"]", "line 2 column 3: a number with thousands of digits; expected a number"),
+        (b'{"' + b"7" * 5000 + b'": "\\"", "a": ' + b"8" * 5000 + b"}", "line 1 column 5017: a number with thousands"),
+    ],
+)
+def test_a_number_that_is_too_long_has_a_place(raw: bytes, problem: str) -> None:
+    with pytest.raises(ValueError, match="digits") as caught:
+        parse_json(raw)
+    assert str(caught.value).startswith(problem)
+
+
+@pytest.mark.parametrize("text", [b"[" * 20_000, b"a: b\nc:\n  d: " + b"[" * 20_000, b'{"a":' * 10_000, b"- " * 5_000])
+def test_levels_of_yaml_that_are_too_deep_are_not_read_to_their_end(text: bytes) -> None:
+    parse_yaml(b"a: 1", source="x")
+    before = time.process_time()
+    with pytest.raises(SuiteError, match=r"^x: line [13]: nested deeper than 100; remove levels$"):
+        parse_yaml(text, source="x")
+    assert time.process_time() - before < 0.2
+
+
+def test_a_case_that_pydantic_cannot_describe_is_one_line() -> None:
+    class Odd(GenericPack().case_model):  # type: ignore[misc]  # an attribute
+        def model_post_init(self, _: Any) -> None:
+            from pydantic_core import PydanticCustomError
+
+            raise PydanticCustomError("x", "got {wrong}", {"wrong": "\ud800"})
+
+    plain = json.dumps({**case("a"), "pack_id": "generic"}).encode()
+    with pytest.raises(CaseError, match="half of a surrogate pair"):
+        parse_case(plain, Odd, source="a.json", stem="a", pack=None)
+
+
+# what is replaced in which file of a run, and what is said of it; None replaces the whole file
+DAMAGED = {
+    "no payloads": (
+        "payloads.jsonl",
+        None,
+        b"",
+        "the result of toy:plain:a is missing, but the run's report counts it",
+    ),
+    "a payload less": ("payloads.jsonl", b'"trial":0', b'"trial":1', "is there twice, or its case is missing in"),
+    "a payload of another run": ("payloads.jsonl", b"RUN1", b"RUN9", "payloads.jsonl:1: run_id: got "),
+    "a payload twice": ("payloads.jsonl", b'"trial":0', b'"trial":0,"trial":0', 'the key "trial" occurs twice'),
+    "a payload of no number": ("payloads.jsonl", b'"trial":0', b'"trial":0,"x":1e999', "1e999 is no number of JSON"),
+    "no errors": ("errors.jsonl", None, b"", "errors.jsonl: the line of toy:plain:z is missing"),
+    "errors in UTF-16": ("errors.jsonl", None, "{}\n".encode("utf-16"), "errors.jsonl:1: not UTF-8"),
+    "an error of another kind": (
+        "errors.jsonl",
+        b'"timeout"',
+        b'"network"',
+        "toy:plain:z is missing in the run's report",
+    ),
+    "an error of no run": ("errors.jsonl", b'"run_id":"', b'"run_id":"\\ud800', "the line of toy:plain:z is missing"),
+    "an error without a case": ("errors.jsonl", b"plain:z", b"plain:y", "errors.jsonl: toy:plain:y is missing"),
+    "a record of another run": ("records.jsonl", b"RUN1", b"RUN9", "records.jsonl:1: run_id: got "),
+    "a row with two verdicts": ("report.json", b'"verdict":', b'"verdict": "passed", "verdict":', "occurs twice"),
+    "two lists of cases": ("report.json", b'"cases":', b'"cases": [], "cases":', "occurs twice"),
+}
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
+    """A run of two cases with a score, and one that timed out, whose results say what was expected."""
+    monkeypatch.chdir(tmp_path)
+    root = suite(tmp_path, criteria=[{"exact": {"path": "/said", "value": "yes"}}])
+    plain = [case(name, pack_id="generic", input=name) for name in "abz"]
+    write_suite(root / "toy", plain, pack="generic", rules={"criteria": [{"exact": {"path": "/said", "value": "yes"}}]})
+
+    def make() -> Path:
+        results: list[CaseResult] = [case_result(name) for name in "ab"]
+        results.append(case_result("z", "error", kind="timeout", message="took too long"))
+        return write(tmp_path / "out", run_of(root, suite="toy"), results, root)
+
+    return make
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_run_with_a_damaged_file_is_not_used(
+    name: str, stored: Callable[[], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = stored()
+    file, old, new, said = DAMAGED[name]
+    path = folder / file
+    raw = path.read_bytes()
+    assert old is None or old in raw
+    payload = {"a payload twice", "a payload of no number", "a payload less", "no payloads", "a payload of another run"}
+    path.write_bytes(new if old is None else raw.replace(old, new))
+    commands = [["rescore", str(folder)]]
+    if name not in payload:
+        commands += [["gate", str(folder)], ["compare", "--baseline", str(folder), "--current", str(folder)]]
+    for command in commands:
+        assert main([*command, "--root", "storage"]) == 2
+        problem = capsys.readouterr().err
+        assert said in problem
+        assert problem.count("\n") == 1
+    if name not in {"no payloads", "a payload less"}:
+        code, merged, printed = merge(tmp_path / "out", tmp_path / "storage", [folder])
+        assert (code, merged) == (2, None)
+        assert file in printed
+
+
+def test_a_run_that_is_whole_is_used_and_its_null_results_need_no_line(
+    stored: Callable[[], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = stored()
+    assert main(["gate", str(folder), "--root", "storage"]) in {0, 1}
+    assert not capsys.readouterr().err
+    assert run().run_id == folder.name
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"), [("jsonl", ""), ("jsonl", "\n"), ("jsonl", "[]"), ("csv", "input,expected\n")]
+)
+def test_an_import_without_rows_names_its_file(
+    kind: str, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "source.txt").write_text(content)
+    assert main(["import", kind, "source.txt", "--suite", "new"]) == 2
+    assert "  source.txt: contains no rows; expected at least one\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_injecagent_with_a_number_that_is_not_json_is_not_imported(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test_cases_dh_base.json").write_text(f'[\n{{"a": "\\": NaN",\n "Modifed": {word}}}]')
+    assert main(["import", "injecagent", ".", "--suite", "new"]) == 2
+    assert f"  test_cases_dh_base.json:3: not JSON: {word}; download the file again\n" in capsys.readouterr().out

@@ -1,0 +1,372 @@
+"""What a change of the acceptance policy is called, and what is tighter: policies as values, without files."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pytest
+
+from pytest_packbench.analysis.policy import differences, policy_changes
+from pytest_packbench.model.policy import CaseFacts, Policy
+
+TEST_ID = "toy:plain:a"
+CASE = CaseFacts("cases/a.json", "a" * 64)
+RUN = {"mode": "fixture", "target": "toy", "trials": 1}
+
+
+def policy(**changes: Any) -> Policy:
+    return Policy(
+        **{"suite": "toy", "config": {}, "files": {}, "code": {}, "pack_version": "1", "settings": {}, **changes}
+    )
+
+
+def lines(base: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    return [change.line for change in policy_changes(policy(**base), policy(**now))]
+
+
+def baseline(case: Any = None, **changes: Any) -> dict[str, Any]:
+    cases = {} if case is None else {TEST_ID: case}
+    return {"cases": {"a": CASE}, "baseline": {"run": RUN, "cases": cases}, **changes}
+
+
+PASSED = {"verdict": "passed", "score": 0.9, "sha256": "a" * 64}
+FAILED = {"verdict": "failed", "score": 0.4, "sha256": "a" * 64}
+ERROR = {"verdict": "error", "kind": "timeout"}
+PLACE = f"baseline.json: baseline.json /cases/{TEST_ID}"
+BASELINES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
+    "the same": (baseline(PASSED), baseline(PASSED), []),
+    "a new baseline": ({}, baseline(PASSED), []),
+    "removed": (
+        baseline(),
+        {"cases": {"a": CASE}},
+        ["baseline changed: baseline.json: baseline.json: present -> removed"],
+    ),
+    "a case more": (baseline(), baseline(PASSED), []),
+    "a case removed with its entry": (
+        baseline(PASSED),
+        baseline(None, cases={}),
+        ["case removed: cases/a.json (case a): present -> removed"],
+    ),
+    "a case removed, its entry kept": (
+        baseline(PASSED),
+        baseline(FAILED, cases={}),
+        [
+            "case removed: cases/a.json (case a): present -> removed",
+            f"baseline loosened: {PLACE}/verdict (case a): passed -> failed",
+            f"baseline loosened: {PLACE}/score (case a): 0.9 -> 0.4",
+        ],
+    ),
+    "an entry removed": (
+        baseline(PASSED),
+        baseline(),
+        [f"baseline loosened: {PLACE} (case a): present -> removed"],
+    ),
+    "an entry that is none": (
+        baseline(PASSED),
+        baseline("yes"),
+        [f"baseline loosened: {PLACE} (case a): present -> yes"],
+    ),
+    "better": (baseline(FAILED), baseline(PASSED), []),
+    "judged now": (baseline(ERROR), baseline(FAILED), []),
+    "an error now": (
+        baseline(FAILED),
+        baseline(ERROR),
+        [
+            f"baseline loosened: {PLACE}/verdict (case a): failed -> error",
+            f"baseline loosened: {PLACE}/score (case a): 0.4 -> absent",
+            f"baseline loosened: {PLACE}/sha256 (case a): {'a' * 64} -> absent",
+            f"baseline loosened: {PLACE}/kind (case a): absent -> timeout",
+        ],
+    ),
+    "more trials passed": (baseline({"passed": 1}), baseline({"passed": 2}), []),
+    "fewer trials passed": (
+        baseline({"passed": 2}),
+        baseline({"passed": 1}),
+        [f"baseline loosened: {PLACE}/passed (case a): 2 -> 1"],
+    ),
+    "another mode": (
+        baseline(),
+        baseline(baseline={"run": {**RUN, "mode": "live"}, "cases": {}}),
+        ["baseline changed: baseline.json: baseline.json /run/mode: fixture -> live"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_committed_baseline_may_get_better_and_nothing_else(name: str) -> None:
+    base, now, expected = BASELINES[name]
+    found = lines(base, now)
+    assert found == [line.replace("a" * 64, found_hash(found)) for line in expected]
+
+
+def found_hash(found: list[str]) -> str:
+    """Return how the lines name the hash of the case: a long value is named by its own hash."""
+    return next((line.rpartition(": ")[2].split(" -> ")[0] for line in found if "/sha256" in line), "")
+
+
+def config(**keys: Any) -> dict[str, Any]:
+    return {"config": keys}
+
+
+def thresholds(accept: Any, refuse: Any = 0.9, **by_type: Any) -> dict[str, Any]:
+    return config(thresholds={"accept": accept, "refuse": refuse, "by_type": by_type})
+
+
+def settings(**values: Any) -> dict[str, Any]:
+    return {"settings": {"file": "pytest.ini", **values}}
+
+
+def gates(*rules: dict[str, Any]) -> dict[str, Any]:
+    return config(gates=list(rules))
+
+
+def case(**data: Any) -> dict[str, Any]:
+    whole = {"id": "a", "expected": {"code": "1"}, **data}
+    return {"cases": {"a": CaseFacts("cases/a.json", str(sorted(data.items(), key=str)), whole)}}
+
+
+RATE = {"metric": "pass_rate", "min": 0.8}
+CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
+    # settings
+    "a setting by default": (settings(), settings(gate="suite"), []),
+    "gates decide": (
+        settings(gate="case"),
+        settings(gate="suite"),
+        ["setting softened: pytest.ini: setting gate: case -> suite"],
+    ),
+    "cases decide": (settings(gate="suite"), settings(gate="case"), []),
+    "a stale recording warns": (
+        settings(stale="error"),
+        settings(stale="warn"),
+        ["setting softened: pytest.ini: setting stale: error -> warn"],
+    ),
+    "a baseline where there was none": (settings(baseline="none"), settings(baseline="committed"), []),
+    "another baseline": (
+        settings(baseline="committed"),
+        settings(baseline="latest"),
+        ["setting softened: pytest.ini: setting baseline: committed -> latest"],
+    ),
+    "another target": (
+        settings(target="a:run"),
+        settings(target="b:run"),
+        ["pipeline changed: pytest.ini: setting target: a:run -> b:run"],
+    ),
+    "one more condition": (settings(fail_on=["regressed>0"]), settings(fail_on=["regressed>0", "mean<0"]), []),
+    "one condition less": (
+        settings(fail_on=["regressed>0", "mean<0"]),
+        settings(fail_on=["mean<0"]),
+        ['setting softened: pytest.ini: setting fail_on: ["regressed>0", "mean<0"] -> ["mean<0"]'],
+    ),
+    # the suite
+    "a suite removed": (
+        {"suites": ("a", "b")},
+        {"suites": ("b",)},
+        ["suite removed: a/suite.yaml: suite a: present -> removed"],
+    ),
+    "a description": (config(description="x"), config(description="y"), []),
+    "a constant": (config(weight=1), config(weight=True), ["scoring changed: suite.yaml: /weight: 1 -> true"]),
+    "a guard of the suite": (
+        config(guards=[]),
+        config(guards=["x"]),
+        ['pipeline changed: suite.yaml: /guards: [] -> ["x"]'],
+    ),
+    "no trials rule": (
+        config(trials="all"),
+        config(trials="any"),
+        ["trials rule changed: suite.yaml: /trials: all -> any"],
+    ),
+    "all trials": (config(trials="any"), config(trials="all"), []),
+    "more trials": (config(trials={"at_least": 2}), config(trials={"at_least": 3}), []),
+    "fewer trials": (
+        config(trials={"at_least": 3}),
+        config(trials={"at_least": 2}),
+        ['trials rule changed: suite.yaml: /trials: {"at_least": 3} -> {"at_least": 2}'],
+    ),
+    "any to the mean": (
+        config(trials="any"),
+        config(trials="mean"),
+        ["trials rule changed: suite.yaml: /trials: any -> mean"],
+    ),
+    "another file is ignored": (
+        config(ignore=["a", "b"]),
+        config(ignore=["b", "c"]),
+        ["ignored: suite.yaml: /ignore: absent -> c"],
+    ),
+    "files are ignored": (config(), config(ignore=["c"]), ["ignored: suite.yaml: /ignore: absent -> c"]),
+    "a pass is allowed": (
+        config(allow_pass=None),
+        {"config": {"allow_pass": "why"}},
+        ["allow_pass changed: suite.yaml: /allow_pass: absent -> why"],
+    ),
+    "a pass is allowed no more": ({"config": {"allow_pass": "why"}}, config(allow_pass=None), []),
+    # thresholds
+    "higher": (thresholds(0.8), thresholds(0.85), []),
+    "lower": (thresholds(0.8), thresholds(0.75), ["threshold lowered: suite.yaml: /thresholds/accept: 0.8 -> 0.75"]),
+    "a type at the highest": (thresholds(0.8), thresholds(0.8, x=0.9), []),
+    "a type below the highest": (
+        thresholds(0.8),
+        thresholds(0.8, x=0.85),
+        ["threshold lowered: suite.yaml: /thresholds/by_type/x: absent -> 0.85"],
+    ),
+    "a type at the lowest no more": (thresholds(0.8, x=0.8), thresholds(0.8), []),
+    "a type above the lowest no more": (
+        thresholds(0.8, x=0.85),
+        thresholds(0.8),
+        ["threshold lowered: suite.yaml: /thresholds/by_type/x: 0.85 -> absent"],
+    ),
+    "a threshold that is none": (
+        thresholds(0.8),
+        thresholds("low"),
+        [],
+    ),
+    # gates
+    "a bound as before": (gates(RATE), gates({**RATE, "min": 0.8}), []),
+    "a higher bound": (gates(RATE), gates({**RATE, "min": 0.9}), []),
+    "a lower bound": (
+        gates(RATE),
+        gates({**RATE, "min": 0.7}),
+        ["gate loosened: suite.yaml: /gates/0/min: 0.8 -> 0.7"],
+    ),
+    "a higher maximum": (
+        gates({"metric": "asr", "max": 0.1}),
+        gates({"metric": "asr", "max": 0.2}),
+        ["gate loosened: suite.yaml: /gates/0/max: 0.1 -> 0.2"],
+    ),
+    "a bound more": (gates(RATE), gates({**RATE, "max": 0.9}), []),
+    "a bound less": (
+        gates({**RATE, "confidence": 0.95}),
+        gates(RATE),
+        ["gate loosened: suite.yaml: /gates/0/confidence: 0.95 -> absent"],
+    ),
+    "a gate more": (gates(RATE), gates({"metric": "asr", "max": 0.1}, RATE), []),
+    "a gate less": (
+        gates({"metric": "asr", "max": 0.1, "by": "x"}, RATE),
+        gates(RATE),
+        ["gate removed: suite.yaml: /gates/0: asr max 0.1 by x -> removed"],
+    ),
+    "the nearest gate follows": (
+        gates({**RATE, "confidence": 0.9}),
+        gates({**RATE, "min": 0.5}, {**RATE, "confidence": 0.95}),
+        [],
+    ),
+    "other groups": (
+        gates({**RATE, "by": "x"}),
+        gates({**RATE, "by": "y"}),
+        ["gate removed: suite.yaml: /gates/0: pass_rate min 0.8 by x -> removed"],
+    ),
+    "a case more has to pass": (gates({"must_pass": ["a"]}), gates({"must_pass": ["b", "a"]}), []),
+    "a case less has to pass": (
+        gates({"must_pass": ["a", "b"]}),
+        gates({"must_pass": ["b"]}),
+        ['gate loosened: suite.yaml: /gates/0/must_pass: ["a", "b"] -> ["b"]'],
+    ),
+    # the pack, other files, hooks, recordings
+    "another version": ({}, {"pack_version": "2"}, ["pack changed: suite.yaml: pack version: 1 -> 2"]),
+    "an unknown version": ({"pack_version": None}, {}, []),
+    "another pack": ({"code": {"p.py": "1"}}, {"code": {"p.py": "2"}}, ["pack changed: p.py: pack code p.py: 1 -> 2"]),
+    "a file": (
+        {"files": {"t.csv": "1", "u.csv": "1"}},
+        {"files": {"t.csv": "2", "new.csv": "3", "new.py": "4"}},
+        [
+            "file changed: new.py: file new.py: absent -> 4",
+            "file changed: t.csv: file t.csv: 1 -> 2",
+            "file changed: u.csv: file u.csv: 1 -> absent",
+        ],
+    ),
+    "a hook": ({"hooks": {}}, {"hooks": {"c.py": "1"}}, ["hook changed: c.py: hook c.py: absent -> 1"]),
+    "hooks that are not known": ({"hooks": None}, {"hooks": {"c.py": "1"}}, []),
+    "another model of the run": (
+        {"pipeline": {"model": "a"}},
+        {"pipeline": {"model": "b", "target": "t"}},
+        ["pipeline changed: this run: model of the run: a -> b"],
+    ),
+    "a model that the setting names": (
+        {"pipeline": {"model": "a"}, **settings(model="a")},
+        {"pipeline": {"model": "b"}, **settings(model="b")},
+        ["pipeline changed: pytest.ini: setting model: a -> b"],
+    ),
+    "recordings": (
+        {"recordings": {"a": "1", "b": "1", "gone": "1", "controls/x": "1"}, "cases": {"a": CASE, "gone": CASE}},
+        {"recordings": {"a": "2", "new": "1", "controls/y": "1"}, "cases": {"a": CASE}},
+        [
+            "case removed: cases/a.json (case gone): present -> removed",
+            "recording replaced: fixtures/a.json: recording (case a): 1 -> 2",
+            "recording removed: fixtures/b.json: recording b: 1 -> absent",
+            "control removed: fixtures/controls/x.json: recording controls/x: 1 -> absent",
+        ],
+    ),
+    "a recording added": (
+        {"cases": {"a": CASE}},
+        {"cases": {"a": CASE}, "recordings": {"a": "1"}},
+        ["recording added: fixtures/a.json: recording (case a): absent -> 1"],
+    ),
+    # cases
+    "an input": (
+        case(input="x"),
+        case(input="y"),
+        ["input changed: cases/a.json: /input (case a): sha256:* -> sha256:*"],
+    ),
+    "an input removed": (case(input="x"), case(), ["input changed: cases/a.json: /input (case a): sha256:* -> absent"]),
+    "a schema": (case(**{"$schema": "1"}), case(**{"$schema": "2"}), []),
+    "an expectation": (
+        case(),
+        case(expected={"code": "2"}),
+        ["expectation changed: cases/a.json: /expected/code (case a): 1 -> 2"],
+    ),
+    "a difficulty": (
+        case(difficulty="easy"),
+        case(difficulty="hard"),
+        ["difficulty changed: cases/a.json: /difficulty (case a): easy -> hard"],
+    ),
+    "any other key": (case(tags=["x"]), case(tags=[]), ['case changed: cases/a.json: /tags (case a): ["x"] -> []']),
+    "where it comes from": (case(), case(notes={"source": "x", "date": "2026-01-01", "reviews": [{"by": "x"}]}), []),
+    "a source inside another note": (
+        case(),
+        case(notes={"more": {"source": "x"}}),
+        ['notes changed: cases/a.json: /notes/more (case a): absent -> {"source": "x"}'],
+    ),
+    "a quarantine": (
+        case(),
+        case(notes={"skip": "why"}),
+        ["case quarantined: cases/a.json: /notes/skip (case a): absent -> why"],
+    ),
+    "another reason": (case(notes={"skip": "why"}), case(notes={"skip": "because"}), []),
+    "a quarantine ended": (case(notes={"skip": "why"}), case(notes={}), []),
+    "a higher threshold": (case(), case(expected={"code": "1", "threshold": 1.0}), []),
+    "a lower threshold": (
+        case(expected={"code": "1", "threshold": 0.9}),
+        case(expected={"code": "1", "threshold": 0.8}),
+        ["threshold lowered: cases/a.json: /expected/threshold (case a): 0.9 -> 0.8"],
+    ),
+    "a case that could not be read": (
+        {"cases": {"a": CASE._replace(sha256=None)}},
+        case(),
+        [],
+    ),
+    "only hashes": (
+        {"cases": {"a": CASE._replace(sha256="1")}},
+        {"cases": {"a": CASE._replace(sha256="2")}},
+        ["case changed: cases/a.json: case (case a): 1 -> 2"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_is_not_known_to_be_tighter_is_one_line(name: str) -> None:
+    base, now, expected = CHANGES[name]
+    found = lines(base, now)
+    assert len(found) == len(expected), found
+    assert all(map(fnmatchcase, found, [line.replace("[", "[[]") for line in expected])), found
+    assert lines(base, base) == lines(now, now) == []
+
+
+def test_objects_of_a_list_are_paired_with_the_most_similar() -> None:
+    old = [{"id": 1, "v": 1}, {"id": 2, "v": 2}, {"id": 3, "v": 3}]
+    assert list(differences(old, [{"id": 0}, *old], ("x",))) == [("/x/0", "absent", {"id": 0})]
+    assert list(differences(old, old[1:], ("x",))) == [("/x/0", {"id": 1, "v": 1}, "removed")]
+    assert list(differences(old, [old[0], {"id": 2, "v": 7}, old[2]], ("x",))) == [("/x/1/v", 2, 7)]
+    (moved,) = differences(old, [old[1], old[0], old[2]], ("x",))
+    assert moved[0] == "/x"
+    assert list(differences([1, 2], [1, 3], ("x",))) == [("/x", [1, 2], [1, 3])]
+    assert list(differences([], [{"id": 1}], ())) == [("", [], [{"id": 1}])]

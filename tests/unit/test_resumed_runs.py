@@ -1,0 +1,120 @@
+"""What is kept of a run that is resumed, what is repeated, and what refuses it: on values, without pytest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_packbench.runs.resume import (
+    MISSING_CASE,
+    PriorResults,
+    ResumedRun,
+    ResumeError,
+    check_unchanged,
+    fill_missing_trials,
+    name_cases,
+)
+from tests.unit.run_builders import case_result, run
+from tests.unit.test_journal import ended
+
+TOY: Any = SimpleNamespace(name="toy")
+OTHER: Any = SimpleNamespace(name="other")
+SCORED = [case_result("a", case_sha256="1", cassette_sha256="r1"), case_result("b", "failed", trial=1, case_sha256="1")]
+ENDED = ended("e", case_sha256="1", cassette_sha256="r1")
+BROKEN = case_result("c", "error", kind="timeout", case_sha256="1")
+QUARANTINED = case_result("q", "known_hole", kind="xfail", case_sha256="1")
+ENTRIES: list[Any] = [*SCORED, ENDED, BROKEN, QUARANTINED]
+
+
+def resumed(*entries: Any, recording: str | None = "r1", live: bool = False, rerun_changed: bool = False) -> ResumedRun:
+    prior = PriorResults.of(Path("out/toy/01RUN"), run(), entries or ENTRIES)
+    return ResumedRun(
+        run_id="01RUN",
+        base=Path("out"),
+        prior={"toy": prior},
+        rerun_changed=rerun_changed,
+        recording_sha256=None if live else lambda _suite, _case_id: recording,
+    )
+
+
+def test_scored_and_ended_attempts_are_kept_and_others_repeated() -> None:
+    known = resumed()
+    assert known.trials(TOY, "a") == {0: SCORED[0]}
+    assert known.trials(TOY, "b") == {1: SCORED[1]}
+    assert known.ended(TOY, "e") == {0: ENDED}
+    assert [dict(known.trials(TOY, name)) for name in ("c", "e", "none")] == [{}, {}, {}]
+    assert (known.trials(OTHER, "a"), known.ended(OTHER, "e"), known.ended(TOY, "a")) == ({}, {}, {})
+    assert [known.count_kept(TOY, name) for name in "abceq"] == [1, 1, 0, 1, 1]
+    assert (
+        known.header_line("toy") == "packbench: suite toy: resuming run 01RUN: 4 attempts kept, 1 unfinished to repeat"
+    )
+    assert known.header_line("other") == "packbench: suite other: resuming run 01RUN: 0 attempts kept"
+    assert resumed(SCORED[0]).header_line("toy") == "packbench: suite toy: resuming run 01RUN: 1 attempt kept"
+    assert known.worker_input() == {"folder": str(Path("out/toy/01RUN")), "dropped": []}
+
+
+def test_an_attempt_on_another_recording_is_repeated_in_fixture_mode() -> None:
+    known = resumed(recording="r2")
+    assert (known.trials(TOY, "a"), known.ended(TOY, "e")) == ({}, {})
+    # the second time as well
+    assert known.trials(TOY, "a") == {}
+    # it read no recording
+    assert known.trials(TOY, "b") == {1: SCORED[1]}
+    assert resumed(recording=None).trials(TOY, "a") == {}
+    live = resumed(live=True)
+    assert (live.trials(TOY, "a"), live.ended(TOY, "e")) == ({0: SCORED[0]}, {0: ENDED})
+
+
+CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "model": ({"model": "m-1"}, {"model": "m-2"}, "the model changed (from m-1 to m-2)"),
+    "a model more": ({"model": None}, {"model": "m-2"}, "the model changed (from none to m-2)"),
+    "a model less": ({"model": "m-1"}, {"model": None}, "the model changed (from m-1 to none)"),
+    "rules": ({"suite_sha256": "1"}, {"suite_sha256": "2"}, "changed"),
+    "trials": ({"settings": {}}, {"settings": {"trials": 3}}, "trials changed (from 1 to 3)"),
+    "guards": ({"settings": {"guards": ["x", "y"]}}, {"settings": {}}, "guards changed (from x, y to none)"),
+    "temperature": ({"settings": {}}, {"settings": {"temperature": 0.5}}, "temperature changed (from none to 0.5)"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_run_by_other_rules_is_refused_or_dropped(name: str) -> None:
+    before, now, line = CHANGES[name]
+    known = resumed()
+    known.prior["toy"].run = run(**before)
+    with pytest.raises(ResumeError) as caught:
+        check_unchanged(known, run(**now), lambda _: "1")
+    message = str(caught.value)
+    assert message.startswith('run 01RUN of suite "toy" can\'t be resumed: ')
+    assert message.endswith(f"{line}; start a new run, or set packbench_resume_changed = run to repeat what changed")
+    known.rerun_changed = True
+    check_unchanged(known, run(**now), lambda _: "1")
+    assert (known.dropped, known.prior["toy"].replaced, known.prior["toy"].all_entries()) == (["toy"], 4, [])
+
+
+def test_cases_that_changed_or_are_gone_are_refused_or_discarded() -> None:
+    known = resumed()
+    known.prior["toy"].run = run()
+    check_unchanged(known, run(), lambda _: "1")
+    assert len(known.prior["toy"].all_entries()) == 5
+    for sha256, what in (("2", "changed"), (MISSING_CASE, "no longer exists")):
+        hashes = {"a": sha256, "c": sha256}
+        with pytest.raises(ResumeError, match=f"case a {what};"):
+            check_unchanged(known, run(), lambda result, hashes=hashes: hashes.get(result.case_id, "1"))  # type: ignore[misc] # per loop
+    known.rerun_changed = True
+    check_unchanged(known, run(), lambda result: {"a": "2", "e": MISSING_CASE}.get(result.case_id, "1"))
+    prior = known.prior["toy"]
+    assert (list(prior.results), prior.ended, prior.replaced, known.dropped) == (["b", "q"], {}, 2, [])
+
+
+def test_five_cases_are_named_and_missing_trials_are_filled() -> None:
+    names = list("abcdefg")
+    assert [name_cases(names[:count]) for count in (1, 5)] == ["case a", "case a, b, c, d, e"]
+    assert name_cases(names) == "case a, b, c, d, e and 2 more"
+    first, template = case_result("a", trial=1), case_result("a", "not_run", kind="budget")
+    filled = fill_missing_trials({1: first}, template, 3)
+    assert [(result.trial, result.verdict) for result in filled] == [(0, "not_run"), (1, "passed"), (2, "not_run")]
+    assert [result.trial for result in fill_missing_trials({1: first}, template, 3, once=True)] == [0, 1]
+    assert [result.trial for result in fill_missing_trials({}, template, 3)] == [0]
