@@ -8,6 +8,7 @@ import difflib
 import os
 import re
 import shutil
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,9 @@ _UPDATING = bool(os.environ.get(UPDATE))
 sys.path.append(str(Path(__file__).parents[1]))
 # steps of their own in .ci/run: python -m pytest tests/beside, tests/machines
 collect_ignore = ["beside", "machines"]
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # as for jobs in the background of a shell; processes that tests interrupt would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 SUITE = Path(__file__).parents[1] / "storage" / "benchmarks" / "tariff"
 # pytester forgets what a run imported: what is imported here is imported once
 _WARM = (pytest_packbench, concurrent.futures, minijinja, tabulate, ulid, yaml)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic_core import from_json
 
 from pytest_packbench.cases.files import find_case, format_location, load_case
 from pytest_packbench.engine.attempt import Failure, attempt, settle_stored, user_frames
@@ -402,7 +403,13 @@ def decode_report(report: pytest.TestReport) -> None:
     """Decode a report that xdist has sent."""
     results: object = report.__dict__.get(RESULTS_ATTRIBUTE)
     if isinstance(results, str):
-        setattr(report, RESULTS_ATTRIBUTE, tuple(CaseResult.from_json(result) for result in json.loads(results)))
+        try:
+            # keys and words that all results share are kept once
+            decoded = from_json(results)
+        except ValueError:
+            # a lone surrogate, or nested deeply
+            decoded = json.loads(results)
+        setattr(report, RESULTS_ATTRIBUTE, tuple(CaseResult.from_json(result) for result in decoded))
     text = report.longrepr
     if report.failed and isinstance(text, str) and is_of_case(report):
         from pytest_packbench.pytest_plugin.explain import explanation_at

@@ -40,6 +40,8 @@ _COMPARED_FIELDS = {
     "backend": "the backend",
     "model": "the model",
 }
+_RECORDED_FIELDS = ("test_id", "case_id", "verdict", "trial", "score", "threshold", "case_sha256", "cassette_sha256")
+"""What a result and its record both state."""
 _COMPARED_SETTINGS = ("trials", "guards", "temperature", "shard")
 _DEFAULT_SETTINGS: dict[str, Any] = {"trials": 1, "guards": []}
 _MAX_NAMED_CASES = 5
@@ -371,18 +373,27 @@ def _name(entry: Entry) -> str:
 
 
 def _check(result: CaseResult, journal: Path) -> None:
-    """Check that a result of a journal can be reported: its record is valid."""
+    """Check that a result of a journal can be reported: its record is valid and states the same."""
     record, problem = result.record, ""
     if record is None:
         problem = "has a score and no record" if result.counted else ""
     else:
         try:
             parsed = EvalRecord.from_json_line(json.dumps(record), strict=False)
-            problem = extension_problem(parsed.packbench or {}) or ""
+            problem = extension_problem(parsed.packbench or {}) or _difference(result, parsed)
         except RecordError as error:
             problem = str(error)
     if problem:
         raise StoredRunError(f"{journal}: the result of {result.test_id}: {problem}; {_NEW}")
+
+
+def _difference(result: CaseResult, record: EvalRecord) -> str:
+    """Return in which field a result differs from its record; empty if in none."""
+    stated = {**(record.packbench or {}), "test_id": record.test_id}
+    if record.passed is not (result.verdict == "passed"):
+        stated["verdict"] = "passed" if record.passed else "not passed"
+    different = [name for name in _RECORDED_FIELDS if name in stated and stated[name] != getattr(result, name)]
+    return f"its record has another {different[0]}" if different else ""
 
 
 def _from_report(folder: Path) -> PriorResults:

@@ -135,6 +135,7 @@ def test_a_bad_file_is_named_and_hides_no_other(tmp_path: Path) -> None:
         (b"[\n{}\n{}]", ":3", "not JSON"),
         (b'[\n"\xff"]', ":2", "not UTF-8"),
         (b"{}", "", "expected a list of test cases"),
+        (b"[]", "", "got [], expected a list of test cases"),
         (b"[" * 100_000, "", "nested too deeply"),
         (b"[" + b"9" * 5000 + b"]", "", "thousands of digits"),
         (b'[{"Thought": "x", "Thought": "y"}]', "[0]", 'duplicate key "Thought"; remove one'),

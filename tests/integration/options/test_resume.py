@@ -119,6 +119,10 @@ def test_a_run_that_does_not_exist_or_was_edited_is_a_usage_error(project: Proje
         "no record": {"record": None},
         "empty record": {"record": {}},
         "no terms": {"record": {**entry["record"], "packbench": extension}},
+        "another test id": {"test_id": "toy:plain:c"},
+        "another case": {"case_id": "b"},
+        "another score": {"score": 0.25},
+        "another verdict": {"record": {**entry["record"], "passed": not entry["record"]["passed"]}},
     }
     for title, change in changes.items():
         path.write_text(f"{header}\n{json.dumps(entry | change)}\n", encoding="utf-8")

@@ -181,7 +181,7 @@ def _file(path: Path, kind: Kind, setting: Setting) -> InjecAgentFile:
     except (ValueError, RecursionError):
         problem = "not JSON that can be read: nested too deeply, or has a number with thousands of digits; "
         problem += "download the file again"
-    if not problem and not isinstance(rows, list):
+    if not problem and (not isinstance(rows, list) or not rows):
         rows, problem = [], f"got {format_value(rows)}, expected a list of test cases"
     return InjecAgentFile(
         name=path.name, kind=kind, setting=setting, sha256=sha256, rows=tuple(rows), location=location, problem=problem
