@@ -122,7 +122,8 @@ def parse(data: bytes, form: str) -> Any:
     if form == "json":
         return _parse_json(data.decode("utf-8-sig"))
     if form in {"jsonl", "records"}:
-        lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        # files with a byte order mark may have been joined
+        lines = [line.removeprefix(b"\xef\xbb\xbf") for line in data.split(b"\n")]
         return [_parse_json(line.decode(), lenient=form == "records") for line in lines if line.strip()]
     data.decode()
     return None

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from benchmarks import mutation
 from benchmarks.fuzz_project import ANSWER, REPORTS, SHARDS, SUITE, case_of, cassette_of, runs_of, write
@@ -33,6 +34,7 @@ _VOLATILE: Final = re.compile(
     r"|\b[0-9a-f]{12,64}\b|\d+(\.\d+)? (ms|s)\b"
 )
 _TIMEOUT_S: Final = 120
+_MCP: Final = "/mcp"
 PYTEST: Final = ("-q", "-pno:cacheprovider", "--tb=short")
 
 
@@ -830,17 +832,13 @@ def _gateway_kind() -> Kind:
             return "broken"
 
     def read(inputs: Sequence[tuple[int, bytes]], _: str) -> list[Reading]:
-        import logging
-
         from tests.servers.fake import FakeServer
         from tests.servers.wire import openai_reply
         from tests.unit.gateways import recording, replaying, stored
 
         printed = io.StringIO()
-        handler = logging.StreamHandler(printed)
-        logging.getLogger("asyncio").addHandler(handler)
         readings = []
-        try:
+        with _logged(printed):
             with FakeServer(lambda _: openai_reply("x")) as server, recording(server.url) as live:
                 with (traffic := live.open_case("one")).active():
                     _exchange(live.address, live.url, examples()[0])
@@ -860,8 +858,6 @@ def _gateway_kind() -> Kind:
                     accepted = answer.startswith(b"HTTP/1.1 200") and error is None and not traffic.mismatch
                     text = f"{answer[:400]!r} {error}"
                     readings.append(Reading(accepted, str(accepted), text, spent, explains=False, crash=crash))
-        finally:
-            logging.getLogger("asyncio").removeHandler(handler)
         return readings
 
     return Kind(
@@ -875,13 +871,110 @@ def _gateway_kind() -> Kind:
     )
 
 
-def _exchange(address: tuple[str, int], url: str, data: bytes) -> bytes:
+def _served_kind(name: str, path: str, matters: str, call: Callable[[str], Any]) -> Kind:
+    """Return the kind of the calls of an agent in another process, to a tool of its case's world."""
+    lines = (
+        f"POST {{prefix}}{path} HTTP/1.1",
+        "host: {host}",
+        "content-type: application/json",
+        "accept: application/json, text/event-stream",
+        "content-length: ",
+    )
+
+    def classify(original: bytes, data: bytes, _: str) -> str:
+        if path != _MCP and not data.strip():
+            # a call without arguments
+            return "open"
+        try:
+            # of a key that occurs twice, the SDK of MCP takes the last
+            old, new = json.loads(original), json.loads(data.decode("utf-8-sig"))
+        except (ValueError, RecursionError):
+            return "broken"
+        changed = list(_differences(old, new))
+        matter = any(re.match(matters, pointer) for pointer in changed)
+        return "different" if matter else "open" if changed else "same"
+
+    return Kind(
+        name=name,
+        form="json",
+        examples=lambda: [_json(call("n000000"))[0], _json(call("somebody else"))[0]],
+        read=lambda inputs, _: _calls_read([data for _, data in inputs], "\r\n".join(lines)),
+        command=None,
+        classify=classify,
+        batch=50,
+    )
+
+
+def _calls_read(bodies: Sequence[bytes], head: str) -> list[Reading]:
+    """Serve a world, send each body after a head without its length, and return what was called."""
+    from pytest_packbench.model.request import Tool, VerifyRequest
+    from pytest_packbench.packs.agent_safety.guards.base import Chain
+    from pytest_packbench.packs.agent_safety.worlds import AgentWorld, Output
+
+    called: list[tuple[str, str]] = []
+
+    class NotingWorld(AgentWorld):
+        tools = (Tool(name="pay", description="Pay a bill.", parameters={"type": "object"}),)
+
+        def prompt(self) -> str:
+            return "Pay the bill."
+
+        def run(self, name: str, arguments: dict[str, Any]) -> Output:
+            called.append((name, json.dumps(arguments, sort_keys=True)))
+            return Output("done" if name == "pay" else f"no tool {name}", is_error=name != "pay")
+
+        def ending(self, _: Any) -> dict[str, Any]:
+            return {}
+
+    readings, printed = [], io.StringIO()
+    world = NotingWorld(agent="own", chain=Chain(()), request=VerifyRequest(input={}, options={}))
+    with redirect_stderr(printed), _logged(printed), world as asked:
+        address = str(asked.input["http"]) if asked is not None else ""
+        host = urlsplit(address)
+        for body in bodies:
+            called.clear()
+            world.failures.clear()
+            before, at = time.process_time(), len(printed.getvalue())
+            request = f"{head}{len(body)}\r\n\r\n".encode() + body
+            answer = _exchange((host.hostname or "", host.port or 0), address, request, "")
+            spent = time.process_time() - before
+            crash = _crash_in(printed.getvalue()[at:]) or (repr(world.failures) if world.failures else "")
+            if answer.startswith(b"HTTP/1.1 5"):
+                crash = crash or repr(answer)
+            accepted = answer.startswith(b"HTTP/1.1 200") and len(called) == 1 and called[0][0] == "pay"
+            readings.append(Reading(accepted, repr(called), f"{answer[:400]!r}", spent, explains=False, crash=crash))
+    return readings
+
+
+@contextmanager
+def _logged(printed: io.StringIO) -> Iterator[None]:
+    """Add what asyncio and the SDK of MCP log to what is printed."""
+    import logging
+
+    handler = logging.StreamHandler(printed)
+    handler.setLevel(logging.ERROR)
+    loggers = [logging.getLogger(name) for name in ("asyncio", "mcp")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+
+
+def _differences(old: Any, new: Any) -> Iterator[str]:
+    from benchmarks.fuzz import differences
+
+    yield from differences(old, new)
+
+
+def _exchange(address: tuple[str, int], url: str, data: bytes, route: str = "/openai/v1") -> bytes:
     """Send the bytes of a request to a server on loopback, then nothing more; return what comes back."""
     import socket
-    from urllib.parse import urlsplit
 
     parts = urlsplit(url)
-    filled = data.replace(b"{prefix}", f"{parts.path}/openai/v1".encode()).replace(b"{host}", parts.netloc.encode())
+    filled = data.replace(b"{prefix}", f"{parts.path}{route}".encode()).replace(b"{host}", parts.netloc.encode())
     received = b""
     with socket.create_connection(address, 10) as connection:
         connection.settimeout(10)
@@ -972,8 +1065,19 @@ _JUDGED: Final = r"^/\d+(/(test_id|passed|run_id)|/packbench/(verdict|score))?$"
 
 def kinds() -> dict[str, Kind]:
     """Return all kinds by name."""
-    every = [*_authored(), *_answers(), *_stored(), *_imported(), _gateway_kind()]
+    # the one that takes longest first
+    every = [_resume_kind(), *_authored(), *_answers(), *_stored(), *_imported(), _gateway_kind(), *_served()]
     return {kind.name: kind for kind in every}
+
+
+def _served() -> list[Kind]:
+    def message(name: str) -> dict[str, Any]:
+        return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "pay", "arguments": {"to": name}}}
+
+    return [
+        _served_kind("call of a tool over HTTP", "/tools/pay", "/", lambda name: {"to": name, "sum": 12.5}),
+        _served_kind("call of a tool over MCP", _MCP, "^/(method|params/(name|arguments)|params$)", message),
+    ]
 
 
 def _authored() -> list[Kind]:
@@ -1295,7 +1399,6 @@ def _stored() -> list[Kind]:
             "{killed}/journal.jsonl",
             {"validate": ("validate {killed}/journal.jsonl", "")},
         ),
-        _resume_kind(),
         _folder_kind(),
     ]
 

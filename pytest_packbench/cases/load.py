@@ -503,7 +503,7 @@ def _validated(data: object, model: type[ModelT], source: str, error_type: type[
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise error_type(source, validation_problems(error, model)) from None
+        raise error_type(source, validation_problems(error, model, data)) from None
     except Exception as error:
         # the model of a third-party pack may raise anything, and an invalid file must not hide the others
         wrong = f"the pack's {model.__name__} raised {type(error).__name__}: {' '.join(str(error).split())}"

@@ -166,7 +166,7 @@ def _parse_mark(raw: bytes, source: str) -> ReviewMark:
     try:
         return ReviewMark.model_validate(data)
     except ValidationError as error:
-        raise UsageError(str(CaseError(source, validation_problems(error, ReviewMark)))) from None
+        raise UsageError(str(CaseError(source, validation_problems(error, ReviewMark, data)))) from None
 
 
 def _open_suite(name: str, marks: Sequence[Mark], arguments: argparse.Namespace) -> ReviewedSuite:

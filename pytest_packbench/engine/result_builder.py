@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench import __version__
 from pytest_packbench.engine.attempt import Attempt, Failure, redacted_failure, reject_answer, user_frames
 from pytest_packbench.engine.attribution import UNKNOWN
-from pytest_packbench.model.errors import describe_error, json_pointer
+from pytest_packbench.model.errors import describe_error, surrogate_at
 from pytest_packbench.model.pack import Comparison, record_facts
 from pytest_packbench.model.record import EVAL_BACKENDS, RecordError, wire_record
 from pytest_packbench.model.result import (
@@ -27,7 +27,6 @@ from pytest_packbench.model.result import (
 )
 from pytest_packbench.model.run import CAPS
 from pytest_packbench.model.score import UNREAD, describe_score
-from pytest_packbench.model.strict_json import has_surrogate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -347,7 +346,7 @@ def _beginning(text: str) -> str:
 
 def _unwritable(attempt: Attempt, error: BaseException) -> str:
     """Return why a record can't contain the result; empty if something else is wrong with the record."""
-    pointer = _surrogate_at(attempt.payload) if isinstance(error, RecordError) else None
+    pointer = surrogate_at(attempt.payload) if isinstance(error, RecordError) else None
     if pointer is None:
         return ""
     location = f"at {pointer}" if pointer else "at its top level"
@@ -357,22 +356,6 @@ def _unwritable(attempt: Attempt, error: BaseException) -> str:
 def _failure_of(case_ref: CaseRef, error: BaseException) -> Failure:
     message = f"the pack {case_ref.pack.name} raised {describe_error(error)}"
     return Failure(kind="pack_error", message=message, details=user_frames(error))
-
-
-def _surrogate_at(value: object) -> str | None:
-    """Return a pointer to the first text with a surrogate, or to the object with such a key; None if there is none."""
-    stack: list[tuple[tuple[str | int, ...], object]] = [((), value)]
-    while stack:
-        path, item = stack.pop()
-        if isinstance(item, str) and has_surrogate(item):
-            return json_pointer(path)
-        if isinstance(item, dict):
-            if any(isinstance(key, str) and has_surrogate(key) for key in item):
-                return json_pointer(path)
-            stack += reversed([((*path, key), member) for key, member in item.items()])
-        elif isinstance(item, list | tuple):
-            stack += reversed([((*path, index), element) for index, element in enumerate(item)])
-    return None
 
 
 def _case_fields(case_ref: CaseRef) -> dict[str, Any]:

@@ -131,6 +131,22 @@ def json_pointer(location: Iterable[str | int]) -> str:
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in location)
 
 
+def surrogate_at(value: object) -> str | None:
+    """Return a pointer to the first text with a surrogate, or to the object with such a key; None if there is none."""
+    stack: list[tuple[tuple[str | int, ...], object]] = [((), value)]
+    while stack:
+        path, item = stack.pop()
+        if isinstance(item, str) and has_surrogate(item):
+            return json_pointer(path)
+        if isinstance(item, dict):
+            if any(isinstance(key, str) and has_surrogate(key) for key in item):
+                return json_pointer(path)
+            stack += reversed([((*path, key), member) for key, member in item.items()])
+        elif isinstance(item, list | tuple):
+            stack += reversed([((*path, index), element) for index, element in enumerate(item)])
+    return None
+
+
 def format_value(value: object) -> str:
     """Return a value as JSON, at most 60 characters; values that are not JSON appear as their `repr`."""
     try:
@@ -161,13 +177,20 @@ def duplicate_id(case_id: str, other: str, *, key: str = "id") -> Problem:
     return Problem(f"/{key}", f'duplicate id "{case_id}", also in {other}', "use a unique id")
 
 
-def validation_problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """Convert pydantic's errors on a model to problems, in the order of the file."""
+def validation_problems(error: ValidationError, model: type[BaseModel], data: object = None) -> list[Problem]:
+    """Convert pydantic's errors on a model to problems, in the order of the file.
+
+    Args:
+        error: the errors.
+        model: the model.
+        data: what was validated, to find what pydantic can't write: a key with half of a surrogate pair.
+    """
     try:
         found = error.errors(include_url=False)
     except UnicodeEncodeError:
         # pydantic can't write its message
-        return [Problem("", "contains half of a surrogate pair", "write the whole character")]
+        wrong = "contains half of a surrogate pair"
+        return [Problem(surrogate_at(data) or "", wrong, "write the whole character")]
     details = [(detail, _problem(detail, model)) for detail in found]
     # a misspelt key is also missing under its right name: only the misspelling is reported
     misspelt = {

@@ -45,7 +45,7 @@ def read_baseline(path: Path) -> CommittedBaseline:
     try:
         return CommittedBaseline.model_validate(data)
     except ValidationError as error:
-        problem = validation_problems(error, CommittedBaseline)[0]
+        problem = validation_problems(error, CommittedBaseline, data)[0]
         raise StoredRunError(f"{path}: {problem}") from None
 
 

@@ -79,6 +79,7 @@ def gateway(server: FakeServer) -> Iterator[Gateway]:
         (404, "/mistral/v1/chat/completions", {}),
         (400, "/case/unknown" + PATH, {}),
         (413, PATH, {"content_length": str(50 * 2**20)}),
+        (413, PATH, {"content_length": "9" * 5000}),
         (400, PATH, {"content_length": "-1"}),
         (400, PATH, {"content_length": "1e3"}),
         (400, PATH, {"content_length": "", "transfer_encoding": "gzip"}),

@@ -62,6 +62,7 @@ def both(url: str, act: Any) -> tuple[CaseTraffic, CaseTraffic, list[GatewayExch
     "wire",
     [
         [head(f"content-length: {len(ANSWER)}", "content-type: application/json"), ANSWER[:10], 0.02, ANSWER[10:]],
+        [head("content-type: application/json", f"content-length: {len(ANSWER)}, {len(ANSWER)}"), ANSWER],
         [head("content-type: application/json", "connection: close"), ANSWER, CLOSE],
         [head("content-type: application/json", version="1.0"), ANSWER, CLOSE],
         [head(status="103 Early Hints"), *chunked("application/json", [ANSWER[:7], ANSWER[7:]])],
@@ -71,7 +72,7 @@ def both(url: str, act: Any) -> tuple[CaseTraffic, CaseTraffic, list[GatewayExch
             b"0\r\n\r\n",
         ],
     ],
-    ids=["length", "close", "1.0", "interim", "gzip"],
+    ids=["length", "repeated length", "close", "1.0", "interim", "gzip"],
 )
 def test_every_framing_of_an_answer_arrives(wire: Sequence[bytes | float]) -> None:
     with RawServer(lambda _: wire) as server:
@@ -215,8 +216,15 @@ def test_a_provider_that_cannot_be_reached_is_an_error_that_a_later_answer_recov
 
 @pytest.mark.parametrize(
     "wire",
-    [[b"SSH-2.0-x\r\n\r\n"], [CLOSE], [b"HTTP/1.1 200 OK\r\n", CLOSE]],
-    ids=["no HTTP", "nothing", "half a head"],
+    [
+        [b"SSH-2.0-x\r\n\r\n"],
+        [CLOSE],
+        [b"HTTP/1.1 200 OK\r\n", CLOSE],
+        [head("content-type: application/json", "content-length: " + "9" * 5000), ANSWER, CLOSE],
+        [head("content-type: application/json", "content-length: 7, 8"), ANSWER, CLOSE],
+        ["HTTP/1.1 200 OK\r\ncontent-length: \xb2\r\n\r\n".encode("latin-1"), ANSWER, CLOSE],
+    ],
+    ids=["no HTTP", "nothing", "half a head", "long length", "two lengths", "no digits"],
 )
 def test_what_is_no_answer_is_an_error_of_the_provider(wire: list[bytes]) -> None:
     with RawServer(lambda _: wire) as server, recording(server.url) as gateway:

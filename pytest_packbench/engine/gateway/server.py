@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MAX_HEAD_BYTES = 64 * 1024
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Requests with a longer body are refused; no provider accepts them."""
+_MOST_DIGITS = 18
 _MAX_DRAINED_BYTES = 256 * 1024 * 1024
 _DRAIN_S = 10.0
 _WAIT_S = 10.0
@@ -376,7 +377,8 @@ async def _body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head
         raise _RefusedError(400, f"the transfer coding {coding} can't be read")
     if length is not None and (not length.isascii() or not length.isdigit()):
         raise _RefusedError(400, "the length of the body can't be read")
-    size = int(length or 0)
+    # Python converts no number of more than 4,300 digits
+    size = int(length or 0) if len(length or "") <= _MOST_DIGITS else MAX_BODY_BYTES + 1
     if size > MAX_BODY_BYTES:
         raise _too_long()
     if (size or coding) and headers.get("expect", "").lower() == "100-continue":

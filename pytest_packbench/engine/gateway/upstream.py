@@ -7,6 +7,7 @@ run, or nowhere.
 from __future__ import annotations
 
 import asyncio
+import re
 import select
 import ssl
 import sys
@@ -35,6 +36,7 @@ _NOT_FORWARDED = frozenset(
         *("proxy-authenticate", "proxy-authorization", "proxy-connection", "trailer", "transfer-encoding", "upgrade"),
     }
 )
+_LENGTH, _IS_LENGTH = "content-length", re.compile("[0-9]{1,18}")
 _INTERIM, _SUCCESS, _NO_CONTENT, _NOT_MODIFIED = 100, 200, 204, 304
 
 
@@ -91,8 +93,8 @@ class Answer:
         connection_header = self.headers.get("connection", "").lower()
         self._keeps = "close" not in connection_header and (version == "HTTP/1.1" or "keep-alive" in connection_header)
         self._is_chunked = "chunked" in self.headers.get("transfer-encoding", "").lower()
-        stated = "" if self._is_chunked else self.headers.get("content-length", "")
-        self._size = self.length = int(stated) if stated.isdigit() else None
+        stated = "" if self._is_chunked else self.headers.get(_LENGTH, "")
+        self._size = self.length = int(stated) if stated else None
         if method == "HEAD" or self.status in {_NO_CONTENT, _NOT_MODIFIED}:
             self._size, self._is_chunked = 0, False
         # of the body, or of the chunk that is being read
@@ -328,4 +330,9 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, str, dict[str, str]]
         name, _, value = line.partition(":")
         name, value = name.strip().lower(), value.strip()
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    if _LENGTH in headers:
+        # it may be repeated, as long as it stays the same
+        headers[_LENGTH], *others = sorted({part.strip() for part in headers[_LENGTH].split(",")})
+        if others or not _IS_LENGTH.fullmatch(headers[_LENGTH]):
+            raise ValueError(headers[_LENGTH][:20])
     return int(rest[:3]), version, headers
