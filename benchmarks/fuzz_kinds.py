@@ -420,7 +420,11 @@ def _session_kind(
             scores = _scores()
             outcome = ["passed"] if reading.accepted else ["other"]
             shutil.rmtree("out", ignore_errors=True)
-            return reading._replace(meaning=f"{outcome} {scores.get(number)}", explains=number not in scores)
+            # a failed case or control says why in its own words
+            explains = (
+                number not in scores and re.search(r"\b\d+ errors?\b|^ERROR", reading.text, re.MULTILINE) is not None
+            )
+            return reading._replace(meaning=f"{outcome} {scores.get(number)}", explains=explains)
 
     return Kind(
         name=name,
@@ -446,6 +450,12 @@ def _scores() -> dict[int, Any]:
                 number = _number_in(own["file"])
                 terms = [(term["name"], term["value"]) for term in own["terms"]]
                 scores.setdefault(number, []).append((record["passed"], own["score"], terms))
+    for file in Path("out").glob("fuzz/*/controls.jsonl"):
+        for line in filter(None, file.read_text("utf-8").split("\n")):
+            control = json.loads(line)
+            scores.setdefault(_number_in(control["file"]), []).append(
+                [(control["actual"] or {}).get(name) for name in ("verdict", "score")]
+            )
     return scores
 
 
