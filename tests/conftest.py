@@ -74,8 +74,8 @@ def forget_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove what this project and CI systems set in the environment; runs load no plugins that import much."""
     for name in [name for name in os.environ if name.startswith(("PACKBENCH_", "GITHUB_")) or name == "CI"]:
         monkeypatch.delenv(name)
-    # a quarter of the time that a new process takes
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:anyio -p no:hypothesispytest")
+    # a quarter of the time that a new process takes; the last leaves a thread and a socket in each run
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:anyio -p no:hypothesispytest -p no:rerunfailures")
 
 
 @pytest.fixture(autouse=True)

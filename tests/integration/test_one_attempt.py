@@ -54,6 +54,11 @@ def pytest_runtest_protocol(item, nextitem):
 """
 
 
+@pytest.fixture(autouse=True)
+def _with_reruns(monkeypatch: pytest.MonkeyPatch, project: Project) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:anyio -p no:hypothesispytest")
+
+
 def calls(project: Project) -> int:
     return len((project.root / "calls.txt").read_text("utf-8").splitlines())
 
