@@ -57,9 +57,9 @@ _PATH = r"/|~/|\.{1,2}/|[A-Za-z]:[\\/]"
 _BASE64 = r"[A-Za-z0-9+/=]{24,}"
 _PAIR_END = r"[;,&\s]+"
 # where printed text is wrapped: with the indentation, and with the signs of quotations, frames and literals; also as
-# written in JSON and in Python literals
-_PLAIN_BREAK = r"[ \t]*(?:\r?\n|(?:\\r)?\\n)[ \t]*"
-_BREAK = r"['\"]?[ \t]*[│|\\]?[ \t]*(?:\r?\n|(?:\\r)?\\n)[ \t]*(?:(?:[>#*│|]|E(?=  ))[ \t]*)*['\"]?"
+# written in JSON and in Python literals; what stands before the end of a line is looked for backwards
+_PLAIN_BREAK = r"(?:\r?\n|(?:\\r)?\\n)[ \t]*"
+_BREAK = r"(?:\r?\n|(?:\\r)?\\n)[ \t]*(?:(?:[>#*│|]|E(?=  ))[ \t]*)*['\"]?"
 _ENDS = " \t\r'\"│|\\"
 _STARTS = " \t'\"│|>#*E"
 _WORD_AFTER_BREAK = r"[A-Za-z]?[a-z_-]*[^A-Za-z0-9]*"
@@ -68,7 +68,7 @@ _WORD_AFTER_BREAK = r"[A-Za-z]?[a-z_-]*[^A-Za-z0-9]*"
 # every text with a key of a known form matches this, or contains one of the words; a pattern for speed: it begins with
 # characters that are rare in text, and the forms themselves are compiled only for texts that it matches
 _SUSPECT = re.compile(
-    r"[_.AJPQzZK-](?:(?<=_)[A-Za-z0-9]{16}|(?<=[.-])(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{16}|(?<=A)(?:[KSB]IA|CCA|Iza|BSK|ccessKey)|"
+    r"[_.AJPQzZK-](?:(?<=_)[A-Za-z0-9]{16}|(?<=[.-])(?=[A-Za-z_-]{0,100}[0-9])[A-Za-z0-9_-]{16}|(?<=A)(?:[KSB]IA|CCA|Iza|BSK|ccessKey)|"
     r"(?<=J)[A-Za-z0-9_-]{10}|(?<=P)RIVATE KEY|(?<=Q)~|(?<=[zZ])(?:ation|ATION)[\"'\\]*\s*[:=]|"
     r"(?<=K)ey=|(?<=-)[Kk](?:ey|EY)[\"'\\]*\s*[:=]|(?<=_)(?:access_key|ACCESS_KEY)|(?<=\.)slack)"
 )
@@ -91,7 +91,8 @@ class Form(NamedTuple):
 
 # after a letter or digit only if it is the end of a colour, an escaped line break or an escaped sign of a URL
 _START = r"(?:(?<![A-Za-z0-9])|(?<=[0-9\[]m)|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
-_LONG = r"(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]"
+# of a long text without any digit, each character would be looked at from each
+_LONG = r"(?=[A-Za-z_-]{0,100}[0-9])[A-Za-z0-9_-]"
 _VALUE = r"(?=[A-Za-z._~+/=-]*[0-9])[A-Za-z0-9._~+/=-]{16,}"
 # prefixes that lists such as gitleaks' and the documents of providers name; lengths are lower limits, because lengths
 # change, and prefixes are distinctive
@@ -152,7 +153,7 @@ FORMS = (
     Form(
         "a JSON Web Token",
         ("eyJ",),
-        rf"{_START}eyJ[A-Za-z0-9_-]{{10,}}\.eyJ[A-Za-z0-9_-]{{10,}}\.[A-Za-z0-9_-]{{10,}}",
+        rf"{_START}eyJ[A-Za-z0-9_-]{{10,4096}}\.eyJ[A-Za-z0-9_-]{{10,}}\.[A-Za-z0-9_-]{{10,}}",
     ),
     Form(
         "a private key",
@@ -252,7 +253,7 @@ class Redactor:
             return True
         if "\n" not in text and "\\n" not in text:
             return False
-        # the same as for `_BREAK`, but faster
+        # the same as in `_breaks_in`, but faster
         lines = text.replace("\\r\\n", "\n").replace("\\n", "\n").split("\n")
         joined = "".join([line.rstrip(_ENDS).lstrip(_STARTS) for line in lines])
         return bool(_SUSPECT.search(joined)) or any(
@@ -344,7 +345,7 @@ class Redactor:
 
     def _spans_over_breaks(self, text: str, pattern: str) -> Iterator[_Span]:
         """Return the secrets that a line break cuts: those of the text without breaks that are over one."""
-        breaks = [match.span() for match in _compiled(pattern).finditer(text)] if "\n" in text or "\\n" in text else []
+        breaks = _breaks_in(text, pattern) if "\n" in text or "\\n" in text else []
         if not breaks:
             return
         # where the breaks were in the joined text, and how many characters are removed up to there
@@ -378,6 +379,21 @@ class Redactor:
         if any(map(lowered.__contains__, _LOOSE_HINTS)):
             for form in _LOOSE_FORMS:
                 yield from (_Span(*_span(match), "") for match in _compiled(form.pattern).finditer(text))
+
+
+def _breaks_in(text: str, pattern: str) -> list[tuple[int, int]]:
+    """Return where a text is wrapped, with what a frame, a quotation or an indentation adds: start and end of each."""
+    breaks, end = [], 0
+    for match in _compiled(pattern).finditer(text):
+        before = text[end : match.start()]
+        kept = before.rstrip(" \t")
+        if pattern == _BREAK:
+            if kept.endswith(("│", "|", "\\")):
+                kept = kept[:-1].rstrip(" \t")
+            kept = kept[:-1] if kept.endswith(("'", '"')) else kept
+        breaks.append((match.start() - len(before) + len(kept), match.end()))
+        end = match.end()
+    return breaks
 
 
 def secrets_of_target(spec: str) -> list[str]:
@@ -559,7 +575,9 @@ def _escapes(secret: str) -> Iterator[str]:
     html = secret.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
     yield from (html, html.replace("'", "&#x27;"), html.replace("'", "&#39;"))
     if "\n" in secret:
-        yield _compiled(_PLAIN_BREAK).sub("", secret)
+        breaks = _breaks_in(secret, _PLAIN_BREAK)
+        starts, ends = [0, *(end for _, end in breaks)], [*(start for start, _ in breaks), len(secret)]
+        yield "".join([secret[start:end] for start, end in zip(starts, ends, strict=True)])
 
 
 def _base64_forms(secret: str) -> Iterator[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from base64 import b64encode, urlsafe_b64encode
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -198,3 +200,17 @@ def test_long_words_without_a_digit_cost_no_search() -> None:
     redactor = Redactor({})
     assert not redactor.suspects('{"hook": "tariff.essential_character", "rule": "non-discriminatory_treatment"}')
     assert redactor.suspects("sk-abcdefghijklmnopqrstuvwxyz1")
+
+
+@pytest.mark.parametrize(("run", "length"), [(" ", 100), ("-", 4000), ("-a", 2000)])
+def test_a_long_run_of_the_same_characters_takes_no_more_than_its_length(run: str, length: int) -> None:
+    redactor = Redactor({})
+
+    def cpu_s(times: int) -> float:
+        text, before = f"x{run * times}x\nsk-abcdefghijklmnopqrstuvwxyz1", time.process_time()
+        assert REDACTED in redactor.text(text)
+        return time.process_time() - before
+
+    few, many = (min(cpu_s(times) for _ in range(3)) for times in (length, 8 * length))
+    # with the square, it would be 64 times as much
+    assert many < 30 * max(few, 0.001)
