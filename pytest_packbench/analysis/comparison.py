@@ -41,6 +41,7 @@ SMALLER = "smaller_changes"
 _MAX_ANSWER = 400
 # the key of the changes of all cases
 _ALL = ("", "")
+_HASH = re.compile("[0-9a-f]{12,}")
 # an error is no improvement over a failure
 _BAD = tuple(verdict for verdict, effects in EFFECTS.items() if effects.loss)
 _CONDITION = re.compile(r"\s*(?P<name>[a-z_]+)\s*(?P<sign><=|>=|<|>)\s*(?P<bound>[+-]?(?:\d+\.?\d*|\.\d+))\s*")
@@ -298,12 +299,18 @@ def differences(baseline: Run, current: Run) -> tuple[str, ...]:
         "suite": (baseline.suite.removeprefix(BUNDLED), current.suite.removeprefix(BUNDLED)),
         "mode": (baseline.mode, current.mode),
         "pack": (f"{baseline.pack} {baseline.pack_version}", f"{current.pack} {current.pack_version}"),
-        "scoring rules": (baseline.suite_sha256[:12], current.suite_sha256[:12]),
+        "scoring rules": (baseline.suite_sha256, current.suite_sha256),
         "trials rule": _trials_rules(baseline, current),
     }
     return tuple(
-        f"{name}: {before!r} before, {after!r} now" for name, (before, after) in settings.items() if before != after
+        f"{name}: {_short(before)!r} before, {_short(after)!r} now"
+        for name, (before, after) in settings.items()
+        if before != after
     )
+
+
+def _short(value: str) -> str:
+    return value[:12] if _HASH.fullmatch(value) else value
 
 
 def _trials_rules(baseline: Run, current: Run) -> tuple[str, str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, StrictBool
+from pydantic import Field, StrictBool, model_validator
+from pydantic_core import PydanticCustomError
 
-from pytest_packbench.model.case import Fraction, ListOf, StrictModel
-from pytest_packbench.model.score import Verdict  # noqa: TC001 - pydantic reads it when the model is made
+from pytest_packbench.model.case import CurrentVersion, Fraction, ListOf, StrictModel
+from pytest_packbench.model.score import COUNTED, Verdict
 
 BASELINE_VERSION = 1
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -33,6 +34,13 @@ class BaselineCase(StrictModel):
     judge: str | None = None
     trials: Annotated[int, Field(ge=1)] = 1
     passed: Annotated[int, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _has_its_score(self) -> Self:
+        if self.score is None and self.verdict in COUNTED:
+            about = {"wrong": f"score is missing, but the verdict is {self.verdict}", "expected": "a score"}
+            raise PydanticCustomError("score", "score", about)
+        return self
 
 
 class BaselineRun(StrictModel):
@@ -93,7 +101,7 @@ class CommittedBaseline(StrictModel):
         cases: what each case came to, by test id.
     """
 
-    baseline_version: Literal[1]
+    baseline_version: Annotated[Literal[1], CurrentVersion(BASELINE_VERSION)]
     run: BaselineRun
     history: ListOf[BaselineChange] = ()
     cases: dict[str, BaselineCase]

@@ -66,6 +66,25 @@ Threshold = Annotated[float, _AboveZero()]
 Difficulty = Literal["easy", "medium", "hard", "expert"]
 
 
+class CurrentVersion(NamedTuple):
+    """The integer of the current version of a format, and no value that equals it in Python."""
+
+    version: int
+
+    def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> core_schema.CoreSchema:
+        """Return the schema."""
+        return core_schema.custom_error_schema(
+            core_schema.int_schema(strict=True, ge=self.version, le=self.version),
+            custom_error_type="version",
+            custom_error_message="a version",
+            custom_error_context={"expected": str(self.version)},
+        )
+
+    def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
+        """Return its JSON Schema."""
+        return {"const": self.version, "type": "integer"}
+
+
 class StrictModel(BaseModel):
     """A frozen pydantic model that converts no types and forbids unknown keys."""
 

@@ -8,9 +8,8 @@ from binascii import a2b_base64
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
-from pydantic_core import core_schema
 
-from pytest_packbench.model.case import CaseId, ListOf, StrictModel, Text
+from pytest_packbench.model.case import CaseId, CurrentVersion, ListOf, StrictModel, Text
 from pytest_packbench.model.request import Usage
 from pytest_packbench.model.run import Origin  # noqa: TC001 - pydantic reads it when the model is made
 
@@ -215,22 +214,7 @@ class Conditions(StrictModel):
     tools: ListOf[RecordedTool] | None = None
 
 
-class _CurrentVersion:
-    """The integer of the current version, and no value that equals it in Python."""
-
-    def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> core_schema.CoreSchema:
-        return core_schema.custom_error_schema(
-            core_schema.int_schema(strict=True, ge=CASSETTE_VERSION, le=CASSETTE_VERSION),
-            custom_error_type="version",
-            custom_error_message="a version",
-            custom_error_context={"expected": str(CASSETTE_VERSION)},
-        )
-
-    def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
-        return {"const": CASSETTE_VERSION, "type": "integer"}
-
-
-Version = Annotated[Literal[2], _CurrentVersion()]
+Version = Annotated[Literal[2], CurrentVersion(CASSETTE_VERSION)]
 
 
 class Cassette(StrictModel):

@@ -11,7 +11,7 @@ from pytest_packbench.model.policy import POLICY_VERSION, CaseFacts, Policy, Pol
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import BUNDLED, Run
 from pytest_packbench.runs.folder import StoredRunError
-from pytest_packbench.runs.lines import without_duplicates
+from pytest_packbench.runs.lines import strict_json_line
 from pytest_packbench.runs.report import open_report
 
 _RESTORE = "restore it, or set it again with packbench baseline set"
@@ -37,7 +37,7 @@ def read_baseline(path: Path) -> CommittedBaseline:
 
     try:
         raw = read_regular(path, LIMITS["baseline.json"])
-        data = json.loads(raw.decode("utf-8"), object_pairs_hook=without_duplicates)
+        data = strict_json_line(raw.decode("utf-8"))
     except RecursionError:
         raise StoredRunError(f"{path}: not a committed baseline: nested too deeply; {_RESTORE}") from None
     except ValueError as error:

@@ -105,6 +105,7 @@ class ErrorLine(NamedTuple):
 
 
 # the fields that a report counts by
+_LONG_NUMBER = "contains a number with thousands of digits"
 _COUNTED_FIELDS = ERROR_LINE_FIELDS[:4]
 _PAYLOAD_FIELDS = ("run_id", "test_id", "case_id")
 _IDS = frozenset(_PAYLOAD_FIELDS)
@@ -515,15 +516,19 @@ def _value(location: str, line: bytes) -> Any:
 
 
 def strict_json_line(text: str) -> Any:
-    """Parse a line as each reader of JSON does: without a key twice, and without numbers that JSON does not have.
+    """Parse a text as each reader of JSON does: without a key twice, and without numbers that JSON does not have.
 
     Raises:
         ValueError: the line is not JSON.
         RecursionError: it is nested too deeply.
     """
-    return json.loads(
-        text, object_pairs_hook=without_duplicates, parse_constant=_finite_float, parse_float=_finite_float
-    )
+    try:
+        return json.loads(
+            text, object_pairs_hook=without_duplicates, parse_constant=_finite_float, parse_float=_finite_float
+        )
+    except ValueError as error:
+        # Python's own message is about Python
+        raise (ValueError(_LONG_NUMBER) if str(error).startswith("Exceeds the limit") else error) from None
 
 
 def _finite_float(text: str) -> float:
