@@ -55,7 +55,7 @@ _PLACE: Final = re.compile(
     r"|contains no|no mark|expected an? (object|list|array|mapping)|empty|larger|longer|nested|truncated|not JSON"
     r"|values|several kinds|named pipe|device|folder|directory|[Ll]oop|levels of symbolic|such file|[Pp]ermission"
     r"|other controls|a valid string|expected one of them|no cassette|call \d|made only \d|no records"
-    r"|thousands of digits|expected a run of|can't be compared|can't be the baseline|\w\.\w+ is |suite_sha256 is "
+    r"|thousands of digits|no number of JSON|expected a run of|can't be compared|can't be the baseline|\w\.\w+ is |suite_sha256 is "
     r"|not found: the run stored|: the result of \S|follows .*; expected cases sorted|case \S+ is not the one"
     r"|can't be resumed: the [a-z' ]+ changed"
 )
