@@ -54,10 +54,10 @@ _PLACE: Final = re.compile(
     r":\d+|line \d|column \d|character \d|byte \d|position \d|\[\d+\]|: /|/\w+: |\bkey\b|no column|missing"
     r"|contains no|no mark|expected an? (object|list|array|mapping)|empty|larger|longer|nested|truncated|not JSON"
     r"|values|several kinds|named pipe|device|folder|directory|[Ll]oop|levels of symbolic|such file|[Pp]ermission"
-    r"|other controls|a valid string|expected one of them|no cassette|call \d|made only \d"
-    r"|no records|thousands of digits|no number of JSON|expected a run of|can't be compared|can't be the baseline"
-    r"|\w\.\w+ is |suite_sha256 is |not found: the run stored|: the result of \S|follows .*; expected cases sorted|case \S+ is not the one"
-    r"|can't be resumed: the [a-z' ]+ changed"
+    r"|other controls|a valid string|expected one of them|no cassette|call \d|made only \d|no records"
+    r"|thousands of digits|no number of JSON|expected a run of|can't be compared|can't be the baseline|\w\.\w+ is "
+    r"|suite_sha256 is |not found: the run stored|: the result of \S|follows .*; expected cases sorted"
+    r"|case \S+ is not the one|can't be resumed: the [a-z' ]+ changed"
 )
 
 
