@@ -239,7 +239,7 @@ def _agentdojo(_: Session) -> Iterator[Row]:
 def _live(_: Session) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder, live.serving(LATENCY) as url:
         many = Path(folder, "many")
-        live.prepare(many, LIVE_CASES, LATENCY, url)
+        live.prepare(many, LIVE_CASES, LATENCY)
         for at_once in (AT_ONCE, *ALSO_AT_ONCE):
             found = live.best(many, "post", url, at_once, ROUNDS if at_once >= AT_ONCE else 1)
             ideal = LIVE_CASES * LATENCY / at_once

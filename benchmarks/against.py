@@ -105,7 +105,7 @@ def works(cases: int, large: int, records: int, url: str) -> Iterator[Work]:
     yield Work(f"{cases:,} generic cases", suite, lambda folder: write_generic(folder, cases))
     yield Work(f"{cases:,} generic cases, -n 2", (*suite, *two), lambda folder: write_generic(folder, cases))
     yield Work(f"{cases:,} live, without a model", (*suite, *live_mode), lambda folder: _without_model(folder, cases))
-    yield Work(f"{LIVE_CASES:,} live, a server of 200 ms", command, lambda folder: _asked(folder, url))
+    yield Work(f"{LIVE_CASES:,} live, a server of 200 ms", command, _asked)
     yield Work(f"{large:,} generic cases", suite, lambda folder: _lines(folder, large))
     yield Work(f"one shard of {shards.SHARDS}, {large:,} cases", shard, lambda folder: _lines(folder, large))
     yield Work(
@@ -124,8 +124,8 @@ def _without_model(folder: Path, cases: int) -> None:
     (folder / "conftest.py").write_text(LIVE, encoding="utf-8")
 
 
-def _asked(folder: Path, url: str) -> None:
-    live.prepare(folder, LIVE_CASES, LATENCY, url)
+def _asked(folder: Path) -> None:
+    live.prepare(folder, LIVE_CASES, LATENCY)
 
 
 def _pairs(folder: Path, control: agentdojo.Control) -> None:

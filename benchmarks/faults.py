@@ -733,8 +733,8 @@ def rows() -> list[Row]:
     ]
     limits = {"hang": (LIMIT,)}
     kinds = {"replace_process": "offline", "fork_and_return": "offline", "hang": "timeout"}
-    live = {"mode": LIVE, "target": "ask"}
-    sync = {"mode": LIVE, "target": "ask_sync"}
+    live: dict[str, Any] = {"mode": LIVE, "target": "ask"}
+    sync: dict[str, Any] = {"mode": LIVE, "target": "ask_sync"}
     dns = "--packbench-base-url=http://no-such-host.invalid/v1"
     refused = f"--packbench-base-url=http://127.0.0.1:{_refused_port()}/v1"
     cut, slow, reset = OK[: -len(OK) // 4], _drip(OK), b"HTTP/1.1 2"

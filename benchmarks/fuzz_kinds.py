@@ -114,7 +114,7 @@ def call(arguments: Sequence[str]) -> Reading:
     except BaseException:  # noqa: BLE001 - each escape is a finding
         crash = traceback.format_exc()
     spent = time.process_time() - before
-    out, err = (each.buffer.getvalue().decode() for each in (printed, errors))  # type: ignore[attr-defined]  # in memory
+    out, err = (each.buffer.getvalue().decode() for each in (printed, errors))
     return _reading_of(code, out, err, spent, crash)
 
 
@@ -832,7 +832,7 @@ def _gateway_kind() -> Kind:
             request(body, "expect: 100-continue", f"content-length: {len(body)}"),
         ]
 
-    def classify(original: bytes, data: bytes, _: str) -> str:
+    def classify(original: bytes, data: bytes, _variant: str) -> str:
         head, _, rest = data.partition(b"\r\n\r\n")
         if head != original.partition(b"\r\n\r\n")[0]:
             return "open"
@@ -841,7 +841,7 @@ def _gateway_kind() -> Kind:
         except (ValueError, RecursionError):
             return "broken"
 
-    def read(inputs: Sequence[tuple[int, bytes]], _: str) -> list[Reading]:
+    def read(inputs: Sequence[tuple[int, bytes]], _variant: str) -> list[Reading]:
         from tests.servers.fake import FakeServer
         from tests.servers.wire import openai_reply
         from tests.unit.gateways import recording, replaying, stored
@@ -919,7 +919,8 @@ def _calls_read(bodies: Sequence[bytes], head: str) -> list[Reading]:
     """Serve a world, send each body after a head without its length, and return what was called."""
     from pytest_packbench.model.request import Tool, VerifyRequest
     from pytest_packbench.packs.agent_safety.guards.base import Chain
-    from pytest_packbench.packs.agent_safety.worlds import AgentWorld, Output
+    from pytest_packbench.packs.agent_safety.serving import Output
+    from pytest_packbench.packs.agent_safety.worlds import AgentWorld
 
     called: list[tuple[str, str]] = []
 

@@ -370,12 +370,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         ]
         environment = {**os.environ, "PYTHONPATH": str(HOME)}
         merged = subprocess.run(merge, cwd=folder, env=environment, check=False, capture_output=True, text=True)
-        (whole,) = [path for path in folder.glob("merged/soak/*") if path.is_dir()] or [None]
+        whole = next((path for path in folder.glob("merged/soak/*") if path.is_dir()), None)
         if whole is None or merged.returncode != 1:
             print(f"merge: exit code {merged.returncode}: {merged.stdout[-1000:]}{merged.stderr[-1000:]}")
             return 1
         expected, came = oracle(kinds), found(whole, CASE_TYPES)
-        document = json.loads((whole / "report.json").read_bytes())["packbench"]
     print("\n| case type | verdict | kind | expected | found |\n|---|---|---|---:|---:|")
     for key in sorted({*expected, *came}):
         mark = "" if expected[key] == came[key] else " **wrong**"
@@ -384,7 +383,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     print("\n| process | peak | slope per 1,000 cases |\n|---|---:|---:|")
     print("\n".join(figures))
     print(f"\nseed {arguments.seed}, {arguments.cases} cases, {TRIALS} trials, {time.monotonic() - begun:.0f} s")
-    _ = document
     return int(expected != came)
 
 
