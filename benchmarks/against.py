@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     print("work                                       CPU s: other    this    MiB: other   this    CPU x   memory x")
     with live.serving(LATENCY) as url:
-        for work in works(arguments.cases, arguments.large, arguments.records, url):
+        for work in works(arguments.cases, arguments.large, arguments.records):
             if arguments.only in work.name:
                 with tempfile.TemporaryDirectory() as folder:
                     print(measure(work, Path(folder, "work"), arguments.python, arguments.rounds), flush=True)
@@ -84,14 +84,13 @@ def measure(work: Work, folder: Path, python: str, rounds: int) -> str:
     return line(work.name, median(others), median(ours))
 
 
-def works(cases: int, large: int, records: int, url: str) -> Iterator[Work]:
+def works(cases: int, large: int, records: int) -> Iterator[Work]:
     """List the work to measure.
 
     Args:
         cases: size of the suite of trivial cases.
         large: size of the large suite.
         records: size of the report.
-        url: address of a model server on loopback.
     """
     suite = (*PYTEST, "--packbench-suite=toy")
     two, live_mode = ("-p", "xdist", "-n", "2"), ("--packbench-mode=live", "--packbench-concurrency=64")
