@@ -11,6 +11,7 @@ no change. `--only` measures only the lines with names that contain the text.
 from __future__ import annotations
 
 import argparse
+import os
 import json
 import shutil
 import statistics
@@ -67,6 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     print("work                                       CPU s: other    this    MiB: other   this    CPU x   memory x")
     with live.serving(LATENCY) as url:
+        # where the target of the live work asks
+        os.environ["OPENAI_BASE_URL"] = f"{url}/v1"
         for work in works(arguments.cases, arguments.large, arguments.records):
             if arguments.only in work.name:
                 with tempfile.TemporaryDirectory() as folder:
