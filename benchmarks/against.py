@@ -11,8 +11,8 @@ no change. `--only` measures only the lines with names that contain the text.
 from __future__ import annotations
 
 import argparse
-import os
 import json
+import os
 import shutil
 import statistics
 import sys
