@@ -907,7 +907,7 @@ def _served_kind(name: str, path: str, matters: str, call: Callable[[str], Any])
     return Kind(
         name=name,
         form="json",
-        examples=lambda: [_json(call("n000000"))[0], _json(call("somebody else"))[0]],
+        examples=lambda: [_json(call("n000000"))[0], _json(call("n000001"))[0]],
         read=lambda inputs, _: _calls_read([data for _, data in inputs], "\r\n".join(lines)),
         command=None,
         classify=classify,
