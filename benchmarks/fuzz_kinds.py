@@ -36,6 +36,10 @@ _VOLATILE: Final = re.compile(
 _TIMEOUT_S: Final = 120
 _MCP: Final = "/mcp"
 PYTEST: Final = ("-q", "-pno:cacheprovider", "--tb=short")
+# these collect all garbage of the process, or prepare what no case here uses, in each run
+_WITHOUT: Final = tuple(
+    f"-pno:{name}" for name in ("unraisableexception", "anyio", "hypothesispytest", "rerunfailures")
+)
 
 
 class Reading(NamedTuple):
@@ -327,7 +331,8 @@ def session(options: Sequence[str], suite: str) -> tuple[int, Watch, str]:
     sys.stdout.flush()
     at = os.lseek(1, 0, os.SEEK_END)
     sys.modules.pop("pipeline", None)
-    code = pytest.main([*PYTEST, f"--packbench-suite={suite}", "--packbench-output=out", *options], plugins=[watch])
+    words = [*PYTEST, *_WITHOUT, f"--packbench-suite={suite}", "--packbench-output=out", *options]
+    code = pytest.main(words, plugins=[watch])
     sys.stdout.flush()
     sys.stderr.flush()
     size = os.lseek(1, 0, os.SEEK_END) - at
@@ -345,7 +350,7 @@ def _session_kind(
     matters: str = "",
     serves: Callable[[], Any] | None = None,
     variables: Mapping[str, str] = MappingProxyType({}),
-    batch: int = 50,
+    batch: int = 100,
     names: str = r"n\d{6}",
     lenient: bool = False,
     mutate: Callable[[bytes, Random], bytes] | None = None,
@@ -1141,7 +1146,7 @@ def _authored() -> list[Kind]:
             lambda _: [_tariff()[0]],
             rules=_tariff_rules(),
             matters="^/(id|pack_id|input)",
-            batch=25,
+            batch=50,
         ),
         _session_kind(
             "recording of the tariff suite",
@@ -1150,7 +1155,7 @@ def _authored() -> list[Kind]:
             lambda _: [_tariff()[1]],
             rules=_tariff_rules(),
             matters="^/(case_id|input_sha256|cassette_version)",
-            batch=25,
+            batch=50,
         ),
         _command_kind(
             "suite.yaml",
@@ -1225,7 +1230,7 @@ def _answers() -> list[Kind]:
             lambda _: [json.dumps(reply).encode() + b"\n", json.dumps({**reply, "result": {}}).encode()],
             options=[*_live(f"--packbench-target={program}"), "--packbench-case-timeout=2"],
             matters=r"^/(jsonrpc|result(/(currency|sum|summary))?)$",
-            batch=25,
+            batch=50,
             mutate=lambda data, rng: mutation.mutate(data, data, rng, "json").partition(b"\n")[0],
             names=".",
         ),
@@ -1237,7 +1242,7 @@ def _answers() -> list[Kind]:
             options=lambda url: _live(f"--packbench-target={url}/run"),
             serves=lambda: _serving(_as_body),
             matters=meant,
-            batch=25,
+            batch=50,
             names=".",
         ),
         _session_kind(
@@ -1247,7 +1252,7 @@ def _answers() -> list[Kind]:
             _wire_examples,
             options=lambda url: _live(f"--packbench-target={url}/run"),
             serves=lambda: _serving(lambda data: data),
-            batch=25,
+            batch=50,
             names=".",
         ),
         _backend_kind("openai", "^/choices(/0(/message)?)?$"),
