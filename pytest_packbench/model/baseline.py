@@ -14,6 +14,10 @@ BASELINE_VERSION = 1
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
+def _misfit(wrong: str, expected: str) -> PydanticCustomError:
+    return PydanticCustomError("score", "score", {"wrong": wrong, "expected": expected})
+
+
 class BaselineCase(StrictModel):
     """What one case came to, over all its trials.
 
@@ -36,10 +40,11 @@ class BaselineCase(StrictModel):
     passed: Annotated[int, Field(ge=0)] | None = None
 
     @model_validator(mode="after")
-    def _has_its_score(self) -> Self:
+    def _score_fits_the_verdict(self) -> Self:
         if self.score is None and self.verdict in COUNTED:
-            about = {"wrong": f"score is missing, but the verdict is {self.verdict}", "expected": "a score"}
-            raise PydanticCustomError("score", "score", about)
+            raise _misfit(f"the score is missing, but the verdict is {self.verdict}", "a score")
+        if self.score is not None and self.verdict in {"error", "not_run"}:
+            raise _misfit(f"the score is {self.score:g}, but the verdict is {self.verdict}", "no score")
         return self
 
 

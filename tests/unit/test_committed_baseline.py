@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from pytest_packbench.analysis.gates import check_run
 from pytest_packbench.model.baseline import BaselineChange
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.runs.committed import write_baseline
+from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun, load_run
 from tests.unit.run_builders import ONE_OF_EACH, case_result, gate, run
 
@@ -76,3 +78,27 @@ def test_a_ratio_needs_a_run_for_what_the_file_does_not_contain(tmp_path: Path) 
     unknown, known = check_run(run(), results, rules, baseline, metrics=ATTACK_METRICS)
     assert "the committed baseline does not contain attack_success_rate; pass a run as the baseline" in unknown.text
     assert (unknown.passed, known.passed) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"baseline_version": 1', '"baseline_version": true', "/baseline_version: got true; expected 1"),
+        ('"score": 1.0', '"score": null', "the score is missing, but the verdict is passed; expected a score"),
+        (
+            '"verdict": "passed"',
+            '"verdict": "not_run"',
+            "the score is 1, but the verdict is not_run; expected no score",
+        ),
+        ('"history": [', f'"history": [{"9" * 5000}, ', "contains a number with thousands of digits"),
+        ('"score": 1.0', '"score": NaN', "NaN is no number of JSON"),
+    ],
+)
+def test_a_baseline_that_contradicts_itself_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = tmp_path / "baseline.json"
+    write_baseline(path, committed_baseline(run(), [case_result("a", case_sha256="ab" * 32)], [CHANGE]))
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), "utf-8")
+    with pytest.raises(StoredRunError, match=re.escape(message)):
+        load_run(path)
