@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.compare import add_fail_on
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, rootdir_of, suite_and_pack
-from pytest_packbench.model.errors import CassetteError, describe_error
+from pytest_packbench.model.errors import CassetteError, ControlError, describe_error, pluralize
 from pytest_packbench.runs.folder import DIFF, PAGE, SUMMARY, StoredRunError, find_run_folder, find_run_source
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion, RunEvaluator
     from pytest_packbench.analysis.listing import Order
     from pytest_packbench.cases.files import CaseIndex
-    from pytest_packbench.model.control import ControlTally
+    from pytest_packbench.cases.recordings import FoundControl
+    from pytest_packbench.model.control import ControlResult, ControlTally
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.merge import Merge, Shards
     from pytest_packbench.runs.stored import BaselineLookup
     from pytest_packbench.runs.writer import RunWriter
+
+_ONE_COMMIT = "merge the runs of one commit, where that commit is checked out"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -140,32 +143,58 @@ def _changed(suite: Suite, index: CaseIndex, mode: str, result: CaseResult) -> s
     from pytest_packbench.cases.recordings import find_recording
     from pytest_packbench.model.score import FIXTURE
 
-    advice = "merge the runs of one commit, where that commit is checked out"
     location = index.find(result.case_id)
     if location is None:
-        return f"the suite has no case {result.case_id}; {advice}"
+        return f"the suite has no case {result.case_id}; {_ONE_COMMIT}"
     if result.case_sha256 is not None and case_file_sha256(location) != result.case_sha256:
-        return f"case {result.case_id} is not the one of the suite here; {advice}"
+        return f"case {result.case_id} is not the one of the suite here; {_ONE_COMMIT}"
     if mode == FIXTURE and result.cassette_sha256 is not None:
         with suppress(OSError, CassetteError):
             if find_recording(suite, result.case_id).load()[1] == result.cassette_sha256:
                 return ""
-        return f"the recording of case {result.case_id} is not the one of the suite here; {advice}"
+        return f"the recording of case {result.case_id} is not the one of the suite here; {_ONE_COMMIT}"
     return ""
 
 
 def _controls(merge: Merge, suite: Suite) -> ControlTally | None:
-    """Return the controls of the merged runs, which are in fixture mode; None if there are none."""
-    from pytest_packbench.cases.recordings import count_controls
+    """Return the controls of the merged runs, which are in fixture mode; None if there are none.
+
+    Raises:
+        UsageError: they are not those of the suite here.
+    """
+    from pytest_packbench.cases.recordings import find_controls
     from pytest_packbench.model.score import FIXTURE
 
-    present = count_controls(suite.controls_path) if merge.run.mode == FIXTURE else 0
+    if merge.run.mode != FIXTURE:
+        return None
+    present = {found.location.name: found for found in find_controls(suite.controls_path)}
     results = merge.controls()
-    if not present and not results:
+    changed = next((result.control for result in results if not _is_same(result, present.get(result.control))), None)
+    if changed is not None:
+        raise UsageError(f"the control {changed} is not the one of the suite here; {_ONE_COMMIT}")
+    if merge.shards is not None and not merge.shards.missing and merge.controls_present != len(present):
+        had, has = pluralize(merge.controls_present, "control"), len(present)
+        raise UsageError(f"the suite of the runs had {had}, the suite here has {has}; {_ONE_COMMIT}")
+    if not present:
         return None
     from pytest_packbench.model.control import tally_of
 
-    return tally_of(results, present)
+    return tally_of(results, len(present))
+
+
+def _is_same(result: ControlResult, found: FoundControl | None) -> bool:
+    """Return whether a control of a run is the one of the suite here, as far as its line tells."""
+    from pytest_packbench.cases.recordings import load_control
+
+    if found is None:
+        return False
+    try:
+        control = load_control(found, file=result.file)
+    except ControlError:
+        return result.outcome == "broken"
+    expected = control.expected.model_dump(mode="json", exclude_unset=True)
+    # one that was broken or did not run may have a line without them
+    return not result.expected or (result.case, result.expected) == (control.case, expected)
 
 
 def _counted(results: Iterable[CaseResult], evaluator: RunEvaluator) -> Iterator[CaseResult]:

@@ -288,6 +288,12 @@ class Merge:
             # they are written again from the report: a damaged file would not be noticed
             check_errors(folder, unscored, report.run.run_id)
 
+    @property
+    def controls_present(self) -> int:
+        """How many controls the suite of the runs had, as their reports count them; of shards each is in one."""
+        counts = [report.controls.get("present") for report in self._reports if isinstance(report.controls, dict)]
+        return sum(count for count in counts if type(count) is int)
+
     def controls(self) -> list[ControlResult]:
         """Return what the controls of all runs came to; of shards each control is in one.
 

@@ -133,7 +133,10 @@ def open_report(path: Path) -> OpenRun:
     """
     file = path / REPORT if path.is_dir() else path
     if not file.exists() and (path / JOURNAL).exists():
-        raise StoredRunError(f"{path}: contains no {REPORT}: the run did not end; its results so far are in {JOURNAL}")
+        raise StoredRunError(
+            f"{path}: contains no {REPORT}: the run did not end; its results so far are in {JOURNAL}; "
+            f"run it to its end with its options and --packbench-resume={path.name}"
+        )
     if not file.exists() and path.is_dir():
         has_records = (path / RECORDS).exists()
         advice = f"pass {path / RECORDS} to read the records alone" if has_records else "pass the folder of a run"

@@ -195,6 +195,31 @@ def test_shards_without_their_controls_are_not_merged(small: Project, capsys: py
     assert "controls.jsonl is missing, but the report counts" in capsys.readouterr().err
 
 
+def test_shards_with_other_controls_are_not_merged(small: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in (1, 2):
+        small.run_toy(f"--packbench-shard={number}/2")
+    merge = ["merge", *map(str, small.folders()), "--output=merged"]
+    assert main(merge) == 0
+    wrong_b = small.root / FOLDER / "wrong_b.json"
+    text = wrong_b.read_text("utf-8")
+    changes = {
+        text.replace('"failed"', '"passed"'): "the control wrong_b is not the one of the suite here",
+        "{": "the control wrong_b is not the one of the suite here",
+        "": "the control wrong_b is not the one of the suite here",
+    }
+    capsys.readouterr()
+    for changed, message in changes.items():
+        wrong_b.write_text(changed, "utf-8")
+        if not changed:
+            wrong_b.unlink()
+        assert main(merge) == 2
+        assert message in capsys.readouterr().err
+    wrong_b.write_text(text, "utf-8")
+    add_control(small, "wrong_c", **LOW)
+    assert main(merge) == 2
+    assert "the suite of the runs had 2 controls, the suite here has 3; merge the runs of" in capsys.readouterr().err
+
+
 SELECTED: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "all": (("--packbench-suite=toy",), {"a", "b", "wrong_a", "wrong_b"}),
     "the folder": (("storage/benchmarks/toy",), {"a", "b", "wrong_a", "wrong_b"}),
