@@ -320,25 +320,30 @@ def _roots_of(folder: str) -> tuple[str, ...]:
     found: list[str] = []
     real_folder = os.path.realpath(folder)
     for start in dict.fromkeys((folder, real_folder)):
-        suite = _above(start, (_SUITE,))
+        # the outermost one: a file of that name in the folders of a suite is none
+        suite = _above(start, (_SUITE,), outermost=True)
         if suite is not None:
             parent = os.path.dirname(suite)  # noqa: PTH120 - strings, as everywhere here
             found.append(suite if start == real_folder != folder or parent == os.path.dirname(parent) else parent)  # noqa: PTH120
             config = os.path.realpath(os.path.join(suite, _SUITE))  # noqa: PTH118
-            found += [os.path.dirname(config)] if os.path.basename(config) == _SUITE else []  # noqa: PTH119, PTH120
+            is_suite = os.path.basename(config) == _SUITE and os.path.isfile(config)  # noqa: PTH113, PTH119
+            found += [os.path.dirname(config)] if is_suite else []  # noqa: PTH120
         project = _above(start, _REPOSITORIES) or _above(start, _PROJECTS)
         found += [project] if project is not None else []
     return tuple(dict.fromkeys(map(os.path.realpath, found)))
 
 
-def _above(folder: str, names: tuple[str, ...]) -> str | None:
-    """Return the nearest folder, from this one upwards, that contains one of these names."""
-    while not any(os.path.lexists(os.path.join(folder, name)) for name in names):  # noqa: PTH118
+def _above(folder: str, names: tuple[str, ...], *, outermost: bool = False) -> str | None:
+    """Return the nearest or outermost folder, from this one upwards, that contains one of these names."""
+    found = None
+    while found is None or outermost:
+        if any(os.path.lexists(os.path.join(folder, name)) for name in names):  # noqa: PTH118
+            found = folder
         parent = os.path.dirname(folder)  # noqa: PTH120
         if parent == folder:
-            return None
+            break
         folder = parent
-    return folder
+    return found
 
 
 def _deepest(data: Any, depth: int) -> str:

@@ -358,7 +358,8 @@ def in_line(problem: Problem) -> Problem:
 
 def _long_number(raw: bytes) -> Problem:
     # outside of strings, whose digits are no number
-    found = re.search(rb'(?:[^"\d]++|"(?:[^"\\]++|\\.)*+"|\d{1,4300}+(?!\d))*+(\d{4301})', raw, re.DOTALL)
+    other = rb'[^"\d]++|"(?:[^"\\]++|\\.)*+"|\d++(?=[.eE])[.eE+\-\d]++|\d{1,4300}+(?!\d)'
+    found = re.search(rb"(?:%s)*+(\d{4301})" % other, raw, re.DOTALL)
     if found is None:
         return Problem("", "contains a number with thousands of digits", "expected a number")
     line, column = raw.count(b"\n", 0, found.start(1)) + 1, found.start(1) - raw.rfind(b"\n", 0, found.start(1))

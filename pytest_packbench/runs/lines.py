@@ -546,9 +546,11 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     data = dict(pairs)
     if len(data) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {json.dumps(twice)} occurs twice")
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"the key {json.dumps(key)} occurs twice")
+            seen.add(key)
     return data
 
 

@@ -139,6 +139,9 @@ def test_a_schedule_that_stands_for_gigabytes_is_refused(tmp_path: Path, monkeyp
     monkeypatch.setattr(schedule, "_LIMIT", LIMITS["schedule"]._replace(size=10_000))
     with pytest.raises(schedule.ScheduleError, match="it is larger than 10,000 bytes when it is decompressed"):
         schedule.Schedule.read(path)
+    path.write_bytes(gzip.compress(os.urandom(5000))[:-3000] + bytes(3000))
+    with pytest.raises(schedule.ScheduleError, match="not a tariff schedule: "):
+        schedule.Schedule.read(path)
     for make in (os.mkfifo, lambda pipe: pipe.symlink_to("/dev/zero")):
         with replaced(path, make), pytest.raises(OSError, match=r"is a (named pipe|device), not a file"):
             schedule.Schedule.read(path)

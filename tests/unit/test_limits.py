@@ -187,6 +187,19 @@ def test_links_of_a_suite_lead_nowhere_out_of_the_project(tmp_path: Path) -> Non
         assert read_regular(link, LIMITS["import"]).startswith(b"{")
 
 
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_file_named_like_the_rules_opens_no_other_folder(tmp_path: Path, *, exists: bool) -> None:
+    secret, suite = tmp_path / "secret", linked_suite(tmp_path / "project")
+    secret.mkdir()
+    (secret / "token.json").write_text('{"token": "abc"}', "utf-8")
+    if exists:
+        (secret / "suite.yaml").write_text("pack: generic\n", "utf-8")
+    (suite / "cases" / "suite.yaml").symlink_to(secret / "suite.yaml")
+    (suite / "cases" / "link.json").symlink_to(secret / "token.json")
+    with pytest.raises(OSError, match="is a link that leaves the project"):
+        read_regular(suite / "cases" / "link.json", LIMITS["case"])
+
+
 def test_the_folder_of_a_suite_and_its_rules_may_be_links(tmp_path: Path) -> None:
     real, project = linked_suite(tmp_path / "elsewhere"), tmp_path / "project"
     (real / "cases" / "a.json").write_text("{}", "utf-8")

@@ -11,6 +11,7 @@ import csv
 import gzip
 import json
 import re
+import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -120,7 +121,7 @@ class Schedule:
             raw = read_regular(path, _LIMIT)
             text = (_decompressed(raw) if raw.startswith(_GZIP) else raw).decode("utf-8-sig")
             return cls([_parse_row(record) for record in _records(text)])
-        except (ValueError, KeyError, TypeError, EOFError, gzip.BadGzipFile, csv.Error) as error:
+        except (ValueError, KeyError, TypeError, EOFError, gzip.BadGzipFile, zlib.error, csv.Error) as error:
             wrong = f"not a tariff schedule: {type(error).__name__}: {error}"
             advice = "expected the publisher's JSON or CSV export, or a table with the same columns"
             raise ScheduleError(str(path), [Problem("", wrong, advice)]) from None
