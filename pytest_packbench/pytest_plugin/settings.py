@@ -159,9 +159,20 @@ class _Reader:
             raise pytest.UsageError(f"{source}: got no value; expected a commit, a branch, a run id or a path of a run")
         return str(value)
 
+    def given(self, name: str, expected: str) -> tuple[Any, str]:
+        """Return a setting with its source; with an option that has no value, as of an unset variable, all would run.
+
+        Raises:
+            pytest.UsageError: the option has no value.
+        """
+        value, source = setting_of(name, self._config.option, self._config.getini)
+        if source.startswith("--") and not value:
+            raise pytest.UsageError(f"{source}: got no value; expected {expected}, or no such option")
+        return value, source
+
     def shard(self) -> Shard | None:
         """Return the shard; None if it is not set."""
-        value, source = setting_of("shard", self._config.option, self._config.getini)
+        value, source = self.given("shard", "a part such as 2/5")
         try:
             return Shard.parse(str(value)) if value else None
         except ValueError as error:
@@ -261,7 +272,7 @@ def read_settings(config: pytest.Config) -> Settings:
         live_page=_YES_NO[read.value("live_page", tuple(_YES_NO))],
         fail_on=read.conditions(baseline),
         policy_from=read.policy_from(),
-        resume=str(read.value("resume")),
+        resume=str(read.given("resume", "latest, a run id or the folder of a run")[0]),
         resume_changed=read.value("resume_changed", ("refuse", "run")),
         cache=_cache(str(read.value("cache")), home, mode),
         stale_is_error=read.value("stale", ("warn", "error")) == "error",

@@ -42,6 +42,7 @@ _COMPARED_FIELDS = {
 }
 _RECORDED_FIELDS = ("test_id", "case_id", "verdict", "trial", "score", "threshold", "case_sha256", "cassette_sha256")
 """What a result and its record both state."""
+_IN_FILES = tuple(_COMPARED_FIELDS[name] for name in ("pack", "pack_version", "suite_sha256"))
 _COMPARED_SETTINGS = ("trials", "guards", "temperature", "shard")
 _DEFAULT_SETTINGS: dict[str, Any] = {"trials": 1, "guards": []}
 _MAX_NAMED_CASES = 5
@@ -51,6 +52,7 @@ _POLL_S = 0.05
 _NEW = "start a new run"
 _EXPECTED = "latest, a run id or the folder of a run"
 _ADVICE = "start a new run, or set packbench_resume_changed = run to repeat what changed"
+_SAME_OPTIONS = "repeat the options of that run"
 
 
 class ResumeError(ValueError):
@@ -168,18 +170,18 @@ class ResumedRun:
             with suppress(OSError):
                 os.close(self.locks.pop())
 
-    def require_rerun(self, suite: str, changes: Sequence[str]) -> None:
+    def require_rerun(self, suite: str, changes: Sequence[str], advice: str = _ADVICE) -> None:
         """Raise unless changed cases and suites are to be run again.
 
         Raises:
             ResumeError: one line that names the changes.
         """
         if not self.rerun_changed:
-            raise ResumeError(self.refusal_message(suite, changes))
+            raise ResumeError(self.refusal_message(suite, changes, advice))
 
-    def refusal_message(self, suite: str, changes: Sequence[str]) -> str:
+    def refusal_message(self, suite: str, changes: Sequence[str], advice: str = _ADVICE) -> str:
         """Describe in one line why the run cannot be resumed."""
-        return f'run {self.run_id} of suite "{suite}" can\'t be resumed: {"; ".join(changes)}; {_ADVICE}'
+        return f'run {self.run_id} of suite "{suite}" can\'t be resumed: {"; ".join(changes)}; {advice}'
 
     def trials(self, suite: Suite, case_id: str) -> Mapping[int, CaseResult]:
         """Return the trials of a case that need not be repeated; those scored on another recording are discarded."""
@@ -425,7 +427,9 @@ def check_unchanged(resumed: ResumedRun, now: Run, case_sha256: Callable[[Entry]
         return
     changes = _changes(prior.run, now)
     if changes:
-        resumed.require_rerun(now.suite, changes)
+        # what has changed is in files, or only in the command
+        in_files = all(change.startswith(_IN_FILES) for change in changes)
+        resumed.require_rerun(now.suite, changes, _ADVICE if in_files else f"{_SAME_OPTIONS}, {_ADVICE}")
         prior.clear()
         resumed.dropped.append(now.suite)
     attempts: dict[str, Mapping[int, Entry]] = {**prior.unfinished, **prior.ended, **prior.results}

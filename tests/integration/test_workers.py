@@ -100,3 +100,13 @@ def test_an_at_sign_in_a_name_is_no_group(project: Project) -> None:
     # a group is removed after the name of the file
     rows = {("a@g", "a"): "a", ("m@w@g", "b"): "m@w", ("mail@work", "mail@work"): "mail@work", ("m@w@g", "m@w"): "m@w"}
     assert {names: ungrouped_name(*names) for names in rows} == rows
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2"), ("-n", "0", "--dist=load")])
+def test_workers_elsewhere_that_xdist_would_ignore_are_a_usage_error(
+    project: Project, options: tuple[str, ...]
+) -> None:
+    project.case("a")
+    result = project.run_toy("-p", "xdist", "--tx", "ssh=nobody.invalid", *options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --tx: expected --dist=load as well, and no -n"])

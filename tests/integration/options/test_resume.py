@@ -170,6 +170,8 @@ def test_a_change_is_refused_or_repeated(project: Project, message: str) -> None
     refused = project.run_toy(RESUME, *options)
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
     advice = "start a new run, or set packbench_resume_changed = run to repeat what changed"
+    # what an option says may just have been forgotten
+    advice = f"repeat the options of that run, {advice}" if options else advice
     run = f'run {project.left().name} of suite "toy"'
     assert f"ERROR: --packbench-resume: {run} can't be resumed: {message}; {advice}" in refused.stderr.str()
     assert {path: path.read_bytes() for path in project.left().iterdir()} == files

@@ -140,3 +140,11 @@ def test_the_cases_of_several_marked_tests_are_sharded_and_merged(project: Proje
     assert merge(project, [1, 2, 3]) == 0
     run = document(project.left())["run"]
     assert (run["target"], run["partial"]) == ("test:test_own.py::test_hard, test:test_own.py::test_soft", "")
+
+
+@pytest.mark.parametrize("option", ["--packbench-shard=", "--packbench-resume="])
+def test_an_option_without_its_value_does_not_run_everything(project: Project, option: str) -> None:
+    project.case("a")
+    result = project.run_toy(option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {option.rstrip('=')}: got no value; expected *, or no such option"])
