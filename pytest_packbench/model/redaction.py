@@ -153,7 +153,9 @@ FORMS = (
     Form(
         "a JSON Web Token",
         ("eyJ",),
-        rf"{_START}eyJ[A-Za-z0-9_-]{{10,4096}}\.eyJ[A-Za-z0-9_-]{{10,}}\.[A-Za-z0-9_-]{{10,}}",
+        # whether the rest follows is known before each beginning in a long text is tried
+        r"(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]++\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10})[A-Za-z0-9_-]*?"
+        rf"{_START}(eyJ[A-Za-z0-9_-]{{10,}}\.eyJ[A-Za-z0-9_-]{{10,}}\.[A-Za-z0-9_-]{{10,}})",
     ),
     Form(
         "a private key",

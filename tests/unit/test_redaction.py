@@ -202,7 +202,7 @@ def test_long_words_without_a_digit_cost_no_search() -> None:
     assert redactor.suspects("sk-abcdefghijklmnopqrstuvwxyz1")
 
 
-@pytest.mark.parametrize(("run", "length"), [(" ", 100), ("-", 4000), ("-a", 2000)])
+@pytest.mark.parametrize(("run", "length"), [(" ", 100), ("-", 4000), ("-a", 2000), ("-eyJ0123456789", 400)])
 def test_a_long_run_of_the_same_characters_takes_no_more_than_its_length(run: str, length: int) -> None:
     redactor = Redactor({})
 
@@ -214,3 +214,10 @@ def test_a_long_run_of_the_same_characters_takes_no_more_than_its_length(run: st
     few, many = (min(cpu_s(times) for _ in range(3)) for times in (length, 8 * length))
     # with the square, it would be 64 times as much
     assert many < 30 * max(few, 0.001)
+
+
+def test_a_token_with_a_long_header_is_redacted_wherever_it_begins() -> None:
+    token = f"eyJ{'a1' * 4000}.eyJ{'b2' * 40}.{'c3' * 20}"
+    for before in ("", "token=", "x-", "\\n", "%0A", "\x1b[0m"):
+        assert Redactor({}).text(f"{before}{token}") == f"{before}{REDACTED}", before
+    assert Redactor({}).text("eyJ0123456789.eyJ0123456789") == "eyJ0123456789.eyJ0123456789"
