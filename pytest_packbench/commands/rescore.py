@@ -13,6 +13,7 @@ from pytest_packbench.cli import FAILED, FINE
 from pytest_packbench.commands.compare import add_fail_on, true_conditions
 from pytest_packbench.commands.paths import add_packs, add_root, suite_and_pack, write_file
 from pytest_packbench.model.errors import describe_error
+from pytest_packbench.model.score import UNREAD
 from pytest_packbench.runs.folder import PAYLOADS, StoredRunError, find_run_folder
 
 if TYPE_CHECKING:
@@ -101,7 +102,9 @@ def rescored(results: Iterable[CaseResult], run: Run, payloads: Path, suite: Sui
         loaded = load(stored.case_id)
         yield stored if loaded is None else _rescore(stored, payload, loaded, context)
     for stored in remaining.values():
-        loaded = load(stored.case_id) if stored.counted else None
+        # an answer that could not be read is no result, and its score depends on no rule
+        is_read = stored.counted and not any(term["name"] in UNREAD for term in stored.terms)
+        loaded = load(stored.case_id) if is_read else None
         if loaded is None:
             yield stored
             continue

@@ -40,6 +40,7 @@ class Selection(NamedTuple):
         files: the files of cases among the arguments, absolute, with the names of the cases behind `::`; with none
             if the whole file is requested as well.
         single: those of them that no other argument requests as a whole.
+        contained: the arguments that another one contains.
     """
 
     named: tuple[str, ...]
@@ -47,6 +48,7 @@ class Selection(NamedTuple):
     files: Mapping[str, frozenset[str]] = MappingProxyType({})
     single: Mapping[str, frozenset[str]] = MappingProxyType({})
     required: tuple[str, ...] = ()
+    contained: tuple[str, ...] = ()
 
 
 def find_named(config: pytest.Config, namespace: object) -> tuple[Path, dict[str, FoundSuite]]:
@@ -111,11 +113,8 @@ def activate(config: pytest.Config, args: list[str]) -> None:
         files=files,
         single=single,
         required=() if from_ini else tuple(suite.name for suite in named),
+        contained=_contained((root, plugin.SUITES), config.invocation_params.dir, namespace.file_or_dir),
     )
-    if pytest.version_tuple < (9,):
-        # it drops an argument that contains another one, and all that only the first one selects
-        for argument in _contained((root, plugin.SUITES), config.invocation_params.dir, namespace.file_or_dir):
-            args.remove(argument)
     default = _default_paths(config) if from_ini and not namespace.file_or_dir else []
     args.extend(default)
     # as above, pytest before 9.0 drops an argument that contains another one
@@ -173,17 +172,17 @@ def _under(root: Path, folder: Path, arguments: list[str]) -> list[tuple[str, st
     return [(path, name) for path, name in paths if (path + os.sep).startswith(str(root) + os.sep)]
 
 
-def _contained(roots: Iterable[Path], folder: Path, arguments: list[str]) -> list[str]:
+def _contained(roots: Iterable[Path], folder: Path, arguments: list[str]) -> tuple[str, ...]:
     """Return the arguments under a root of suites that another argument contains, as pytest 9 leaves them out."""
     parts = [argument.partition("::") for argument in arguments]
     paths = [(os.path.normpath(folder / path) + os.sep, name) for path, _, name in parts]
     whole = [path for path, name in paths if not name]
     under = tuple(f"{root}{os.sep}" for root in roots)
-    return [
+    return tuple(
         argument
         for argument, (path, name) in zip(arguments, paths, strict=True)
         if path.startswith(under) and any(path.startswith(other) and (name or path != other) for other in whole)
-    ]
+    )
 
 
 def _files(under: list[tuple[str, str]]) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:

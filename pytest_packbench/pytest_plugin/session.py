@@ -61,6 +61,9 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
         _check_no_plan(config)
     refuse_repetition(config)
     selection = config.stash[SELECTION]
+    if pytest.version_tuple < (9,):
+        # it drops an argument that contains another one, and all that only the first one selects
+        config.args[:] = [argument for argument in config.args if argument not in selection.contained]
     contexts = open_suites(config, read_settings(config), selection.suites)
     config.stash[CONTEXTS] = contexts
     check_shard(contexts, selection)
@@ -284,6 +287,23 @@ class LastResort:
         run = run_of(item)
         if run is None or run.test_function:
             Watchdog.cancel()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+        """Let the end of fixtures take as long as it likes: of marked tests, and of the session."""
+        run = run_of(item)
+        if nextitem is None or run_of(nextitem) is None or run is None or run.test_function:
+            Watchdog.cancel()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_exception_interact(self) -> None:
+        """Start the thread again with the next case: the plugin faulthandler of pytest has ended it."""
+        Watchdog.cancel()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_enter_pdb(self) -> None:
+        """Start it again with the next case, likewise."""
+        Watchdog.cancel()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

@@ -105,9 +105,8 @@ class Controller:
 
     def _start_problem(self, error: Exception) -> str:
         """Return in one line why xdist could not start a worker elsewhere; empty where an error has other reasons."""
-        remote = any(spec.rpartition("*")[2] != "popen" for spec in self._config.option.tx)
         is_known = isinstance(error, OSError | ValueError) or type(error).__name__ == _LOST
-        if self._recorder is None or not remote or not is_known:
+        if self._recorder is None or not self._has_workers_elsewhere() or not is_known:
             return ""
         from pytest_packbench.model.errors import describe_error
 
@@ -117,6 +116,9 @@ class Controller:
             advice = "workers elsewhere take no paths: name suites with --packbench-suite=NAME, and write --option=PATH"
         return f"--tx: a worker can't be started: {describe_error(error)}; {advice}"
 
+    def _has_workers_elsewhere(self) -> bool:
+        return any(spec.rpartition("*")[2] != "popen" for spec in self._config.option.tx)
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Interrupt the run, which keeps its results, where a lost machine can't be reached again."""
@@ -124,7 +126,7 @@ class Controller:
             return (yield)
         except Exception as error:
             is_lost = isinstance(error, OSError) or type(error).__name__ == _LOST
-            if self._recorder is None or not is_lost:
+            if self._recorder is None or not self._has_workers_elsewhere() or not is_lost:
                 raise
             from pytest_packbench.model.errors import describe_error
 

@@ -110,12 +110,47 @@ def test_another_test_may_take_as_long_as_it_likes(project: Project) -> None:
         "from pytest_packbench.engine.targets import Watchdog\ndef test_it(): assert not Watchdog.again_s",
     )
     project.extend_conftest("""
-        def pytest_runtest_logfinish(nodeid):
+        def pytest_runtest_logreport(report):
             from pytest_packbench.engine.targets import Watchdog
-            assert bool(Watchdog.again_s) == ("case_0" in nodeid)
+            if report.when == "call":
+                assert bool(Watchdog.again_s) == ("case_0" in report.nodeid)
     """)
     project.run_toy("storage", "test_other.py").assert_outcomes(passed=2)
     assert not Watchdog.again_s
+
+
+def test_a_hang_in_c_code_ends_the_process_also_after_a_case_that_failed(project: Project) -> None:
+    project.case("case_0", python="1 / 0")
+    project.case("case_1")
+    project.extend_conftest("""
+        def pytest_runtest_logfinish(nodeid):
+            import faulthandler
+            from pytest_packbench.engine.targets import Watchdog
+            # pytest has ended the thread
+            assert bool(Watchdog.again_s) == ("case_1" in nodeid)
+            Watchdog.cancel()
+    """)
+    project.run_toy("-p", "faulthandler").assert_outcomes(passed=1, errors=1)
+
+
+def test_the_end_of_fixtures_may_take_as_long_as_it_likes(project: Project) -> None:
+    project.case("case_0")
+    project.write(
+        "test_a.py",
+        """
+import pytest
+from pytest_packbench.engine.targets import Watchdog
+
+@pytest.fixture(scope="session", autouse=True)
+def service():
+    yield
+    print("AT THE END", Watchdog.again_s)
+
+def test_it(): pass
+""",
+    )
+    result = project.run_toy("test_a.py", "storage", "-s")
+    result.stdout.fnmatch_lines(["*AT THE END 0.0"])
 
 
 def test_a_run_that_cannot_be_written_says_how_to_go_on(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.cli import main
 from pytest_packbench.model.result import EndedAttempt
 from pytest_packbench.runs.journal import Journal, read_entries
 from pytest_packbench.runs.report import open_report
@@ -219,3 +220,19 @@ def journal_of_answers(project: Project, folder: Path) -> None:
     for path in folder.iterdir():
         if path.name != "journal.jsonl":
             path.unlink()
+
+
+def test_a_run_with_answers_that_could_not_be_read_is_rescored(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.case("a")
+    raises = "from pytest_packbench import AnswerError; raise AnswerError('answer_unreadable', 'no JSON')"
+    project.case("b", python=raises)
+    # a pack may take results for what its targets return
+    project.extend_conftest("""
+    read = Toy.read
+    Toy.read = lambda self, result: result["points"] and read(self, result)
+    """)
+    project.run_toy().assert_outcomes(passed=1, failed=1)
+    assert main(["rescore", str(project.left())]) == 0
+    assert "1 passed, 1 failed" in capsys.readouterr().out
