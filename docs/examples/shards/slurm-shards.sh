@@ -8,7 +8,7 @@ cd "$SLURM_SUBMIT_DIR"
 . .venv/bin/activate
 # RUN is set to repeat one part of an earlier array
 output=reports/shards/${RUN:-$SLURM_ARRAY_JOB_ID}/$SLURM_ARRAY_TASK_ID
-# a task that is started again replaces its part
+# a task that is started again replaces its part, and its answers
 rm -rf "$output"
 code=0
 pytest --packbench-suite=support --packbench-shard="$SLURM_ARRAY_TASK_ID/$shards" --packbench-output="$output" || code=$?
