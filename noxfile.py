@@ -70,7 +70,7 @@ MOST = (
 ALONE = [*matrix.declared(), *(text for text in matrix.tools() if matrix.name_of(text) == "pytest-xdist")]
 _BUILT: list[Path] = []
 # of what may be left out: extras that a session is not about, programs, and data that are not in this repository
-MAY_SKIP = ("agentdojo", "spacy", "shared", "allure", "pytest_html", "[tool.pytest]")
+MAY_SKIP = ("agentdojo", "'mcp'", "spacy", "shared", "allure", "pytest_html", "[tool.pytest]")
 
 
 @nox.session(python=PYTHONS)
