@@ -161,7 +161,9 @@ class Server:
         for step in job["steps"]:
             passed, is_main = not any(codes), self.values.get("github.ref") == "refs/heads/main"
             known = {"": passed, "!cancelled()": True, "github.ref == 'refs/heads/main'": passed and is_main}
-            if not known[step.get("if", "").strip("${} ")]:
+            condition, _, needed = step.get("if", "").strip("${} ").partition(" && hashFiles('")
+            file = needed.removesuffix("') != ''")
+            if not known[condition] or not (self.page.pytester.path / file).exists():
                 continue
             if "uses" in step:
                 inputs = {name: self._filled(value) for name, value in step.get("with", {}).items()}
