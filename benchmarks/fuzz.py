@@ -124,9 +124,17 @@ def parse(data: bytes, form: str) -> Any:
     if form in {"jsonl", "records"}:
         # files with a byte order mark may have been joined
         lines = [line.removeprefix(b"\xef\xbb\xbf") for line in data.split(b"\n")]
-        return [_parse_json(line.decode(), lenient=form == "records") for line in lines if line.strip()]
+        # as the Rust reader does: any white space around a line
+        texts = [text for line in lines if (text := line.decode().strip())]
+        return [_parse_record(text) if form == "records" else _parse_json(text) for text in texts]
     data.decode()
     return None
+
+
+def _parse_record(text: str) -> Any:
+    record = _parse_json(text, lenient=True)
+    # what the Rust reader takes where none is given
+    return {"schema_version": 1, **record} if isinstance(record, dict) else record
 
 
 def _parse_json(text: str, *, lenient: bool = False) -> Any:

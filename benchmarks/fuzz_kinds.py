@@ -1316,7 +1316,8 @@ def _stored() -> list[Kind]:
                     r"^/\d+(/(test_suite|passed|agent_decision|expected|schema_version))?$",
                 ),
                 "validate": ("validate {run}/records.jsonl", ""),
-                "accept": ("compare --baseline {run} --current {old}", _JUDGED),
+                # the score is that of the report, where a record has none
+                "accept": ("compare --baseline {run} --current {old}", r"^/\d+(/(test_id|passed|run_id))?$"),
             },
         ),
         _command_kind("records.jsonl of a shard", "records", "{shard}/records.jsonl", {"merge": (merge, _JUDGED)}),
@@ -1328,7 +1329,8 @@ def _stored() -> list[Kind]:
                 "gate": ("gate {run}", r"^/0(/(test_id|verdict|run_id))?$"),
                 "compare": (f"compare {_COMPARED}", r"^/0(/(test_id|verdict|run_id))?$"),
                 "rescore": ("rescore {run}", ""),
-                "report": ("report {run}", r"^/\d+(/verdict)?$"),
+                # its only line is quarantined, and is not counted by its verdict
+                "report": ("report {run}", ""),
                 "validate": ("validate {run}/errors.jsonl", ""),
             },
         ),

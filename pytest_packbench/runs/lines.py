@@ -652,6 +652,9 @@ def _error_line(line: bytes | str) -> ErrorLine:
         raise RecordError(
             f"expected the strings {', '.join(_COUNTED_FIELDS)}, and one of the verdicts {', '.join(VERDICTS)}"
         )
+    unpaired = next((name for name in _COUNTED_FIELDS if has_surrogate(fields[name])), None)
+    if unpaired is not None:
+        raise RecordError(f"{unpaired}: unpaired surrogate in {printable(fields[unpaired])}")
     trial = fields.get("trial", 0)
     if type(trial) is not int or trial < 0:
         raise RecordError(f"trial: expected an integer of 0 or more, got {printable(repr(trial))}")

@@ -295,7 +295,8 @@ def test_a_folder_has_errors_and_a_file_has_none(tmp_path: Path, monkeypatch: py
 
 def test_a_bad_error_line_stops_the_reading_too(tmp_path: Path) -> None:
     strange = json.dumps(error("splendid")).encode()
-    for bad in (b"{", b"[]", b'{"run_id":"r"}', strange, b"[" * 100_000, b"\xff"):
+    unpaired = json.dumps(error(kind="\ud800")).encode()
+    for bad in (b"{", b"[]", b'{"run_id":"r"}', strange, unpaired, b"[" * 100_000, b"\xff"):
         source = RecordSource("-", file_of(tmp_path, json.dumps(error()).encode() + b"\n" + bad, "errors.jsonl"))
         with pytest.raises(RecordLineError, match=r"errors\.jsonl:2 "):
             list(read_errors(source))
