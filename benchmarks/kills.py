@@ -472,6 +472,8 @@ def _row(name: str, outcomes: Sequence[Outcome]) -> str:
 
 def _serve_sessions() -> int:
     """Run pytest in a child for each line of standard input; print the child's id, and then its exit code."""
+    # on a full disk, half of a compiled module would be left for all later runs
+    sys.dont_write_bytecode = True
     import openai.resources.chat.completions
     import pytest
 
