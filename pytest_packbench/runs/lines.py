@@ -263,7 +263,8 @@ def read_controls(folder: Path, run_id: str | None = None) -> list[ControlResult
         return []
     from pytest_packbench.model.control import ControlResult
 
-    results = []
+    results: list[ControlResult] = []
+    known: set[str] = set()
     for location, data in _values(path):
         try:
             results.append(ControlResult.from_line(data if isinstance(data, dict) else {}).compared_again())
@@ -271,6 +272,9 @@ def read_controls(folder: Path, run_id: str | None = None) -> list[ControlResult
             raise StoredRunError(f"{location}: {error}") from None
         if run_id is not None and data.get("run_id") != run_id:
             raise StoredRunError(f"{location}: run_id: got {data.get('run_id')!r:.60}; expected {run_id}")
+        if results[-1].control in known:
+            raise StoredRunError(f"{location}: the control {printable(results[-1].control)} is there twice")
+        known.add(results[-1].control)
     return results
 
 
@@ -408,7 +412,9 @@ def _check_run_id(location: str, run_id: str, expected: str | None) -> None:
 
 
 def _check_same_end(result: CaseResult, location: str, passed: bool, extension: Mapping[str, Any]) -> None:  # noqa: FBT001 - a value of the record
-    written = (passed, extension.get("verdict", result.verdict), extension.get("score", result.score))
+    # a record of another program has none of these
+    stated = extension or {"verdict": result.verdict, "score": result.score}
+    written = (passed, stated.get("verdict"), stated.get("score"))
     if written != (result.verdict == "passed", result.verdict, result.score):
         problem = "has another verdict or score than in the run's report; restore both files from the run"
         raise StoredRunError(f"{location}: {result.test_id} {problem}")

@@ -161,6 +161,10 @@ CHANGED: dict[str, tuple[tuple[str, str] | None, str]] = {
         ('"control":"wrong_b"', '"control":"c"'),
         "  controls: unknown: * has other controls than *: FAIL",
     ),
+    "a control twice": (
+        ('"control":"wrong_b"', '"control":"wrong_a"'),
+        "  controls: unknown: *: the control wrong_a is there twice: FAIL",
+    ),
     "another score": (('"score":0.9', '"score":0.3'), "  1 of 2 controls ended as written: FAIL"),
     "no end": (('"actual":{', '"actual":null,"was":{'), "  controls: unknown: *: outcome: got * without both *: FAIL"),
     "no end of a score": (('"kind":""', '"sort":""'), "  controls: unknown: *: expected and actual are not *: FAIL"),

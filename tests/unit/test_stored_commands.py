@@ -412,6 +412,12 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes] | None, set[str], str]] =
     "a pipe": ("report.json", None, set(), "is a named pipe, not a file; replace it by a file, or remove it"),
     "a run id": ("report.json", lambda raw: raw.replace(b'"01K', b'"\\ud80001K'), set(), "/run_id: not a run document"),
     "errors in UTF-16": ("errors.jsonl", lambda raw: raw.decode().encode("utf-16"), {"merge"}, "not UTF-8"),
+    "a record without its verdict": (
+        "records.jsonl",
+        lambda raw: raw.replace(b'"verdict":', b'"VERDICT":', 1),
+        {"gate", "compare", "merge", "rescore"},
+        "records.jsonl:1: ",
+    ),
     "no JSON": ("payloads.jsonl", lambda raw: raw[:-9], {"merge", "rescore"}, "payloads.jsonl:1: not JSON"),
     "deep": (
         "payloads.jsonl",
