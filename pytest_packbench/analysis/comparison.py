@@ -303,14 +303,15 @@ def differences(baseline: Run, current: Run) -> tuple[str, ...]:
         "trials rule": _trials_rules(baseline, current),
     }
     return tuple(
-        f"{name}: {_short(before)!r} before, {_short(after)!r} now"
+        f"{name}: {_short(before, after)!r} before, {_short(after, before)!r} now"
         for name, (before, after) in settings.items()
         if before != after
     )
 
 
-def _short(value: str) -> str:
-    return value[:12] if _HASH.fullmatch(value) else value
+def _short(value: str, other: str) -> str:
+    """Return the beginning of a hash, or all of it where the other one begins alike."""
+    return value[:12] if _HASH.fullmatch(value) and value[:12] != other[:12] else value
 
 
 def _trials_rules(baseline: Run, current: Run) -> tuple[str, str]:

@@ -32,7 +32,7 @@ _MAX_OTHER_BYTES = 32 << 20
 _DOCUMENT = re.compile(rb'"packbench":(?=\{"version":\d+,"status":)')
 _CASES = re.compile(rb',"cases":(?=\[)')
 _END = b"}}\n"
-_UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
+_UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
 _UNJUDGED = ("error", "vacuous", "not_run", "known_hole")
 
 

@@ -17,7 +17,7 @@ from pytest_packbench.model.result import EndedAttempt
 from pytest_packbench.model.score import KEPT
 from pytest_packbench.runs.folder import JOURNAL, LATEST, REPORT, WORKER_JOURNALS, StoredRunError, is_run_id
 from pytest_packbench.runs.journal import JournalError, is_locked, last_attempts, lock_folder, read_entries, read_header
-from pytest_packbench.runs.lines import ResultFiles
+from pytest_packbench.runs.lines import ResultFiles, compact_json
 from pytest_packbench.runs.metadata import recorded_spending
 from pytest_packbench.runs.report import open_report
 
@@ -385,6 +385,10 @@ def _check(result: CaseResult, journal: Path) -> None:
             problem = extension_problem(parsed.packbench or {}) or _difference(result, parsed)
         except RecordError as error:
             problem = str(error)
+    try:
+        compact_json(result.payload)
+    except (ValueError, RecursionError):
+        problem = problem or "payload: a number is not finite, or it is nested too deeply"
     if problem:
         raise StoredRunError(f"{journal}: the result of {result.test_id}: {problem}; {_NEW}")
 

@@ -154,6 +154,11 @@ def test_history_lists_damaged_and_unfinished_runs_beside_the_others(
     assert code == 0
     expected.check(output.replace(str(tmp_path), "TMP").replace(run_of(root).suite_sha256[:12], "RULES"), "md")
     assert packbench("history", "toy", "--output", str(tmp_path), "--limit", "2")[1].count("\n| 01R") == 2
+    report = tmp_path / "toy" / "01R0" / "report.json"
+    endless = re.sub(r'"selected": ?\d+', '"selected": 1e999', report.read_text("utf-8"))
+    assert "1e999" in endless
+    report.write_text(endless, "utf-8")
+    assert packbench("history", "toy", "--output", str(tmp_path))[0] == 0
     for number in (0, 2):
         (tmp_path / "toy" / f"01R{number}" / "report.json").write_text('{"packbench": {"version": true}}', "utf-8")
     code, output = packbench("history", "toy", "--output", str(tmp_path), "--limit", "3")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -119,6 +120,7 @@ def test_a_run_that_does_not_exist_or_was_edited_is_a_usage_error(project: Proje
         "no record": {"record": None},
         "empty record": {"record": {}},
         "no terms": {"record": {**entry["record"], "packbench": extension}},
+        "no number": {"payload": {"points": math.inf}},
         "another test id": {"test_id": "toy:plain:c"},
         "another case": {"case_id": "b"},
         "another score": {"score": 0.25},
