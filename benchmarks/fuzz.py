@@ -57,7 +57,7 @@ _PLACE: Final = re.compile(
     r"|other controls|a valid string|expected one of them|no cassette|call \d|made only \d|no records"
     r"|thousands of digits|no number of JSON|expected a run of|can't be compared|can't be the baseline|\w\.\w+ is "
     r"|suite_sha256 is |not found: the run stored|: the result of \S|follows .*; expected cases sorted"
-    r"|case \S+ is not the one|can't be resumed: "
+    r"|case \S+ is not the one|can't be resumed: |the runs do not belong together|settings\.shard: "
 )
 
 

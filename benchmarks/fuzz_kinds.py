@@ -1385,7 +1385,7 @@ def _stored() -> list[Kind]:
             },
             classify=_classify_report(_ROWS_OF),
             # it is compared with the files beside it
-            names=r"report\.json|records\.jsonl|controls\.jsonl|errors\.jsonl|run 01",
+            names=r"report\.json|(records|controls|errors|payloads)\.jsonl|run 01|the runs |unknown suite",
         ),
         _command_kind(
             "report.json of a shard",
@@ -1394,7 +1394,7 @@ def _stored() -> list[Kind]:
             {"merge": (merge, _ROWS_OF)},
             classify=_classify_report(_ROWS_OF),
             # it is compared with the files beside it
-            names=r"report\.json|records\.jsonl|controls\.jsonl|errors\.jsonl|run 01",
+            names=r"report\.json|(records|controls|errors|payloads)\.jsonl|run 01|the runs |unknown suite",
         ),
         _command_kind(
             "base of a policy",

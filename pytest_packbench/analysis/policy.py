@@ -233,7 +233,10 @@ def _gate(number: int, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterat
             tighter = set(before or ()) <= set(after or ())
         else:
             sign = _BOUNDS.get(name, 0)
-            tighter = sign != 0 and after is not None and (before is None or sign * (after - before) > 0)
+            # compared, not subtracted: the bound of a stored run may be too large for a float
+            tighter = (
+                sign != 0 and after is not None and (before is None or (after > before) - (after < before) == sign)
+            )
         if not tighter:
             yield PolicyChange("gate loosened", CONFIG_NAME, f"/gates/{number}/{name}", _given(before), _given(after))
 

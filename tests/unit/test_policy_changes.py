@@ -228,6 +228,11 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         gates({**RATE, "min": 0.7}),
         ["gate loosened: suite.yaml: /gates/0/min: 0.8 -> 0.7"],
     ),
+    "a bound beyond all numbers": (
+        gates({"metric": "asr", "max": 10**400}),
+        gates({"metric": "asr", "max": 0.5}),
+        [],
+    ),
     "a higher maximum": (
         gates({"metric": "asr", "max": 0.1}),
         gates({"metric": "asr", "max": 0.2}),
