@@ -59,6 +59,7 @@ _PLACE: Final = re.compile(
     r"|suite_sha256 is |not found: the run stored|: the result of \S|follows .*; expected cases sorted"
     r"|case \S+ is not the one|can't be resumed: |the runs do not belong together|settings\.shard: "
 )
+_WHOLE = re.compile(r"(?<=\d)\.0\b")
 
 
 @dataclass
@@ -186,7 +187,8 @@ def problems(kind: Kind, group: str, reading: Reading, valid: str) -> list[str]:
         found.append("a broken input is accepted")
     if group == "different" and reading.accepted and reading.meaning == valid:
         found.append("a different input has the same result")
-    if group == "same" and reading.accepted and reading.meaning != valid:
+    # an import writes a number as it was given: 4.0 for 4
+    if group == "same" and reading.accepted and _WHOLE.sub("", reading.meaning) != _WHOLE.sub("", valid):
         found.append(f"the same input has another result: {reading.meaning[:300]}")
     if not reading.crash and not reading.accepted and reading.explains:
         if kind.names and not re.search(kind.names, reading.text):

@@ -20,6 +20,7 @@ from pytest_packbench.atomic import encode_utf8, replace_atomic
 from pytest_packbench.limits import LIMITS, format_size, open_regular
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
+from pytest_packbench.model.score import COUNTED
 from pytest_packbench.model.strict_json import printable
 from pytest_packbench.runs.folder import JOURNAL, RECORDS, REPORT, StoredRunError
 from pytest_packbench.runs.lines import compact_json, finite_json, without_duplicates
@@ -153,7 +154,7 @@ def open_report(path: Path) -> OpenRun:
         source=str(file),
         run=run,
         status=str(header.get("status", "")),
-        results=(_result(row, run, f"{file}: /packbench/cases/{number}") for number, row in enumerate(parts)),
+        results=_results(parts, run, file),
         held=_held(header),
         policy=header.get("policy"),
         policy_failed=_policy_failed(header),
@@ -275,6 +276,19 @@ def _missing(message: str) -> str:
     return f"missing: {message.rpartition(': ')[2]}" if "missing" in message else message
 
 
+def _results(rows: Iterable[Any], run: Run, file: Path) -> Iterator[CaseResult]:
+    seen: dict[tuple[str, int, str], int] = {}
+    for number, row in enumerate(rows):
+        location = f"{file}: /packbench/cases/{number}"
+        result = _result(row, run, location)
+        # files that can't be read may have the same id
+        first = seen.setdefault((result.test_id, result.trial, result.file), number)
+        if first != number:
+            place = f"/packbench/cases/{first}"
+            raise StoredRunError(f"{location}: {result.test_id} is in {place} as well; restore the file from the run")
+        yield result
+
+
 def _result(row: Any, run: Run, location: str) -> CaseResult:
     # a report on records does without these schemas
     from pytest_packbench.model.checks import result_problem
@@ -289,6 +303,9 @@ def _result(row: Any, run: Run, location: str) -> CaseResult:
     if problem is not None:
         name, description = problem
         raise StoredRunError(f"{location}/{name}: not a run document: {description}")
+    if result.score is None and result.verdict in COUNTED:
+        missing = f"the score is missing, but the verdict is {result.verdict}"
+        raise StoredRunError(f"{location}/score: not a run document: {missing}; expected a number from 0 to 1")
     return result
 
 
