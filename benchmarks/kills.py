@@ -428,7 +428,11 @@ def kill_runs(bench: Bench, variants: Sequence[Variant], kills: int, seed: int) 
     """Kill this number of runs in turn, at moments of the seed."""
     chosen = random.Random(seed)  # noqa: S311 - moments
     plans = [(variants[number % len(variants)], moments_of(chosen, bench.cases)) for number in range(kills)]
-    return [bench.run_killed(variant, moments) for variant, moments in plans]
+    outcomes = []
+    for number, (variant, moments) in enumerate(plans, 1):
+        outcomes.append(bench.run_killed(variant, moments))
+        print(f"{number} of {kills}: {variant.name}", file=sys.stderr)
+    return outcomes
 
 
 def main(argv: Sequence[str] | None = None) -> int:

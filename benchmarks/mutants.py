@@ -154,6 +154,8 @@ MODULES = {
     ),
 }
 """The modules that are changed, by area; patterns below the package."""
+PACKAGE_AREA = "package"
+"""All modules, also those that decide on no verdict; only if it is asked for."""
 STAGES = {"unit": ("tests/unit/",), "golden": ("tests/golden/",), "others": ("tests/",)}
 """The beginnings of the tests of each stage; a test belongs to the first that fits."""
 _FIRST = (6, 40)
@@ -330,6 +332,7 @@ def modules(areas: Collection[str]) -> list[Path]:
         SystemExit: a pattern fits no module.
     """
     patterns = [pattern for area, each in MODULES.items() if not areas or area in areas for pattern in each]
+    patterns += ["**/*.py"] if PACKAGE_AREA in areas else []
     found = {pattern: list(PACKAGE.glob(pattern)) for pattern in patterns}
     if missing := [pattern for pattern, paths in found.items() if not paths]:
         raise SystemExit(f"benchmarks/mutants.py: MODULES: no module for {', '.join(missing)}; correct the patterns")
@@ -561,7 +564,9 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.mutants", description="small changes that tests notice"
     )
     options.add_argument("--data", type=Path, help="the data of `python -m benchmarks.own_tests --data`")
-    options.add_argument("--of", action="append", default=[], choices=MODULES, help="an area (default: all)")
+    options.add_argument(
+        "--of", action="append", default=[], choices=(*MODULES, PACKAGE_AREA), help="an area (default: all but package)"
+    )
     options.add_argument("--count", type=int, default=COUNT, help=f"number of changes (default {COUNT})")
     options.add_argument("--seed", default=SEED, help=f"selects the changes (default {SEED})")
     options.add_argument("--part", default="1/1", help="try the I-th of N parts only")
