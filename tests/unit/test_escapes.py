@@ -194,7 +194,8 @@ def test_every_writer_of_a_run_writes_text_as_text(text: str) -> None:
 @given(st.recursive(TEXTS, lambda values: st.lists(values) | st.dictionaries(TEXTS, values), max_leaves=5))
 def test_a_document_on_the_terminal_keeps_its_value(value: Any) -> None:
     text = printable_json(json.dumps(value, ensure_ascii=False, indent=1))
-    assert json.loads(text) == value
+    # escaped halves of a surrogate pair that are neighbours are one character for each reader of JSON
+    assert json.loads(text) == json.loads(json.dumps(value))
     assert RAW.search(text) is None
     assert COMMAND.search(text) is None
 
