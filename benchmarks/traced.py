@@ -1,20 +1,37 @@
-"""A pytest plugin that notes in the data of coverage which test runs a line, in child processes as well."""
+"""A pytest plugin that notes in the data of coverage which test runs a line, in child processes as well.
+
+It also has hooks of `sys.addaudithook` traced, which Python does not by itself.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import coverage
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
 CONFIG = "COVERAGE_PROCESS_CONFIG"
 """The variable by which coverage configures child processes: JSON in base64."""
+
+_add_hook = sys.addaudithook
+
+
+def _add_traced_hook(hook: Callable[[str, tuple[Any, ...]], Any]) -> None:
+    def traced(event: str, arguments: tuple[Any, ...]) -> None:
+        hook(event, arguments)
+
+    traced.__cantrace__ = True  # type: ignore[attr-defined] # as the documentation of `sys.addaudithook` says
+    _add_hook(traced)
+
+
+sys.addaudithook = _add_traced_hook
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
