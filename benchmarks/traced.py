@@ -24,11 +24,10 @@ _add_hook = sys.addaudithook
 
 
 def _add_traced_hook(hook: Callable[[str, tuple[Any, ...]], Any]) -> None:
-    def traced(event: str, arguments: tuple[Any, ...]) -> None:
-        hook(event, arguments)
-
-    traced.__cantrace__ = True  # type: ignore[attr-defined] # as the documentation of `sys.addaudithook` says
-    _add_hook(traced)
+    # as the documentation of `sys.addaudithook` says; a method has no attributes of its own
+    function: Any = getattr(hook, "__func__", hook)
+    function.__cantrace__ = True
+    _add_hook(hook)
 
 
 sys.addaudithook = _add_traced_hook
