@@ -38,7 +38,7 @@ _LINKS = (
     (re.compile(r"@(?=\S)"), "@\u200a"),
     # references to issues, which notify their readers where a page becomes a comment
     (re.compile(r"#(?=\d)"), "#\u200a"),
-    (re.compile(r"\b(GH)-(?=\d)", re.IGNORECASE), "\\1-\u200a"),
+    (re.compile(r"(?<![^\W_])(GH)-(?=\d)", re.IGNORECASE), "\\1-\u200a"),
 )
 # an underscore between letters or digits is no markup
 _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")

@@ -118,7 +118,7 @@ def test_a_reader_that_ends_the_process_is_noticed(tmp_path: Path) -> None:
     assert "did not end" in tally_of(log, "planted").findings[0]["problem"]
 
 
-def test_damage_is_repeatable_and_of_each_group() -> None:
+def test_damage_is_repeatable_and_of_each_group(yardstick: float) -> None:
     kind, before = kind_of(strict), time.process_time()
     drawn = [inputs_of(kind, [VALID], "1", number) for number in range(200)]
     assert drawn == [inputs_of(kind, [VALID], "1", number) for number in range(200)]
@@ -126,7 +126,7 @@ def test_damage_is_repeatable_and_of_each_group() -> None:
     assert all(groups.count(group) > least for group, least in {"broken": 60, "different": 30, "open": 5}.items())
     assert groups.count("valid") < 20
     assert attacks(VALID)[0] == drawn[1]
-    assert time.process_time() - before < 5
+    assert time.process_time() - before < 150 * yardstick
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl", "yaml", "csv", "http"])

@@ -111,7 +111,7 @@ def replaced(path: Path, make: Callable[[Path], Any]) -> Any:
 
 @pytest.mark.parametrize("kind", COMMANDS)
 def test_no_hostile_file_holds_breaks_or_pleases_a_command(
-    project: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    project: Path, monkeypatch: pytest.MonkeyPatch, kind: str, yardstick: float
 ) -> None:
     name, arguments, limit = COMMANDS[kind]
     monkeypatch.chdir(project)
@@ -125,7 +125,7 @@ def test_no_hostile_file_holds_breaks_or_pleases_a_command(
             code = main([name if word == "FILE" else word for word in arguments])
         text = output.getvalue()
         shown = f"{kind}, {what}: {code} {text[:500]}"
-        assert time.process_time() - before < 5, shown
+        assert time.process_time() - before < 150 * yardstick, shown
         assert code in {1, 2}, shown
         assert "Traceback" not in text, shown
         # a folder is taken for one of cases

@@ -40,12 +40,12 @@ YAML = {
 
 
 @pytest.mark.parametrize("text", YAML, ids=[each[:20] for each in YAML])
-def test_yaml_that_stands_for_too_much_is_refused_at_once(tmp_path: Path, text: str) -> None:
+def test_yaml_that_stands_for_too_much_is_refused_at_once(tmp_path: Path, text: str, yardstick: float) -> None:
     (tmp_path / "suite.yaml").write_text(text, "utf-8")
     before = time.process_time()
     with pytest.raises(SuiteError) as caught:
         read_suite(tmp_path, {"generic": GenericSuiteConfig}, source="s/suite.yaml")
-    assert time.process_time() - before < 3
+    assert time.process_time() - before < 300 * yardstick
     assert str(caught.value).startswith("s/suite.yaml: ")
     assert YAML[text] in str(caught.value)
     assert str(caught.value).isprintable()
@@ -121,7 +121,7 @@ def test_a_line_of_any_length_is_read_up_to_its_end(tmp_path: Path) -> None:
     assert read_line(path, 0, LIMITS["case"]) == b"y" * 5000
 
 
-def test_a_json_path_visits_so_many_values_and_no_more() -> None:
+def test_a_json_path_visits_so_many_values_and_no_more(yardstick: float) -> None:
     document: Any = {f"a{i}": {f"b{j}": {f"c{k}": [{"d": k}] for k in range(29)} for j in range(30)} for i in range(30)}
     assert len(compile_path("$..c1").find(document)) == 900
     assert compile_path("$.a1.b2.c3[?@.d == 3].d").find(document) == [3]
@@ -132,7 +132,7 @@ def test_a_json_path_visits_so_many_values_and_no_more() -> None:
             match=r"visits more than 250,000 values; name more keys in it, .* or let the target return fewer",
         ):
             compile_path(text).find(document)
-        assert time.process_time() - before < 5
+        assert time.process_time() - before < 150 * yardstick
     deep: Any = 1
     for _ in range(300):
         deep = [deep]

@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.baseline import BaselineOutcome
@@ -152,6 +152,7 @@ def as_shown(cell: str) -> str:
 
 
 @given(NASTY)
+@example("_GH-2")
 def test_a_cell_shows_its_text_and_contains_nothing_that_a_viewer_would_obey(text: str) -> None:
     assert as_shown(escape_markdown(text, 10_000)) == one_line(text, 10_000)
     cell = escape_markdown(text)

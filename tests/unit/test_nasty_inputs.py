@@ -52,12 +52,12 @@ def test_a_number_that_is_too_long_has_a_place(raw: bytes, problem: str) -> None
 
 
 @pytest.mark.parametrize("text", [b"[" * 20_000, b"a: b\nc:\n  d: " + b"[" * 20_000, b'{"a":' * 10_000, b"- " * 5_000])
-def test_levels_of_yaml_that_are_too_deep_are_not_read_to_their_end(text: bytes) -> None:
+def test_levels_of_yaml_that_are_too_deep_are_not_read_to_their_end(text: bytes, yardstick: float) -> None:
     parse_yaml(b"a: 1", source="x")
     before = time.process_time()
     with pytest.raises(SuiteError, match=r"^x: line [13]: nested deeper than 100; remove levels$"):
         parse_yaml(text, source="x")
-    assert time.process_time() - before < 0.2
+    assert time.process_time() - before < 8 * yardstick
 
 
 def test_a_case_that_pydantic_cannot_describe_is_one_line() -> None:
