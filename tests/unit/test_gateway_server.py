@@ -15,7 +15,7 @@ import pytest
 
 from pytest_packbench.engine.gateway.server import MAX_BODY_BYTES, LoopbackServer
 from tests.servers.fake import FakeServer, Reply, scripted
-from tests.servers.raw import RawServer, chunked, head
+from tests.servers.raw import CLOSE, RawServer, chunked, head
 from tests.servers.wire import answer_with
 from tests.unit.gateways import recording, replaying, stored
 
@@ -84,6 +84,7 @@ def gateway(server: FakeServer) -> Iterator[Gateway]:
         (400, PATH, {"content_length": "1e3"}),
         (400, PATH, {"content_length": "", "transfer_encoding": "gzip"}),
         (400, PATH, {"transfer_encoding": "chunked"}),
+        (400, PATH, {"x ": "1"}),
         (431, PATH, {"x-long": "x" * 70_000}),
     ],
 )
@@ -113,10 +114,11 @@ def test_a_body_that_is_too_long_is_refused_although_it_is_still_sent(gateway: G
     stated = request(gateway, content_length=str(size))
     chunks = [b"%x\r\n" % 2**20 + b"x" * 2**20 + b"\r\n"] * 50
     coded = request(gateway, content_length="", transfer_encoding="chunked")
-    for pieces in ([stated, b"x" * size], [coded, *chunks]):
+    for pieces in ([stated, b"x" * size], [coded, *chunks], [coded, b"%x\r\n" % size]):
         answer = converse(gateway, *pieces)
         assert answer.startswith(b"HTTP/1.1 413")
         assert b"32 MiB" in answer
+    assert converse(gateway, coded, b"2g\r\n").endswith(b"a chunk of the body can't be read")
 
 
 def test_every_framing_of_a_request_arrives(gateway: Gateway, server: FakeServer) -> None:
@@ -124,12 +126,14 @@ def test_every_framing_of_a_request_arrives(gateway: Gateway, server: FakeServer
     chunks = b"".join(b"%x;a=b\r\n%s\r\n" % (len(part), part) for part in (BODY[:5], BODY[5:])) + b"0\r\nx: y\r\n\r\n"
     coded = request(gateway, content_length="", transfer_encoding="chunked", connection="close") + chunks
     old = plain.replace(b"HTTP/1.1", b"HTTP/1.0")
+    proxied = plain.replace(b"POST /", b"POST http://127.0.0.1/")
     expecting = request(gateway, connection="close", expect="100-continue")
     for pieces in (
         [plain],
         [bytes([byte]) for byte in plain],
         [bytes([byte]) for byte in coded],
         [old],
+        [proxied],
         [expecting[: -len(BODY)], BODY],
         [request(gateway), request(gateway), plain],
     ):
@@ -147,14 +151,30 @@ def test_a_client_that_only_sends_nothing_more_gets_its_answers(gateway: Gateway
     assert answer.count(b"HTTP/1.1 200") == 3
 
 
-def test_head_has_no_body() -> None:
-    wire = [head("content-type: application/json", "content-length: 20")]
+CODED = "transfer-encoding: chunked"
+
+
+@pytest.mark.parametrize(
+    ("asked", "wire", "expected"),
+    [
+        ("HEAD HTTP/1.1", [head("content-length: 20")], "200 OK|content-length: 20|"),
+        ("GET HTTP/1.1", [head(status="204 No Content")], "204 No Content|"),
+        ("GET HTTP/1.1", [head("content-length: 0", status="299 Odd")], "299 Unknown|content-length: 0|"),
+        ("GET HTTP/1.1", [head(CODED), CLOSE], f"200 OK|{CODED}|"),
+        ("GET HTTP/1.0", chunked("text/plain", [b"one ", b"two"]), "200 OK|content-type: text/plain|one two"),
+        ("HEAD HTTP/1.0", [head("content-type: text/plain"), CLOSE], "200 OK|content-type: text/plain|"),
+    ],
+    ids=["head", "no content", "unknown status", "cut after the head", "HTTP/1.0", "head without a length"],
+)
+def test_answers_without_a_body_or_without_a_length(asked: str, wire: list[bytes], expected: str) -> None:
+    method, version = asked.split()
     with RawServer(lambda _: wire) as server, recording(server.url) as gateway:
-        asked = request(gateway, "/ollama/api/version", "HEAD", content_length="", connection="close")
-        answer = converse(gateway, asked)
-    assert answer.startswith(b"HTTP/1.1 200")
-    assert b"content-length: 20\r\n" in answer
-    assert answer.endswith(b"\r\n\r\n")
+        sent = request(gateway, "/ollama/api/version", method, content_length="", connection="close")
+        answer = converse(gateway, sent.replace(b"HTTP/1.1", version.encode()))
+    top, _, body = answer.partition(b"\r\n\r\n")
+    status, *fields = top.decode().removeprefix("HTTP/1.1 ").split("\r\n")
+    assert fields.pop() == "connection: close"
+    assert "|".join([status, *fields, body.decode()]) == expected
 
 
 def test_200_connections_at_once(gateway: Gateway) -> None:
@@ -208,6 +228,10 @@ def test_a_gateway_can_be_stopped_at_any_time() -> None:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address)
         gateway.start()
+    unused = LoopbackServer(lambda *_: pytest.fail("it does not serve"))
+    unused.stop()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(unused.address)
     with replaying() as other:
         assert other.url.rpartition("/")[2] != url.rpartition("/")[2]
         assert len(other.url.rpartition("/")[2]) >= 32
@@ -228,6 +252,8 @@ def test_a_mistake_of_the_gateway_itself_is_no_answer_of_a_provider() -> None:
         if asked.method == "GET":
             reply.start(200, {})
             await reply.write(b"some")
+        if asked.method == "PUT":
+            raise BrokenPipeError("the client has left")
         raise KeyError("x")
 
     server = LoopbackServer(fail)
@@ -237,5 +263,7 @@ def test_a_mistake_of_the_gateway_itself_is_no_answer_of_a_provider() -> None:
         assert (answer.status_code, answer.text) == (500, "packbench's gateway failed: KeyError: 'x'")
         with pytest.raises(httpx.RemoteProtocolError):
             httpx.get(server.url, trust_env=False)
+        with pytest.raises(httpx.RemoteProtocolError, match="without sending a response"):
+            httpx.put(server.url, trust_env=False)
     finally:
         server.stop()

@@ -66,13 +66,14 @@ def both(url: str, act: Any) -> tuple[CaseTraffic, CaseTraffic, list[GatewayExch
         [head("content-type: application/json", "connection: close"), ANSWER, CLOSE],
         [head("content-type: application/json", version="1.0"), ANSWER, CLOSE],
         [head(status="103 Early Hints"), *chunked("application/json", [ANSWER[:7], ANSWER[7:]])],
+        [*chunked("application/json", [ANSWER])[:-1], b"0\r\nx-checksum: 1\r\nx: y\r\n\r\n"],
         [
             head("content-type: application/json", "content-encoding: gzip", "transfer-encoding: chunked"),
             *(chunk(gzip.compress(ANSWER)[start:][:40]) for start in range(0, len(gzip.compress(ANSWER)), 40)),
             b"0\r\n\r\n",
         ],
     ],
-    ids=["length", "repeated length", "close", "1.0", "interim", "gzip"],
+    ids=["length", "repeated length", "close", "1.0", "interim", "trailers", "gzip"],
 )
 def test_every_framing_of_an_answer_arrives(wire: Sequence[bytes | float]) -> None:
     with RawServer(lambda _: wire) as server:
@@ -96,8 +97,9 @@ def stream_until_cut(gateway: Gateway) -> list[str]:
     return parts
 
 
-def test_a_stream_that_the_provider_cuts_is_cut_again_after_the_same_bytes() -> None:
-    wire = [head(f"content-type: {STREAM}", "transfer-encoding: chunked"), chunk(EVENTS[0]), CLOSE]
+@pytest.mark.parametrize("end", [CLOSE, b"-5\r\n"])
+def test_a_stream_that_the_provider_cuts_is_cut_again_after_the_same_bytes(end: bytes) -> None:
+    wire = [head(f"content-type: {STREAM}", "transfer-encoding: chunked"), chunk(EVENTS[0]), end]
     with RawServer(lambda _: wire) as server:
         traffic, replayed, (exchange,) = both(server.url, stream_until_cut)
     assert (exchange.end, exchange.content()) == ("cut", EVENTS[0])
@@ -212,6 +214,13 @@ def test_a_provider_that_cannot_be_reached_is_an_error_that_a_later_answer_recov
                 gateway.upstreams["openai"] = f"{server.url}/v1"
                 assert ask(gateway) == "there"
         assert traffic.unrecovered_error() is None
+        for address, problem in (
+            ("http://127.0.0.1:99999", "the address can't be read: Port out of range"),
+            ("ftp://127.0.0.1", "the address is neither http:// nor https://"),
+        ):
+            gateway.upstreams["openai"] = address
+            with gateway.open_case("three").active(), pytest.raises(openai.InternalServerError, match=problem):
+                ask(gateway, max_retries=0)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +280,8 @@ def test_a_provider_with_tls_must_have_a_certificate_that_is_trusted(
             ask(gateway, max_retries=0)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         with recording(server.url) as gateway:
-            assert ask(gateway, max_retries=0) == "Zwölf"
+            assert [ask(gateway, max_retries=0) for _ in range(2)] == ["Zwölf"] * 2
+        assert server.connections == 1
 
 
 def self_signed(folder: Path) -> Path:
