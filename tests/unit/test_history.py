@@ -64,6 +64,16 @@ def test_like_runs_are_the_complete_earlier_runs_of_the_same_pipeline(tmp_path: 
     report.write_text(json.dumps(json.loads(report.read_bytes()), indent=1), encoding="utf-8")
     (write(tmp_path, 7) / "report.json").write_text("{", encoding="utf-8")
     (write(tmp_path, 8) / "report.json").write_bytes(b"")
+    whole = (write(tmp_path, 11) / "report.json").read_bytes()
+    for number, (old, new) in enumerate(
+        [
+            (b'"version":1,"status"', b'"version":2,"status"'),
+            (b'"verdict":"failed"', b'"verdict":"great"'),
+            (b',"cases":[', b',"rows":['),
+        ]
+    ):
+        assert old in whole
+        (write(tmp_path, 11 + number) / "report.json").write_bytes(whole.replace(old, new))
     write(tmp_path, 9).rename(tmp_path / "toy" / ulid(10))
     write(tmp_path, 901)
     runs = like_runs(tmp_path / "toy", NOW)

@@ -106,6 +106,8 @@ BAD_RESULTS = [
 BAD_HEADERS = {
     b'{"packbench_journal": 2, "run": {}}': "/packbench_journal: got 2; this version reads 1",
     b'{"packbench_journal": 1, "run": []}': "/run: expected an object",
+    b'{"packbench_journal": 1, "run": {"findings": "f"}}': "/run: not a run: unexpected findings",
+    b'{"packbench_journal": 1, "run": {}}': "/run: Run.__init__() missing",
 }
 
 
@@ -248,6 +250,10 @@ def test_the_header_describes_the_run_and_is_no_result(path: Path) -> None:
     assert path.read_bytes().count(b"packbench_journal") == 1
     rewrite_journal(path, run(), [case_result("c")])
     assert (read_header(path), case_ids(path)) == (run(), ["c"])
+    rewrite_journal(path, run(), [])
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    write(path, case_result("d"))
+    assert (read_header(path), case_ids(path)) == (run(), ["d"])
     path.unlink()
     write(path, case_result("a"))
     assert read_header(path) is None

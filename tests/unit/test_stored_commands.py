@@ -104,11 +104,15 @@ def test_a_run_is_named_by_suite_and_id_or_by_path_and_one_that_is_not_there_is_
         refuse(f"rescore into {out}", "rescore", TOY, "--root", "storage", "--out", out)
     for out in ("file/x.md", "storage"):
         refuse(f"compare into {out}", "compare", "--baseline", TOY, "--current", TOY, "--out", out)
+    records = (toy / COMPLETE / "records.jsonl").rename(toy / "records")
+    # a report is not compared with records that are not there
+    assert packbench("gate", TOY, "--root", "storage")[0] == 0
+    records.rename(toy / COMPLETE / "records.jsonl")
     (toy / COMPLETE / "report.json").unlink()
     refuse("no report", "gate", TOY, "--root", "storage")
     expected.check("".join(lines))
-    records = f"reports/benchmarks/{TOY}/records.jsonl"
-    assert "completeness: unknown, because records alone" in packbench("gate", records, "--root", "storage")[1]
+    alone = f"reports/benchmarks/{TOY}/records.jsonl"
+    assert "completeness: unknown, because records alone" in packbench("gate", alone, "--root", "storage")[1]
 
 
 def test_no_command_prints_what_a_terminal_obeys_or_a_traceback(
@@ -229,6 +233,7 @@ def test_each_file_is_named_with_its_kind_or_its_first_problem(
     }
     files = {name: (row["file"], content_of(row)) for name, row in data("validated_files.yaml").items()}
     files |= {name: ("journal.jsonl", text) for name, text in journals.items()}
+    files["not UTF-8"] = ("in.jsonl", b'{"said": "\xed\xa0\x80"}')
     for title, (name, text) in files.items():
         (tmp_path / name).write_bytes(text)
         validate(title, name)
@@ -358,6 +363,16 @@ def test_a_merge_that_is_refused_is_one_line_and_leaves_nothing(tmp_path: Path, 
     killed.mkdir()
     (killed / "journal.jsonl").touch()
     refuse("a run that did not end", [killed])
+    refuse("conditions without a baseline", [whole], "--fail-on", "regressed>0")
+    same = {"id": "a", "case_sha256": EMPTY_CASE}
+    others: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "other rules": ({"suite_sha256": "cd" * 32}, same),
+        "another version of the pack": ({"pack_version": "9"}, same),
+        "another case": ({}, {**same, "case_sha256": "ab" * 32}),
+        "another recording": ({}, {**same, "cassette_sha256": "ab" * 32}),
+    }
+    for name, (changes, row) in others.items():
+        refuse(name, [write(out, run_of(root, run_id="01OTHER", **changes), results_of([row]), root)])
     cut = write_shards(out, root, results_of([{"id": "a"}]), [], results_of([{"id": "b"}]), [])
     refuse("missing shards", [cut[0], cut[2]])
     idle = results_of([{"id": name, "verdict": "not_run"} for name in "ab"])
@@ -407,6 +422,12 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes] | None, set[str], str]] =
     ),
     "a line cut": ("records.jsonl", lambda raw: raw[:-20], set(), "records.jsonl:1"),
     "no line": ("records.jsonl", lambda _: b"", set(), "is missing or out of order"),
+    "a line more": (
+        "records.jsonl",
+        lambda raw: raw + raw.replace(b"plain:a", b"plain:z"),
+        set(),
+        "records.jsonl:2: toy:plain:z is out of order, or missing in the run's report",
+    ),
     "another verdict": (
         "records.jsonl",
         lambda raw: raw.replace(b'"passed":true', b'"passed":false', 1),
@@ -423,7 +444,7 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes] | None, set[str], str]] =
         {"gate", "compare", "merge", "rescore"},
         "records.jsonl:1: ",
     ),
-    "no JSON": ("payloads.jsonl", lambda raw: raw[:-9], {"merge", "rescore"}, "payloads.jsonl:1: not JSON"),
+    "no JSON": ("payloads.jsonl", lambda raw: b" \n" + raw[:-9], {"merge", "rescore"}, "payloads.jsonl:2: not JSON"),
     "deep": (
         "payloads.jsonl",
         lambda raw: raw.replace(b"{", b'{"z":' + b"[" * 5000 + b"]" * 5000 + b",", 1),

@@ -62,7 +62,8 @@ def test_the_journal_exists_until_the_report_does(writer: RunWriter, tmp_path: P
     writer.write_results([GOOD, BAD])
     assert names(writer.folder) == ["errors.jsonl", "journal.jsonl", "payloads.jsonl", "records.jsonl"]
     assert not (tmp_path / "toy" / "latest").exists()
-    writer.complete(document_of(GOOD, BAD), {"exitcode": 1})
+    # a hook may have added the key that is written
+    writer.complete(document_of(GOOD, BAD), {"exitcode": 1, "packbench": "by a hook"})
     assert names(writer.folder) == ["errors.jsonl", "payloads.jsonl", "records.jsonl", "report.json"]
     report = json.loads((writer.folder / "report.json").read_text("utf-8"))
     assert (report["exitcode"], [row["case_id"] for row in report["packbench"]["cases"]]) == (1, ["a", "b"])
@@ -212,12 +213,19 @@ def test_damaged_reports_rows_and_records_are_named_by_their_place(folder: Path,
     path = folder / "report.json"
     report = json.loads(path.read_text("utf-8"))
     rows = report["packbench"]["cases"]
-    deep = {"a deep array": "[" * 100_000, "a deep version": '{"packbench": {"version": ' + "[" * 100_000}
-    for name, text in {**DAMAGES["reports"], **deep}.items():
+    header = {key: value for key, value in report["packbench"].items() if key != "cases"}
+    texts = {
+        "a deep array": "[" * 100_000,
+        "a deep version": '{"packbench": {"version": ' + "[" * 100_000,
+        "no cases": json.dumps({"packbench": header}),
+        "no array of cases": json.dumps({"packbench": {**header, "cases": {}}}),
+    }
+    for name, text in {**DAMAGES["reports"], **texts}.items():
         path.write_text(text, encoding="utf-8")
         refuse(name, path)
     for name, change in DAMAGES["rows"].items():
-        report["packbench"]["cases"] = [rows[0], {**rows[1], **change}]
+        row = {key: value for key, value in {**rows[1], **change}.items() if value != "MISSING"} if change else None
+        report["packbench"]["cases"] = [rows[0], row]
         path.write_text(json.dumps(report), encoding="utf-8")
         refuse(f"row, {name}", path)
     for name, change in DAMAGES["records"].items():
