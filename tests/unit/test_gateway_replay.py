@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import httpx
 import openai
 import pytest
 
-from tests.servers.fake import FakeServer
+from pytest_packbench.engine.gateway.exchanges import transcript_of
+from tests.servers.fake import FakeServer, Reply, scripted
 from tests.servers.wire import answer_with
 from tests.unit.gateways import KEY, recording, replaying, stored
 
@@ -44,3 +46,40 @@ def test_what_was_recorded_is_replayed_in_order_and_a_miss_says_what_differs() -
         assert len(replayed.calls) == 4
         assert '/messages/0/content: recorded "a", now "c"' in replayed.mismatch
         assert {'-   "content": "a",', '+   "content": "c",'} <= set(replayed.difference)
+        with gateway.open_case("one", exchanges).active():
+            assert ask(gateway, "b") == "b 1"
+            with pytest.raises(
+                openai.BadRequestError, match=r"asked more often than the 1 time\(s\) that it was recorded"
+            ):
+                ask(gateway, "b")
+
+
+def test_a_request_that_is_no_json_is_the_same_where_its_bytes_are() -> None:
+    def statuses(gateway: Gateway, *contents: str) -> list[int]:
+        url = f"{gateway.url}/openai/v1/chat/completions"
+        return [httpx.post(url, content=content, trust_env=False).status_code for content in contents]
+
+    with (
+        FakeServer(scripted(Reply(body={}))) as server,
+        recording(server.url) as gateway,
+        (traffic := gateway.open_case("one")).active(),
+    ):
+        assert statuses(gateway, "{model:") == [200]
+    with replaying() as gateway, (replayed := gateway.open_case("one", stored(traffic))).active():
+        assert statuses(gateway, "{model:", "{model") == [200, 400]
+    assert "none of the 1 recorded requests, of which none has a body to compare" in replayed.mismatch
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("plain", [("request", "plain")]),
+        ({"system": "Be short.", "prompt": "Why?"}, [("system", "Be short."), ("user", "Why?")]),
+        ({"input": [1, 2]}, [("user", "[1, 2]")]),
+        ({"query": "x"}, [("request", '{"query": "x"}')]),
+    ],
+)
+def test_what_a_call_asked_is_shown_by_its_role(asked: object, expected: list[tuple[str, str]]) -> None:
+    exchange = {"method": "POST", "path": "/v1", "request": asked, "status": None, "end": "aborted"}
+    answer = ("answer (status none), aborted", "")
+    assert transcript_of(exchange) == [("POST /v1", *line) for line in [*expected, answer]]

@@ -82,17 +82,15 @@ def test_texts_of_several_choices_are_joined_each_for_itself() -> None:
 def test_a_stream_that_spells_a_key_is_not_cached(tmp_path: Path, ending: str, files: int) -> None:
     wire = chunked(STREAM, sse(openai_chunk(KEY[:5]), openai_chunk(ending), "[DONE]"))
     cache = AnswerCache(tmp_path, {}, Redactor())
-    with (
-        RawServer(lambda _: wire) as server,
-        recording(server.url, cache=cache) as gateway,
-        gateway.open_case("one").active(),
-    ):
-        ask_streaming(gateway)
-    assert len([*tmp_path.rglob("*.json")]) == files
+    with RawServer(lambda _: wire) as server, recording(server.url, cache=cache) as gateway:
+        for case in ("one", "two"):
+            with gateway.open_case(case).active():
+                ask_streaming(gateway)
+    assert (len([*tmp_path.rglob("*.json")]), len(server.requests)) == (files, 2 - files)
 
 
 BUSY = {"type": "overloaded_error", "message": "busy"}
-DELTAS = sse(openai_chunk("Zwölf ", error=None), openai_chunk('"error": {'))
+DELTAS = sse(openai_chunk("Zwölf ", error=None), openai_chunk('"error": {'), '"error"')
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import pytest
 from pytest_packbench.engine.cache import AnswerCache
 from pytest_packbench.engine.gateway import stamps
 from pytest_packbench.engine.metering import Ledger
+from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.run import Caps
 from pytest_packbench.model.suite import Prices
@@ -113,6 +115,7 @@ def test_what_cannot_be_attributed_is_nobodys(mode: str, server: FakeServer) -> 
             pass
         with one.active():
             late = post(gateway, "late", token=ended.token)
+            unknown = post(gateway, **{stamps.CASE_HEADER: "unknown", stamps.CALLER_HEADER: "pipe.py:8"})
             with two.active():
                 bare = post(gateway, "bare", **{stamps.CALLER_HEADER: "pipe.py:9"})
         outside = post(gateway, token=ended.token)
@@ -123,12 +126,13 @@ def test_what_cannot_be_attributed_is_nobodys(mode: str, server: FakeServer) -> 
         assert "has ended" in left.json()["error"]["message"]
         if mode == "live":
             assert [late.status_code, bare.status_code, outside.status_code] == [200] * 3
-            assert (ledger.calls, ledger.tokens) == (3, 54)
+            assert (ledger.calls, ledger.tokens) == (4, 72)
             assert [one.unattributed, two.unattributed] == ["", ""]
             return
         assert not server.requests
         for answer in (late, bare, outside):
             assert (answer.status_code, answer.headers["x-should-retry"]) == (400, "false")
+        assert "at pipe.py:8, made with an unknown stamp" in unknown.text
         assert "at pipe.py:7, made with the stamp of case ended, which has ended" in one.unattributed
         assert "POST /v1/chat/completions (model m) at pipe.py:9, made while 2 cases ran" in two.unattributed
         assert "--packbench-concurrency=1" in two.unattributed
@@ -291,6 +295,10 @@ def test_the_cache_answers_what_was_answered_under_the_same_conditions(tmp_path:
         assert again[1].replace(" ", "") == first[1].replace(" ", "")
         assert (spent.calls, spent.cached) == (1, 2)
         assert run(server.url, 1)[1].cached == run(other.url, 0)[1].cached == 0
+        # as another version may have left it
+        for path in tmp_path.rglob("*.json"):
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"answer": {}, "sha256": canonical_sha256({})}))
+        assert run(server.url, 0)[1].cached == 0
 
 
 def test_requests_are_kept_without_secrets_and_compared_with_them(server: FakeServer) -> None:
@@ -310,12 +318,23 @@ def test_requests_are_kept_without_secrets_and_compared_with_them(server: FakeSe
     assert 'recorded "my key is [redacted]", now "now my key is [redacted]"' in replayed.mismatch
 
 
+LONG = "The text before is the same; this is a long question:"
+ASKED = {"role": "user", "content": f"{LONG} yes"}
+
+
 @pytest.mark.parametrize(
     ("path", "body", "expected"),
     [
         ("/openai/v1/files", {"model": "m"}, '/path: recorded "/v1/chat/completions", now "/v1/files"'),
         ("/openai/v1/embeddings", {"model": "m"}, '/path: recorded "/v1/chat/completions", now "/v1/embeddings"'),
         ("/openai/v1/chat/completions", {"model": "n"}, "/messages: no longer sent"),
+        ("/openai/v1/chat/completions", {"messages": [ASKED], "model": 5}, '/model: recorded "m", now 5'),
+        ("/openai/v1/chat/completions", {"messages": [ASKED] * 2}, "/messages: recorded with 1 items, now 2"),
+        (
+            "/openai/v1/chat/completions",
+            {"messages": [{**ASKED, "content": f"{LONG} no"}]},
+            '/messages/0/content: recorded "...is a long question: yes", now "...is a long question: no"',
+        ),
         ("/anthropic/v1/messages", {"model": "n"}, "none of the 1 recorded requests, of which none has a body"),
     ],
 )
@@ -323,7 +342,7 @@ def test_a_call_that_is_not_in_the_recording_says_what_is_nearest(
     path: str, body: dict[str, Any], expected: str, server: FakeServer
 ) -> None:
     with recording(server.url) as gateway, (traffic := gateway.open_case("one")).active():
-        post(gateway)
+        post(gateway, ASKED["content"])
     with replaying() as gateway, ExitStack() as stack:
         replayed = gateway.open_case("one", stored(traffic))
         stack.enter_context(replayed.active())
@@ -332,7 +351,7 @@ def test_a_call_that_is_not_in_the_recording_says_what_is_nearest(
         for answer in answers:
             assert (answer.status_code, answer.headers["x-should-retry"]) == (400, "false")
             assert "packbench" in answer.text
-        assert (post(gateway).status_code, post(gateway).status_code) == (200, 400)
+        assert [post(gateway, ASKED["content"]).status_code for _ in range(2)] == [200, 400]
         assert expected in replayed.mismatch
 
 

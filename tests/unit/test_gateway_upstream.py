@@ -120,6 +120,18 @@ def test_a_body_that_is_cut_is_asked_again_and_then_recovered() -> None:
     assert traffic.unrecovered_error() is replayed.unrecovered_error() is None
 
 
+def test_a_client_that_leaves_after_the_last_event_has_the_whole_answer() -> None:
+    def read(gateway: Gateway) -> str:
+        url = f"{gateway.url}/openai/v1/chat/completions"
+        with httpx.stream("POST", url, json={}, trust_env=False) as answer:
+            return next(line for line in answer.iter_lines() if "[DONE]" in line)
+
+    wire = [*chunked(STREAM, EVENTS)[:-1], 600.0]
+    with RawServer(lambda _: wire) as server:
+        _, _, (exchange,) = both(server.url, read)
+    assert (exchange.end, exchange.content()) == ("complete", b"".join(EVENTS))
+
+
 def test_a_stream_that_the_client_aborts_is_kept_as_far_as_it_came_and_counted() -> None:
     from pytest_packbench.engine.metering import Ledger
     from pytest_packbench.model.run import Caps
@@ -214,6 +226,10 @@ def test_a_provider_that_cannot_be_reached_is_an_error_that_a_later_answer_recov
                 gateway.upstreams["openai"] = f"{server.url}/v1"
                 assert ask(gateway) == "there"
         assert traffic.unrecovered_error() is None
+        # in the words of each provider
+        path = "gemini/v1beta/models/m:generateContent"
+        answer = httpx.post(f"{gateway.url}/{path}", json={}, trust_env=False).json()["error"]
+        assert (answer["code"], answer["status"]) == (502, "UNAVAILABLE")
         for address, problem in (
             ("http://127.0.0.1:99999", "the address can't be read: Port out of range"),
             ("ftp://127.0.0.1", "the address is neither http:// nor https://"),
