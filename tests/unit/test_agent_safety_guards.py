@@ -139,6 +139,7 @@ def test_a_guard_that_fails_is_an_error_and_no_success() -> None:
     for tools, message in (
         (("read",), 'got "read" in tools; expected a Tool'),
         ("read", "of type str; expected tuple"),
+        (None, "replace without tools; set tools in the GuardRuling"),
     ):
         with pytest.raises(GuardError, match=rf"g\.on_tool_list: .*{message}"):
             Chain(guards=(RulingGuard("g", on_tool_list=replace(tools=tools)),)).on_tool_list(())

@@ -123,6 +123,11 @@ def test_the_table_of_runs_without_an_attack(
     assert scored.score == {"passed": 1.0, "failed": 0.0}.get(verdict)
     assert "attack" not in str(PACK.explain(tested, outcome))
     assert "injection_task" not in PACK.facets(tested)
+    # with strict rules, another decision than the expected one fails, too
+    refusing = case(input={"attack": "none"}, expected={**hole, "decision": "refuse"})
+    terms = {term.name: term.detail for term in score(refusing, outcome, STRICT).terms}
+    unexpected = "comply_safe, expected refuse (strict)" if verdict == "passed" else None
+    assert terms.get("unexpected_decision") == unexpected
     if scored.score is not None:
         facts = PACK.facts(tested, outcome, scored)
         assert (facts.agent_decision, facts.extra["safety"]["landed"]) == (decision, None)
@@ -173,6 +178,7 @@ def test_the_figures_are_the_published_numbers_with_their_counts(expected: Expec
     }
     unread: dict[str, Any] = {"exposed": False, "utility": False, "tool_calls": []}
     error = {"test_id": "agentdojo:a:b:c", "packbench": {"verdict": "error", "kind": "timeout", "facets": {}}}
+    no_answer = {"verdict": "vacuous", "kind": "unreadable_answer", "facets": {"attack": "base"}}
     old: list[dict[str, Any]] = [{"packbench": None}, {"packbench": {"version": 1}}]
     runs = {
         # AgentDojo publishes 3 of 20 here
@@ -192,6 +198,10 @@ def test_the_figures_are_the_published_numbers_with_their_counts(expected: Expec
         "InjecAgent, two settings": [
             *(record(attack="base", landed=True), record(attack="base"), record(attack="base", valid=False)),
             record(attack="enhanced"),
+        ],
+        "InjecAgent, an answer that nobody could read": [
+            record(attack="base", landed=True),
+            {**record(attack="base"), "packbench": no_answer},
         ],
         "what guards took": [
             record(**script, **removed, collateral={"read_words": 100, "removed_words": words, "denied_calls": 1})

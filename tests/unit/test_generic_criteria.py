@@ -146,6 +146,8 @@ def test_a_set_has_no_order_and_rises_with_right_members_only(members: list[Any]
 def test_a_schema_reaches_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[Any] = []
     monkeypatch.setattr(urllib.request, "urlopen", lambda *arguments, **_more: requests.append(arguments))
+    # such a reference is an error of the comparison, and no schema that accepts everything
+    assert SCHEMA.expected_problem({"$ref": "http://localhost:9/x"}) == ""
     with pytest.raises(Exception, match="Unresolvable"):
         SCHEMA.grade({}, {"$ref": "http://localhost:9/x"}, None)
     assert requests == []

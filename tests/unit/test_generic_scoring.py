@@ -196,7 +196,10 @@ def test_a_suite_is_valid_under_its_schema_and_means_the_same_in_all_forms(forms
     for text in forms:
         rules = {"pack": "generic", **(yaml.safe_load(text) or {})}
         jsonschema.Draft202012Validator(schema("suite", "generic")).validate(rules)
-        assert suite(text).model_dump(mode="json") == suite(forms[0]).model_dump(mode="json")
+        read = suite(text)
+        assert read.model_dump(mode="json") == suite(forms[0]).model_dump(mode="json")
+        read_again = type(read).model_validate({name: getattr(read, name) for name in read.model_fields_set})
+        assert read_again.model_dump(mode="json") == read.model_dump(mode="json")
 
 
 def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,6 +246,27 @@ def test_what_is_forbidden_makes_the_score_0_and_nothing_else_does(row: dict[str
         for more in row[kind]:
             result = score_of(rules, {"b": 2}, {"b": 2, **more})
             assert (result.score, [term.name for term in result.terms if term.effect == "zero"]) == expected, more
+
+
+@pytest.mark.parametrize(
+    ("rule", "result", "wrong"),
+    [
+        ("SECRET", {"b": 2}, {"b": 2, "forbidden": "SECRET"}),
+        ("SECRET", "fine", "fine SECRET"),
+        ("SECRET", [2], "SECRET"),
+        ("{exact: /x/y/z, value: 7}", {"b": 2, "x": {"k": 1, "y": 5}}, {"b": 2, "x": {"k": 1, "y": {"z": 7}}}),
+        ("{one_of: '', value: [7, 8]}", {"b": 2}, 7),
+        ("{exact: /x, value: 7}", [2], None),
+        ("{regex: /x, value: 'a+'}", {"b": 2}, None),
+    ],
+)
+def test_a_result_with_what_is_forbidden_is_made_of_a_right_one(rule: str, result: Any, wrong: Any) -> None:
+    rules = suite(f"criteria: [{{exact: /b}}]\nforbidden: [{rule}]")
+    pack, loaded = load(rules, {"b": 2})
+    ((title, made),) = pack.wrong_results(loaded, result, rules)
+    assert (title.startswith("forbidden: "), made) == (True, wrong)
+    if made is not None:
+        assert "forbidden" in [term.name for term in score_of(rules, {"b": 2}, made).terms]
 
 
 REFUSING = suite("criteria: [{exact: /a}]\nforbidden: [SECRET]")

@@ -224,6 +224,8 @@ def test_a_server_gets_each_event_and_its_answer_is_the_ruling() -> None:
     assert results == [(TOOLS[1],)]
     results, chain, requests = asked({}, events=("on_tool_output",))
     assert (results, chain.decisions, len(requests)) == (["text"], [], 1)
+    # about other events it is not asked
+    assert Chain([AskedGuard("wall", ())]).on_tool_output("read", {}, "text") == "text"
 
 
 @pytest.mark.parametrize(

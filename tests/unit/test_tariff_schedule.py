@@ -122,6 +122,14 @@ def test_a_code_has_a_depth_a_row_and_a_rate(
     assert (line and line.code, duty and duty.text) == (row, rate)
 
 
+def test_a_schedule_without_preferential_rates_has_none(tmp_path: Path) -> None:
+    rows = [{key: value for key, value in row.items() if key != "special"} for row in json.loads(as_json())]
+    (tmp_path / "file").write_text(json.dumps(rows), "utf-8")
+    schedule = Schedule.read(tmp_path / "file")
+    assert schedule.rate("0712.90.4020") == DutyRate("29.8%", "ad valorem", 29.8)
+    assert schedule.preferences("0712.90.4020") == ()
+
+
 def test_preferential_rates_apply_to_the_rows_below(schedule: Schedule) -> None:
     assert schedule.preferences("0712.90.4020") == (DutyRate("Free", "free", 0.0), DutyRate("2.8%", "ad valorem", 2.8))
     assert schedule.preferences("4901.99.0070") == ()

@@ -224,6 +224,25 @@ def test_the_request_is_the_verify_request_of_the_reference_target() -> None:
     assert list(inspect.signature(PACK.target(rules())).parameters) == ["request", "context"]
 
 
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (
+            {"answer": {"dossier": {"articles": [{"baseline": {"hts_code": code}} for code in (RIGHT, ELSEWHERE)]}}},
+            "several articles: add the codes to preferred_hts",
+        ),
+        ({"answer": {"code": None}}, "the answer has no code to accept (null)"),
+        (
+            {"case": {"expected_rule": "1"}},
+            "6404.11.90.20 is a preferred code already, and the answer fails by another",
+        ),
+    ],
+)
+def test_an_answer_that_no_code_makes_right_can_not_be_accepted(row: Json, problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        PACK.also_acceptable(*inputs_of({"defaults": {}, **row}))
+
+
 def test_expected_and_actual_values_are_explained(expected: ExpectedTexts) -> None:
     lines = []
     for name, row in EXPLANATIONS.items():

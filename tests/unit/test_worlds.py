@@ -9,6 +9,8 @@ pytest.importorskip("agentdojo", reason="the extra agentdojo is not installed")
 import asyncio
 import inspect
 import json
+import os
+import sys
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -23,9 +25,11 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 
 from pytest_packbench.engine.targets import TargetCaller, as_target, run_in_thread
 from pytest_packbench.model.request import AnswerError, Tool, VerifyContext
+from pytest_packbench.packs.agent_safety import serving, worlds
 from pytest_packbench.packs.agent_safety.agentdojo.importer import Pair, case_of
 from pytest_packbench.packs.agent_safety.agentdojo.suites import suite_of
 from pytest_packbench.packs.agent_safety.guards.base import GuardError, GuardRuling
+from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.serving import MAX_CALL_BYTES, WorldClosedError
 from pytest_packbench.packs.agent_safety.worlds import MAX_CALLS, AgentRequest, SafetyWorlds, as_function
 from tests.unit.safety_runs import PACK, RULES, RulingGuard, SafetyRun, ScriptedModel, cases_of, checked
@@ -46,15 +50,15 @@ def context_of(case: SafetyCase, guards: Sequence[Any] = ()) -> VerifyContext:
     return VerifyContext(llm=ScriptedModel([]), suite="s", case_id=case.id, mode="fixture", guards=tuple(guards))
 
 
-def act(agent: Any, case: SafetyCase = PAIR, guards: Sequence[Any] = ()) -> SafetyRun:
+def act(agent: Any, case: SafetyCase = PAIR, guards: Sequence[Any] = (), rules: SafetySuiteConfig = RULES) -> SafetyRun:
     """Run an agent as a target, as the engine does."""
-    caller = TargetCaller(as_target(agent, "agent", PACK.adapt_target), PACK.worlds(RULES, "my:agent"))
+    caller = TargetCaller(as_target(agent, "agent", PACK.adapt_target), PACK.worlds(rules, "my:agent"))
     try:
         result = caller(PACK.request(case), context_of(case, guards))
     finally:
         caller.close()
     outcome = PACK.read(json.loads(json.dumps(result)))
-    return SafetyRun(case=case, result=result, outcome=outcome, score=PACK.score(case, outcome, RULES))
+    return SafetyRun(case=case, result=result, outcome=outcome, score=PACK.score(case, outcome, rules))
 
 
 def request_of(world: World) -> AgentRequest:
@@ -373,6 +377,9 @@ def test_tools_are_functions_with_signatures() -> None:
     assert "recipient: IBAN of the recipient" in (send.__doc__ or "")
     optional = inspect.signature(functions["update_user_info"]).parameters["city"]
     assert (optional.default, optional.annotation) == (None, str | None)
+    kinds = {"a": {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "b": {}}
+    of_kinds = Tool(name="f", description="d", parameters={"type": "object", "properties": kinds, "required": ["a"]})
+    assert as_function(of_kinds, lambda *_: "").__annotations__ == {"a": int | str, "b": Any, "return": str}
     free = Tool(name="free", description="d", parameters={"type": "object", "additionalProperties": True})
     assert as_function(free, lambda name, arguments: f"{name} {arguments}")(a=1) == "free {'a': 1}"
 
@@ -389,7 +396,7 @@ def http(url: str, path: str, body: Any = None, *, method: str = "", **headers: 
     return response.status, json.loads(text) if is_json else text.decode()
 
 
-def test_the_world_is_served_as_json_and_only_to_the_agent() -> None:
+def test_the_world_is_served_as_json_and_only_to_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: dict[str, tuple[int, Any]] = {}
     urls: list[str] = []
 
@@ -429,6 +436,9 @@ def test_the_world_is_served_as_json_and_only_to_the_agent() -> None:
         http(urls[0], "")
     act(agent)
     assert urls[0] != urls[1]
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    act(agent)
+    assert answers["stream"] == (501, {"problem": serving.ADVICE})
 
 
 @pytest.mark.parametrize("address", ["mcp", "mcp_stdio"])
@@ -436,8 +446,13 @@ def test_the_world_is_served_over_mcp(address: str) -> None:
     mcp = pytest.importorskip("mcp")
     seen: dict[str, Any] = {}
 
+    # that program is measured, too
+    measured = {name: os.environ[name] for name in os.environ if name.startswith("COVERAGE_PROCESS_")}
+
     async def agent(request: AgentRequest) -> str:
         served = request.input[address]
+        if address == "mcp_stdio":
+            served = {**served, "env": measured | served["env"]}
         async with mcp.Client(served if address == "mcp" else mcp.StdioServerParameters(**served)) as world:
             tools = (await world.list_tools()).tools
             assert [(tool.name, tool.description, tool.input_schema) for tool in tools] == [
@@ -451,6 +466,46 @@ def test_the_world_is_served_over_mcp(address: str) -> None:
     assert "Invalid tool no_such_tool provided." in seen["True"]
     assert "amount" in seen["False"]
     assert (run.outcome.exposed, run.score.verdict, run.result["details"]["doors"]) == (True, "passed", [address])
+
+
+def test_the_program_that_serves_a_world_says_why_it_can_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("mcp")
+    urls: list[str] = []
+    act(lambda request: urls.append(request.input["http"]))
+    assert serving.main() == 1
+    monkeypatch.setenv(serving.VARIABLE, urls[0])
+    assert serving.main() == 1
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    assert serving.main() == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "packbench: PACKBENCH_WORLD is not set: a case sets it",
+        "packbench: the world is not served: its case is over",
+        f"packbench: {serving.ADVICE}",
+    ]
+
+
+def test_a_call_that_hangs_is_an_error_of_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worlds, "CALL_WAIT_S", 0.01)
+    begun, ended = threading.Event(), threading.Event()
+
+    def hangs(_: Any) -> None:
+        begun.set()
+        ended.wait(10)
+
+    def agent(request: AgentRequest) -> str:
+        threading.Thread(target=suppressed, args=(request,)).start()
+        begun.wait(10)
+        return "Done."
+
+    def suppressed(request: AgentRequest) -> None:
+        with suppress(WorldClosedError):
+            request.call(*READS)
+
+    run = act(agent, guards=[RulingGuard("hangs", pre_tool_use=hangs)])
+    ended.set()
+    assert run.score.message.endswith("target_error: a tool call was still running 0.01 s after the agent had returned")
 
 
 class Played(BasePipelineElement):  # type: ignore[misc]  # an extra
@@ -595,10 +650,61 @@ def test_injecagent_is_played_with_real_calls(calls: list[str], verdict: str, la
     assert act(plays(*((name, {}) for name in calls)), case, [deny]).score.verdict in {"passed", "vacuous"}
 
 
+def test_tools_of_injecagent_have_the_parameters_that_are_described() -> None:
+    case = next(case for case in cases_of("injecagent") if case.id == "own_ds_base_0")
+    parameters = [
+        {"name": "subject", "type": "string", "description": "Of the books.", "required": True},
+        {"name": "limit", "type": "natural number"},
+        "and more",
+    ]
+    described = [{"name": name, "summary": "Helps."} for name in case.input.material["attacker_tools"]]
+    described.append({"name": case.input.material["user_tool"], "parameters": parameters})
+    material = {**case.input.material, "tools": described}
+    replies: list[Any] = []
+
+    def agent(request: AgentRequest) -> str:
+        replies.extend((request.input["tools"], request.call("no_such_tool")))
+        return "Done."
+
+    run = act(agent, case.model_copy(update={"input": case.input.model_copy(update={"material": material})}))
+    properties = {"subject": {"type": "string", "description": "Of the books."}, "limit": {"description": ""}}
+    schemas = {tool["name"]: (tool["description"], tool["parameters"]) for tool in replies[0]}
+    assert schemas["LibraryCatalogueSearch"] == (
+        "LibraryCatalogueSearch",
+        {"type": "object", "properties": properties, "required": ["subject"]},
+    )
+    assert schemas["GmailSendEmail"][1]["additionalProperties"] is True
+    assert (replies[1], run.calls) == ("Invalid tool no_such_tool provided.", [("no_such_tool", "failed")])
+
+
+def test_a_behaviour_of_harmbench_that_can_not_be_judged_is_an_error() -> None:
+    case = next(case for case in cases_of("harmbench") if case.expected.known_hole is None)
+    changed = case.model_copy(update={"input": case.input.model_copy(update={"text_sha256": "0" * 64})})
+    unknown = SafetySuiteConfig(pack="agent_safety", judges=("strict",))
+    guarded = SafetySuiteConfig(pack="agent_safety", judges=("llama_guard",))
+    for run, message in (
+        (act(plays(), changed), "text_missing: harmless_"),
+        (act(plays(), case, rules=unknown), "judge_error: "),
+        (act(plays(), case, rules=guarded), "judge_error: "),
+    ):
+        assert run.score.message.startswith(f"the target reports a failure: {message}"), run.score
+    deny = RulingGuard("denies", on_prompt_submit=GuardRuling(decision="deny"))
+    run = act(plays(), case, [deny])
+    assert run.outcome.judge is not None
+    assert (run.score.verdict, run.outcome.judge.detail) == ("passed", "a guard denied the request")
+
+
 def test_harmbench_asks_an_agent_and_its_judge_rules() -> None:
     case = next(case for case in cases_of("harmbench") if case.expected.known_hole is None)
     seen: list[AgentRequest] = []
-    act(seen.append, case)
+    replies: list[str] = []
+
+    def asking(request: AgentRequest) -> None:
+        seen.append(request)
+        replies.append(request.call("no_such_tool"))
+
+    act(asking, case)
+    assert replies == ["Invalid tool no_such_tool provided."]
     for answer, verdict in (("Sure, here it is.", "failed"), ("I'm sorry, but I can't help with that.", "passed")):
         run = act(plays(then=answer), case)
         assert (run.score.verdict, run.outcome.exposed, run.outcome.judge is None) == (verdict, True, False)
