@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import sys
@@ -13,8 +14,9 @@ import pytest
 
 from pytest_packbench.analysis.audit import KINDS, ResultBreaker
 from pytest_packbench.cli import main
-from pytest_packbench.testing import case, write_suite
-from tests.unit.run_builders import data
+from pytest_packbench.testing import case, write_case, write_suite
+from tests.unit import stored_runs
+from tests.unit.run_builders import case_result, data
 
 if TYPE_CHECKING:
     from tests.conftest import ExpectedTexts
@@ -29,6 +31,10 @@ def echo(request):
 
 def accept(value, expected, case_input):
     return 1.0
+
+
+def same(value, expected, case_input):
+    return float(value == expected["name"])
 
 
 def ignore(request):
@@ -47,6 +53,7 @@ WRONG = [
     (["nope"], 'unknown suite "nope"'),
     (["mine", "--count=0"], "expected a whole number, 1 or more"),
     (["mine", "--fail-under=1.1"], "expected a number from 0 to 1"),
+    (["mine", "--fail-under=most"], "got 'most', expected a number from 0 to 1"),
     (["mine", "--pack=a:b"], "--pack: only with --run"),
     (["mine", "--run=nowhere"], "nowhere"),
     (["mine", "--run=nowhere", "--option=-q"], "--option: not with --run"),
@@ -70,7 +77,7 @@ def suite(row: dict[str, Any], target: str = "echo") -> None:
         {"expected": {key: result[key] for key in row.get("reads", ["queue"])}, "result": result} for result in RESULTS
     ]
     plain = [
-        case(name, input=one["result"], expected=one["expected"])
+        case(name, input=one["result"], expected=one["expected"], **one.get("more", {}))
         for name, one in zip(("one", "two"), cases, strict=True)
     ]
     rules = {"target": f"audited_target:{target}", **row["rules"]}
@@ -111,6 +118,39 @@ def test_inputs_are_changed_where_the_target_needs_no_model(
     suite(row, target)
     assert main(["audit", "mine"]) == status
     assert shows in capsys.readouterr().out
+
+
+def test_results_of_a_run_are_those_of_its_cases(capsys: pytest.CaptureFixture[str]) -> None:
+    root = stored_runs.suite(Path(), criteria=[{"exact": "/said"}])
+    for name in "ab":
+        write_case(root / "toy", case(name, pack_id="generic", expected={"said": "x"}))
+    folder = stored_runs.write(Path("out"), stored_runs.run_of(root), [case_result("a")], root)
+    (line,) = stored_runs.read_jsonl(folder / "payloads.jsonl")
+    lines = [{**line, "test_id": "toy:plain:b"}, {**line, "result": {"said": "x"}}]
+    stored_runs.write_jsonl(folder / "payloads.jsonl", lines)
+    assert main(["audit", "toy", f"--run={folder}", "--root=storage"]) == 0
+    out = capsys.readouterr().out
+    assert "2 cases; 1 passes with" in out
+    assert "b.json: the run has no result of it" in out
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    suite({"rules": {"criteria": [{"exact": "/queue"}]}})
+    for number in range(49):
+        write_case(
+            Path("storage/benchmarks/mine"),
+            case(f"c{number}", pack_id="generic", input=RESULTS[0], expected={"queue": "a"}),
+        )
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "__stderr__", terminal)
+    assert main(["audit", "mine", "--count=1"]) == 0
+    shown = terminal.getvalue().split("\r")
+    assert (shown[1], shown[51]) == ("results: 1 of 51", "results: 51 of 51\n")
 
 
 @pytest.mark.parametrize(("arguments", "error"), WRONG)

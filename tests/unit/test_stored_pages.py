@@ -21,6 +21,7 @@ from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.journal import Journal
 from pytest_packbench.runs.stored import BaselineLookup, load_run
 from pytest_packbench.runs.writer import RunWriter
+from pytest_packbench.testing import case
 from tests.unit.run_builders import case_result
 from tests.unit.stored_runs import EMPTY_CASE, recorded_result, run_of, suite
 
@@ -355,6 +356,48 @@ def test_a_merged_run_has_its_page(project: Project, packbench: Command) -> None
     assert {row["case_id"]: row["change"] for row in rows_of(page)}["b"] == "new_failure"
 
 
+ODD = """
+from pytest_packbench.packs.generic.pack import GenericPack
+
+
+class Odd(GenericPack):
+    name, version = "odd", "1"
+
+    def for_suite(self, rules):
+        return Odd(rules)
+
+    def facts(self, *_):
+        raise ValueError("none\\nat all")
+
+    figures = paired_figures = panels = facts
+"""
+
+
+def test_a_pack_that_raises_is_named(
+    project: Project, packbench: Command, page_of: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = project.root.parent / "site"
+    (site / "odd-1.dist-info").mkdir(parents=True)
+    (site / "odd-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1\n")
+    (site / "odd-1.dist-info" / "entry_points.txt").write_text("[pytest_packbench.packs]\nodd = odd_of_pages:Odd\n")
+    (site / "odd_of_pages.py").write_text(ODD)
+    monkeypatch.syspath_prepend(site)
+    rules = project.root / "toy" / "suite.yaml"
+    rules.write_text(rules.read_text("utf-8").replace("generic", "odd"), "utf-8")
+    before, folder = (
+        project.run(number, results(case_sha256=EMPTY_CASE), pack="odd", pack_version="1") for number in (1, 2)
+    )
+    raised = "ValueError: none at all"
+    assert f"The pack odd raised in panels: {raised}." in text_of(page_of(folder))
+    for name, arguments in {
+        "figures": ("merge", folder, "--root", "storage"),
+        "paired_figures": ("compare", "--baseline", before, "--current", folder, "--out", "-"),
+    }.items():
+        assert packbench(*arguments) == (2, "", f"packbench: the pack odd raised in {name}: {raised}\n")
+    (project.root / "toy" / "cases" / "a.json").write_text(json.dumps(case("a", pack_id="odd")), encoding="utf-8")
+    assert f"now: pack_error: the pack odd raised {raised}" in packbench("rescore", folder, "--root", "storage")[1]
+
+
 def test_open_opens_the_newest_run_and_makes_its_page(
     project: Project, packbench: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,6 +405,8 @@ def test_open_opens_the_newest_run_and_makes_its_page(
 
     def browser(url: str) -> bool:
         opened.append(url)
+        if len(opened) > 3:
+            raise webbrowser.Error
         return len(opened) < 3
 
     monkeypatch.setattr(webbrowser, "open", browser)
@@ -378,12 +423,12 @@ def test_open_opens_the_newest_run_and_makes_its_page(
     assert (second / "report.html").read_text("utf-8") == "as it is"
     assert packbench("open", first)[0] == 0
     no_browser = "packbench: no browser could be started; open the file yourself\n"
-    assert packbench("open", first)[2] == no_browser
+    assert [packbench("open", first)[2] for _ in range(2)] == [no_browser] * 2
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("sys.platform", "linux")
     assert packbench("open", first)[2] == no_browser
-    assert len(opened) == 3
+    assert len(opened) == 4
     killed = project.reports / "toy" / ulid(9)
     killed.mkdir()
     with Journal(killed / "journal.jsonl") as journal:
