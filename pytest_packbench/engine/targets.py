@@ -538,12 +538,12 @@ def _run(loop: asyncio.AbstractEventLoop, result: Awaitable[Any]) -> Any:
     """Return what a result comes to; `Runner.run` sets a handler of SIGINT each time, which takes 0.1 ms."""
     from asyncio import CancelledError, _get_running_loop
 
-    awaited = _awaited(result)
     if _get_running_loop() is not None:
-        awaited.close()
+        if inspect.iscoroutine(result):
+            result.close()
         raise RuntimeError("an async target can't be called from a running event loop")
     # else all cases share the context of the first
-    task = loop.create_task(awaited, context=copy_context())
+    task = loop.create_task(_awaited(result), context=copy_context())
     try:
         return loop.run_until_complete(task)
     except KeyboardInterrupt:

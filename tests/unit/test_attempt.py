@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sys
@@ -149,6 +150,21 @@ def test_an_error_shows_only_the_frames_of_the_user(tmp_path: Path) -> None:
     assert failure.message == "the target raised KeyError: 'lost'"
     (frame,) = failure.details
     assert "test_attempt.py" in frame
+
+
+def test_a_target_that_cannot_be_called_here_is_an_error_that_says_why(tmp_path: Path) -> None:
+    shared = context(tmp_path, async_target, mode="fixture", pack=Echo())
+
+    async def call() -> Failure | None:
+        return attempt(shared, case(q=1)).failure
+
+    inside = asyncio.run(call())
+    shared.caller.close()
+    assert inside is not None
+    assert inside.message == "the target raised RuntimeError: an async target can't be called from a running event loop"
+    # a function of C that tells nobody what it takes
+    failure = failure_with(tmp_path, as_target(next, "n"))
+    assert failure.message == "the target raised TypeError: 'VerifyRequest' object is not an iterator"
 
 
 @pytest.mark.parametrize(
