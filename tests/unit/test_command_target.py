@@ -323,6 +323,15 @@ def test_closing_lets_a_process_end_then_terminates_then_kills_it(harness: Harne
     assert (tmp_path / "terminated").exists()
     wait_until_gone(pid)
 
+    async def close_at_the_start(target: CommandTarget) -> None:
+        task = asyncio.create_task(failure_of(target, request()))
+        await asyncio.sleep(0)
+        await target.aclose()
+        failure = await task
+        assert (failure.kind, "the target was closed before it answered" in str(failure)) == ("target_died", True)
+
+    harness.use(close_at_the_start)
+
     # requests in flight end, others are refused
     async def use(target: CommandTarget) -> None:
         task = asyncio.create_task(failure_of(target, request("open('started', 'w').close(); time.sleep(600)")))

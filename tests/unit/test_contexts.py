@@ -10,6 +10,7 @@ import pytest
 from pytest_packbench.engine.contexts import SuiteContexts, UserHooks
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.result_builder import CaseRef
+from pytest_packbench.engine.targets import import_object
 from pytest_packbench.model.request import without_model
 from pytest_packbench.model.run import Caps, ExpectedCalls, RunOptions, SetupError
 from tests.cassettes import authored_cassette
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
 
 class GuardedPack(EchoPack):
     def guards(self) -> dict[str, Any]:
-        return {"wall": lambda: "wall"}
+        return {"wall": lambda: "wall", "gone": lambda: import_object("nowhere:x", "its library")}
+
+
+class Unusable:
+    def __init__(self) -> None:
+        raise LookupError("no model")
 
 
 @without_model
@@ -59,6 +65,10 @@ def test_a_suite_runs_the_target_of_a_hook(tmp_path: Path) -> None:
 MISTAKES: dict[str, tuple[RunOptions, dict[str, Any]]] = {
     "unknown guard": (RunOptions(guards=("moat",)), {}),
     "missing guard": (RunOptions(guards=("nowhere:x",)), {}),
+    "guard without a module": (RunOptions(guards=(":x",)), {}),
+    "guard without its library": (RunOptions(guards=("gone",)), {}),
+    "guard that can't be created": (RunOptions(guards=(f"{__name__}:Unusable",)), {}),
+    "guard that no result meets": (RunOptions(guards=("wall",)), {"description": "takes no context"}),
     "no backend": (RunOptions(mode="live"), {}),
     "backend in fixture mode": (RunOptions(backend="openai"), {}),
     "no scripted models": (RunOptions(backend="stub"), {}),
@@ -72,7 +82,7 @@ MISTAKES: dict[str, tuple[RunOptions, dict[str, Any]]] = {
 def test_a_mistake_in_options_or_rules_is_one_line(tmp_path: Path, expected: ExpectedTexts) -> None:
     lines = []
     for name, (options, rules) in MISTAKES.items():
-        target = None if "target" in rules else calling_target
+        target = None if "target" in rules else silent_target if "description" in rules else calling_target
         with pytest.raises(SetupError) as error:
             contexts(options, target=lambda _, target=target: target).prepare(suite(tmp_path, **rules))
         lines.append(f"{name}: {str(error.value).replace(str(tmp_path), '<folder>')}\n")

@@ -126,7 +126,7 @@ def test_a_client_that_leaves_after_the_last_event_has_the_whole_answer() -> Non
         with httpx.stream("POST", url, json={}, trust_env=False) as answer:
             return next(line for line in answer.iter_lines() if "[DONE]" in line)
 
-    wire = [*chunked(STREAM, EVENTS)[:-1], 600.0]
+    wire: list[bytes | float] = [*chunked(STREAM, EVENTS)[:-1], 600.0]
     with RawServer(lambda _: wire) as server:
         _, _, (exchange,) = both(server.url, read)
     assert (exchange.end, exchange.content()) == ("complete", b"".join(EVENTS))

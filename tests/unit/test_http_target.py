@@ -125,6 +125,8 @@ def test_every_failure_is_one_line(expected: ExpectedTexts) -> None:
     lines.append(f"no server: {failure.kind}: {str(failure).replace(url, '<server>')}\n")
     expected.check("".join(lines))
     assert failure_of("http://nobody.invalid/verify").kind == "target_unreachable"
+    # each of its addresses refuses
+    assert "can't connect: Connection refused" in str(failure_of(url.replace("127.0.0.1", "localhost")))
 
 
 def test_a_server_on_this_machine_is_called_without_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,6 +224,10 @@ def test_a_url_is_shown_without_its_secrets_and_an_invalid_one_or_header_is_an_e
             HttpTarget(url="http://host/", timeout_s=1, connections=1)
         message = f'PACKBENCH_HTTP_HEADERS, line {number}: expected "Name: value" in plain ASCII'
         assert str(caught.value) == message
+    monkeypatch.setenv(HEADERS_VARIABLE, "Content-Length: many")
+    with FakeServer(scripted(Reply(body=1))) as server:
+        failure = failure_of(server.url)
+    assert (failure.kind, "bad Content-Length" in str(failure)) == ("target_error", True)
     monkeypatch.setitem(sys.modules, "httpx2", None)
     with pytest.raises(TargetError, match=r'pip install "pytest-packbench\[http\]"'):
         HttpTarget(url="http://u:word@host/", timeout_s=1, connections=1)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_packbench.backends import BackendError
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.metering import ModelCall
-from pytest_packbench.engine.recordings import Replay, UnrecordableError, model_exchanges
+from pytest_packbench.engine.recordings import Replay, UnrecordableError, model_exchanges, transcript
 from pytest_packbench.model.cassette import Cassette
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer, ModelRequest, ToolCall, Usage
@@ -109,9 +109,11 @@ async def impatient_target(_: VerifyRequest, context: VerifyContext) -> dict[str
 
 
 def test_an_attempt_that_gave_up_on_a_call_is_an_error_without_a_recording(tmp_path: Path) -> None:
-    failure = record(tmp_path, impatient_target, FakeBackend(hold=asyncio.Event())).failure
-    assert failure is not None
-    assert failure.kind == "unrecordable"
+    recorded = record(tmp_path, impatient_target, FakeBackend(hold=asyncio.Event()))
+    assert recorded.failure is not None
+    assert recorded.failure.kind == "unrecordable"
+    # nor anything to read
+    assert transcript(recorded, prompts=True) == []
     assert not list(tmp_path.rglob("*.json"))
 
 
@@ -209,10 +211,51 @@ def test_what_a_case_contains_is_no_secret_of_its_recording(tmp_path: Path) -> N
 
 def test_a_recording_is_replaced_when_no_model_is_called(tmp_path: Path) -> None:
     recorded = record(tmp_path, calling_target, FakeBackend())
+    said = [("ask", "user", "?"), ("ask", "answer", "?")]
+    assert [transcript(recorded, prompts=prompts) for prompts in (True, False)] == [said, []]
     (path,) = tmp_path.rglob("*.json")
     assert replay_attempt(tmp_path, calling_target).payload == recorded.payload
+    # the same again is no other recording, but one that can't be read is
+    for text, count in ((path.read_text("utf-8"), 0), ("{", 1)):
+        path.write_text(text, "utf-8")
+        record(tmp_path, calling_target, FakeBackend())
+        assert len([*tmp_path.rglob(".pending/*.json")]) == count
     recorded = record(tmp_path, silent_target, FakeBackend())
     (pending,) = tmp_path.rglob(".pending/*.json")
     pending.replace(path)
     replayed = replay_attempt(tmp_path, silent_target)
     assert (replayed.failure, replayed.payload, replayed.backend) == (None, recorded.payload, recorded.backend)
+
+
+def test_a_recording_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "fixtures").write_text("a file where the folder should be")
+    failure = record(tmp_path, calling_target, FakeBackend()).failure
+    assert failure is not None
+    assert failure.kind == "cassette_unwritable"
+    assert failure.message.startswith("the recording can't be written: ")
+
+
+class Outside:
+    """A target outside this process, whose results are recorded."""
+
+    opaque = True
+
+    async def verify(self, request: VerifyRequest) -> dict[str, Any]:
+        return {"points": 1.0, "of": request.input}
+
+
+def test_a_result_of_a_target_outside_this_process_is_replayed_in_turn_and_at_once(tmp_path: Path) -> None:
+    recorded = record(tmp_path, Outside().verify, FakeBackend())
+    with RunnerContext() as runner:
+        at_once = runner.attempt(job(context(tmp_path, Outside().verify, mode="fixture")))
+    for replayed in (at_once, replay_attempt(tmp_path, Outside().verify)):
+        assert (replayed.failure, replayed.payload) == (None, recorded.payload) == (None, {"points": 1.0, "of": {}})
+    record(tmp_path, calling_target, FakeBackend())
+    (pending,) = tmp_path.rglob(".pending/*.json")
+    pending.replace(tmp_path / "fixtures" / "a.json")
+    failure = replay_attempt(tmp_path, Outside().verify).failure
+    assert failure is not None
+    assert (failure.kind, "/exchanges: got the roles ask; expected one" in failure.message) == (
+        "cassette_mismatch",
+        True,
+    )
