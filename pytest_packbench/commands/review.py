@@ -211,6 +211,8 @@ def _apply(mark: Mark, reviewed: ReviewedSuite, files: dict[str, CaseFile]) -> N
         raise NotAppliedError(f"{os.path.relpath(location.path)}: can't be read: {error}") from None
     source = format_location(str(file.name), location.line)
     _check_unchanged(data, mark.text, source)
+    if not isinstance(data, dict) or not isinstance(data.get("notes") or {}, dict):
+        raise NotAppliedError(f"{source}: expected a case, whose notes are an object")
     new_text = text
     for keys, value, is_appended in _edits(data, mark.text, reviewed, source):
         new_text = edited(new_text, keys, value, append=is_appended)

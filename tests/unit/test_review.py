@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_packbench.cases.load import case_sha256
 from pytest_packbench.cli import main
-from pytest_packbench.commands.review import edited
+from pytest_packbench.commands.review import NotAppliedError, edited
 from pytest_packbench.model.pack import can_accept
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.packs.tariff.notation import noted_like
@@ -162,6 +162,42 @@ def test_what_does_not_fit_is_refused_and_the_others_are_written(
 
 
 @pytest.mark.parametrize(
+    ("mark", "content", "problem"),
+    [
+        ("quarantine", "{", "a.json: can't be read: "),
+        ("quarantine", {"difficulty": "odd"}, "the changed case would not be valid: storage/benchmarks/support/cases/"),
+        ("also_acceptable", {"difficulty": "odd"}, 'a.json: /difficulty: got "odd"'),
+        ("quarantine", {"notes": {"reviews": "none"}}, '/notes/reviews: got "none", expected a list'),
+        ("quarantine", {"notes": ["x"]}, "a.json: expected a case, whose notes are an object"),
+        ("quarantine", [1], "a.json: expected a case, whose notes are an object"),
+    ],
+)
+def test_a_case_that_is_not_valid_is_not_changed(
+    folder: Path, review: Any, mark: str, content: Any, problem: str
+) -> None:
+    path = folder / "cases" / "plain" / "a.json"
+    line = marked(path, mark, result={"queue": "letters", "order": 1})
+    data = {**json.loads(path.read_text("utf-8")), **content} if isinstance(content, dict) else content
+    path.write_text(content if isinstance(content, str) else json.dumps(data), "utf-8")
+    before = files(folder)
+    code, _, (error,) = review({**line, "case_sha256": case_sha256(data)})
+    assert (code, problem in error, files(folder)) == (1, True, before), error
+
+
+def test_a_mark_that_fits_several_cases_or_no_answer_is_refused(folder: Path, tmp_path: Path, review: Any) -> None:
+    plain = folder / "cases" / "plain"
+    write_case(folder, {**json.loads((plain / "a.json").read_text("utf-8")), "case_type": "other"})
+    goods = write_suite(tmp_path / "storage" / "benchmarks" / "goods", (), pack="tariff")
+    path = write_case(goods, tariff_cases.case("positive"))
+    result = {"status": "failed"}
+    failed = marked(path, "also_acceptable", suite="goods", result=result, answer=None)
+    code, _, errors = review(marked(plain / "a.json", "quarantine"), failed)
+    assert (code, len(errors)) == (1, 2)
+    assert errors[0].endswith("case a: 2 cases have this id; give each an id of its own")
+    assert errors[1].endswith("the target reported a failure instead of an answer; change expected by hand")
+
+
+@pytest.mark.parametrize(
     ("mark", "problem"),
     [
         ({}, ""),
@@ -187,6 +223,8 @@ def test_the_answer_is_that_of_the_stored_run(
         }
         for name, trial, queue in (("b", 0, "letters"), ("a", 0, "refunds"), ("a", 1, "letters"))
     ]
+    # an answer that can't be read is no other one
+    lines.insert(1, {**lines[1], "trial": 2, "result": {"refusal": {"category": 1}}})
     (run / "payloads.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     code, _, errors = review(marked(path, "also_acceptable", **mark))
     assert (code, problem in "".join(errors)) == (bool(problem), True)
@@ -325,6 +363,8 @@ STYLES = {
 def test_a_file_keeps_its_format(text: str) -> None:
     changed = edited(text, ("e", "x"), "v", append=True)
     assert edited(changed, ("n", "s"), "w", append=False) == STYLES[text]
+    with pytest.raises(NotAppliedError, match="expected an element 2 in the list at /e/x"):
+        edited(changed, ("e", "x", 2, "y"), "v", append=True)
 
 
 VALUES = st.recursive(
