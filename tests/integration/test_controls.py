@@ -33,8 +33,12 @@ OWN_TARGET = """
             socket.create_connection(("127.0.0.1", 9))
         return (await context.llm.complete(question)).content if answer.get("again") else answer
 
+    def decided_by(self, result):
+        check = result.get("check", "") if isinstance(result, dict) else ""
+        return 1 / 0 if check == "none" else check
+
     Toy.target = lambda self, rules: grade
-    Toy.decided_by = lambda self, result: result.get("check", "") if isinstance(result, dict) else ""
+    Toy.decided_by = decided_by
     """
 
 
@@ -303,6 +307,75 @@ def test_a_resumed_run_keeps_the_controls_of_its_earlier_session(small: Project)
     assert small.run_toy(f"--packbench-resume={run_id}", "-k", "b").ret == pytest.ExitCode.OK
     small.run(f"--packbench-resume={run_id}", "storage/benchmarks/toy/cases/plain/a.json")
     assert [line["control"] for line in small.lines("controls.jsonl")] == ["wrong_a", "wrong_b"]
+    (small.left() / "controls.jsonl").write_text("{}\n", encoding="utf-8")
+    result = small.run_toy(f"--packbench-resume={run_id}", "-k", "b")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*the controls of the resumed run can't be read: *controls.jsonl:1: *"])
+
+
+HOOKS = """
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(item):
+        assert (item.fixturenames, item.funcargs) == ([], {})
+        if item.name == "skipped":
+            pytest.skip("no licence")
+        if item.name in {"a", "unprepared"}:
+            raise OSError("no server")
+
+    def pytest_runtest_teardown(item):
+        if item.name == "skipped_late":
+            pytest.skip("no licence")
+        if item.name == "left":
+            raise OSError("no server")
+    """
+
+
+def test_what_a_hook_does_to_a_control_is_told_of_it(both: Project) -> None:
+    both.extend_conftest(HOOKS)
+    both.case("a")
+    for name in ("left", "skipped", "skipped_late", "unprepared"):
+        add_control(both, name, **LOW)
+    # files that are no recordings are those of other plugins
+    both.write("storage/benchmarks/toy/fixtures/test_own.py", "def test_own(): pass\n")
+    both.write("storage/benchmarks/toy/fixtures/more/test_own_too.py", "def test_own(): pass\n")
+    add_control(both, "ignored", **LOW)
+    result = both.run_toy(f"--ignore={FOLDER}/ignored.json", "--ignore=storage/benchmarks/toy/fixtures/more")
+    assert result.parseoutcomes() == {"passed": 3, "skipped": 2, "errors": 3}
+    assert {line["control"]: (line["outcome"], line["message"]) for line in both.lines("controls.jsonl")} == {
+        "left": ("broken", "OSError: no server"),
+        "skipped": ("not_run", "Skipped: no licence"),
+        "skipped_late": ("as_written", ""),
+        "unprepared": ("broken", "OSError: no server"),
+    }
+    assert both.errors()["a"]["kind"] == "setup_broken"
+    result.stdout.fnmatch_lines(["E * OSError: no server"])
+
+
+TWICE = """
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(item, nextitem):
+        from _pytest.runner import runtestprotocol
+
+        # as a plugin does that repeats tests
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        runtestprotocol(item, nextitem=nextitem, log=False)
+        runtestprotocol(item, nextitem=nextitem, log=True)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+    """
+
+
+def test_an_item_that_is_run_again_has_its_verdict_again(small: Project) -> None:
+    small.extend_conftest(TWICE)
+    called = "with open('called', 'a') as file: file.write(context.case_id[-1])"
+    for name, fields in {"low": {"points": 0.1}, "fell": {"python": f"{called}; 1 / 0"}, "set_aside": {}}.items():
+        small.case(name, **{"python": called, **fields}, notes={"skip": "in doubt"} if not fields else {})
+    result = small.run_toy()
+    assert result.parseoutcomes() == {"passed": 4, "failed": 1, "errors": 1, "skipped": 1}
+    assert sorted((small.root / "called").read_text()) == ["l", "w"]
+    verdicts = small.report()["packbench"]["totals"]["verdicts"]
+    assert [verdicts[name] for name in ("passed", "failed", "error")] == [2, 1, 1]
+    assert totals(small)["as_written"] == 2
 
 
 def test_a_control_that_is_not_reached_is_not_run(both: Project) -> None:
@@ -361,6 +434,7 @@ def test_what_a_control_left_running_makes_it_broken(project: Project) -> None:
     project.case("b", python="pass")
     answer = {"cassette_version": 2, "exchanges": [{"role": "grade", "answer": {"points": 0.3}}]}
     add_control(project, "wrong_a", expected=LOW["expected"], cassette=answer)
+    add_control(project, "wrong_b", **LOW)
     # the attempt of the control has ended: the thread goes on, and the session waits for it
     lines = (
         "import pathlib, threading",
@@ -375,11 +449,14 @@ def test_what_a_control_left_running_makes_it_broken(project: Project) -> None:
 
 
 def test_a_job_page_names_the_control(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    add_control(small, "wrong_b", **{**LOW, "payload": {"points": 0.9}})
+    for name in ("wrong_b", "wrong_c", "wrong_d", "wrong_e", "wrong_f"):
+        add_control(small, name, **{**LOW, "payload": {"points": 0.9}})
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     result = small.run_toy()
     where = f"file={FOLDER}/wrong_b.json,line=1,title=toy%3A control wrong_b did not end as written"
-    result.stdout.fnmatch_lines([f"::error {where}::verdict passed instead of failed; *"])
+    result.stdout.fnmatch_lines(
+        [f"::error {where}::verdict passed instead of failed; *", "::error *wrong_d*%0Aand 2 other controls of toy"]
+    )
 
 
 def test_a_list_of_suites_counts_controls(small: Project) -> None:

@@ -153,23 +153,25 @@ def test_it(): pass
     result.stdout.fnmatch_lines(["*AT THE END 0.0"])
 
 
-def test_a_run_that_cannot_be_written_says_how_to_go_on(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["write_results", "complete"])
+def test_a_run_that_cannot_be_written_says_how_to_go_on(
+    project: Project, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
     project.case("case_0")
 
     def refuse(*_: object) -> None:
         raise FULL
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunWriter, "write_results", refuse)
+        patch.setattr(RunWriter, method, refuse)
         result = project.run_toy()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     (folder,) = project.folders()
-    result.stdout.fnmatch_lines(
-        [
-            f"packbench: cannot write reports to {folder}: No space left on device",
-            f"packbench: what was stored is kept: correct that, then resume with --packbench-resume={folder.name}",
-        ]
-    )
+    advice = f"what was stored is kept: correct that, then resume with --packbench-resume={folder.name}"
+    lines = [f"packbench: cannot write reports to {folder}: No space left on device", f"packbench: {advice}"]
+    if method == "complete":
+        lines = [f"packbench: {folder / 'report.json'}: OSError: *No space left on device; {advice}"]
+    result.stdout.fnmatch_lines(lines)
     project.run_toy(RESUME).assert_outcomes(passed=1)
     assert project.records()["case_0"]["packbench"]["verdict"] == "passed"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.score import Score, Term
-from pytest_packbench.reports.terminal import headline, spent_text
-from tests.unit.run_builders import data
+from pytest_packbench.reports.terminal import headline, spent_text, transcript_lines, trials_lines
+from tests.unit.run_builders import case_result, data
 
 LINES = data("terminal_lines.yaml")
 
@@ -25,3 +25,19 @@ def test_the_usage_of_a_run_tells_calls_of_packbench_from_the_targets_own() -> N
 def test_a_count_agrees_with_its_noun() -> None:
     texts = ["0 cases", "1 case", "2 cases", "1,000 cases", "-1 cases"]
     assert [pluralize(number, "case") for number in (0, 1, 2, 1_000, -1)] == texts
+
+
+def test_a_long_transcript_has_its_first_and_its_last_messages() -> None:
+    assert transcript_lines([]) == []
+    for count, kept in ((24, range(24)), (26, (*range(12), *range(14, 26)))):
+        lines = transcript_lines([("judge", "user", f"text {number}") for number in range(count)])
+        assert [line.split()[-1] for line in lines if "text " in line and "user" in line] == [str(n) for n in kept]
+        assert ("... 2 messages left out" in "\n".join(lines)) is (count == 26)
+
+
+def test_trials_without_a_score_have_no_mean() -> None:
+    trials = [case_result("a", "error", trial=number) for number in range(2)]
+    assert trials_lines(trials, trials[0], "all")[:2] == [
+        "0 of 2 trials passed, no mean score (rule: all)",
+        "scores: -, -",
+    ]
