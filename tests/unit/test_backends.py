@@ -349,11 +349,38 @@ def test_what_is_missing_is_one_line_that_says_what_to_do(expected: ExpectedText
             lines.append(f"no package: {problem_of(provider, model='m', base_url=LOCAL)}\n")
         messages = {problem_of(provider, model="m", base_url=url) for url in DATA["bad addresses"]}
         lines += [f"bad address: {message}\n" for message in messages]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "httpx2", None)
+        lines.append(f"no package: {problem_of('json_server', model='wall', base_url=LOCAL)}\n")
     expected.check("".join(lines))
 
 
+@each_provider
+def test_a_proxy_that_no_client_can_use_is_a_mistake_of_the_environment(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "ftp://127.0.0.1:1")
+    problem = problem_of(provider, model="m", base_url="http://host:1")
+    assert problem.startswith(f"the backend {provider} can't be opened: Unknown scheme for proxy URL")
+
+
+@pytest.mark.parametrize(
+    ("reply", "text", "kind", "message"),
+    [
+        (Reply(hang=True), "{}", "timeout", "wall: no answer within 0.2 seconds"),
+        (Reply(body={}), "\ud83d", "bad_request", "wall: "),
+        (Reply(status=503, body=b"busy"), "{}", "overloaded", "busy"),
+        (Reply(body=b"1" * (2**20 + 1)), "{}", "response_unreadable", "an answer longer than 1 MiB"),
+    ],
+    ids=["hang", "half a character", "status", "too long"],
+)
+def test_a_server_of_json_that_does_not_answer_is_an_error(reply: Reply, text: str, kind: str, message: str) -> None:
+    error = failed_call("json_server", scripted(reply), request(text), model="wall", timeout_s=0.2)
+    assert (error.kind, message in str(error)) == (kind, True), error
+
+
 def test_ollama_accepts_a_bare_host_and_anthropic_has_a_default_model() -> None:
-    for url in ("localhost:11434", "127.0.0.1", ":11434", "http://host:1/path", "[::1]:5"):
+    for url in ("localhost:11434", "127.0.0.1", ":11434", "http://host:1/path", "[::1]:5", ""):
         backend = open_backend("ollama", BackendOptions(model="m", base_url=url))
         assert (backend.name, backend.model, backend.temperature) == ("ollama", "m", 0.0)
     assert open_backend("anthropic", BackendOptions(base_url=LOCAL)).model == "claude-sonnet-4-6"

@@ -191,6 +191,20 @@ def test_a_recording_of_one_scripted_model_does_not_answer_for_another(tmp_path:
     assert "/llm_model: recorded with the scripted model naive, run with careful" in text
 
 
+def test_another_pack_is_an_error_and_another_version_of_it_a_remark(tmp_path: Path) -> None:
+    class Other(EchoPack):
+        name = "other"
+
+    class Newer(EchoPack):
+        version = "2"
+
+    record(tmp_path, Asking().verify)
+    text = message(replay(tmp_path, Asking().verify, pack=Other()))
+    assert text == f'fixtures/a.json: /conditions/pack/name: recorded with "echo", run with "other"; {AGAIN}'
+    done = replay(tmp_path, Asking().verify, pack=Newer())
+    assert (done.failure, done.remark) == (None, "recorded with version 1 of the pack echo, now 2")
+
+
 def test_what_a_recording_states(tmp_path: Path) -> None:
     def verify(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
         messages: tuple[dict[str, Any], ...] = ()
@@ -265,13 +279,13 @@ def test_the_settings_of_a_part() -> None:
 
     class Stated:
         name = "stated"
-        settings = {"kind": Limit, "path": None}  # noqa: RUF012 - as a user writes it
+        settings = {"kind": Limit, "path": None, "of": {1: {"b", "a"}}}  # noqa: RUF012 - as a user writes it
 
     slotted, stated, function, provided = parts_of(
         [("slotted", Slotted()), ("stated", Stated()), ("f", other), ("provided", None)]
     )
     assert slotted.settings == {"low": [1, 2]}
-    assert stated.settings == {"kind": f"{__name__}.Limit", "path": None}
+    assert stated.settings == {"kind": f"{__name__}.Limit", "of": {"1": ["a", "b"]}, "path": None}
     assert function.settings == {}
     assert function.code_sha256 == slotted.code_sha256
     assert (provided.settings, provided.code_sha256) == ({}, None)

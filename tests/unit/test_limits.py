@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import time
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from pytest_packbench import limits
 from pytest_packbench.cases.files import load_case, suite_locations
 from pytest_packbench.cases.load import parse_case, parse_json, parse_yaml, read_suite
 from pytest_packbench.cases.suites import case_counts
-from pytest_packbench.limits import LIMITS, Limit, open_regular, read_line, read_regular
+from pytest_packbench.limits import LIMITS, Limit, lines_of, open_regular, read_line, read_regular
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.packs.generic.model import GenericSuiteConfig
@@ -81,6 +82,7 @@ def test_json_is_bounded(raw: bytes) -> None:
 def test_commas_and_brackets_in_texts_are_no_values() -> None:
     raw = b'{"a": "' + b'[{,\\"' * 30 + b'"}'
     assert parse_json(raw, SMALL) == {"a": '[{,"' * 30}
+    assert parse_json(b'"[[[[[["', SMALL) == "[" * 6
 
 
 def test_a_case_names_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,8 +101,10 @@ def test_only_regular_files_are_opened_and_none_that_is_too_large(tmp_path: Path
     for read in readers:
         with pytest.raises(OSError, match=r"pipe: is a named pipe, not a file; replace it by a file, or remove it"):
             read(pipe)
-        with pytest.raises(OSError, match="is a device, not a file"):
+        with pytest.raises(OSError, match="is a device, not a file") as caught:
             read("/dev/zero")
+        # workers of xdist send it
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301 - made here
         with pytest.raises(IsADirectoryError):
             read(folder)
     with pytest.raises(OSError, match=r"large: is larger than 200 bytes; advice"):
@@ -110,6 +114,8 @@ def test_only_regular_files_are_opened_and_none_that_is_too_large(tmp_path: Path
     assert read_line(large, 307, SMALL) == b"last"
     # a file of the system states no size
     assert read_regular("/proc/self/status", Limit(1_000_000)).startswith(b"Name:")
+    with pytest.raises(OSError, match="status: is larger than 100 bytes"):
+        read_regular("/proc/self/status", Limit(100))
 
 
 def test_a_line_of_any_length_is_read_up_to_its_end(tmp_path: Path) -> None:
@@ -117,6 +123,8 @@ def test_a_line_of_any_length_is_read_up_to_its_end(tmp_path: Path) -> None:
     for size in (1, 4095, 4096, 4097, limits.MIB * 2):
         path.write_bytes(b"x\n" + b"y" * size + b"\nz")
         assert read_line(path, 2, LIMITS["case"]) == b"y" * size + b"\n"
+    with open_regular(path) as file:
+        assert list(lines_of(file, SMALL)) == [b"x\n", b"y" * 201, b"z"]
     path.write_bytes(b"y" * 5000)
     assert read_line(path, 0, LIMITS["case"]) == b"y" * 5000
 

@@ -6,7 +6,10 @@ The cache has one file per answer, for each thing that could change it; nothing 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +19,17 @@ from hypothesis import strategies as st
 
 from pytest_packbench.backends import BackendError
 from pytest_packbench.engine.cache import AnswerCache
-from pytest_packbench.engine.metering import Ledger
+from pytest_packbench.engine.metering import Ledger, LiveModels, PricedBackend, price_of
 from pytest_packbench.model.redaction import Redactor
-from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
+from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ToolCall, Usage
 from pytest_packbench.model.run import Caps
 from pytest_packbench.model.suite import Prices
-from tests.unit.attempts import FakeBackend, model_request
+from tests.unit.attempts import FakeBackend, RunnerContext, context, job, model_request, suite
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pytest_packbench.model.request import VerifyContext, VerifyRequest
 
 token_counts = st.none() | st.integers(0, 10**9)
 usages = st.lists(st.none() | st.builds(Usage, tokens_input=token_counts, tokens_output=token_counts))
@@ -90,6 +95,51 @@ def test_a_cap_is_reached_exactly_at_its_value(caps: dict[str, Any], parts: int,
     now = 105.0
     ledger.add_call(Usage(tokens_input=50, tokens_output=50), PRICE)
     assert ledger.exhausted() == (kind, message)
+
+
+def test_a_price_is_that_of_the_suite_else_of_the_list_and_without_the_list_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = suite(tmp_path, prices={"own": {"input_per_million": 1.0, "output_per_million": 2.0}}).config
+    own = Prices(input_per_million=1.0, output_per_million=2.0)
+    assert price_of(config, "openai", "own") == own
+    assert price_of(config, "openai", "no-such-model") is None
+    if importlib.util.find_spec("genai_prices") is not None:
+        assert price_of(config, "openai", "gpt-4o") is not None
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    assert [price_of(config, "openai", model) for model in ("own", "gpt-4o")] == [own, None]
+
+
+def test_reported_tokens_cost_what_those_of_the_model_of_the_run_do(tmp_path: Path) -> None:
+    usage = {"tokens_input": 30, "tokens_output": 2}
+    shared = context(tmp_path, lambda _: {"points": 1.0, "usage": usage}, backend=FakeBackend())
+    with RunnerContext() as runner:
+        done = runner.attempt(job(replace(shared, suite=suite(tmp_path, prices={"fake": PRICE}))))
+    assert (done.failure, done.reported_usd) == (None, pytest.approx((30 * 3 + 2 * 15) / 1_000_000))
+
+
+@pytest.mark.parametrize(
+    ("role", "kind", "message"),
+    [
+        ("ask", "no_backend", "no backend is set for the role ask"),
+        ("judge", "truncated", "cut off"),
+    ],
+)
+def test_a_role_without_a_model_and_a_judge_that_cannot_be_read_are_errors(
+    role: str, kind: str, message: str, tmp_path: Path
+) -> None:
+    async def target(_: VerifyRequest, context: VerifyContext) -> dict[str, float]:
+        with suppress(BackendError):
+            await context.llm.complete(model_request(role))
+        return {"points": 1.0}
+
+    judge = FakeBackend(answer=lambda _: ModelAnswer(content="half", problem=AnswerProblem("truncated", "cut off")))
+    by_role = {"judge": PricedBackend(backend=judge, price=PRICE)}
+    live = LiveModels(primary=None, by_role=by_role, ledger=Ledger(Caps()), redactor=Redactor({}))
+    with RunnerContext() as runner:
+        failure = runner.attempt(job(replace(context(tmp_path, target), live=live))).failure
+    assert failure is not None
+    assert (failure.kind, message in failure.message) == (kind, True), failure.message
 
 
 def test_no_call_of_any_thread_is_lost_and_one_without_a_price_reaches_the_cap() -> None:
