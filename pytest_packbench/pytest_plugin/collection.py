@@ -435,10 +435,10 @@ class Collector:
         return self._unread(path, text, parent, suite, stray_problem(text)) if is_stray(suite, text) else None
 
     def _unread(
-        self, path: Path, text: str, parent: pytest.Collector, suite: Suite, problem: Problem
+        self, path: Path, text: str, parent: pytest.Collector, suite: Suite, problem: Problem, *, name: str = ""
     ) -> CaseFile | None:
         shard, pack = self._contexts.settings.shard, self._contexts.pack_of(suite)
-        if shard is not None and path.name not in shard:
+        if shard is not None and (name or path.name) not in shard:
             return None
         file: StrayFile = StrayFile.from_parent(
             parent,
@@ -460,7 +460,9 @@ class Collector:
     def _file(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
         nodeid = self.nodeid_of(text)
         if has_control_characters(nodeid):
-            return self._unread(path, text, parent, suite, unprintable_name(nodeid))
+            # in the shard that counts it
+            name = "" if text.endswith(LINES_SUFFIX) else file_stem(path.name)
+            return self._unread(path, text, parent, suite, unprintable_name(nodeid), name=name)
         pack, shard = self._contexts.pack_of(suite), self._contexts.settings.shard
         if text.endswith(LINES_SUFFIX):
             only = self._single.get(text, frozenset())

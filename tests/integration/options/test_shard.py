@@ -142,6 +142,22 @@ def test_the_cases_of_several_marked_tests_are_sharded_and_merged(project: Proje
     assert (run["target"], run["partial"]) == ("test:test_own.py::test_hard, test:test_own.py::test_soft", "")
 
 
+def test_each_file_that_is_no_case_is_an_error_of_one_shard(project: Project) -> None:
+    folder = "storage/benchmarks/toy/cases"
+    project.case("a")
+    names = [f"plain/odd\x07{number}.json" for number in range(4)]
+    for name in (*names, "stray.json", "plain/notes.txt"):
+        project.write(f"{folder}/{name}", "{}")
+    reported = []
+    for number in range(1, COUNT + 1):
+        run_shard(project, number, "--packbench-suite=toy")
+        rows = document(part(project, number))["cases"]
+        reported += [row["case_id"] for row in rows]
+        assert document(part(project, number))["run"]["partial"] == f"shard {number}/{COUNT}: {len(rows)} of 7 cases"
+    odd = [f"odd\\x07{number}.json" for number in range(4)]
+    assert sorted(reported) == sorted(["a", *odd, "stray", "notes.txt"])
+
+
 @pytest.mark.parametrize("option", ["--packbench-shard=", "--packbench-resume="])
 def test_an_option_without_its_value_does_not_run_everything(project: Project, option: str) -> None:
     project.case("a")
