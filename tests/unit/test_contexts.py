@@ -27,6 +27,13 @@ class GuardedPack(EchoPack):
         return {"wall": lambda: "wall", "gone": lambda: import_object("nowhere:x", "its library")}
 
 
+class ScriptedPack(EchoPack):
+    scripted = ("naive", "careful")
+
+    def target(self, rules: Any) -> Any:
+        return calling_target
+
+
 class Unusable:
     def __init__(self) -> None:
         raise LookupError("no model")
@@ -86,6 +93,10 @@ def test_a_mistake_in_options_or_rules_is_one_line(tmp_path: Path, expected: Exp
         with pytest.raises(SetupError) as error:
             contexts(options, target=lambda _, target=target: target).prepare(suite(tmp_path, **rules))
         lines.append(f"{name}: {str(error.value).replace(str(tmp_path), '<folder>')}\n")
+    scripted = SuiteContexts(RunOptions(mode="live", backend="stub", model="m"), {"echo": ScriptedPack()}, UserHooks())
+    with pytest.raises(SetupError) as error:
+        scripted.prepare(suite(tmp_path))
+    lines.append(f"no such scripted model: {error.value}\n")
     contexts(RunOptions(trials=3)).prepare(suite(tmp_path, trials={"at_least": 3}))
     expected.check("".join(lines))
 

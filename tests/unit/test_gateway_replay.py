@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import openai
 import pytest
 
+from pytest_packbench.cases.load import parse_cassette
 from pytest_packbench.engine.gateway.exchanges import transcript_of
+from pytest_packbench.model.errors import CassetteError
+from tests.cassettes import authored_cassette
 from tests.servers.fake import FakeServer, Reply, scripted
 from tests.servers.wire import answer_with
 from tests.unit.gateways import KEY, recording, replaying, stored
@@ -68,6 +72,24 @@ def test_a_request_that_is_no_json_is_the_same_where_its_bytes_are() -> None:
     with replaying() as gateway, (replayed := gateway.open_case("one", stored(traffic))).active():
         assert statuses(gateway, "{model:", "{model") == [200, 400]
     assert "none of the 1 recorded requests, of which none has a body to compare" in replayed.mismatch
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"text": "a", "stream": "a"}, "an answer has one of the keys stream, text"),
+        ({"status": None}, "an answer without a status is not complete"),
+        ({"headers": {"retry-after": "1\r\nx: y"}}, "a header has several lines"),
+        ({"body_base64": "?"}, "an answer is no base64"),
+    ],
+)
+def test_an_exchange_that_no_client_could_get_is_refused(changes: dict[str, Any], problem: str) -> None:
+    exchange = {"provider": "openai", "method": "GET", "path": "/v1/models", "request_sha256": "0" * 64, "status": 200}
+    cassette = authored_cassette("a", {}, [], gateway=[exchange | changes])
+    with pytest.raises(CassetteError) as caught:
+        parse_cassette(json.dumps(cassette).encode(), source="fixtures/a.json")
+    assert str(caught.value).startswith("fixtures/a.json: /gateway/0: ")
+    assert problem in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -110,15 +110,6 @@ def test_a_price_is_that_of_the_suite_else_of_the_list_and_without_the_list_not_
     assert [price_of(config, "openai", model) for model in ("own", "gpt-4o")] == [own, None]
 
 
-def test_reported_tokens_cost_what_those_of_the_model_of_the_run_do(tmp_path: Path) -> None:
-    usage = {"tokens_input": 30, "tokens_output": 2}
-    shared = context(tmp_path, lambda _: {"points": 1.0, "usage": usage}, backend=FakeBackend())
-    with RunnerContext() as runner:
-        done = runner.attempt(job(replace(shared, suite=suite(tmp_path, prices={"fake": PRICE}))))
-    assert done.failure is None
-    assert done.reported_usd == pytest.approx((30 * 3 + 2 * 15) / 1_000_000)
-
-
 @pytest.mark.parametrize(
     ("role", "kind", "message"),
     [

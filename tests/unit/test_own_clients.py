@@ -153,6 +153,11 @@ COSTS: dict[str, tuple[dict[str, Any], dict[str, Any], float | None]] = {
         {},
         None,
     ),
+    "a result that reports tokens and no model": (
+        {"roles": [], "reports": {"usage": reports("")["usage"]}},
+        {},
+        7e-6,
+    ),
     "a judge of a result that does not report": ({"roles": ["judge"]}, {}, None),
     "a judge without a price": ({"roles": ["ask", "judge"]}, {"judge": None}, None),
     "a judge with another currency": (
@@ -184,7 +189,7 @@ def test_the_cost_of_an_attempt_is_known_if_that_of_each_call_is(tmp_path: Path,
     shared = replace(
         shared,
         live=replace(shared.live, by_role={"judge": judge}),
-        suite=suite(tmp_path, prices={"priced": PRICE}),
+        suite=suite(tmp_path, prices={"priced": PRICE, "fake": PRICE}),
     )
     with RunnerContext(ledger=ledger) as runner:
         attempt = runner.attempt(job(shared, "a", **inputs))
@@ -257,6 +262,17 @@ async def async_factory() -> Chain:
     return Chain()
 
 
+class Later:
+    """What can be awaited, and not closed."""
+
+    def __await__(self) -> Any:
+        yield
+
+
+def late_factory() -> Later:
+    return Later()
+
+
 async def awaited(result: Any) -> Any:
     return await result
 
@@ -269,6 +285,7 @@ def test_objects_and_factories_are_targets() -> None:
     for wrong, message in (
         (broken, 'target "t": calling it for the target raised OSError: no such model'),
         (async_factory, 'target "t": an async function without parameters; expected target(request)'),
+        (late_factory, 'target "t": an async function without parameters; expected target(request)'),
         (3, 'target "t": expected a function, or an object with verify(), invoke() or ainvoke(), got int'),
     ):
         with pytest.raises(TargetError) as error:
