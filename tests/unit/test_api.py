@@ -51,6 +51,7 @@ def test_a_folder_becomes_a_suite_or_a_suite_error(tmp_path: Path, monkeypatch: 
     assert suite.sha256 == scoring_sha256(suite.config)
     monkeypatch.chdir(tmp_path)
     assert load_suite(".") == suite
+    assert load_suite("bundled/tariff").bundled
     # the hash is of the rules, not of their spelling
     texts = ("pack: tariff\n", "# same\n{pack: tariff, scored_code: final}\n", "pack: tariff\nscored_code: baseline\n")
     plain, same, other = (suite_of(tmp_path, text).sha256 for text in texts)

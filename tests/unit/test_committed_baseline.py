@@ -67,6 +67,8 @@ def test_a_baseline_of_every_verdict_stands_for_its_run(tmp_path: Path) -> None:
     assert list(loosened(before, stored(results))) == []
     removed = list(loosened(before, stored([])))
     assert len(removed) == len({result.test_id for result in results})
+    broken = [case_result(result.case_id, "error", kind="timeout") for result in results]
+    assert "toy:plain:a: passed before, timeout now; the case was edited" in list(loosened(before, stored(broken)))
     other = next(iter(loosened(before, stored(results, suite_sha256="00" * 32))))
     assert other.startswith("scoring rules: ")
 

@@ -198,6 +198,19 @@ def test_history_of_a_case_shows_its_verdicts_and_what_changed(
     assert history("q", "--all").count("quarantined") > 1
 
 
+def test_a_run_whose_cases_can_t_be_read_is_no_part_of_a_trend_and_two_cases_are_told_apart(
+    history: Callable[..., str], tmp_path: Path
+) -> None:
+    report = tmp_path / "toy" / ulid(15) / "report.json"
+    report.write_bytes(report.read_bytes().replace(b'"verdict":"error"', b'"verdict":"great"'))
+    assert re.search(rf"{ulid(15)} .*can't be read", history("--all"))
+    write(tmp_path, 16, [case_result("a", test_id="toy:odd:a"), case_result("b", score=1.0 - 2e-6)], **RULES_CHANGED)
+    message = "the id of several cases; expected one of the test ids toy:odd:a, toy:plain:a"
+    assert history("a", code=2) == f"packbench: a: {message}\n"
+    write(tmp_path, 17, [case_result("a", test_id="toy:odd:a"), case_result("b")], **RULES_CHANGED)
+    assert "| +0.000001 " in history()
+
+
 def test_history_as_json_has_the_same_figures(history: Callable[..., str]) -> None:
     document = json.loads(history("--format", "json", "--all"))
     first, guarded, live = sorted(document["trends"], key=lambda trend: (trend["mode"], not trend["guards"]))

@@ -159,6 +159,11 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         ['setting softened: pytest.ini: setting fail_on: ["regressed>0", "mean<0"] -> ["mean<0"]'],
     ),
     # the suite
+    "thresholds where there were none": (
+        config(),
+        thresholds(0.8),
+        ['threshold changed: suite.yaml: /thresholds: absent -> {"accept": 0.8, "refuse": 0.9, "by_type": {}}'],
+    ),
     "a suite removed": (
         {"suites": ("a", "b")},
         {"suites": ("b",)},

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Timer
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pytest_packbench.runs.journal import Journal, is_locked
 from pytest_packbench.runs.resume import (
     MISSING_CASE,
     PriorResults,
@@ -15,9 +17,11 @@ from pytest_packbench.runs.resume import (
     ResumeError,
     check_unchanged,
     fill_missing_trials,
+    find_resumed,
     name_cases,
 )
 from tests.unit.run_builders import case_result, run
+from tests.unit.stored_runs import run_of, suite, write
 from tests.unit.test_journal import ended
 
 TOY: Any = SimpleNamespace(name="toy")
@@ -110,6 +114,40 @@ def test_cases_that_changed_or_are_gone_are_refused_or_discarded() -> None:
     check_unchanged(known, run(), lambda result: {"a": "2", "e": MISSING_CASE}.get(result.case_id, "1"))
     prior = known.prior["toy"]
     assert (list(prior.results), prior.ended, prior.replaced, known.dropped) == (["b", "q"], {}, 2, [])
+
+
+def test_what_a_run_left_is_read_or_named(tmp_path: Path) -> None:
+    def find(requested: str = "latest") -> ResumedRun:
+        return find_resumed(
+            requested, tmp_path / "out", ["toy"], relative_to=tmp_path, rerun_changed=False, recording_sha256=None
+        )
+
+    root = suite(tmp_path)
+    folder = write(
+        tmp_path / "out",
+        run_of(root, run_id="01K00000000000000000000000"),
+        [case_result("a", "error"), case_result("b")],
+        root,
+    )
+    known = find()
+    known.release()
+    assert (known.run_id, len(known.prior["toy"].all_entries())) == (folder.name, 2)
+    # a worker whose controller was killed may write its last entry
+    worker = Journal(folder / "journal.gw0-1.jsonl")
+    Timer(0.1, worker.close).start()
+    find().release()
+    assert not is_locked(folder / "journal.gw0-1.jsonl")
+    (folder / "records.jsonl").unlink()
+    problems = [f"{folder}: the report counts toy:plain:b, but it has no record", "report.json: not JSON: "]
+    for problem in problems:
+        with pytest.raises(ResumeError) as caught:
+            find()
+        assert problem in str(caught.value)
+        (folder / "report.json").write_text("{", encoding="utf-8")
+    with Journal(folder / "journal.jsonl") as journal:
+        journal.append(case_result("a"))
+    with pytest.raises(ResumeError, match=r"journal\.jsonl:1: the header is missing; "):
+        find()
 
 
 def test_five_cases_are_named_and_missing_trials_are_filled() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, hypergeom, norm, sem
 
 from pytest_packbench.analysis.comparison import RunComparison, compare
+from pytest_packbench.analysis.formatting import figure_interval, format_duration
 from pytest_packbench.analysis.gates import gate_tally, judge_gates
 from pytest_packbench.analysis.intervals import (
     MAX_RESAMPLED,
@@ -41,7 +42,7 @@ from pytest_packbench.analysis.trials import (
     standard_error,
     trials_rule_of,
 )
-from pytest_packbench.model.metric import Profile
+from pytest_packbench.model.metric import Figure, Interval, Profile
 from pytest_packbench.model.run import CLUSTER_SETTING
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.reports.diff import diff_markdown
@@ -475,6 +476,13 @@ OTHER_RULES = [
     ((3, {"at_least": 2}), (3, {"at_least": 2}), False),
     ((1, "all"), (1, "any"), False),
 ]
+
+
+def test_durations_and_intervals_have_the_unit_of_a_reader() -> None:
+    assert [format_duration(milliseconds) for milliseconds in (750, 3200, 750_000)] == ["750 ms", "3.2 s", "12.5 min"]
+    interval, shares = Interval(0.25, 0.5, "95 % Wilson"), [{"count": 1, "total": 4}, {"number": 0.3}]
+    figures = (Figure(name="n", definition="d", interval=interval, **value) for value in shares)
+    assert list(map(figure_interval, figures)) == ["25.0 % to 50.0 % (95 % Wilson)", "0.25 to 0.5 (95 % Wilson)"]
 
 
 def test_runs_by_other_rules_are_not_comparable() -> None:

@@ -115,6 +115,62 @@ def test_a_run_is_named_by_suite_and_id_or_by_path_and_one_that_is_not_there_is_
     assert "completeness: unknown, because records alone" in packbench("gate", alone, "--root", "storage")[1]
 
 
+def test_gates_and_policies_of_runs_that_do_not_fit_are_one_line(toy: Path, packbench: Run) -> None:
+    root, reports = toy.parents[2] / "storage", toy.parent
+    assert packbench("gate") == (2, "packbench: gate: expected RUNS, --policy-from, or both\n")
+    empty = toy.parents[2] / "empty"
+    empty.mkdir()
+    advice = "pass --root, or run packbench in the project's folder"
+    none = f"packbench: --policy-from: no suite under {empty}; {advice}\n"
+    assert packbench("gate", "--policy-from", COMPLETE, "--root", "empty") == (2, none)
+    # the same rules under another name
+    (root / "other").mkdir()
+    (root / "other" / "suite.yaml").write_bytes((root / "toy" / "suite.yaml").read_bytes())
+    other = write(reports, run_of(root, run_id=COMPLETE, suite="other"), [case_result("a", suite="other")], root)
+    earlier = write(reports, run_of(root, run_id=GONE), [case_result("a")], root)
+    options = ("--root", "storage", "--require", "toy", "--require", "third")
+    code, output = packbench("gate", TOY, f"other/{COMPLETE}", "--baseline", str(earlier), *options)
+    assert (code, output.count("FAIL\n")) == (1, 1)
+    assert "third: no run of this suite is among RUNS: FAIL" in output
+    policy = ("--policy-from", COMPLETE, "--root", "storage")
+    for arguments in (("gate", TOY, *policy), ("gate", "--rules", "toy", *policy)):
+        code, output = packbench(*arguments)
+        assert (code, f"run {COMPLETE} stores no acceptance policy" in output) == (1, True)
+    (toy / COMPLETE).rename(toy / "moved")
+    other.rename(toy / COMPLETE)
+    assert f"run {COMPLETE} is of suite other; expected a run of toy" in packbench("gate", "--rules", "toy", *policy)[1]
+
+
+def test_a_run_that_can_be_no_baseline_is_refused_and_a_loosened_one_is_shown_in_part(
+    toy: Path, packbench: Run
+) -> None:
+    root, reports = toy.parents[2] / "storage", toy.parent
+
+    def set_to(folder: Path | str) -> tuple[int, str]:
+        return packbench("baseline", "set", str(folder), "--reason", "why", "--root", "storage")
+
+    refused = {
+        root / "toy" / "baseline.json": "is a baseline; expected the folder of a run, or SUITE/latest",
+        write(reports, run_of(root, suite="tariff", bundled=True), [], root): "is bundled and can't be changed",
+        write(reports, run_of(root, suite="storage/toy"), [], root): "is of suite storage/toy; expected a run of toy",
+    }
+    for folder, problem in refused.items():
+        code, output = set_to(folder)
+        assert (code, problem in output, output.count("\n")) == (2, True, 1)
+    cases = [f"c{number}" for number in range(53)]
+    for number, verdict in enumerate(("passed", "failed")):
+        facts = run_of(root, run_id=f"01K0000000000000000000000{number}")
+        results = [case_result(name, verdict, case_sha256=EMPTY_CASE) for name in cases]
+        code, output = set_to(write(reports, facts, results, root) / "report.json")
+        assert code == 0
+    assert "53 points looser" in output
+    assert "and 3 more\n" in output
+    path = root / "toy" / "baseline.json"
+    path.write_text(path.read_text("utf-8").replace('"pack_version": "1"', '"pack_version": "0"'), encoding="utf-8")
+    code, output = packbench("baseline", "show", "toy", "--root", "storage")
+    assert (code, "the pack has changed since (now generic 1)" in output) == (0, True)
+
+
 def test_no_command_prints_what_a_terminal_obeys_or_a_traceback(
     toy: Path, packbench: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,6 +419,8 @@ def test_a_merge_that_is_refused_is_one_line_and_leaves_nothing(tmp_path: Path, 
     killed.mkdir()
     (killed / "journal.jsonl").touch()
     refuse("a run that did not end", [killed])
+    twice = [write(out, run_of(root, run_id=f"01TWICE{n}"), results_of([{"id": "a"}]), root) for n in range(2)]
+    refuse("a case in two runs", twice)
     refuse("conditions without a baseline", [whole], "--fail-on", "regressed>0")
     same = {"id": "a", "case_sha256": EMPTY_CASE}
     others: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

@@ -21,7 +21,7 @@ from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.journal import read_header, read_journal
 from pytest_packbench.runs.report import open_report
 from pytest_packbench.runs.resume import PriorResults
-from pytest_packbench.runs.stored import load_run
+from pytest_packbench.runs.stored import BaselineLookup, BaselineRequest, find_baseline, load_run, read_run
 from pytest_packbench.runs.writer import RunResults, RunWriter, sort_results
 from tests.unit.run_builders import any_results, case_result, conclusion_of, data, run
 from tests.unit.stored_runs import line, recorded_result, run_of, suite, write
@@ -112,6 +112,8 @@ def test_an_attempt_is_written_to_the_journal_once_and_a_resumed_run_carries_ove
     writer: RunWriter, tmp_path: Path
 ) -> None:
     results = RunResults(writer, lambda: RUN)
+    # of a run that is not resumed there are none
+    results.mark_journaled()
     results.add_attempt(GOOD)
     assert results.unreported(GOOD.nodeid) == {0: GOOD}
     results.add_case((GOOD,))
@@ -120,7 +122,10 @@ def test_an_attempt_is_written_to_the_journal_once_and_a_resumed_run_carries_ove
     writer.close_journal()
     assert read_journal(writer.folder / "journal.jsonl") == [GOOD, BAD]
     assert results.ordered() == [GOOD, BAD]
-    resumed = RunWriter(tmp_path / "b", "toy", "01RUN", prior=PriorResults.of(writer.folder, RUN, [GOOD, BAD]))
+    of_worker = tmp_path / "journal.gw0-1.jsonl"
+    of_worker.touch()
+    prior = PriorResults.of(writer.folder, RUN, [GOOD, BAD], [of_worker])
+    resumed = RunWriter(tmp_path / "b", "toy", "01RUN", prior=prior)
     results = RunResults(resumed, lambda: RUN)
     assert sorted(results.carry_over()) == [GOOD.nodeid, BAD.nodeid]
     assert results.ordered() == [GOOD, BAD]
@@ -130,8 +135,38 @@ def test_an_attempt_is_written_to_the_journal_once_and_a_resumed_run_carries_ove
     new = recorded_result(case_result("b", timestamp="2026-01-01T00:00:00.000Z"), "01RUN")
     results.add_case((new,))
     resumed.close_journal()
+    assert not of_worker.exists()
     assert read_journal(resumed.folder / "journal.jsonl") == [GOOD, BAD, new]
     assert results.carry_over() == []
+
+
+def test_a_baseline_is_found_or_the_reason_is_said(tmp_path: Path) -> None:
+    root = suite(tmp_path)
+    ids = [f"01K{number:023d}" for number in range(3)]
+    for run_id in ids:
+        now = write(tmp_path, run_of(root, run_id=run_id), [case_result("a")], root)
+    (tmp_path / "toy" / ids[1] / "report.json").write_text("{", encoding="utf-8")
+
+    def find(name: str, **changes: Any) -> BaselineLookup:
+        return find_baseline(BaselineRequest(name, now, run_of(root, **changes), tmp_path / "baseline.json"))
+
+    assert find("none") == BaselineLookup()
+    passed = find("passed").stored
+    assert passed is not None
+    assert passed.run.run_id == ids[0]
+    assert find("committed").reason.endswith("run the suite, then packbench baseline set RUN --reason TEXT")
+    assert find("committed", bundled=True).reason.endswith("copy the suite with packbench init --from")
+
+
+def test_error_lines_of_older_versions_are_trials_of_their_own(tmp_path: Path) -> None:
+    root = suite(tmp_path)
+    folder = write(tmp_path, run_of(root), [case_result("a"), case_result("a", "error", trial=1)], root)
+    path = folder / "errors.jsonl"
+    (line,) = path.read_text("utf-8").splitlines()
+    path.write_text(json.dumps({key: value for key, value in json.loads(line).items() if key != "trial"}) + "\n")
+    (folder / "report.json").unlink()
+    results = read_run(folder / "records.jsonl").results
+    assert [(result.verdict, result.trial) for result in results] == [("passed", 0), ("error", 1)]
 
 
 DAMAGES = data("damaged_runs.yaml")
