@@ -7,9 +7,9 @@ the extra `dev`. The budget is five minutes on two processors with nothing else 
 
 **Coverage** (`--data`) is measured in runs of their own: lines and branches of the package, those that run in child
 processes included, by all tests that CI runs on one version. Those of the extras `agentdojo` and `harmbench` are
-skipped where these are not installed. Those alongside other plugins run in an environment of their own (`--beside`), which
-has the package as editable, `tests/beside/plugins.txt`, coverage, hypothesis and jsonschema. The file then holds which
-test runs which line, as `python -m benchmarks.mutants` reads it.
+skipped where these are not installed. Those alongside other plugins run in an environment of their own (`--beside`),
+which has the package as editable, `tests/beside/plugins.txt`, coverage, hypothesis and jsonschema. The file then holds
+which test runs which line, as `python -m benchmarks.mutants` reads it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.own_tests", description="the project's own tests")
     parser.add_argument("--rounds", type=int, default=1, help="how often they are timed (default 1)")
     parser.add_argument("--data", type=Path, help="measure the coverage as well, and write its data to this file")
-    parser.add_argument("--beside", metavar="PYTHON", help="measure the tests alongside other plugins by this Python, too")
+    parser.add_argument("--beside", metavar="PYTHON", help="measure those alongside other plugins by this Python, too")
     arguments = parser.parse_args(argv)
     print("{:,} files, {:,} lines".format(*size()), flush=True)
     for _ in range(arguments.rounds):
