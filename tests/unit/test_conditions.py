@@ -302,6 +302,26 @@ def test_a_target_that_ignores_the_guards_has_no_result(tmp_path: Path) -> None:
     assert attempt(conditioned(tmp_path, reading, "fixture", LIMIT), case()).failure is None
 
 
+def test_a_judge_that_was_asked_something_else_has_not_ruled(tmp_path: Path) -> None:
+    def judged(text: str) -> Callable[..., Any]:
+        def verify(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
+            context.llm.complete_sync(model_request())
+            context.llm.complete_sync(model_request("judge", text))
+            return {"points": 1.0}
+
+        return verify
+
+    record(tmp_path, judged("one"))
+    for text, roles, problem in (
+        ("one", {"judge"}, ""),
+        ("two", {"other"}, "the prompt has changed since the recording; "),
+        ("two", {"judge"}, "the request to the role judge has changed since its answer was recorded; "),
+    ):
+        failure = replay(tmp_path, judged(text), roles=frozenset(roles)).failure
+        assert bool(failure) is bool(problem)
+        assert failure is None or (failure.kind, failure.message.startswith(problem)) == ("cassette_stale", True)
+
+
 def test_a_recorded_answer_without_a_hash_or_tools_answers_nothing(tmp_path: Path) -> None:
     record(tmp_path, Asking(tool()).verify)
     path = tmp_path / "fixtures" / "a.json"

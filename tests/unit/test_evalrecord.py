@@ -224,7 +224,7 @@ BAD_VALUES: dict[str, list[Any]] = {
         [],
         {1: 2},
         {"a": None, "b": math.inf},
-        *({"a": value} for value in ([0, {"b": math.inf}], "\udfff", (), 10**5000)),
+        *({"a": value} for value in ([0, {"b": math.inf}], "\udfff", (), 10**5000, ["x", 1.5, "\ud800"])),
     ],
 }
 BAD_HOOKS: list[tuple[Any, ...]] = [("h", "d", -1), ("h", "d", U32_MAX + 1), ("h", "d", True), (1, "d"), ("h", None)]

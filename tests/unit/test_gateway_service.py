@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from contextlib import ExitStack
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -14,6 +16,7 @@ import pytest
 from pytest_packbench.engine.cache import AnswerCache
 from pytest_packbench.engine.gateway import stamps
 from pytest_packbench.engine.metering import Ledger
+from pytest_packbench.engine.serving import Serving
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.run import Caps
@@ -103,6 +106,34 @@ def test_a_child_that_works_for_one_case_after_the_other(server: FakeServer) -> 
             # its case has ended
             assert post(gateway, path=f"/case/{token}").status_code == 400
         assert cases[0].unattributed
+
+
+def test_a_process_serves_once_or_elsewhere_and_tells_at_its_end_what_came_too_late(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    elsewhere = Serving("record", here=False)
+    elsewhere.start()
+    assert (elsewhere.gateway, elsewhere.upstreams) == (None, {"openai": "http://127.0.0.1:1/v1"})
+    suite, serving = object(), Serving("fixture")
+    assert (elsewhere.open_case(suite, "a"), elsewhere.take_late(suite)) == (None, [])
+    serving.start()
+    gateway = serving.gateway
+    assert gateway is not None
+    ended, one = serving.open_case(suite, "ended"), serving.open_case(suite, "one")
+    assert ended is not None
+    assert one is not None
+    with ended.active():
+        left = copy_context()
+    with one.active():
+        left.run(post, gateway)
+    serving.start()
+    assert serving.gateway is gateway
+    for each in (elsewhere, serving, serving):
+        each.stop()
+    said = capsys.readouterr().err
+    assert said.startswith("packbench: a model call can't be attributed to a case: POST /v1/chat/completions (model m)")
+    assert (said.count("\n"), os.environ["OPENAI_BASE_URL"]) == (1, "http://127.0.0.1:1/v1")
 
 
 @pytest.mark.parametrize("mode", ["record", "fixture", "live"])

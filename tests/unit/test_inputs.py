@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -131,6 +132,17 @@ def test_no_hostile_file_holds_breaks_or_pleases_a_command(
         # a folder is taken for one of cases
         assert Path(name).name in text or Path(name).parent.name in text or what == "folder", shown
         assert all(len(line) < 2100 for line in text.splitlines()), shown
+
+
+def test_output_that_nobody_reads_is_no_success(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w", buffering=1) as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        assert main(["validate", TOY]) == 2
+        # what follows goes nowhere
+        output.write("more\n")
 
 
 def test_a_schedule_that_stands_for_gigabytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

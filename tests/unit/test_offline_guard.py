@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine import targets
-from pytest_packbench.engine.offline import OfflineError, offline, serve_address, take_late
+from pytest_packbench.engine.offline import OfflineError, offline, replace, serve_address, take_late
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -254,3 +254,17 @@ def test_a_case_may_reach_what_its_own_process_serves_and_nothing_else() -> None
         end()
         with socket.socket() as opened, offline("two", allow_processes=False), pytest.raises(OfflineError):
             opened.connect(served.getsockname())
+
+
+def test_a_function_that_was_replaced_is_the_inherited_one_again() -> None:
+    class Base:
+        def say(self) -> str:
+            return "one"
+
+    class Own(Base):
+        pass
+
+    undo = replace(Own, "say", lambda before: lambda own: f"not {before(own)}")
+    assert (Own().say(), Base().say()) == ("not one", "one")
+    undo()
+    assert (Own().say(), "say" in vars(Own)) == ("one", False)
