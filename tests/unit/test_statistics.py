@@ -480,7 +480,8 @@ OTHER_RULES = [
 
 def test_durations_and_intervals_have_the_unit_of_a_reader() -> None:
     assert [format_duration(milliseconds) for milliseconds in (750, 3200, 750_000)] == ["750 ms", "3.2 s", "12.5 min"]
-    interval, shares = Interval(0.25, 0.5, "95 % Wilson"), [{"count": 1, "total": 4}, {"number": 0.3}]
+    interval = Interval(0.25, 0.5, "95 % Wilson")
+    shares: list[dict[str, Any]] = [{"count": 1, "total": 4}, {"number": 0.3}]
     figures = (Figure(name="n", definition="d", interval=interval, **value) for value in shares)
     assert list(map(figure_interval, figures)) == ["25.0 % to 50.0 % (95 % Wilson)", "0.25 to 0.5 (95 % Wilson)"]
 
