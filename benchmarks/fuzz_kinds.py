@@ -641,7 +641,9 @@ def _resume_kind() -> Kind:
         found = [
             json.loads(line)
             for file in Path("out").glob("toy/*/records.jsonl")
-            for line in file.read_text().splitlines()
+            # strings may have the other characters that end a line
+            for line in file.read_text("utf-8").split("\n")
+            if line
         ]
         return json.dumps(sorted((each["test_id"], each["passed"], each["packbench"]["score"]) for each in found))
 

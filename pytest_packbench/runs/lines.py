@@ -415,7 +415,8 @@ def _check_same_end(result: CaseResult, location: str, passed: bool, extension: 
     # a record of another program has none of these
     stated = extension or {"verdict": result.verdict, "score": result.score}
     written = (passed, stated.get("verdict"), stated.get("score"))
-    if written != (result.verdict == "passed", result.verdict, result.score):
+    # for Python, true is 1
+    if isinstance(written[-1], bool) or written != (result.verdict == "passed", result.verdict, result.score):
         problem = "has another verdict or score than in the run's report; restore both files from the run"
         raise StoredRunError(f"{location}: {result.test_id} {problem}")
 
