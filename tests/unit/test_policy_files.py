@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.api import load_suite
+from pytest_packbench.cases.git_tree import GitTree, base_commit
 from pytest_packbench.cases.policy_files import (
     case_data,
     control_recordings,
@@ -18,7 +22,11 @@ from pytest_packbench.cases.policy_files import (
     text_sha256,
 )
 from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.model.policy import PolicyError
 from pytest_packbench.model.suite import SuiteConfig
+from pytest_packbench.packs.registry import Packs
+from pytest_packbench.policy import PolicyProject, compare_policy, open_base, policy_settings
+from tests.integration.policy_repository import commit, git
 from tests.unit.run_builders import COMPLETE, gate
 
 if TYPE_CHECKING:
@@ -152,3 +160,139 @@ def test_completeness_is_a_gate_of_each_suite_unless_it_has_one_on_all_cases() -
     ):
         config = SuiteConfig.model_construct(pack="toy", gates=gates)
         assert config.all_gates() == (gates if first is None else (first, *gates))
+
+
+TOY = "storage/benchmarks/toy"
+RULES, BY_FUNCTION = (
+    "pack: generic\ncriteria: [{exact: /a}]\n",
+    "pack: generic\ncriteria: [{python: 'checks_of_base:same'}]\n",
+)
+FUNCTION = "def same(value, expected, case_input):\n    return 1.0\n"
+OPTIONAL = "addopts = --packbench-baseline-optional"
+# files in the commit, what is changed since (None is removed), settings now, and what is said
+BASES: dict[str, tuple[dict[str, str], dict[str, str | None], dict[str, str], list[str]]] = {
+    "no configuration": ({}, {}, {}, []),
+    "a root elsewhere": (
+        {"pytest.ini": "[pytest]\npackbench_root = ../other\n"},
+        {},
+        {},
+        ["pytest.ini: packbench_root is outside of the repository in HEAD (*)"],
+    ),
+    "no TOML": ({"pyproject.toml": "["}, {}, {}, ["pyproject.toml in the base can't be read: *"]),
+    "no INI": ({"pytest.ini": "words\n"}, {}, {}, ["pytest.ini in the base can't be read: pytest.ini:1: *"]),
+    "an option in another file": (
+        {"pyproject.toml": "[tool]\npytest = 1\n", "setup.cfg": f"[tool:pytest]\n{OPTIONAL}\n"},
+        {},
+        {"baseline_optional": "yes"},
+        [],
+    ),
+    "no such option": (
+        {"tox.ini": "[pytest]\n"},
+        {},
+        {"baseline_optional": "yes"},
+        ["setting softened: tox.ini: setting baseline_optional: no -> yes"],
+    ),
+    "rules that are a list": (
+        {f"{TOY}/suite.yaml": "- a\n"},
+        {f"{TOY}/suite.yaml": RULES},
+        {},
+        ['suite.yaml in HEAD (*): /pack: got ["a"]; *'],
+    ),
+    "a module of a package less": (
+        {
+            f"{TOY}/suite.yaml": BY_FUNCTION,
+            "checks_of_base/__init__.py": FUNCTION,
+            "checks_of_base/more.py": "",
+            "checks_of_base/deep/er.py": "",
+            "checks_of_base/data.csv": "",
+        },
+        {"checks_of_base/more.py": None, "checks_of_base/deep/er.py": None},
+        {},
+        ["pack changed: checks_of_base/more.py: pack code checks_of_base/more.py: * -> absent"],
+    ),
+}
+
+
+def policy_lines(folder: Path, suite: Path, settings: dict[str, str], base: str = "HEAD") -> list[str]:
+    """Compare the policy of a suite with that of a base; a hook of an installed package is no file of the project."""
+    hooks = (str(folder / "env" / "site-packages" / "conftest.py"),)
+    project = PolicyProject(
+        folder, folder / "storage" / "benchmarks", policy_settings(settings, (), ""), Packs(), folder / "reports", hooks
+    )
+    loaded = load_suite(suite)
+    pack = project.packs[loaded.config.pack].for_suite(loaded.config)
+    outcome = compare_policy(open_base(base, project), loaded, pack, project)
+    return [*(change.line for change in outcome.changes), *outcome.problems]
+
+
+def write(folder: Path, files: dict[str, str | None] | dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if text is None:
+            path.unlink()
+        else:
+            path.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_a_commit_is_read_as_pytest_would_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    base, now, settings, expected = BASES[name]
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "checks_of_base", raising=False)
+    git(tmp_path, "init", "--quiet")
+    write(tmp_path, {f"{TOY}/suite.yaml": RULES, "env/site-packages/conftest.py": "pytest_packbench_target", **base})
+    commit(tmp_path)
+    write(tmp_path, now)
+    found = policy_lines(tmp_path, tmp_path / TOY, settings)
+    assert len(found) == len(expected), found
+    assert all(map(fnmatchcase, found, [line.replace("[", "[[]") for line in expected])), found
+
+
+def test_a_suite_outside_of_the_root_has_its_folder_in_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    git(tmp_path, "init", "--quiet")
+    write(tmp_path, {"mine/suite.yaml": RULES, f"{TOY}/suite.yaml": RULES})
+    commit(tmp_path)
+    assert policy_lines(tmp_path, tmp_path / "mine", {}) == []
+    write(tmp_path, {"mine/suite.yaml": f"{RULES}thresholds: {{accept: 0.1}}\n"})
+    assert policy_lines(tmp_path, tmp_path / "mine", {}) == [
+        "threshold lowered: suite.yaml: /thresholds/accept: 0.8 -> 0.1"
+    ]
+
+
+def test_what_git_can_t_read_is_one_line_with_its_remedy(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet", "--initial-branch=main")
+    write(
+        tmp_path,
+        {"a/b.txt": "b", "lfs/x": "version https://git-lfs.github.com/spec/v1\n", "gone/x": "gone", "sub/x": "x"},
+    )
+    links = {"a/self": ".", "a/c.txt": "b.txt", "a/nowhere": "none", "out/x": "../../x", "out/y": "/x"}
+    for name, target in links.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to(target)
+    git(tmp_path, "add", "--all")
+    git(tmp_path, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},sub/module")
+    git(tmp_path, "commit", "--quiet", "--message=x")
+    missing = git(tmp_path, "rev-parse", "HEAD:gone/x")
+    (tmp_path / ".git" / "objects" / missing[:2] / missing[2:]).unlink()
+    tree = GitTree(tmp_path, git(tmp_path, "rev-parse", "HEAD"))
+    assert list(tree.files("a")) == [("b.txt", b"b"), ("c.txt", b"b")]
+    for folder, problem in {
+        "lfs": "x: is stored in Git LFS, where git can't read it; name a run as the base",
+        "gone": f"x: the object {missing[:12]} is missing in this clone; fetch it",
+        "sub": f"sub/module is a submodule, which git can't read in {tree.commit[:12]}; name a run",
+        "out": f"out/x: in {tree.commit[:12]} a link out of the repository; name a run instead",
+    }.items():
+        with pytest.raises(PolicyError) as caught:
+            list(tree.files(folder))
+        assert problem in str(caught.value)
+    git(tmp_path, "switch", "--quiet", "--orphan", "other")
+    with pytest.raises(PolicyError, match="the repository has no commit yet; commit first"):
+        base_commit(tmp_path, "main")
+    commit(tmp_path)
+    with pytest.raises(PolicyError, match="main and HEAD have no common commit in this clone; fetch it"):
+        base_commit(tmp_path, "main")

@@ -136,6 +136,16 @@ def test_gates_and_policies_of_runs_that_do_not_fit_are_one_line(toy: Path, pack
     for arguments in (("gate", TOY, *policy), ("gate", "--rules", "toy", *policy)):
         code, output = packbench(*arguments)
         assert (code, f"run {COMPLETE} stores no acceptance policy" in output) == (1, True)
+    nothing = "the suite comes from the installed package: nothing is compared"
+    assert nothing in packbench("gate", "--rules", "bundled/tariff", *policy)[1]
+    path = toy / COMPLETE / "report.json"
+    report = json.loads(path.read_text("utf-8"))
+    stored = {"version": 1, **dict.fromkeys(("config", "files", "recordings", "settings"), {}), "code": {"a.py": 1}}
+    report["packbench"] = {"policy": stored, **report["packbench"]}
+    path.write_text(json.dumps(report), encoding="utf-8")
+    code, output = packbench("gate", "--rules", "toy", *policy)
+    assert code == 1
+    assert f"the acceptance policy that run {COMPLETE} stored can't be compared (TypeError); restore" in output
     (toy / COMPLETE).rename(toy / "moved")
     other.rename(toy / COMPLETE)
     assert f"run {COMPLETE} is of suite other; expected a run of toy" in packbench("gate", "--rules", "toy", *policy)[1]
