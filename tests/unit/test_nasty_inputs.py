@@ -152,6 +152,23 @@ def test_a_run_that_is_whole_is_used_and_its_null_results_need_no_line(
     assert run().run_id == folder.name
 
 
+def test_a_report_shows_what_can_be_read_and_names_what_cannot(
+    stored: Callable[[], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = stored()
+    (folder / "controls.jsonl").write_text("{}\n")
+    for command, code in (["report"], 0), (["gate", "--root", "storage"], 1):
+        assert main([*command, str(folder)]) == code
+        assert 'controls.jsonl:1: the key "suite" is missing' in capsys.readouterr().out
+    report = json.loads((folder / "report.json").read_bytes())
+    report["packbench"] = {"figures": ["x"], **report["packbench"]}
+    (folder / "report.json").write_text(json.dumps(report))
+    assert main(["report", str(folder)]) == 0
+    out, error = capsys.readouterr()
+    assert error == "packbench: no figures of packs: got str; expected a figure as an object\n"
+    assert "Verdicts: 2 passed" in out
+
+
 @pytest.mark.parametrize(
     ("kind", "content"), [("jsonl", ""), ("jsonl", "\n"), ("jsonl", "[]"), ("csv", "input,expected\n")]
 )
