@@ -251,6 +251,8 @@ class Explaining(EchoPack):
         return self.keeps
 
     def input_text(self, case: Case) -> str:
+        if isinstance(self.text, BaseException):
+            raise self.text
         text: str = super().input_text(case) if self.text is None else self.text
         return text
 
@@ -292,6 +294,8 @@ def test_a_failed_case_says_what_was_asked_expected_and_answered(tmp_path: Path)
     assert shown_of(tmp_path, Explaining(), points=1.0) == ("passed", "", "", "")
     assert shown_of(tmp_path, Explaining(text="my own"))[1] == "my own"
     assert shown_of(tmp_path, Explaining(text=7))[0] == "pack_error"
+    with pytest.raises(KeyboardInterrupt):
+        shown_of(tmp_path, Explaining(text=KeyboardInterrupt()))
     # texts that stay with the user are in no report
     for hidden in (shown_of(tmp_path, Explaining(keeps=False)), shown_of(tmp_path, Explaining(), record_prompts=False)):
         assert hidden == ("failed", "", expected, actual)

@@ -119,7 +119,7 @@ def test_attempts_that_end_in_a_burst_are_settled_together(
 
 class UnreadableError(Exception):
     def __str__(self) -> str:
-        raise self
+        raise self.args[0] if self.args else self
 
 
 ERRORS = (
@@ -456,8 +456,9 @@ def test_for_a_debugger_sync_targets_run_in_the_waiting_thread_and_an_interrupt_
             runner.attempt(job(shared, "bad", interrupt=True))
     assert threads == [threading.main_thread()] * 2
     # so does one while a result is scored, in any case
-    with RunnerContext() as runner, pytest.raises(KeyboardInterrupt):
-        runner.attempt(job(context(tmp_path, succeed, pack=RaisingPack(KeyboardInterrupt()))))
+    for error in (KeyboardInterrupt(), UnreadableError(KeyboardInterrupt())):
+        with RunnerContext() as runner, pytest.raises(KeyboardInterrupt):
+            runner.attempt(job(context(tmp_path, succeed, pack=RaisingPack(error))))
 
 
 def test_a_limit_that_was_removed_does_not_apply_to_attempts_in_flight(tmp_path: Path) -> None:
