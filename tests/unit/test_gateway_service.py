@@ -7,24 +7,28 @@ import json
 import os
 from contextlib import ExitStack
 from contextvars import copy_context
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import openai
 import pytest
 
+from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.cache import AnswerCache
 from pytest_packbench.engine.gateway import stamps
+from pytest_packbench.engine.gateway.exchanges import RecordedCall
 from pytest_packbench.engine.metering import Ledger
 from pytest_packbench.engine.serving import Serving
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.run import Caps
 from pytest_packbench.model.suite import Prices
+from tests.cassettes import authored_cassette
 from tests.servers.fake import FakeServer, Reply
 from tests.servers.raw import RawServer, chunked
 from tests.servers.wire import answer_with, error_reply
-from tests.unit.attempts import PRICE
+from tests.unit.attempts import PRICE, context, job
 from tests.unit.gateways import KEY, recording, replaying, stored
 from tests.unit.test_gateway_protocols import OPENAI, OPENAI_USAGE, sse
 
@@ -134,6 +138,27 @@ def test_a_process_serves_once_or_elsewhere_and_tells_at_its_end_what_came_too_l
     said = capsys.readouterr().err
     assert said.startswith("packbench: a model call can't be attributed to a case: POST /v1/chat/completions (model m)")
     assert (said.count("\n"), os.environ["OPENAI_BASE_URL"]) == (1, "http://127.0.0.1:1/v1")
+
+
+def test_a_replayed_call_that_makes_no_model_work_uses_no_tokens(tmp_path: Path) -> None:
+    def target(_: object) -> Any:
+        return httpx.get(f"{os.environ['OPENAI_BASE_URL']}/models").json()
+
+    call = RecordedCall.of("openai", "GET", "/v1/models", b"")
+    call.status, call.end, call.pieces = 200, "complete", [b'{"points": 1.0}']
+    recorded = authored_cassette("a", {}, [], gateway=[call.as_exchange()])
+    serving = Serving("fixture")
+    shared = replace(context(tmp_path, target, mode="fixture"), serving=serving)
+    (tmp_path / "fixtures").mkdir()
+    serving.start()
+    try:
+        for cassette, kind in ((recorded, ""), ({**recorded, "gateway": []}, "cassette_missing")):
+            (tmp_path / "fixtures" / "a.json").write_text(json.dumps(cassette))
+            done = attempt(shared, job(shared).loaded)
+            assert (done.failure.kind if done.failure else "") == kind
+            assert (done.usage.tokens_input, done.usage.tokens_output) == (None, None)
+    finally:
+        serving.stop()
 
 
 @pytest.mark.parametrize("mode", ["record", "fixture", "live"])

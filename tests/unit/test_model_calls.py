@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.backends import BackendError
-from pytest_packbench.engine.cache import AnswerCache
+from pytest_packbench.engine.cache import CACHE_VERSION, AnswerCache
 from pytest_packbench.engine.metering import Ledger, LiveModels, PricedBackend, price_of
+from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ToolCall, Usage
 from pytest_packbench.model.run import Caps
@@ -217,8 +219,16 @@ def test_refusals_are_stored_and_neither_errors_nor_answers_with_secrets_are(tmp
     assert complete(tmp_path, refusal) == [(ModelAnswer(content="", refusal="I can't"), True)]
 
 
+OTHER_FORM = {"cache_version": CACHE_VERSION, "sha256": canonical_sha256({}), "answer": {}}
+
+
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"null", b"\xff", b'{"cache_version": 1}', b"[" * 100_000, None], ids=repr
+    "content",
+    [
+        *(b"", b"{", b"[]", b"null", b"\xff", b'{"cache_version": 1}', b"[" * 100_000, None),
+        json.dumps(OTHER_FORM).encode(),
+    ],
+    ids=repr,
 )
 def test_a_damaged_file_is_written_again(tmp_path: Path, content: bytes | None) -> None:
     complete(tmp_path, backend_with())
