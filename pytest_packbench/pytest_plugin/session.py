@@ -125,14 +125,14 @@ def _check_no_plan(config: pytest.Config) -> None:
 def _resume(config: pytest.Config, contexts: SessionSuites, *, collecting: bool) -> None:
     if not contexts.settings.resume:
         return
-    from pytest_packbench.pytest_plugin.resume import ChangedCases, resumed_run
-
-    resumed = resumed_run(config, contexts)
-    config.add_cleanup(resumed.release)
     if collecting:
         raise pytest.UsageError(
             "--packbench-resume: tests marked with packbench_cases can't be resumed; run them without it"
         )
+    from pytest_packbench.pytest_plugin.resume import ChangedCases, resumed_run
+
+    resumed = resumed_run(config, contexts)
+    config.add_cleanup(resumed.release)
     _check_from_files(resumed)
     config.stash[RUN_ID], config.stash[RESUMED] = resumed.run_id, resumed
     config.pluginmanager.register(ChangedCases(resumed), "packbench-changes")
