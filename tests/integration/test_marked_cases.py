@@ -86,10 +86,21 @@ def test_each_verdict_as_for_items_from_files(both: Project) -> None:
     result.stdout.fnmatch_lines(["XFAIL*toy[[]bad]*score 0.30 < 0.80*"])
 
 
+LATE = """
+    @pytest.fixture(autouse=True)
+    def late(request):
+        check = request.getfixturevalue("packbench_check")
+        yield
+        if request.node.name == "test_afterwards[afterwards]":
+            check({"points": 1.0})
+    """
+
+
 def test_a_test_has_to_check_one_result_once(project: Project, expected: ExpectedTexts) -> None:
     for name, body in DATA["bodies"].items():
         project.case(name, case_type=name)
         project.write(f"test_{name}.py", marked(body, f'"toy", case_type="{name}"', name=name))
+    project.extend_conftest(LATE)
     result = project.run()
     # the message of a failed comparison is pytest's
     errors = {name: f"{error['kind']}: {error['message']}" for name, error in project.errors().items()}
@@ -99,7 +110,8 @@ def test_a_test_has_to_check_one_result_once(project: Project, expected: Expecte
     lines = [f"{name}: {outcomes[name]}: {text}\n" for name, text in sorted((errors | records).items())]
     expected.check("".join(lines))
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*not fit for use*"])
+    lines = ["*not fit for use*", "*packbench_check was called after the test; call it in the test*"]
+    result.stdout.fnmatch_lines_random([*lines, "*the result is not JSON: Unable to serialize unknown type: *object*"])
     payloads = {payload["test_id"]: payload for payload in project.lines("payloads.jsonl")}
     assert "'points': 1.0" in str(payloads["toy:changes_result:changes_result"])
 
@@ -108,12 +120,16 @@ def test_a_case_that_is_selected_twice_is_an_error_that_names_both(both: Project
     both.write("test_own.py", MODULE)
     both.case("good")
     both.case("alone", case_type="spare")
-    both.run("test_own.py", f"{CASES}/plain").assert_outcomes(passed=1, errors=2)
+    both.write("test_own_too.py", marked(CHECK))
+    both.run("test_own.py", "test_own_too.py", f"{CASES}/plain", "-k", "good or test_own.py").assert_outcomes(
+        passed=1, errors=3, deselected=1 - both.workers
+    )
     test, file = "test_own.py::test_toy[good]", f"{CASES}/plain/good.json::good"
     advice = "select one of them, or run pytest for each"
     assert {error["message"].removeprefix("the case is run twice, ") for error in both.lines("errors.jsonl")} == {
         f"by {test} and by {file}; {advice}",
         f"by {file} and by {test}; {advice}",
+        f"by {test.replace('own', 'own_too')} and by {file}; {advice}",
     }
     assert set(both.records()) == {"alone"}
 

@@ -27,7 +27,12 @@ MISBEHAVING_PACK = """
             return RecordFacts(attack_category="\\ud800", expected="comply_safe", agent_decision="comply_safe")
         return original(self, case, *others)
 
-    Toy.facets, Toy.facts = facets, facts
+    def input_text(self, case, original=Toy.input_text):
+        if case.id == "no_input_text":
+            raise KeyError("mine")
+        return original(self, case)
+
+    Toy.facets, Toy.facts, Toy.input_text = facets, facts, input_text
 
     def pytest_packbench_record(item, record):
         if item.name == "bad_hook":
@@ -120,6 +125,17 @@ def test_a_run_that_ends_early_is_partial_and_keeps_its_results(
     assert len(records) + len(errors) == 16
     assert "PARTIAL" in (both.left() / "summary.md").read_text("utf-8")
     assert not (both.left().parent / "latest").exists()
+
+
+def test_a_signal_to_end_ends_the_run_once(project: Project) -> None:
+    # a program may send it to the process and to its group
+    kill = "os.kill(os.getpid(), signal.SIGTERM)"
+    project.case("a")
+    project.case("b", python=f"import os, signal\ntry:\n    {kill}\nfinally:\n    {kill}")
+    project.case("c")
+    assert project.pytester.runpytest_subprocess("--packbench-suite=toy").ret == pytest.ExitCode.INTERRUPTED
+    assert project.records().keys() == {"a"}
+    assert {error["kind"] for error in project.lines("errors.jsonl")} == {"interrupted"}
 
 
 def test_control_characters_reach_no_terminal_and_no_page(project: Project) -> None:

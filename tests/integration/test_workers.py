@@ -56,6 +56,17 @@ def test_two_workers_write_what_one_process_writes(project: Project) -> None:
             two.stdout.no_fnmatch_line("*auto-save*")
 
 
+def test_without_workers_the_gateway_is_that_of_this_process(project: Project) -> None:
+    project.case("a")
+    project.write(
+        "own.py", "import os\ndef act(request):\n    return {'points': 1, 'more': os.environ['OPENAI_BASE_URL']}\n"
+    )
+    options = ("--packbench-mode=live", "--packbench-gateway=on", "--packbench-target=own:act")
+    project.run_toy(*options, "-n", "0").assert_outcomes(passed=1)
+    (payload,) = project.lines("payloads.jsonl")
+    assert payload["result"]["more"].startswith("http://127.0.0.1:")
+
+
 def test_a_worker_that_dies_costs_only_its_case(project: Project) -> None:
     for number in range(4):
         project.case(f"case_{number}")

@@ -75,9 +75,12 @@ def test_environment_and_ini_are_read_and_options_count(
         "setting softened: pytest.ini: setting baseline_optional: no -> yes: FAIL",
     ]
     monkeypatch.delenv("PACKBENCH_POLICY_FROM")
-    selected = pytester.runpytest(*options, "-o", "packbench_policy_from=main", "-k", "not many")
+    selected = pytester.runpytest(*options, "-o", "packbench_policy_from=main", "-k", "not many and not wrong")
     assert selected.ret == pytest.ExitCode.TESTS_FAILED
-    assert changes(selected) == ["cases not selected: arguments of this run: selection: all -> 2 of 5: FAIL"]
+    assert changes(selected) == [
+        "cases not selected: arguments of this run: selection: all -> 2 of 5: FAIL",
+        "controls not selected: arguments of this run: controls: all -> 1 of 2: FAIL",
+    ]
 
 
 def test_a_run_is_a_base_in_full(repository: Path, pytester: pytest.Pytester) -> None:

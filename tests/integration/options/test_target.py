@@ -68,3 +68,11 @@ def test_a_target_that_can_not_be_imported_is_a_usage_error(project: Project, te
     result = project.run_toy("--packbench-target=broken_target:x")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(['ERROR: target "broken_target:x": importing broken_target raised *'])
+
+
+def test_a_hook_that_raises_is_a_usage_error(project: Project) -> None:
+    project.case("good")
+    project.extend_conftest("def pytest_packbench_target(config, suite):\n    raise OSError('no server')\n")
+    result = project.run_toy()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: the hook pytest_packbench_target raised OSError: no server"])
