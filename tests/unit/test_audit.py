@@ -124,14 +124,16 @@ def test_results_of_a_run_are_those_of_its_cases(capsys: pytest.CaptureFixture[s
     root = stored_runs.suite(Path(), criteria=[{"exact": "/said"}])
     for name in "ab":
         write_case(root / "toy", case(name, pack_id="generic", expected={"said": "x"}))
+    (root / "toy" / "cases" / "c\x1b.json").write_text("{}", encoding="utf-8")
     folder = stored_runs.write(Path("out"), stored_runs.run_of(root), [case_result("a")], root)
     (line,) = stored_runs.read_jsonl(folder / "payloads.jsonl")
     lines = [{**line, "test_id": "toy:plain:b"}, {**line, "result": {"said": "x"}}]
     stored_runs.write_jsonl(folder / "payloads.jsonl", lines)
     assert main(["audit", "toy", f"--run={folder}", "--root=storage"]) == 0
     out = capsys.readouterr().out
-    assert "2 cases; 1 passes with" in out
+    assert "3 cases; 1 passes with" in out
     assert "b.json: the run has no result of it" in out
+    assert "its name has control characters" in out
 
 
 class Terminal(io.StringIO):

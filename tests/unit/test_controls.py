@@ -12,8 +12,9 @@ import yaml
 
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.lint import lint
+from pytest_packbench.cases.load import parse_control
 from pytest_packbench.cases.packed import packed_files, single_files
-from pytest_packbench.cases.recordings import all_recordings, find_controls, load_control
+from pytest_packbench.cases.recordings import all_recordings, check_target, find_controls, load_control
 from pytest_packbench.cli import main
 from pytest_packbench.model.control import (
     ControlEnd,
@@ -23,6 +24,7 @@ from pytest_packbench.model.control import (
     deviation_text,
     tally_of,
 )
+from pytest_packbench.model.errors import ControlError
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.testing import case, write_suite
@@ -126,7 +128,11 @@ def test_validate_and_lint_refuse_what_a_run_refuses(tmp_path: Path, capsys: pyt
         **others,
     )
     os.mkfifo(suite.controls_path / "pipe.json")
-    (suite.controls_path / "inside").mkdir()
+    for name in ("inside", "__pycache__"):
+        (suite.controls_path / name).mkdir()
+    for name in ("lost.json", "lost.jsonl"):
+        (suite.controls_path / name).symlink_to("nowhere")
+    (suite.controls_path / "blank.jsonl").write_text(" \n", encoding="utf-8")
     expected = {
         "deep.json": "/payload/a: nested deeper than 100; remove levels",
         "replayed.json": '/cassette: the pack "generic" has no target of its own; give the result as payload instead',
@@ -135,16 +141,35 @@ def test_validate_and_lint_refuse_what_a_run_refuses(tmp_path: Path, capsys: pyt
         "a\\nb.json": "its name has control characters, line breaks, marks of direction or bytes that are not UTF-8",
         "pipe.json": "not a regular file; replace it by a file, or remove it",
         "inside": "a folder is not read; move its controls to controls",
+        "lost.json": "No such file or directory",
+        "lost.jsonl": "No such file or directory",
+        "blank.jsonl": "empty: its kind is not known",
     }
     assert main(["validate", str(suite.controls_path)]) == 2
     printed = {line.partition(": ")[0].rpartition("/")[2]: line for line in capsys.readouterr().out.splitlines()}
     assert {name for name, line in printed.items() if line.endswith(": NOT VALID")} == expected.keys()
     found = {finding.file.rpartition("/")[2]: finding for finding in lint(suite, GenericPack(), {})}
     assert found.pop(".hidden.json").rule == "control_hidden"
+    for name, advice in {"json": "a file", "jsonl": "a file of controls"}.items():
+        assert f"cannot be read: No such file or directory; expected {advice}" in found[f"lost.{name}"].message
+    assert "the file contains no control; remove it, or add one per line" in found["blank.jsonl"].message
     for name, message in expected.items():
         assert message in printed[name]
         assert message.startswith((found[name].pointer, "not"))
         assert found[name].rule == "control_unreadable"
+
+
+def test_a_pack_whose_target_raises_replays_no_control() -> None:
+    class Raising(GenericPack):
+        def target(self, _rules: object) -> Any:
+            raise OSError("none\nhere")
+
+    control = parse_control(json.dumps(UNREPLAYABLE).encode(), source="c.json", name=None)
+    with pytest.raises(ControlError) as caught:
+        check_target(control, Raising(), None, source="c.json")
+    assert str(caught.value) == (
+        'c.json: /cassette: the pack "generic" raised in target(): OSError: none here; give the result as payload instead'
+    )
 
 
 def test_of_two_controls_with_one_id_the_second_is_an_error(tmp_path: Path) -> None:

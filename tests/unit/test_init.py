@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pytest
 
 from pytest_packbench.api import load_suite
 from pytest_packbench.cli import main
+from pytest_packbench.commands.baseline import FirstBaselineError, write_first_baseline
 from pytest_packbench.packs.registry import Packs
 
 if TYPE_CHECKING:
@@ -116,3 +118,73 @@ def test_init_prints_what_to_run_next_and_what_is_wrong(
     main(["init", "below"])
     note = capsys.readouterr().out.replace(str(tmp_path), "<FOLDER>")
     expected.check(f"{text}$ packbench init below (below a pytest.ini)\n{note}")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("answer", "files_before", "said"),
+    [
+        ("\n", [], ""),
+        ("Y\n", [], ""),
+        ("No\n", [], "wrote pytest.ini: packbench_record_prompts = no\n"),
+        ("n\n", ["pyproject.toml"], "add to the pytest settings in pyproject.toml: packbench_record_prompts = no\n"),
+    ],
+)
+def test_init_asks_in_a_terminal_whether_prompts_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, files_before: list[str], said: str
+) -> None:
+    for name in files_before:
+        (tmp_path / name).touch()
+    output = Terminal()
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    monkeypatch.setattr(sys, "stdout", output)
+    assert main(["init", "mine"]) == 0
+    printed = output.getvalue()
+    assert "Keep prompts in recordings?" in printed
+    assert said in printed
+    assert ("packbench_record_prompts" in printed) is bool(said)
+    is_written = said.startswith("wrote")
+    assert (tmp_path / "pytest.ini").exists() is is_written
+    if is_written:
+        assert (tmp_path / "pytest.ini").read_text("utf-8") == "[pytest]\npackbench_record_prompts = no\n"
+
+
+ODD = """
+from pytest_packbench.packs.generic.pack import GenericPack
+
+
+class Odd(GenericPack):
+    name = "odd"
+
+    def for_suite(self, rules):
+        return Odd(rules)
+
+    def facts(self, *_):
+        raise ValueError("none")
+
+
+def pytest_packbench_packs():
+    return [Odd()]
+"""
+
+
+def test_a_first_baseline_is_written_of_cases_that_end_with_a_score_only(tmp_path: Path) -> None:
+    assert main(["init", "mine"]) == 0
+    root = tmp_path / "storage" / "benchmarks"
+    paths = {path: path.read_text("utf-8") for path in (root / "mine" / "cases").glob("*/*.json")}
+    (root / "mine" / "baseline.json").unlink()
+    next(iter(paths)).write_text("{", encoding="utf-8")
+    with pytest.raises(FirstBaselineError, match="column 2: not JSON"):
+        write_first_baseline("mine", root)
+    for path, text in paths.items():
+        path.write_text(text.replace('"generic"', '"odd"'), encoding="utf-8")
+    rules = root / "mine" / "suite.yaml"
+    rules.write_text(rules.read_text("utf-8").replace("pack: generic", "pack: odd"), encoding="utf-8")
+    (tmp_path / "conftest.py").write_text(ODD, encoding="utf-8")
+    with pytest.raises(FirstBaselineError, match="ValueError: none"):
+        write_first_baseline("mine", root)
+    assert not (root / "mine" / "baseline.json").exists()

@@ -12,6 +12,7 @@ import yaml
 
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.lint import lint
+from pytest_packbench.cases.suites import suite_cases
 from pytest_packbench.cli import main
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.pack import LintOption
@@ -215,4 +216,18 @@ def test_ids_that_are_no_file_names_elsewhere_are_warnings(tmp_path: Path) -> No
         'on Windows and macOS the files of "refund" and "Refund" are the same; use another id',
         'on Windows no file can be named "con"; use another id',
         'on Windows no file can be named "COM1"; use another id',
+    ]
+
+
+def test_what_only_looks_like_a_case_is_none_and_two_of_one_id_are_told_apart(tmp_path: Path) -> None:
+    cases = [case("a", pack_id="generic", case_type=kind, expected={"x": 1}) for kind in ("one", "two")]
+    folder = write_suite(tmp_path / "mine", cases, pack="generic")
+    # another suite in it, and what can't be read
+    write_suite(folder / "inner", cases[:1], pack="generic")
+    (folder / "lost.json").symlink_to("nowhere")
+    suite = load_suite(folder)
+    found = suite_cases(suite, GenericPack(), lambda path: path.relative_to(folder).as_posix())
+    assert [(each.location, each.problem.partition(": ")[2]) for each in found] == [
+        (f"cases/{one}/a.json", f'/id: duplicate id "a", also in cases/{two}/a.json; use a unique id')
+        for one, two in (("one", "two"), ("two", "one"))
     ]

@@ -140,7 +140,7 @@ def test_gates_and_policies_of_runs_that_do_not_fit_are_one_line(toy: Path, pack
     assert nothing in packbench("gate", "--rules", "bundled/tariff", *policy)[1]
     path = toy / COMPLETE / "report.json"
     report = json.loads(path.read_text("utf-8"))
-    stored = {"version": 1, **dict.fromkeys(("config", "files", "recordings", "settings"), {}), "code": {"a.py": 1}}
+    stored = {"version": 1, "config": {}, "files": {}, "recordings": {}, "settings": {}, "code": {"a.py": 1}}
     report["packbench"] = {"policy": stored, **report["packbench"]}
     path.write_text(json.dumps(report), encoding="utf-8")
     code, output = packbench("gate", "--rules", "toy", *policy)
@@ -299,6 +299,8 @@ def test_each_file_is_named_with_its_kind_or_its_first_problem(
     }
     files = {name: (row["file"], content_of(row)) for name, row in data("validated_files.yaml").items()}
     files |= {name: ("journal.jsonl", text) for name, text in journals.items()}
+    aliases = "".join(f"a{level}: &a{level} [*a{level - 1}]\n" for level in range(1, 150))
+    files["rules of 150 aliases"] = ("suite.yaml", f"a0: &a0 [1]\n{aliases}".encode())
     files["not UTF-8"] = ("in.jsonl", b'{"said": "\xed\xa0\x80"}')
     for title, (name, text) in files.items():
         (tmp_path / name).write_bytes(text)
