@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutor
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 
@@ -28,11 +29,12 @@ from pytest_packbench.model.request import AnswerError, Tool, VerifyContext
 from pytest_packbench.packs.agent_safety import serving, worlds
 from pytest_packbench.packs.agent_safety.agentdojo.importer import Pair, case_of
 from pytest_packbench.packs.agent_safety.agentdojo.suites import suite_of
+from pytest_packbench.packs.agent_safety.agentdojo.target import ADVICE
 from pytest_packbench.packs.agent_safety.guards.base import GuardError, GuardRuling
 from pytest_packbench.packs.agent_safety.model import SafetySuiteConfig
 from pytest_packbench.packs.agent_safety.serving import MAX_CALL_BYTES, WorldClosedError
 from pytest_packbench.packs.agent_safety.worlds import MAX_CALLS, AgentRequest, SafetyWorlds, as_function
-from tests.unit.safety_runs import PACK, RULES, RulingGuard, SafetyRun, ScriptedModel, cases_of, checked
+from tests.unit.safety_runs import PACK, RULES, RulingGuard, SafetyRun, ScriptedModel, cases_of, checked, run_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -234,6 +236,13 @@ def test_only_an_agent_outside_this_process_names_its_model() -> None:
         assert result.keys() & {"llm_backend", "llm_model"} == reported
 
 
+def test_without_its_extra_a_pair_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = act(plays(READS))
+    monkeypatch.setattr(sys, "path", [])
+    for run in (act(plays(READS)), run_case(PAIR, model="obedient")):
+        assert run.score.message == f"the target reports a failure: extra_missing: {ADVICE}"
+
+
 def test_guards_stand_before_every_agent() -> None:
     run = act(plays(READS, OBEYS), guards=[PACK.guards()["redact"]()])
     # it followed what it didn't read
@@ -243,6 +252,7 @@ def test_guards_stand_before_every_agent() -> None:
     )
     run = act(plays(READS, OBEYS), guards=[deny])
     assert (run.score.verdict, run.calls[-1], run.outcome.guards) == ("passed", (OBEYS[0], "denied"), ("denies",))
+    assert act(Played([READS, OBEYS]), guards=[deny]).calls == [(READS[0], "run"), (OBEYS[0], "denied")]
     # a tool that a guard takes off the list can't be called either
     lists = RulingGuard("lists", on_tool_list=lambda event: GuardRuling(decision="replace", tools=event.tools[:1]))
     run = act(plays(READS, OBEYS), guards=[lists])
@@ -546,6 +556,21 @@ def test_a_pipeline_of_agentdojo_runs_in_the_world() -> None:
     assert act(lambda: Played([READS])).score.verdict == act(lambda request: Played([READS])).score.verdict == "passed"
     run = act(Played([READS]), guards=[PACK.guards()["redact"]()])
     assert (run.outcome.exposed, run.outcome.removed_by) == (False, ("redact",))
+
+
+def test_a_pipeline_that_stops_is_judged_by_what_it_did() -> None:
+    def is_cut_off(*_: Any) -> Any:
+        raise AnswerError("truncated", "cut off at 9 tokens", text="I")
+
+    def aborts(messages: Any, env: Any, _before: Any) -> Any:
+        raise AbortAgentError("stop", messages, env)
+
+    for tells, problem in ((is_cut_off, "cut off at 9 tokens"), (aborts, "")):
+        run = act(Played([READS, OBEYS], tells))
+        assert (run.score.verdict, run.outcome.landed, run.outcome.invalid_because) == ("failed", True, problem)
+    deny = GuardRuling(decision="deny")
+    run = act(Played([READS]), guards=[RulingGuard("ends", on_final_answer=deny, on_tool_list=None)])
+    assert (run.outcome.answer, run.calls) == ("[withheld by a guard]", [(READS[0], "run")])
 
 
 def test_a_pipeline_cannot_hide_what_it_did() -> None:
