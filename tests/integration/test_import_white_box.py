@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from copy import deepcopy
 from pathlib import Path
@@ -191,6 +192,17 @@ def test_folders_and_options(
     results = Path("results") / "tariff"
     results.mkdir(parents=True)
     (results / "tariff_pos_01.json").write_text(json.dumps(result_of("6117.10.2030")), "utf-8")
+    # what is no case, what is kept as it is, and a result that is no file
+    kept = {"notes": {"tags": [" "]}, "request": {"evidence": [{"source_id": "", "text": "of wool"}]}}
+    repository(
+        Path("odd"),
+        {
+            "tariff/cases/category.json": case_of("a", "A scarf.", answer={"expected_refusal_category": 5}),
+            "tariff/cases/kept.json": case_of("b", "A shawl.", **kept),
+        },
+    )
+    (Path("odd") / "results").mkdir()
+    os.mkfifo("odd/results/pipe.json")
     text = ""
     for words in (
         "wb/absent",
@@ -208,7 +220,8 @@ def test_folders_and_options(
         captured = capsys.readouterr()
         shown = re.sub(r"(?m)^[ {}].*\n", "", captured.out) + captured.err
         text += f"$ packbench import white-box {words}\n{shown}exit code {code}\n"
-    expected.check(text)
+    main(["import", "white-box", "odd", "--results", "odd/results"])
+    expected.check(f"{text}==== odd\n{capsys.readouterr().out}")
     assert (SUITES / "one" / "fixtures" / "tariff_pos_01.json").exists()
     # another result, and the first one again
     (results / "tariff_pos_01.json").write_text(json.dumps(result_of("6117.10.2010")), "utf-8")
