@@ -146,6 +146,14 @@ def test_gates_and_policies_of_runs_that_do_not_fit_are_one_line(toy: Path, pack
     code, output = packbench("gate", "--rules", "toy", *policy)
     assert code == 1
     assert f"the acceptance policy that run {COMPLETE} stored can't be compared (TypeError); restore" in output
+    # a suite may be named by its folder under the root, and the root by pytest's configuration
+    assert (
+        packbench("lint", "../storage/toy", "--root", "storage")[0] == packbench("lint", "toy", "--root", "storage")[0]
+    )
+    code, output = packbench("lint", "bundled/tarif", "--root", "nowhere")
+    assert (code, 'unknown suite "bundled/tarif" (did you mean "bundled/tariff"?)' in output) == (2, True)
+    (toy.parents[2] / "pyproject.toml").write_text("[tool.pytest.ini_options]\npackbench_root = 'storage'\n", "utf-8")
+    assert packbench("gate", TOY)[0] == 0
     (toy / COMPLETE).rename(toy / "moved")
     other.rename(toy / COMPLETE)
     assert f"run {COMPLETE} is of suite other; expected a run of toy" in packbench("gate", "--rules", "toy", *policy)[1]

@@ -236,6 +236,7 @@ def test_what_a_report_decided_is_never_shown_as_better(
     assert "The report counts 3 of 4 judged cases as passed, its rows 4 of 4." in text_of(page_of(folder, code=1))
     project.edit(folder, lambda stored: stored.update(controls={"present": 1, "selected": 1, "as_written": 1}))
     assert "How the controls ended is not known: " in text_of(page_of(folder, code=1))
+    assert "unknown: " in packbench("report", folder)[1]
     project.edit(folder, lambda stored: stored.update(figures=[{}], depth=[{}]))
     assert "The figures in the report of this run can't be read." in text_of(page_of(folder, code=1))
     project.edit(folder, lambda stored: stored.pop("gates"))
@@ -315,8 +316,11 @@ def test_the_page_of_a_comparison_shows_exactly_the_flips_with_both_answers(
 
 
 def test_the_comparison_of_a_stored_run_is_shown_as_long_as_its_baseline_is_there(
-    project: Project, page_of: Callable[..., str]
+    project: Project, page_of: Callable[..., str], packbench: Command
 ) -> None:
+    other = load_run(project.run(6, results(), suite_sha256="cd" * 32))
+    text = text_of(page_of(project.run(7, results(), BaselineLookup(stored=other, requested=ulid(6), optional=True))))
+    assert f"Not compared with {ulid(6)}: scoring rules: 'cdcdcdcdcdcd' before" in text
     before = project.run(1, results())
     lookup = BaselineLookup(stored=load_run(before), requested="latest", fail_on="new_failures>0")
     folder = project.run(2, results("b"), lookup)
@@ -326,6 +330,8 @@ def test_the_comparison_of_a_stored_run_is_shown_as_long_as_its_baseline_is_ther
     project.edit(before, lambda stored: stored["cases"][0].update(score=0.1, verdict="failed"))
     assert f"compared when the run ended with {ulid(1)}, which has changed since" in text_of(page_of(folder, code=1))
     (before / "report.json").unlink()
+    # the baseline of the suite is of another run
+    assert packbench("baseline", "set", folder, "--reason", "why", "--root", "storage")[0] == 0
     text = text_of(page_of(folder, code=1))
     assert f"with {ulid(1)}, which is no longer here; then new_failures>0 was met" in text
     # one that did not fail the run does not fail its page
