@@ -78,8 +78,10 @@ def both(url: str, act: Any) -> tuple[CaseTraffic, CaseTraffic, list[GatewayExch
 )
 def test_every_framing_of_an_answer_arrives(wire: Sequence[bytes | float]) -> None:
     with RawServer(lambda _: wire) as server:
-        _, _, (exchange,) = both(server.url, ask)
+        _, _, (exchange, _) = both(server.url, lambda gateway: [ask(gateway), ask(gateway)])
         assert b"accept-encoding: identity\r\n" in server.requests[0]
+        # nothing of an answer is left on its connection
+        assert server.connections == (2 if CLOSE in wire else 1)
     assert exchange.body["choices"][0]["message"]["content"] == "Zwölf"
     assert set(exchange.headers) == {"content-type"}
 
