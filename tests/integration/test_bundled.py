@@ -134,6 +134,14 @@ def test_a_case_by_its_node_id_and_the_last_failed(
     assert not list(site.rglob("reports"))
     own.runpytest("--packbench-suite=bundled/harmbench", "--lf").assert_outcomes(passed=2)
     assert len(run_folders(own.path, "bundled/harmbench")) == 3
+    # and so is a control
+    control = site / "harmbench" / "fixtures" / "controls" / "odd.json"
+    control.parent.mkdir(parents=True)
+    odd = {"id": "odd", "case": "harmless_zebra_word", "expected": {"verdict": "failed"}, "payload": {}}
+    control.write_text(json.dumps({**odd, "description": "nothing"}), "utf-8")
+    run = own.runpytest("--packbench-suite=bundled/harmbench", "-k", "odd")
+    run.assert_outcomes(failed=1, deselected=12)
+    run.stdout.fnmatch_lines([f"re-run: pytest {control}::odd"])
 
 
 def test_commands_resume_and_marks_take_the_name(own: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> None:

@@ -160,6 +160,16 @@ def test_answers_of_cases_that_are_not_selected_are_scored(project: Project, mod
     assert without_times(project.lines("records.jsonl")) == without_times(results)
 
 
+def test_answers_of_a_run_in_fixture_mode_are_scored_and_not_asked_for_again(project: Project) -> None:
+    for name, value in (("a", 1.0), ("b", 0.5)):
+        project.case(name, points=value, python="with open('called', 'a') as file: file.write(context.case_id)")
+    project.run_toy().assert_outcomes(passed=1, failed=1)
+    journal_of_answers(project, project.left())
+    project.run_toy(RESUME).assert_outcomes(passed=1, failed=1)
+    assert (project.root / "called").read_text("utf-8") == "ab"
+    assert {name: record["packbench"]["score"] for name, record in project.records().items()} == {"a": 1.0, "b": 0.5}
+
+
 def test_a_changed_case_with_an_answer_is_refused(project: Project, model: Model) -> None:
     project.prepare("points 1", "points 0.5")
     model.run(project)
@@ -207,8 +217,8 @@ def journal_of_answers(project: Project, folder: Path) -> None:
                     cassette_sha256=None,
                     llm_backend="openai",
                     llm_model="fake-1",
-                    tokens_input=record["tokens_input"],
-                    tokens_output=record["tokens_output"],
+                    tokens_input=record.get("tokens_input"),
+                    tokens_output=record.get("tokens_output"),
                     calls=1,
                     cached=0,
                     stale=False,
