@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.analysis.audit import KINDS, ResultBreaker
+from pytest_packbench.analysis.audit import KINDS, ResultBreaker, parts
 from pytest_packbench.cli import main
 from pytest_packbench.testing import case, write_case, write_suite
 from tests.unit import stored_runs
@@ -171,6 +171,10 @@ def test_a_broken_result_differs_and_leaves_the_right_one_as_it_was() -> None:
     assert [change for change in changes if change.apply(text) == result] == []
     assert json.dumps(result) == text
     assert {change.kind for change in changes} == set(KINDS)
+    deep: Any = "x"
+    for _ in range(200):
+        deep = [deep]
+    assert len(list(parts(deep))) < 200
     # a limit is for parts, and other parts come next
     chosen = [[(each.kind, each.location) for each in breaker.changes(result, None, [], 3)[0][-3:]] for _ in range(2)]
     assert len({*chosen[0], *chosen[1]}) == 6

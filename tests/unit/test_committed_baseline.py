@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.analysis.baseline import committed_baseline, loosened
+from pytest_packbench.analysis.baseline import baseline_outcome, committed_baseline, loosened
 from pytest_packbench.analysis.comparison import compare
 from pytest_packbench.analysis.gates import check_run
 from pytest_packbench.model.baseline import BaselineChange
@@ -65,6 +65,7 @@ def test_a_baseline_of_every_verdict_stands_for_its_run(tmp_path: Path) -> None:
     assert comparison.differences == ()
     assert not any(comparison.counts().values())
     assert list(loosened(before, stored(results))) == []
+    assert baseline_outcome(BaselineLookup(), None, "whole") is None
     removed = list(loosened(before, stored([])))
     assert len(removed) == len({result.test_id for result in results})
     broken = [case_result(result.case_id, "error", kind="timeout") for result in results]
@@ -94,6 +95,7 @@ def test_a_ratio_needs_a_run_for_what_the_file_does_not_contain(tmp_path: Path) 
         ),
         ('"history": [', f'"history": [{"9" * 5000}, ', "contains a number with thousands of digits"),
         ('"score": 1.0', '"score": NaN', "NaN is no number of JSON"),
+        ('"history": [', '"history": [' + "[" * 100_000, "nested too deeply"),
     ],
 )
 def test_a_baseline_that_contradicts_itself_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -111,6 +111,9 @@ def test_an_error_names_the_character() -> None:
         with pytest.raises(JsonStreamError) as caught:
             read_whole(text)
         assert str(caught.value) == message
+    for text, method, what in (("[1]", JsonStream.members, "object"), ('{"a": 1}', JsonStream.items, "array")):
+        with pytest.raises(JsonStreamError, match=f"Expecting an {what} at character 1"):
+            list(method(stream(text)))
 
 
 def test_only_a_few_chunks_of_a_large_array_are_in_memory() -> None:
@@ -296,7 +299,8 @@ def test_a_folder_has_errors_and_a_file_has_none(tmp_path: Path, monkeypatch: py
 def test_a_bad_error_line_stops_the_reading_too(tmp_path: Path) -> None:
     strange = json.dumps(error("splendid")).encode()
     unpaired = json.dumps(error(kind="\ud800")).encode()
-    for bad in (b"{", b"[]", b'{"run_id":"r"}', strange, unpaired, b"[" * 100_000, b"\xff"):
+    early = json.dumps(error(trial=-1)).encode()
+    for bad in (b"{", b"[]", b'{"run_id":"r"}', strange, unpaired, early, b"[" * 100_000, b"\xff"):
         source = RecordSource("-", file_of(tmp_path, json.dumps(error()).encode() + b"\n" + bad, "errors.jsonl"))
         with pytest.raises(RecordLineError, match=r"errors\.jsonl:2 "):
             list(read_errors(source))
