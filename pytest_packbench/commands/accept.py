@@ -139,9 +139,9 @@ def _adopted(context: SuiteContext, names: Sequence[str], *, write: bool) -> Ite
             continue
         exchanges = data.pop("exchanges", None)
         data |= {"cassette_version": CASSETTE_VERSION, "conditions": dict(conditions), "exchanges": exchanges}
-        done = _replayed(context, cases[name], data)
-        if done.failure is not None:
-            yield Taken(f"{name}: {_score_text(done)}", f"{recording.file}: {done.failure.message}")
+        done, problem = _replayed(context, cases[name], data)
+        if problem:
+            yield Taken(f"{name}: {_score_text(done)}", f"{recording.file}: {problem}")
             continue
         tools = [] if done.replay is None else tool_hashes(done.replay.tools)
         if not opaque:
@@ -170,15 +170,18 @@ def _unstated(suite: Suite) -> Iterator[tuple[str, Recording, dict[str, Any]]]:
             yield name, recording, data
 
 
-def _replayed(context: SuiteContext, loaded: LoadedCase, data: dict[str, Any]) -> Attempt:
-    """Replay a recording that is not yet in its place."""
+def _replayed(context: SuiteContext, loaded: LoadedCase, data: dict[str, Any]) -> tuple[Attempt, str]:
+    """Replay a recording that is not yet in its place; return the attempt, and why it can't be replayed."""
     from pytest_packbench.engine.attempt import attempt
 
     with TemporaryDirectory(dir=context.suite.path / context.suite.fixtures, prefix=".adopt-") as folder:
         path = Path(folder)
         (path / f"{loaded.case.id}.json").write_text(json.dumps(data), encoding="utf-8")
         fixtures = path.relative_to(context.suite.path).as_posix()
-        return attempt(replace(context, suite=replace(context.suite, fixtures=fixtures)), loaded)
+        done = attempt(replace(context, suite=replace(context.suite, fixtures=fixtures)), loaded)
+    # the file that was replayed is gone
+    problem = "" if done.failure is None else done.failure.message.removeprefix(f"{fixtures}/{loaded.case.id}.json: ")
+    return done, problem
 
 
 def _write_all(recordings: Iterable[tuple[Recording, dict[str, Any]]]) -> None:

@@ -144,5 +144,8 @@ def _message_of(printed: str) -> str:
     """Return the line of pytest's error output that names the error, with the exception of a conftest.py."""
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
     first = next((line for line in lines if line.startswith(("ERROR:", "ImportError while"))), "".join(lines[:1]))
+    if first.startswith("ERROR: usage:"):
+        # argparse says what is wrong behind it
+        first = next((line.partition(": error: ")[2] for line in lines if ": error: " in line), first)
     raised = [line.removeprefix("E").strip() for line in lines if line.startswith("E ")]
     return " ".join([first.removeprefix("ERROR:").strip(), *raised[-1:]]) or "pytest did not start"
