@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from pytest_packbench.cases.load import parse_cassette
-from pytest_packbench.engine.gateway.exchanges import transcript_of
+from pytest_packbench.engine.gateway.exchanges import first_difference, transcript_of
 from pytest_packbench.model.errors import CassetteError
 from tests.cassettes import authored_cassette
 from tests.servers.fake import FakeServer, Reply, scripted
@@ -56,6 +56,11 @@ def test_what_was_recorded_is_replayed_in_order_and_a_miss_says_what_differs() -
                 openai.BadRequestError, match=r"asked more often than the 1 time\(s\) that it was recorded"
             ):
                 ask(gateway, "b")
+
+
+def test_a_flag_and_a_number_differ_wherever_they_are() -> None:
+    assert first_difference({"a": [0, {"b": True}]}, {"a": [0, {"b": 1}]}) == "/a/1/b: recorded true, now 1"
+    assert first_difference({"a": [True]}, {"a": [True]}) == ""
 
 
 def test_a_request_that_is_no_json_is_the_same_where_its_bytes_are() -> None:

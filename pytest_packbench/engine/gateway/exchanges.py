@@ -409,7 +409,8 @@ def _lines(value: Any) -> list[str]:
 
 def first_difference(before: Any, after: Any, pointer: str = "") -> str:
     """Return where two JSON values differ first, and how; empty where they don't."""
-    if before == after and isinstance(before, bool) == isinstance(after, bool):
+    # for Python, true is 1, in lists and objects as well
+    if json.dumps(before, sort_keys=True) == json.dumps(after, sort_keys=True):
         return ""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in sorted({*before, *after}):
