@@ -39,6 +39,7 @@ GATEWAY_HEADER = "x-packbench-gateway"
 """The request header with the address at which the gateway serves the case, in live and record mode."""
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_FRAMING = frozenset({"connection", "content-length", "transfer-encoding"})
 _LOGGERS = ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.proxy")
 _CONNECT_S = 10.0
 # shorter than servers keep idle connections: a request must not use one that is just being closed
@@ -258,6 +259,8 @@ def _parse_headers(text: str) -> list[tuple[str, str]]:
         if not colon or not _HEADER_NAME.fullmatch(name) or not value.isascii() or not value.isprintable():
             # the line itself may be a secret without its name
             raise TargetError(f'{HEADERS_VARIABLE}, line {number}: expected "Name: value" in plain ASCII')
+        if name.lower() in _FRAMING:
+            raise TargetError(f"{HEADERS_VARIABLE}, line {number}: {name} follows from the request itself; remove it")
         headers.append((name, value))
     return headers
 
