@@ -137,7 +137,7 @@ class Ledger:
             if usage is None or (usage.tokens_input is None and usage.tokens_output is None):
                 self.uncounted += 1
                 return None
-            # a count that the provider omits costs nothing here
+            # the sums have what is known; a call without one of its counts has no known cost of its own
             tokens_in, tokens_out = usage.tokens_input or 0, usage.tokens_output or 0
             self.tokens += tokens_in + tokens_out
             if price is None:
@@ -147,7 +147,8 @@ class Ledger:
             if self.cost is not None:
                 self.cost += cost
                 self.currency = price.currency
-            return cost if price.currency == DOLLARS else None
+            is_known = None not in (usage.tokens_input, usage.tokens_output)
+            return cost if is_known and price.currency == DOLLARS else None
 
     def add_cached_call(self) -> None:
         """Count a call that the cache answered."""

@@ -45,7 +45,8 @@ def test_the_sums_are_those_of_all_calls_and_reports(calls: list[Usage | None], 
     for usage in calls:
         ledger.add_call(usage, PRICE)
     for usage in reports:
-        ledger.add_usage(usage, PRICE)
+        own = ledger.add_usage(usage, PRICE)
+        assert (own is None) is (usage is None or None in (usage.tokens_input, usage.tokens_output))
     known = [usage for usage in (*calls, *reports) if usage is not None and usage != Usage()]
     inputs, outputs = (sum(getattr(usage, name) or 0 for usage in known) for name in ("tokens_input", "tokens_output"))
     assert (ledger.calls, ledger.tokens) == (len(calls), inputs + outputs)
