@@ -287,7 +287,9 @@ def check_config(data: Any, models: Mapping[str, type[SuiteConfig]], *, source: 
     """Validate the parsed content of a `suite.yaml`; arguments and errors as in `read_config`."""
     name = data.get("pack") if isinstance(data, dict) else None
     if not isinstance(name, str):
-        wrong = 'the key "pack" is missing' if isinstance(data, dict) else f"got {format_value(data)}"
+        is_missing = isinstance(data, dict) and "pack" not in data
+        got = format_value(data["pack"] if isinstance(data, dict) and not is_missing else data)
+        wrong = 'the key "pack" is missing' if is_missing else f"got {got}"
         raise SuiteError(source, [Problem("/pack", wrong, f"expected one of {', '.join(sorted(models))}")])
     if name not in models:
         raise SuiteError(source, [Problem("/pack", f'unknown pack "{name}"', suggestion(name, sorted(models)))])

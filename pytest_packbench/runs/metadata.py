@@ -132,6 +132,11 @@ def sum_run_spending(spent: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return total
 
 
+def missing_fields(error: TypeError) -> str:
+    """Return the names from Python's message about missing arguments: `missing: 'run_id' and 'suite'`."""
+    return f"missing: {str(error).rpartition(': ')[2]}" if "missing" in str(error) else str(error)
+
+
 def parse_run(stored: Mapping[str, Any]) -> Run:
     """Parse the metadata of a run; keys that a later version added are ignored.
 
@@ -145,7 +150,7 @@ def parse_run(stored: Mapping[str, Any]) -> Run:
     try:
         run = Run(**{**known, "findings": tuple(findings)})
     except TypeError as error:
-        raise RunFieldError("", str(error)) from None
+        raise RunFieldError("", missing_fields(error)) from None
     for name, kind in _TYPES.items():
         value = getattr(run, name)
         if not isinstance(value, kind) or (isinstance(value, str) and has_surrogate(value)):

@@ -24,7 +24,7 @@ from pytest_packbench.model.score import COUNTED
 from pytest_packbench.model.strict_json import printable
 from pytest_packbench.runs.folder import JOURNAL, RECORDS, REPORT, StoredRunError
 from pytest_packbench.runs.lines import compact_json, finite_json, without_duplicates
-from pytest_packbench.runs.metadata import RunFieldError, parse_run
+from pytest_packbench.runs.metadata import RunFieldError, missing_fields, parse_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -225,13 +225,16 @@ def _document(path: Path) -> Iterator[Any]:
 
 def _run_document(stream: JsonStream, path: Path) -> Iterator[Any]:
     header: dict[str, Any] = {}
-    has_cases = False
+    has_cases = is_sorted = False
     for key in stream.members():
         if key in _HEADER_KEYS | _OPTIONAL_KEYS:
+            if has_cases and not is_sorted:
+                raise StoredRunError(f"{path}: /packbench/{key}: comes after the cases; expected before them")
             header[key] = stream.value()
         elif key == "cases" and not has_cases and stream.starts_with("["):
             # another program may have sorted the keys
-            yield header if header.keys() >= _HEADER_KEYS else _read_header(path)
+            is_sorted = not header.keys() >= _HEADER_KEYS
+            yield _read_header(path) if is_sorted else header
             has_cases = True
             for _ in stream.items():
                 yield stream.value()
@@ -266,14 +269,9 @@ def _run(data: object, path: Path) -> Run:
         return parse_run(data)
     except RunFieldError as error:
         if not error.name:
-            raise StoredRunError(f"{location}: not a run document: {_missing(error.value)}") from None
+            raise StoredRunError(f"{location}: not a run document: {error.value}") from None
         value = printable(repr(error.value))
         raise StoredRunError(f"{location}/{error.name}: not a run document: got {value}") from None
-
-
-def _missing(message: str) -> str:
-    """Extract the names from Python's message about missing arguments."""
-    return f"missing: {message.rpartition(': ')[2]}" if "missing" in message else message
 
 
 def _results(rows: Iterable[Any], run: Run, file: Path) -> Iterator[CaseResult]:
@@ -298,7 +296,7 @@ def _result(row: Any, run: Run, location: str) -> CaseResult:
     try:
         result = CaseResult.from_row(row, run.suite)
     except TypeError as error:
-        raise StoredRunError(f"{location}: not a run document: {_missing(str(error))}") from None
+        raise StoredRunError(f"{location}: not a run document: {missing_fields(error)}") from None
     problem = result_problem(result)
     if problem is not None:
         name, description = problem

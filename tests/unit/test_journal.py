@@ -107,7 +107,7 @@ BAD_HEADERS = {
     b'{"packbench_journal": 2, "run": {}}': "/packbench_journal: got 2; this version reads 1",
     b'{"packbench_journal": 1, "run": []}': "/run: expected an object",
     b'{"packbench_journal": 1, "run": {"findings": "f"}}': "/run: not a run: unexpected findings",
-    b'{"packbench_journal": 1, "run": {}}': "/run: Run.__init__() missing",
+    b'{"packbench_journal": 1, "run": {}}': "/run: missing: 'run_id', 'suite',",
 }
 
 

@@ -223,6 +223,11 @@ def test_keys_of_a_report_may_be_in_another_order_and_one_that_is_cut_anywhere_i
         report["packbench"] = {key: report["packbench"][key] for key in keys}
         path.write_text(json.dumps(report, indent=1), encoding="utf-8")
         assert load_run(folder) == before
+    header = {key: value for key, value in report["packbench"].items() if key not in {"cases", "gates"}}
+    rest = {"cases": report["packbench"]["cases"], "gates": report["packbench"]["gates"]}
+    path.write_text(json.dumps({"packbench": header | rest}), encoding="utf-8")
+    with pytest.raises(StoredRunError, match=r"report\.json: /packbench/gates: comes after the cases; expected before"):
+        load_run(folder)
     for length in range(0, len(whole) - 1, 23):
         path.write_bytes(whole[:length])
         with pytest.raises(StoredRunError):
