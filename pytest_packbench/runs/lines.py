@@ -228,11 +228,16 @@ def read_run_records(path: Path) -> Iterator[tuple[str, EvalRecord]]:
         yield location, record
 
 
-def read_run_errors(path: Path, run_id: str) -> Iterator[ErrorLine]:
-    """Read the error lines of a stored run in order; lines of other runs in the file are skipped.
+def read_run_errors(path: Path, run_id: str, *, alone: bool = False) -> Iterator[ErrorLine]:
+    """Read the error lines of a stored run in order.
+
+    Args:
+        path: the file.
+        run_id: the id of the run.
+        alone: whether the file may have lines of this run only; those of others are skipped otherwise.
 
     Raises:
-        StoredRunError: a line is not an error line.
+        StoredRunError: a line is not an error line, or that of another run.
         OSError: the file cannot be read.
     """
     for location, data in _values(path):
@@ -240,7 +245,9 @@ def read_run_errors(path: Path, run_id: str) -> Iterator[ErrorLine]:
             raise StoredRunError(f"{location}: expected an object with {', '.join(ERROR_LINE_FIELDS)}")
         if data.get("verdict") not in VERDICTS or not data.get("test_id"):
             raise StoredRunError(f"{location}: expected a test_id, and a verdict of {', '.join(VERDICTS)}")
-        # a file may contain the lines of several runs
+        if alone:
+            _check_run_id(location, str(data.get("run_id")), run_id)
+        # files of several runs may have been joined
         if data.get("run_id") == run_id:
             texts = {name: data.get(name, "") for name in ERROR_LINE_FIELDS}
             trial = data.get("trial", 0)
@@ -371,11 +378,12 @@ def check_errors(folder: Path, unscored: Mapping[tuple[str, int], tuple[str, str
     if not os.path.lexists(path):
         return
     missing = dict(unscored)
-    for line in read_run_errors(path, run_id):
+    for line in read_run_errors(path, run_id, alone=True):
         if unscored.get((line.test_id, line.trial)) != (line.verdict, line.kind):
             problem = f"{printable(line.test_id)} is missing in the run's report, or has another verdict or kind there"
             raise StoredRunError(f"{path}: {problem}; restore both files from the run")
-        missing.pop((line.test_id, line.trial), None)
+        if missing.pop((line.test_id, line.trial), None) is None:
+            raise StoredRunError(f"{path}: {printable(line.test_id)} is there twice; restore the file from the run")
     if missing:
         test_id = min(missing)[0]
         raise StoredRunError(f"{path}: the line of {test_id} is missing, which the run's report has; restore the file")

@@ -516,6 +516,12 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes] | None, set[str], str]] =
     "a pipe": ("report.json", None, set(), "is a named pipe, not a file; replace it by a file, or remove it"),
     "a run id": ("report.json", lambda raw: raw.replace(b'"01K', b'"\\ud80001K'), set(), "/run_id: not a run document"),
     "errors in UTF-16": ("errors.jsonl", lambda raw: raw.decode().encode("utf-16"), {"merge"}, "not UTF-8"),
+    "an error of another run": (
+        "errors.jsonl",
+        lambda _: json.dumps(error()).encode(),
+        set(),
+        f"errors.jsonl:1: run_id: got '{error()['run_id']}'; expected",
+    ),
     "a record without its verdict": (
         "records.jsonl",
         lambda raw: raw.replace(b'"verdict":', b'"VERDICT":', 1),
@@ -547,7 +553,7 @@ def test_commands_check_what_they_are_given_before_they_use_it(
     results = [replace(case_result("a"), payload={"points": 1.0})]
     folder = write(tmp_path / "reports" / "benchmarks", run_of(root, run_id=COMPLETE), results, root)
     other = write(tmp_path / "other" / "benchmarks", run_of(root, run_id=GONE), results, root)
-    (folder / "errors.jsonl").write_text(json.dumps(error()) + "\n", encoding="utf-8")
+    (folder / "errors.jsonl").write_text("\n", encoding="utf-8")
     calls = {
         "gate": ("gate", str(folder)),
         "rescore": ("rescore", str(folder)),

@@ -234,6 +234,22 @@ def test_keys_of_a_report_may_be_in_another_order_and_one_that_is_cut_anywhere_i
             load_run(folder)
 
 
+def test_error_lines_are_those_of_the_report(folder: Path) -> None:
+    path = folder / "errors.jsonl"
+    whole = path.read_text("utf-8")
+    assert whole.count("\n") == 1
+    for text, problem in {
+        "": "the line of toy:plain:a is missing, which the run's report has; restore the file",
+        whole * 2: "toy:plain:a is there twice; restore the file from the run",
+        whole.replace(
+            '"error"', '"vacuous"'
+        ): "toy:plain:a is missing in the run's report, or has another verdict or kind",
+    }.items():
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(StoredRunError, match=rf"errors\.jsonl: {problem}"):
+            list(load_run(folder, checked=True).results)
+
+
 def write_records(path: Path, *changes: dict[str, Any]) -> None:
     """Write records, each with changes of its `packbench` object or, under `record`, of itself."""
     lines = [
