@@ -22,7 +22,16 @@ from pytest_packbench.packs.registry import builtin
 from pytest_packbench.packs.tariff import metrics
 from pytest_packbench.reports.page import RunPage, TrendPoint, page_html, run_page
 from pytest_packbench.reports.page.case_data import NO_SOURCES, case_blocks
-from pytest_packbench.reports.page.plots import Range, TrendMark, change_range, interval_svg, share_range, trend_svg
+from pytest_packbench.reports.page.plots import (
+    BINS,
+    Range,
+    TrendMark,
+    change_range,
+    histogram_svg,
+    interval_svg,
+    share_range,
+    trend_svg,
+)
 from pytest_packbench.reports.terminal import spent_text
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 from tests.unit.run_builders import COMPLETE, ONE_OF_EACH, case_result, case_results, conclusion_of, gate, run
@@ -485,13 +494,17 @@ def test_the_bound_that_decides_a_gate_with_confidence_is_drawn_on_its_side_of_t
     assert failed < allowed < value
 
 
-def test_a_trend_ends_where_the_rules_changed() -> None:
-    marks = [TrendMark(str(number), 0.9, 0.8, None, "pass", rules) for number, rules in enumerate("aaabb")]
-    marks[1] = marks[1]._replace(value=None, mean=None)
-    svg = trend_svg(marks, Range(0, 1))
-    assert [len(points.split()) for points in re.findall(r'"line-value" points="([^"]+)"', svg)] == [1, 1, 2]
-    assert svg.count("rules changed") == 1
-    assert svg.count("<circle") == 4
+def test_drawings_of_a_trend_that_ends_where_the_rules_changed_and_of_scores(expected: ExpectedTexts) -> None:
+    marks = [TrendMark(f"run <{n}>", 0.9, 0.8, (0.5, 1.0), "pass", rules, n % 2) for n, rules in enumerate("aaabb")]
+    marks[1] = marks[1]._replace(value=None, mean=None, interval=None)
+    marks[4] = marks[4]._replace(status="fail", interval=None)
+    few = [0] * (BINS - 2)
+    drawings = (
+        trend_svg(marks, Range(0, 1)),
+        trend_svg(marks[:1], Range(0.5, 1)),
+        histogram_svg([1, *few, 200], [3, *few, 0], [0.8]),
+    )
+    expected.check("\n".join(drawings).replace("><", ">\n<"), "svg")
 
 
 def test_a_trend_marks_where_cases_changed_and_has_no_point_of_a_part() -> None:
