@@ -94,7 +94,7 @@ class Count:
         return self.noticed / self.tried if self.tried else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """A reason for which an audit fails.
 
@@ -111,7 +111,7 @@ class Finding:
     file: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class InputCount:
     """The cases that were run with another input.
 
@@ -132,7 +132,7 @@ class InputCount:
     different_passed: int = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Audit:
     """What was found out about a suite.
 

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
-import importlib
-import inspect
-import pkgutil
 import re
 import runpy
 from pathlib import Path
@@ -15,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pytest_packbench
-from pytest_packbench import analysis, model
 from pytest_packbench.model.checks import extension_schema
 from pytest_packbench.model.gate import Gate
 from pytest_packbench.model.metric import GENERAL_METRICS
@@ -199,27 +194,6 @@ def test_public_names_resolve() -> None:
         assert getattr(pytest_packbench, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = pytest_packbench.nothing
-
-
-def test_a_model_has_no_room_for_more_than_it_declares_and_is_made_by_names() -> None:
-    modules = [
-        importlib.import_module(found.name)
-        for folder in (analysis, model)
-        for found in pkgutil.iter_modules(folder.__path__, f"{folder.__name__}.")
-    ]
-    classes: set[Any] = {
-        each
-        for module in modules
-        for _, each in inspect.getmembers(module, dataclasses.is_dataclass)
-        if each.__module__.startswith(f"{NAME}.")
-    }
-    assert len(classes) > 40
-    open_ones = {each.__name__ for each in classes if "__slots__" not in vars(each)}
-    assert open_ones == {"EvalRecord", "HookDecision", "WatchedContext"}
-    # one that is made for each result is made by position, which takes less time
-    frozen = [each for each in classes if each.__dataclass_params__.frozen and len(dataclasses.fields(each)) > 3]
-    by_position = {each.__name__ for each in frozen if not all(field.kw_only for field in dataclasses.fields(each))}
-    assert by_position == {"Profile"}
 
 
 def test_lists_of_words_are_the_same_everywhere() -> None:
