@@ -1,15 +1,14 @@
 """Measure the project's own tests: their lines, their time, and what they cover of the package.
 
-    python -m benchmarks.own_tests [--rounds N] [--data FILE [--beside PYTHON]]
+    python -m benchmarks.own_tests [--rounds N] [--data FILE]
 
 **Time** is the wall clock of `pytest -n 2`, the README's second command without the installation, in a checkout with
 the extra `dev`. The budget is five minutes on two processors with nothing else to do: read the load that is printed.
 
 **Coverage** (`--data`) is measured in runs of their own: lines and branches of the package, those that run in child
-processes included, by all tests that CI runs on one version. Those of the extras `agentdojo` and `harmbench` are
-skipped where these are not installed. Those alongside other plugins run in an environment of their own (`--beside`),
-which has the package as editable, `tests/beside/plugins.txt`, coverage, hypothesis and jsonschema. The file then holds
-which test runs which line, as `python -m benchmarks.mutants` reads it.
+processes included, by these tests and by those on several machines. Tests of extras that are not installed are skipped.
+Those alongside other plugins are left out: pytest-cov would erase the data. The file then holds which test runs which
+line, as `python -m benchmarks.mutants` reads it.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 HOME = Path(__file__).resolve().parent.parent
 TESTS = HOME / "tests"
 PYTEST = ("-m", "pytest", "-n", "2", "-q", "-p", "no:cacheprovider")
-INTEGRATIONS = "tests/integration/test_integrations.py"
 BUDGET_MIN = 5
 
 
@@ -41,9 +39,9 @@ def size() -> tuple[int, int]:
     return len(files), sum(path.read_bytes().count(b"\n") for path in files)
 
 
-def run(*command: str, env: Mapping[str, str] | None = None, python: str = sys.executable) -> str:
+def run(*command: str, env: Mapping[str, str] | None = None) -> str:
     """Run Python with arguments in the repository and return what it prints; a failure ends the measurement."""
-    ran = subprocess.run([python, *command], cwd=HOME, env=env, capture_output=True, text=True, check=False)
+    ran = subprocess.run([sys.executable, *command], cwd=HOME, env=env, capture_output=True, text=True, check=False)
     if ran.returncode:
         raise SystemExit(f"{' '.join(command)}: exit code {ran.returncode}\n{ran.stdout[-3000:]}{ran.stderr[-1000:]}")
     return ran.stdout
@@ -64,15 +62,11 @@ def timed() -> str:
     return f"{minutes:.1f} minutes (load before {load:.1f}; budget {BUDGET_MIN}: {verdict}): {summary(printed)}"
 
 
-def covered(data: Path, beside: str | None) -> str:
+def covered(data: Path) -> str:
     """Run the tests once with coverage and describe what they cover."""
     env = {**os.environ, "COVERAGE_FILE": str(data.resolve())}
     traced = ("-m", "coverage", "run", *PYTEST, "-p", "benchmarks.traced")
     printed = [summary(run(*traced, env=env)), summary(run(*traced, "tests/machines", env=env))]
-    if beside is not None:
-        printed.append(summary(run(*traced, INTEGRATIONS, env=env, python=beside)))
-        alone = {**env, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-        printed.append(summary(run(*traced, "-p", "xdist", "tests/beside", env=alone, python=beside)))
     run("-m", "coverage", "combine", "-q", env=env)
     with tempfile.TemporaryDirectory() as folder:
         run("-m", "coverage", "json", "-q", "-o", f"{folder}/totals.json", env=env)
@@ -90,13 +84,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.own_tests", description="the project's own tests")
     parser.add_argument("--rounds", type=int, default=1, help="how often they are timed (default 1)")
     parser.add_argument("--data", type=Path, help="measure the coverage as well, and write its data to this file")
-    parser.add_argument("--beside", metavar="PYTHON", help="measure those alongside other plugins by this Python, too")
     arguments = parser.parse_args(argv)
     print("{:,} files, {:,} lines".format(*size()), flush=True)
     for _ in range(arguments.rounds):
         print(timed(), flush=True)
     if arguments.data:
-        print(covered(arguments.data, arguments.beside), flush=True)
+        print(covered(arguments.data), flush=True)
     return 0
 
 
