@@ -223,7 +223,7 @@ class ControlResult(NamedTuple):
         try:
             end = ControlEnd(**{**self.actual, "terms": tuple(self.actual.get("terms", ()))})
             deviation = deviation_text(compare(ControlExpected.model_validate(self.expected), end), end)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             raise ValueError("expected and actual are not those of a control") from None
         return self._replace(outcome="deviates" if deviation else "as_written", message=deviation)
 

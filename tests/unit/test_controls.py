@@ -182,6 +182,10 @@ def test_of_a_control_in_two_runs_the_worse_end_counts() -> None:
     fine = ControlResult("s", "a", "n", "f", "as_written")
     with pytest.raises(ValueError, match="without both expected and actual"):
         fine.compared_again()
+    with pytest.raises(ValueError, match="are not those of a control"):
+        fine._replace(
+            expected={"verdict": "failed", "score": 0.6}, actual={"verdict": "failed", "score": 10**400}
+        ).compared_again()
     tally = tally_of([fine, fine._replace(outcome="deviates"), fine._replace(control="b", outcome="not_run")], 3)
     assert tally is not None
     assert tally.text == "0 of 2 controls ended as written, 1 not run, 1 not selected"
