@@ -6,9 +6,11 @@ import pytest
 
 pytest.importorskip("agentdojo", reason="the extra agentdojo is not installed")
 
+import gc
 import json
 import shutil
 import sys
+import warnings
 from collections import Counter
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -110,6 +112,10 @@ def server(monkeypatch: pytest.MonkeyPatch, script: Script) -> Iterator[FakeServ
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
         yield server
+    # the clients of the examples live as long as their process
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def write_suite(project: Project, played: list[Pair]) -> None:

@@ -99,16 +99,21 @@ GEMINI = [
 
 
 def stream_openai(**options: Any) -> str:
-    stream: Any = openai.OpenAI().chat.completions.create(model="m", messages=TEXT, stream=True, **options)
-    return "".join(part.choices[0].delta.content for part in stream if part.choices)
+    with openai.OpenAI() as client:
+        stream: Any = client.chat.completions.create(model="m", messages=TEXT, stream=True, **options)
+        return "".join(part.choices[0].delta.content for part in stream if part.choices)
 
 
 def stream_response() -> str:
-    return " ".join(event.type for event in openai.OpenAI().responses.create(model="m", input="Zwölf?", stream=True))
+    with openai.OpenAI() as client:
+        return " ".join(event.type for event in client.responses.create(model="m", input="Zwölf?", stream=True))
 
 
 def stream_anthropic() -> str:
-    with anthropic.Anthropic().messages.stream(model="m", max_tokens=9, messages=TEXT) as stream:
+    with (
+        anthropic.Anthropic() as client,
+        client.messages.stream(model="m", max_tokens=9, messages=TEXT) as stream,
+    ):
         return "".join(stream.text_stream)
 
 
@@ -138,12 +143,18 @@ def ask_gemini() -> str:
 
 
 def count_anthropic() -> str:
-    counted = anthropic.Anthropic().messages.count_tokens(model="m", messages=TEXT)
-    return str(counted.input_tokens)
+    with anthropic.Anthropic() as client:
+        return str(client.messages.count_tokens(model="m", messages=TEXT).input_tokens)
 
 
 def embed_openai() -> str:
-    return str(openai.OpenAI().embeddings.create(model="m", input="a", encoding_format="float").data[0].embedding)
+    with openai.OpenAI() as client:
+        return str(client.embeddings.create(model="m", input="a", encoding_format="float").data[0].embedding)
+
+
+def list_openai() -> str:
+    with openai.OpenAI() as client:
+        return client.models.list().data[0].id
 
 
 class Case(NamedTuple):
@@ -193,7 +204,7 @@ CASES = {
         "/v1/embeddings",
     ),
     "openai models": Case(
-        lambda: openai.OpenAI().models.list().data[0].id,
+        list_openai,
         whole({"object": "list", "data": [{"id": "m", "object": "model", "created": 1, "owned_by": "x"}]}),
         "m",
         None,
