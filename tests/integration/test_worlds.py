@@ -106,16 +106,21 @@ def script() -> Script:
     return Script()
 
 
+@pytest.fixture(autouse=True)
+def unclosed_clients() -> Iterator[None]:
+    """Collect, after all else, the clients of the examples: they live as long as their process."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, script: Script) -> Iterator[FakeServer]:
     with FakeServer(script.answer) as server:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
         yield server
-    # the clients of the examples live as long as their process
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 def write_suite(project: Project, played: list[Pair]) -> None:
