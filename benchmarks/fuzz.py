@@ -58,6 +58,8 @@ _PLACE: Final = re.compile(
     r"|thousands of digits|no number of JSON|expected a run of|can't be compared|can't be the baseline|\w\.\w+ is "
     r"|suite_sha256 is |not found: the run stored|: the result of \S|follows .*; expected cases sorted"
     r"|case \S+ is not the one|can't be resumed: |the runs do not belong together|settings\.shard: "
+    # the place is a run, and its case or suite
+    r"|run \w+: the suite has no case |unknown suite \"|run \w+ is shard |the suite of the runs had |the record of x"
 )
 _WHOLE = re.compile(r"(?<=\d)\.0\b")
 

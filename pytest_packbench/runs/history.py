@@ -261,11 +261,13 @@ def earlier_run(header: Mapping[str, Any], rows: Iterable[Mapping[str, Any]] | N
     if header["version"] != RUN_DOCUMENT_VERSION:
         raise ValueError(header["version"])
     run, overall, totals = parse_run(header["run"]), header["overall"], header["totals"]
-    mean, interval = overall["mean_score"], overall["interval"]
+    mean, interval, models = overall["mean_score"], overall["interval"], header["models"]
+    if not all(isinstance(name, str) for name in models):
+        raise TypeError(models)
     return EarlierRun(
         run=run,
         status=str(header["status"]),
-        models=tuple(header["models"]),
+        models=tuple(models),
         selected=int(totals["selected"]),
         broken=sum(int(totals["verdicts"][name]) for name in ("error", "vacuous", "not_run")),
         judged=int(overall["n"]),
@@ -329,6 +331,9 @@ def _cases(rows: Iterable[Mapping[str, Any]], rule: object) -> dict[str, Earlier
     return {test_id: _case(each, rule) for test_id, each in trials.items()}
 
 
+_TEXTS = ("answer", "case_sha256", "cassette_sha256", "judge")
+
+
 def _case(trials: Sequence[Mapping[str, Any]], rule: object) -> EarlierCase:
     verdict = _verdict(trials, rule)
     if verdict not in VERDICTS and verdict != QUARANTINED:
@@ -336,15 +341,20 @@ def _case(trials: Sequence[Mapping[str, Any]], rule: object) -> EarlierCase:
     worst = min(trials, key=lambda row: -1.0 if row["score"] is None else row["score"])
     scores = [row["score"] for row in trials if row["verdict"] in COUNTED]
     is_scored = verdict in COUNTED and scores and None not in scores
+    kind = next((row["kind"] for row in trials if row["kind"]), "")
+    texts = [worst.get(name) for name in _TEXTS]
+    if not isinstance(kind, str) or not all(text is None or isinstance(text, str) for text in texts):
+        raise TypeError(texts)
+    answer, case_sha256, cassette_sha256, judge = texts
     return EarlierCase(
-        case_id=worst["case_id"],
+        case_id=str(worst["case_id"]),
         verdict=verdict,
-        kind=next((row["kind"] for row in trials if row["kind"]), ""),
+        kind=kind,
         score=math.fsum(scores) / len(scores) if is_scored else None,
-        answer=worst["answer"],
-        case_sha256=worst["case_sha256"],
-        cassette_sha256=worst["cassette_sha256"],
-        judge=worst.get("judge"),
+        answer=answer,
+        case_sha256=case_sha256,
+        cassette_sha256=cassette_sha256,
+        judge=judge,
         passed=sum(row["verdict"] == "passed" for row in trials),
         trials=len(trials),
     )

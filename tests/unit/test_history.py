@@ -132,6 +132,17 @@ def test_the_verdict_over_trials_is_that_of_the_statistics(results: list[CaseRes
         assert cases[test_id].score == (None if score is None else pytest.approx(score))
 
 
+@pytest.mark.parametrize("name", ["cassette_sha256", "answer", "judge", "kind", "models"])
+def test_a_text_of_another_type_makes_a_run_unreadable(name: str) -> None:
+    stored = document(run(), [case_result("a")])
+    if name == "models":
+        stored["models"] = [{"a": 1}]
+    else:
+        stored["cases"][0][name] = {"a": 1}
+    with pytest.raises(TypeError):
+        earlier_run(stored, stored["cases"])
+
+
 A, B, NEW_CASE = ({"case_sha256": digit * 64, "cassette_sha256": digit * 64} for digit in "abc")
 AGAIN = {**B, "cassette_sha256": "d" * 64}
 EDITED = {**AGAIN, "case_sha256": "e" * 64}
