@@ -94,7 +94,7 @@ DAMAGED = {
         b'"network"',
         "toy:plain:z is missing in the run's report",
     ),
-    "an error of no run": ("errors.jsonl", b'"run_id":"', b'"run_id":"\\ud800', "the line of toy:plain:z is missing"),
+    "an error of no run": ("errors.jsonl", b'"run_id":"', b'"run_id":"\\ud800', "errors.jsonl:1: run_id: got "),
     "an error without a case": ("errors.jsonl", b"plain:z", b"plain:y", "errors.jsonl: toy:plain:y is missing"),
     "a record of another run": ("records.jsonl", b"RUN1", b"RUN9", "records.jsonl:1: run_id: got "),
     "a row with two verdicts": ("report.json", b'"verdict":', b'"verdict": "passed", "verdict":', "occurs twice"),
