@@ -1428,7 +1428,7 @@ def _stored() -> list[Kind]:
 
 
 def _imported() -> list[Kind]:
-    rows = r"^/\d+$|^/0/(input|expected)"
+    rows = r"^/\d+$|^/0/(input|expected)(/|$)"
     return [
         _command_kind(
             "import csv", "csv", "in.csv", {"import": ("import csv in.csv --suite new", "")}, examples=lambda: [_CSV]

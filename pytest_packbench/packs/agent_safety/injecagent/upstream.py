@@ -206,6 +206,11 @@ def _object(pairs: list[tuple[str, Any]]) -> _Object:
     if len(parsed) != len(pairs):
         names = [name for name, _ in pairs]
         parsed.duplicate_key = next(name for name in names if names.count(name) > 1)
+    for _, value in pairs:
+        # also that of an object further inside
+        for each in value if isinstance(value, list) else [value]:
+            if parsed.duplicate_key is None:
+                parsed.duplicate_key = getattr(each, "duplicate_key", None)
     return parsed
 
 
