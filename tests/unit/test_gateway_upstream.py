@@ -7,7 +7,6 @@ import gzip
 import json
 import ssl
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -285,28 +284,6 @@ def test_connections_are_kept_and_one_that_the_provider_closed_is_replaced(monke
         # closed after the request was sent, which the provider may have read: it is the client's to ask again
         assert ask(gateway, max_retries=1) == "Zwölf"
         assert server.connections == 3
-
-
-def test_no_more_connections_are_kept_than_a_hundred() -> None:
-    asked = 101
-
-    def answer(_: bytes) -> Iterator[bytes | float]:
-        # all of a round at once
-        until = -(-len(server.requests) // asked) * asked
-        while len(server.requests) < until:
-            yield 0.002
-        yield head("content-length: 2", "content-type: application/json") + b"{}"
-
-    with (
-        RawServer(answer) as server,  # type: ignore[arg-type]  # it is iterated over once
-        recording(server.url) as gateway,
-        ThreadPoolExecutor(asked) as pool,
-        httpx.Client(trust_env=False, limits=httpx.Limits()) as client,
-    ):
-        url = f"{gateway.url}/openai/v1/models"
-        for connections in (asked, asked + 1):
-            answers = pool.map(lambda _: client.get(url, timeout=30).status_code, range(asked))
-            assert (set(answers), server.connections) == ({200}, connections)
 
 
 def test_an_answer_that_is_too_long_is_cut() -> None:
