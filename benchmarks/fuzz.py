@@ -60,7 +60,7 @@ _PLACE: Final = re.compile(
     r"|case \S+ is not the one|can't be resumed: |the runs do not belong together|settings\.shard: "
     # the place is a run, and its case or suite
     r"|run \w+: the suite has no case |unknown suite \"|run \w+ is shard |the suite of the runs had |the record of x"
-    r"|no case to import"
+    r"|no case to import|\w:\w+ is there twice; restore"
 )
 
 
