@@ -331,7 +331,7 @@ def _cases(rows: Iterable[Mapping[str, Any]], rule: object) -> dict[str, Earlier
     return {test_id: _case(each, rule) for test_id, each in trials.items()}
 
 
-_TEXTS = ("answer", "case_sha256", "cassette_sha256", "judge")
+_TEXTS = ("answer", "case_sha256", "cassette_sha256")
 
 
 def _case(trials: Sequence[Mapping[str, Any]], rule: object) -> EarlierCase:
@@ -342,7 +342,7 @@ def _case(trials: Sequence[Mapping[str, Any]], rule: object) -> EarlierCase:
     scores = [row["score"] for row in trials if row["verdict"] in COUNTED]
     is_scored = verdict in COUNTED and scores and None not in scores
     kind = next((row["kind"] for row in trials if row["kind"]), "")
-    texts = [worst.get(name) for name in _TEXTS]
+    texts = [*(worst[name] for name in _TEXTS), worst.get("judge")]
     if not isinstance(kind, str) or not all(text is None or isinstance(text, str) for text in texts):
         raise TypeError(texts)
     answer, case_sha256, cassette_sha256, judge = texts
