@@ -9,6 +9,7 @@ import os
 import posixpath
 import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -332,17 +333,16 @@ def _config_in(
 ) -> dict[str, Any]:
     """Return the content of a `suite.yaml` with its defaults; of one that is not valid today, as far as it goes."""
     from pytest_packbench.cases.load import check_config, parse_yaml
-    from pytest_packbench.model.errors import SuiteError
+    from pytest_packbench.model.errors import Problem, SuiteError, format_value
 
     source = f"{CONFIG_NAME} in {base.label}"
     data = parse_yaml(found.config or b"", source=source)
-    name = data.get("pack") if isinstance(data, dict) else None
+    if not isinstance(data, dict):
+        raise SuiteError(source, [Problem("", f"got {format_value(data)}", "expected keys and values")])
+    name = data.get("pack")
     models = {name: project.packs[name].suite_model} if isinstance(name, str) and name in project.packs else {}
-    try:
+    with suppress(SuiteError):
         return _dumped(check_config(data, models, source=source))
-    except SuiteError:
-        if not isinstance(data, dict):
-            raise
     defaults = _dumped(type(suite.config).model_validate({"pack": now.config["pack"]}))
     # what is written as it was means what it means today
     written = parse_yaml(read_regular(suite.path / CONFIG_NAME, LIMITS[CONFIG_NAME]), source=CONFIG_NAME)

@@ -196,7 +196,7 @@ BASES: dict[str, tuple[dict[str, str], dict[str, str | None], dict[str, str], li
         {f"{TOY}/suite.yaml": "- a\n"},
         {f"{TOY}/suite.yaml": RULES},
         {},
-        ['suite.yaml in HEAD (*): /pack: got ["a"]; *'],
+        ['suite.yaml in HEAD (*): got ["a"]; expected keys and values'],
     ),
     "a module of a package less": (
         {
