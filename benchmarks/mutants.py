@@ -1,10 +1,10 @@
 """Change what decides on a verdict in small ways, one at a time, and count the changes that no test notices.
 
-    python -m benchmarks.own_tests --rounds 0 --data coverage.db
-    python -m benchmarks.mutants --data coverage.db [--of AREA] [--count N] [--seed TEXT] [--part I/N] [--list]
+    python -m benchmarks.mutants [--data FILE] [--of AREA] [--count N] [--seed TEXT] [--part I/N] [--list]
 
-The first command notes which test runs which line. Of the changes that are possible in the modules of `MODULES`, the
-seed selects some: each has a hash of the seed, its function and its code, and those with the lowest hashes are tried. A
+A run of all tests notes which test runs which line; `--data` is the file of an earlier one, by `python -m
+benchmarks.own_tests --rounds 0 --data FILE`. Of the changes that are possible in the modules of `MODULES`, the seed
+selects some: each has a hash of the seed, its function and its code, and those with the lowest hashes are tried. A
 change therefore stays selected when other code moves, so that two versions of the tests can be compared on the same
 changes.
 
@@ -45,6 +45,8 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING
 
 import yaml
+
+from benchmarks.own_tests import covered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -563,7 +565,9 @@ def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(
         prog="python -m benchmarks.mutants", description="small changes that tests notice"
     )
-    options.add_argument("--data", type=Path, help="the data of `python -m benchmarks.own_tests --data`")
+    options.add_argument(
+        "--data", type=Path, help="data of `python -m benchmarks.own_tests --data`, instead of a run of all tests"
+    )
     options.add_argument(
         "--of", action="append", default=[], choices=(*MODULES, PACKAGE_AREA), help="an area (default: all but package)"
     )
@@ -593,11 +597,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.list:
         print("\n".join(f"{mutant.key} {mutant}" for mutant in chosen))
         return 0
-    if arguments.data is None:
-        parser().error("--data: expected the data of `python -m benchmarks.own_tests --rounds 0 --data FILE`")
     changed = subprocess.run(["git", "diff", "--quiet", "--", str(PACKAGE)], cwd=HOME, check=False)  # noqa: S607
     if changed.returncode:
         raise SystemExit("the package is not as it is committed: run `git checkout -- pytest_packbench` in a clone")
+    with TemporaryDirectory() as folder:
+        if not is_editable(folder):
+            raise SystemExit("processes of the tests would import another package: run `pip install -e '.[dev]'` here")
+        data = arguments.data or Path(folder, "coverage.db")
+        if arguments.data is None:
+            print(covered(data), flush=True)
+        return tried(chosen, data, arguments)
+
+
+def is_editable(folder: str) -> bool:
+    """Whether processes in any `folder` import the package of this repository, and so what is changed in it."""
+    code = "import pytest_packbench; print(pytest_packbench.__file__)"
+    found = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    return Path(found.stdout.strip()) == PACKAGE / "__init__.py"
+
+
+def tried(chosen: Sequence[Mutant], data: Path, arguments: argparse.Namespace) -> int:
+    """Try the changes until each was noticed by a test that passes without it; return the exit code."""
     argued = equivalents()
     results: dict[str, str | None] = {}
     if arguments.json and arguments.json.exists():
@@ -609,7 +629,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if mutant.key in argued or results.get(mutant.key):
                 continue
             begun = time.monotonic()
-            stages = tests_of(mutant, arguments.data)
+            stages = tests_of(mutant, data)
             wanted = {name: stages[name][: arguments.few] for name in arguments.stage or STAGES}
             wanted |= {"unit": [*arguments.tests, *wanted["unit"]]} if "unit" in wanted else {}
             results[mutant.key] = found = noticed(mutant, wanted, distrusted, imported)
