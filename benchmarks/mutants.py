@@ -389,8 +389,9 @@ def tests_of(mutant: Mutant, data: Path) -> dict[str, list[str]]:
     by_line = tests_by_line(mutant.path, data)
     first, last = mutant.lines
     tests = {test for line in range(first, last + 1) for test in by_line.get(line, ()) if test}
-    # lines that are only run when the module is imported are tried by all its tests
-    tests = tests or {test for names in by_line.values() for test in names if test}
+    # what is only run when the module is imported may be on record for the test that happened to import it
+    if not mutant.function or not tests:
+        tests = {test for names in by_line.values() for test in names if test}
     lines = lines_of_tests(data)
     stages: dict[str, list[str]] = {stage: [] for stage in STAGES}
     for test in sorted(tests, key=lambda test: (lines.get(test, 0), test)):

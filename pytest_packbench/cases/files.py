@@ -71,7 +71,7 @@ def _id_first(key: str) -> re.Pattern[bytes]:
         + b")"
         + _MEMBER
         + _SPACE
-        + b")*+"
+        + b")*"
         + name
         + _SPACE
         + b":"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -360,8 +361,8 @@ def in_line(problem: Problem) -> Problem:
 
 def _long_number(raw: bytes) -> Problem:
     # outside of strings, whose digits are no number
-    other = rb'[^"\d]++|"(?:[^"\\]++|\\.)*+"|\d++(?=[.eE])[.eE+\-\d]++|\d{1,4300}+(?!\d)'
-    found = re.search(rb"(?:%s)*+(\d{4301})" % other, raw, re.DOTALL)
+    tokens = re.finditer(rb'"(?:[^"\\]++|\\.)*+"|(\d++)(?![.eE])|\d[\d.eE+\-]*+', raw, re.DOTALL)
+    found = next((token for token in tokens if token[1] and len(token[1]) > sys.get_int_max_str_digits()), None)
     if found is None:
         return Problem("", "contains a number with thousands of digits", "expected a number")
     line, column = raw.count(b"\n", 0, found.start(1)) + 1, found.start(1) - raw.rfind(b"\n", 0, found.start(1))

@@ -382,7 +382,7 @@ _ORDINARY = (
     _wire_pattern(
         '{(?:"schema_version":1,)?"test_suite":"(SUITE)","test_id":"(TEXT)","attack_category":"(TEXT)",'
         '"agent_decision":"(DECISION)","expected":"(DECISION)","passed":(true|false),'
-        r'(?:"hook_decisions":\[(HOOK(?:,HOOK)*+)?\],)?'
+        r'(?:"hook_decisions":\[(HOOK(?:,HOOK)*)?\],)?'
         '(?:"tokens_input":(?:(U64)|null),)?(?:"tokens_output":(?:(U64)|null),)?"wall_clock_ms":(U64),'
         '"llm_backend":"(BACKEND)","llm_model":"(TEXT)","run_id":"(TEXT)","timestamp":"(TEXT)"'
         '(?:,"packbench":(OBJECT))?}'

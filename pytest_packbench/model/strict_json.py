@@ -23,8 +23,9 @@ SURROGATE = re.compile(r"[\ud800-\udfff]")
 """Half of a UTF-16 pair: not valid in UTF-8, but possible in a Python string and as a JSON escape."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _SPACE = re.compile(r"[ \t\n\r]*+")
-# A string without its closing quote, so that a message can name the character that ends it.
-_STRING = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+')
+# A string without its closing quote, so that a message can name the character that ends it. Up to CPython 3.11.4, a
+# possessive group is only matched correctly if it has no repetition that can fail: hence the four digits one by one.
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F][0-9a-fA-F][0-9a-fA-F][0-9a-fA-F])*+')
 # Everything up to the next structural character, so that a message can show all of `01240` or `NaN`.
 _BARE = re.compile(r'[^ \t\n\r,:"\[\]{}]*+')
 _INTEGER = re.compile(r"0|[1-9][0-9]{0,19}")

@@ -142,6 +142,18 @@ def has_pack(node: ast.AST) -> bool:
     return bool({name_of(each) for each in ast.walk(node)} & {"pack", "pack_id", "pack_name"})
 
 
+def possessive_groups(modules: list[Module]) -> Iterator[str]:
+    """Yield patterns with a possessive group that CPython up to 3.11.4 may match wrongly (its issue 106052)."""
+    for module in modules:
+        for node in module.nodes:
+            value = node.value if isinstance(node, ast.Constant) else None
+            text = value.decode("latin-1") if isinstance(value, bytes) else value if isinstance(value, str) else ""
+            for safe in RULES["safe_groups"]:
+                text = text.replace(safe, "")
+            if re.search(r"(?<!\\)\)(?:[*+?]|\{[0-9,]+\})\+|\(\?>", text):
+                yield f"{module.name}:{getattr(node, 'lineno', 0)}: {text}"
+
+
 def cycles_at_run_time(modules: list[Module]) -> Iterator[str]:
     """Yield modules, and folders, that import each other at run time, as `benchmarks/architecture.py` counts them."""
     measures = runpy.run_path(str(ROOT / "benchmarks" / "architecture.py"))
@@ -157,6 +169,7 @@ CHECKS: list[Callable[[list[Module]], Iterator[str]]] = [
     forbidden_modules,
     misplaced_words,
     branches_on_a_pack,
+    possessive_groups,
     cycles_at_run_time,
 ]
 
