@@ -46,12 +46,14 @@ FEW = (
 )
 # and between releases of pytest: collection, node ids, other plugins, JUnit, the hooks of a conftest.py
 COLLECTION = ("tests/integration/options/test_suite.py", "tests/integration/test_names.py")
-# and between Pythons: event loops and threads, audit events, JSON's words; and what all of these do together
+# and between Pythons: event loops and threads, audit events, JSON's words, patterns; and what all of these do together
 MOST = (
     *FEW,
     "tests/integration/test_names.py",
     "tests/unit/test_attempt.py",
     "tests/unit/test_cases.py",
+    "tests/unit/test_evalrecord.py",
+    "tests/unit/test_nasty_inputs.py",
     "tests/unit/test_offline_guard.py",
     "tests/unit/test_runner.py",
     "tests/golden/test_golden.py::test_scenario[broken]",
