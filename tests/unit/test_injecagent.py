@@ -141,6 +141,7 @@ def test_a_bad_file_is_named_and_hides_no_other(tmp_path: Path) -> None:
         (b"[" + b"0," * 10_000_000 + b"0]", "", "has more than 10,000,000 values; split it into several files"),
         (b'[{"Thought": "x", "Thought": "y"}]', "[0]", 'duplicate key "Thought"; remove one'),
         (b'[{"a": [{"b": 1, "b": 2}]}]', "[0]", 'duplicate key "b"; remove one'),
+        (b'[{"a": [0, [{"b": 1, "b": 2}, 3]]}]', "[0]", 'duplicate key "b"; remove one'),
     ):
         write(tmp_path, ds_base=[STEALING], dh_base=text)
         drafts, (flaw,) = read(tmp_path)

@@ -44,6 +44,7 @@ def test_half_of_a_surrogate_pair_where_a_rule_expects_something_is_an_error_of_
         (b'{"' + b"7" * 5000 + b'": "\\"", "a": ' + b"8" * 5000 + b"}", "line 1 column 5017: a number with thousands"),
         (b'{"a": 0.' + b"5" * 5000 + b',\n"b": ' + b"8" * 5000 + b"}", "line 2 column 6: a number with thousands"),
         (b"\n[" + b"9" * 5000 + b"]", "line 2 column 2: a number with thousands"),
+        (b"[" + b"8" * 4300 + b",\n" + b"9" * 4301 + b"]", "line 2 column 1: a number with thousands"),
     ],
 )
 def test_a_number_that_is_too_long_has_a_place(raw: bytes, problem: str) -> None:

@@ -206,11 +206,13 @@ def _object(pairs: list[tuple[str, Any]]) -> _Object:
     if len(parsed) != len(pairs):
         names = [name for name, _ in pairs]
         parsed.duplicate_key = next(name for name in names if names.count(name) > 1)
-    for _, value in pairs:
-        # also that of an object further inside
-        for each in value if isinstance(value, list) else [value]:
-            if parsed.duplicate_key is None:
-                parsed.duplicate_key = getattr(each, "duplicate_key", None)
+    # also that of an object further inside
+    inside = [value for _, value in pairs]
+    while inside and parsed.duplicate_key is None:
+        value = inside.pop()
+        if isinstance(value, list):
+            inside += value
+        parsed.duplicate_key = getattr(value, "duplicate_key", None)
     return parsed
 
 
