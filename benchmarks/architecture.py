@@ -1,6 +1,7 @@
 """Measure the layout of the package in this checkout: its size, its import cycles, the path of one case.
 
     python -m benchmarks.architecture [--no-way]
+    python -m benchmarks.architecture --tokens [COMMIT [COMMIT]]
 
 **Size**: lines and files of each folder, those of `packs/` by pack. A line is blank, code if it has tokens of the
 program, or else docs: docstrings and comments. Private functions and methods have a name with one leading underscore;
@@ -16,6 +17,8 @@ detected. The same is computed per folder, with all modules of a folder as one.
 (`walked.py`), from the start of its test protocol to the end. A call is a call of a Python function of the package. A
 pack's folder is one location, and each module outside of it is another. A move is a call in another location than the
 call before it, regardless of the caller; the first call is a move, too. Returns are not counted.
+
+`--tokens` counts the code instead, or what has changed of it: see `benchmarks/weight.py`.
 """
 
 from __future__ import annotations
@@ -70,7 +73,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print the layout."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.architecture", description="how the code is laid out")
     parser.add_argument("--no-way", action="store_true", help="leave out the path of a case, which runs pytest")
+    parser.add_argument(
+        "--tokens", nargs="*", metavar="COMMIT", help="count tokens, or what has changed since a commit"
+    )
     arguments = parser.parse_args(argv)
+    if arguments.tokens is not None:
+        # imported here, since a test runs this file alone
+        from benchmarks.weight import weight_lines
+
+        print("\n".join(weight_lines(HOME, PACKAGE, arguments.tokens)))
+        return 0
     print("\n".join(size_lines(sizes(HOME / PACKAGE))), end="\n\n")
     known = runtime_imports(PACKAGE)
     print(cycles_line("modules", cycles(known)))
