@@ -50,9 +50,10 @@ def load_suite(path: str | Path, *, packs: Packs | None = None) -> Suite:
 
 def load_found(found: FoundSuite, *, packs: Packs | None = None) -> Suite:
     """Load a suite that was found by its name; otherwise as `load_suite`."""
-    models = (Packs() if packs is None else packs).suite_models
+    packs = Packs() if packs is None else packs
     source = str(found.path / CONFIG_NAME)
-    return read_suite(found.path, models, source=source, name=found.name, bundled=found.bundled)
+    with packs.rules_of(found.path):
+        return read_suite(found.path, packs.suite_models, source=source, name=found.name, bundled=found.bundled)
 
 
 def score(

@@ -190,6 +190,8 @@ def _of_run(arguments: argparse.Namespace) -> Audit:
         raise UsageError("--option: not with --run, whose results are stored")
     folder = find_run_folder(arguments.run)
     report = open_report(folder)
+    # the functions are audited
+    arguments.trust = True
     suite, pack = suite_and_pack(arguments.suite, arguments)
     if report.run.suite.removeprefix(BUNDLED) != suite.record_name:
         raise UsageError(f'{folder}: a run of the suite "{report.run.suite}", expected one of "{suite.name}"')

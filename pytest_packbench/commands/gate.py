@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root, find_suite, packs_of, policy_project, root_of
+from pytest_packbench.commands.paths import add_packs, add_root, policy_project, suite_and_pack
 from pytest_packbench.runs.folder import find_run_source
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from pytest_packbench.model.suite import SuiteConfig
+    from pytest_packbench.model.suite import Suite, SuiteConfig
     from pytest_packbench.runs.stored import StoredRun
 
 
@@ -60,6 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if not arguments.runs and not arguments.policy_from:
         raise UsageError("gate: expected RUNS, --policy-from, or both")
+    # a policy has the code of functions; gates need none
+    arguments.trust = bool(arguments.policy_from)
     passed = _check_runs(arguments) if arguments.runs else _requires_nothing(arguments)
     if arguments.policy_from:
         passed = _check_policies(arguments) and passed
@@ -81,7 +83,7 @@ def _check_policies(arguments: argparse.Namespace) -> bool:
     from pytest_packbench.policy import compare_policy, open_base
     from pytest_packbench.reports.terminal import one_line, policy_lines
 
-    project, packs = policy_project(arguments), packs_of(arguments)
+    project = policy_project(arguments)
     try:
         base = open_base(arguments.policy_from, project)
     except PolicyError as error:
@@ -93,8 +95,7 @@ def _check_policies(arguments: argparse.Namespace) -> bool:
         project = project._replace(settings=settings)
     outcomes = []
     for name in _suite_names(arguments, project.root):
-        suite = find_suite(name, root_of(arguments), packs)
-        pack = packs[suite.config.pack].for_suite(suite.config)
+        suite, pack = suite_and_pack(name, arguments, stored=not arguments.rules)
         outcomes.append(compare_policy(base, suite, pack, project))
         sys.stdout.write(f"{one_line(suite.name)}\n")
         sys.stdout.write("".join(f"  {line}\n" for line in policy_lines(outcomes[-1])))
@@ -123,12 +124,15 @@ def _check_runs(arguments: argparse.Namespace) -> bool:
     from pytest_packbench.runs.stored import BaselineLookup
 
     runs = [_load(path) for path in arguments.runs]
-    configs = [_rules(arguments, stored) for stored in runs]
+    suites = [_suite(arguments, stored) for stored in runs]
+    configs = [suite.config for suite in suites]
     baselines = _baselines(arguments.baseline, runs, configs)
     passed = True
-    for config, stored in zip(configs, runs, strict=True):
+    for suite, config, stored in zip(suites, configs, runs, strict=True):
         partial = f" (partial: {one_line(stored.run.partial)})" if stored.run.partial else ""
         sys.stdout.write(f"{one_line(stored.run.suite)} {one_line(stored.run.run_id)}{partial}\n")
+        if stored.run.suite_sha256 != suite.sha256:
+            sys.stdout.write(f"  the run has other scoring rules than suite {suite.name} here, whose gates decide\n")
         for result in check_run(
             stored.run,
             stored.results,
@@ -170,8 +174,9 @@ def _controls_of(stored: StoredRun) -> tuple[str, bool]:
     return (controls.text, bool(controls.wrong)) if controls is not None else ("", False)
 
 
-def _rules(arguments: argparse.Namespace, stored: StoredRun) -> SuiteConfig:
-    return find_suite(arguments.rules or stored.run.requested_suite, root_of(arguments), packs_of(arguments)).config
+def _suite(arguments: argparse.Namespace, stored: StoredRun) -> Suite:
+    name = arguments.rules or stored.run.requested_suite
+    return suite_and_pack(name, arguments, stored=not arguments.rules)[0]
 
 
 def _baselines(

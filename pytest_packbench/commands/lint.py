@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cases.lint import PROFILES, lint
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root, packs_for_options, packs_of, suite_and_pack
+from pytest_packbench.commands.paths import add_packs, add_root, add_trust, packs_for_options, packs_of, suite_and_pack
+from pytest_packbench.model.suite import CONFIG_NAME
 
 if TYPE_CHECKING:
     import argparse
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("suite", help="a suite's name, or its folder; bundled/NAME for a bundled suite")
     add_root(parser)
     add_packs(parser)
+    add_trust(parser)
     parser.add_argument(
         "--profile",
         choices=PROFILES,
@@ -41,7 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings and their count; return 1 if one of them is an error."""
     suite, pack = suite_and_pack(arguments.suite, arguments)
-    options = packs_of(arguments).lint_options
+    packs = packs_of(arguments)
+    if not_imported := packs.not_imported(suite.path):
+        sys.stderr.write(f"packbench: {os.path.relpath(suite.path / CONFIG_NAME)}: {not_imported}\n")
+    options = packs.lint_options
     files = {name: path for name in options if (path := getattr(arguments, _dest(name), None)) is not None}
     _refuse_unused(files, pack)
     folder = Path(os.path.relpath(suite.path))

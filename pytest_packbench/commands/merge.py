@@ -68,16 +68,16 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.runs.stored import BaselineLookup, load_run
     from pytest_packbench.runs.writer import RunWriter
 
-    _check_output(arguments.output)
     folders = [find_run_folder(path, arguments.output) for path in arguments.runs]
     merge = Merge(folders, str(ULID()))
     merged, shards = merge.run, merge.shards
+    _check_output(arguments.output, merged.suite)
     if shards is not None and shards.missing and not arguments.allow_missing:
         raise UsageError(
             f"{len(shards.missing)} of {shards.count} shards missing: {shards.describe(shards.missing)}; "
             "add them, or pass --allow-missing"
         )
-    suite, pack = suite_and_pack(merged.requested_suite, arguments)
+    suite, pack = suite_and_pack(merged.requested_suite, arguments, stored=True)
     project = ProjectOfRun(rootdir_of(arguments), suite, pack, is_same=True)
     _check_rules(merged, suite, pack)
     if arguments.fail_on and not arguments.baseline:
@@ -119,10 +119,12 @@ def run(arguments: argparse.Namespace) -> int:
     return FINE if run_verdict(conclusion).status == "passed" else FAILED
 
 
-def _check_output(output: Path) -> None:
+def _check_output(output: Path, suite: str) -> None:
     existing = next(path for path in (output, *output.absolute().parents) if path.exists())
     if not existing.is_dir():
         raise UsageError(f"--output: {existing} is not a folder; expected a folder, or a new name")
+    if not (output / suite).resolve().is_relative_to(output.resolve()):
+        raise UsageError(f"{output / suite}: leads out of {output}; expected a folder, not a link")
 
 
 def _check_rules(merged: Run, suite: Suite, pack: Pack) -> None:

@@ -18,7 +18,7 @@ from pytest_packbench.model.gate import GateResult
 from pytest_packbench.model.run import HOOK_TARGET_PREFIX, RECORD_PROMPTS, TEST_TARGET_PREFIX, pytest_options
 from pytest_packbench.model.score import FIXTURE, TOLERANCE
 from pytest_packbench.model.suite import BASELINE_NAME
-from pytest_packbench.runs.folder import JOURNAL, PAGE, REPORT, StoredRunError, find_run_folder, is_run_id
+from pytest_packbench.runs.folder import JOURNAL, PAGE, REPORT, StoredRunError, find_run_folder, is_run_id, read_latest
 
 if TYPE_CHECKING:
     import argparse
@@ -73,23 +73,32 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _newest(output: Path) -> Sequence[Path]:
-    """Return the folders of the newest run that ended, or is in progress and has a page, one for each suite."""
-    runs = [folder for pattern in ("*/*/", "*/*/*/") for folder in output.glob(pattern) if is_run_id(folder.name)]
-    shown = [folder for folder in runs if _has_ended(folder) or _is_in_progress(folder)]
+    """Return the folders of the newest run that `latest` names, or that is in progress with a page, one for each suite.
+
+    A later folder may be that of an incomplete run, or have come from elsewhere.
+    """
+    from ulid import ULID
+
     # run ids sort by time
-    newest = max((folder.name for folder in shown), default="")
-    unended = sorted(folder for folder in runs if folder.name > newest and (folder / JOURNAL).is_file())
-    if not shown:
-        advice = f"{unended[-1]} did not end" if unended else "run a suite, or pass the folder of a run"
-        raise UsageError(f"no run under {output} has a page; {advice}")
-    if unended:
-        sys.stderr.write(f"packbench: the newest run did not end, so an older one is opened: {unended[-1]}\n")
-    return sorted(folder for folder in shown if folder.name == newest)
+    now = str(ULID())
+    runs = [folder for pattern in ("*/*/", "*/*/*/") for folder in output.glob(pattern) if is_run_id(folder.name)]
+    known = [folder for folder in runs if folder.name <= now and (_is_latest(folder) or _is_in_progress(folder))]
+    newest = max((folder.name for folder in known), default="")
+    later = sorted(folder for folder in runs if folder.name > newest)
+    if not known:
+        advice = f"pass its folder to open {later[-1]}" if later else "run a suite, or pass the folder of a run"
+        raise UsageError(f"no complete run under {output}; {advice}")
+    if later:
+        sys.stderr.write(f"packbench: not the latest complete run, so opened by its path only: {later[-1]}\n")
+    same = (folder for folder in runs if folder.name == newest)
+    return sorted(folder for folder in same if (folder / REPORT).is_file() or _is_in_progress(folder))
 
 
-def _has_ended(folder: Path) -> bool:
-    """Return whether a run has a report, or a page alone, as one that was copied from elsewhere."""
-    return (folder / REPORT).is_file() or ((folder / PAGE).is_file() and not (folder / JOURNAL).is_file())
+def _is_latest(folder: Path) -> bool:
+    try:
+        return (folder / REPORT).is_file() and read_latest(folder.parent) == folder.name
+    except (StoredRunError, OSError):
+        return False
 
 
 def _is_in_progress(folder: Path) -> bool:
@@ -103,7 +112,7 @@ def _page(folder: Path, arguments: argparse.Namespace) -> Path:
     page = folder / PAGE
     if not page.is_file():
         return write_page(folder, arguments)
-    if not _has_ended(folder):
+    if (folder / JOURNAL).is_file() and not (folder / REPORT).is_file():
         now = "is in progress" if _is_in_progress(folder) else "was killed"
         sys.stderr.write(f"packbench: the run {now}; the page has the attempts until it was last written: {folder}\n")
     return page
@@ -255,7 +264,7 @@ def pages_html(pages: Sequence[RunPage], title: str) -> str:
 def _project(run: Run, arguments: argparse.Namespace, notes: list[str]) -> ProjectOfRun:
     rootdir = rootdir_of(arguments)
     try:
-        suite, pack = suite_and_pack(run.requested_suite, arguments)
+        suite, pack = suite_and_pack(run.requested_suite, arguments, stored=True)
     except (UsageError, ValueError, OSError) as error:
         reason = " ".join(str(error).split())
         notes.append(f"The suite of this run can't be read, so the texts of its cases are missing: {reason}.")
@@ -422,7 +431,7 @@ def _stored_outcome(
         )
         if stored["baseline"] is None:
             return plain, None
-        found = _baseline(report, str(stored["baseline"]), requested, project)
+        found = _baseline(report, str(stored["baseline"]), project)
         if found is not None:
             again = _compared_again(report, results, found, plain, stored)
             if again is not None:
@@ -437,13 +446,13 @@ def _stored_outcome(
     return plain._replace(problem=problem, optional=not failed), None
 
 
-def _baseline(report: OpenRun, run_id: str, requested: str, project: ProjectOfRun) -> StoredRun | None:
-    """Return the baseline of a stored run, if it is still where it was; None if it is not."""
+def _baseline(report: OpenRun, run_id: str, project: ProjectOfRun) -> StoredRun | None:
+    """Return the baseline of a stored run, if it is beside it, or the committed one; None if it is not."""
     from pytest_packbench.runs.stored import read_run
 
-    paths = [Path(report.source).parent.parent / run_id]
+    paths = [Path(report.source).parent.parent / run_id] if is_run_id(run_id) else []
     paths += [project.suite.path / BASELINE_NAME] if project.suite is not None else []
-    for path in (*paths, Path(requested)):
+    for path in paths:
         if not path.exists():
             continue
         try:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Collection, Iterator
 
+    from pytest_packbench.cases.suites import FoundSuite
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.packs.registry import Packs
@@ -59,6 +60,13 @@ def add_packs(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Declare `--trust`, for suites that are none of the project."""
+    parser.add_argument(
+        "--trust", action="store_true", help="import the functions that a suite names which is none of the project"
+    )
+
+
 def add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
     """Declare `--option`, the options of the pytest run that a command stands for; `purpose` completes the help."""
     parser.add_argument(
@@ -92,8 +100,8 @@ def root_of(arguments: argparse.Namespace) -> Path:
     Raises:
         UsageError: pytest can't read the project's configuration.
     """
-    if arguments.root is not None:
-        root: Path = arguments.root
+    root: Path | None = getattr(arguments, "root", None)
+    if root is not None:
         return root
     project = _project_of(arguments)
     return Path(os.path.relpath(project.root)) if project is not None else ROOT
@@ -122,17 +130,27 @@ def rootdir_of(arguments: argparse.Namespace) -> Path:
 def packs_of(arguments: argparse.Namespace) -> Packs:
     """Return all packs by name: those of `--pack`, else those of pytest's hooks, else the registered ones.
 
+    They are read once per command. The rules of the project's suites import the functions that they name, those of
+    others only with `--trust`.
+
     Raises:
         PackError: a pack of `--pack` can't be loaded.
         UsageError: pytest can't read the project's configuration.
     """
     from pytest_packbench.packs.registry import Packs, import_pack
 
+    packs: Packs | None = getattr(arguments, "loaded", None)
+    if packs is not None:
+        return packs
     requested = [import_pack(spec) for spec in getattr(arguments, "packs", ())]
     # with both options nothing of the project's configuration is needed
     is_explicit = requested and getattr(arguments, "root", None) is not None
     project = None if is_explicit else _project_of(arguments)
-    return Packs([*(project.packs if project is not None else ()), *requested])
+    trusted = None
+    if not getattr(arguments, "trust", False):
+        trusted = {found.path.resolve() for found in _known_suites(arguments).values()}
+    packs = arguments.loaded = Packs([*(project.packs if project is not None else ()), *requested], trusted=trusted)
+    return packs
 
 
 def policy_project(arguments: argparse.Namespace) -> PolicyProject:
@@ -153,44 +171,41 @@ def policy_project(arguments: argparse.Namespace) -> PolicyProject:
     return PolicyProject(home, Path(os.path.abspath(root)), settings, packs, output, hooks)  # noqa: PTH100 - as above
 
 
-def suite_and_pack(name: str, arguments: argparse.Namespace) -> tuple[Suite, Pack]:
+def suite_and_pack(name: str, arguments: argparse.Namespace, *, stored: bool = False) -> tuple[Suite, Pack]:
     """Read a suite, and return with it its pack as the suite configures it.
+
+    Args:
+        name: its name, or its folder; a name that begins with `bundled/` is always that of a bundled suite.
+        arguments: of the command.
+        stored: whether a stored file names the suite: then it names no folder.
 
     Raises:
         UsageError: there is no such suite, or pytest can't read the project's configuration.
         SuiteError: its rules can't be read.
         PackError: its pack, or one of `--pack`, can't be loaded.
     """
-    packs = packs_of(arguments)
-    suite = find_suite(name, root_of(arguments), packs)
+    from pytest_packbench.api import load_found, load_suite
+    from pytest_packbench.model.suite import CONFIG_NAME
+
+    packs, root, known = packs_of(arguments), root_of(arguments), _known_suites(arguments)
+    found = known.get(name)
+    folder = None
+    if not stored and not name.startswith(BUNDLED) and (found is None or found.bundled):
+        folder = next((path for path in (Path(name), root / name) if (path / CONFIG_NAME).is_file()), None)
+    if folder is not None:
+        suite = load_suite(folder, packs=packs)
+    elif found is not None:
+        suite = load_found(found, packs=packs)
+    else:
+        raise UsageError(_no_suite(name, root, known))
     return suite, packs[suite.config.pack].for_suite(suite.config)
 
 
-def find_suite(name: str, root: Path, packs: Packs | None = None) -> Suite:
-    """Read a suite by its folder, or by its name: under the root, or of the installed package.
-
-    Args:
-        name: its name, or its folder; a name that begins with `bundled/` is always that of a bundled suite.
-        root: the folder of suites.
-        packs: the packs to choose from; the built-in and the installed ones by default.
-
-    Raises:
-        UsageError: there is none.
-        SuiteError: its rules can't be read.
-        PackError: its pack can't be loaded.
-    """
-    from pytest_packbench.api import load_found, load_suite
+def _known_suites(arguments: argparse.Namespace) -> dict[str, FoundSuite]:
+    """Return the suites of the project and the bundled ones, by name."""
     from pytest_packbench.cases.suites import bundled_root, named_suites
-    from pytest_packbench.model.suite import CONFIG_NAME
 
-    if not name.startswith(BUNDLED) and (Path(name) / CONFIG_NAME).is_file():
-        return load_suite(Path(name), packs=packs)
-    known = named_suites(root.resolve(), bundled_root())
-    if name in known:
-        return load_found(known[name], packs=packs)
-    if not name.startswith(BUNDLED) and (root / name / CONFIG_NAME).is_file():
-        return load_suite(root / name, packs=packs)
-    raise UsageError(_no_suite(name, root, known))
+    return named_suites(root_of(arguments).resolve(), bundled_root())
 
 
 def bundled_folder(path: Path) -> Path:
@@ -238,7 +253,7 @@ def _configured_project() -> Project | None:
 
 def _is_configured(folder: Path) -> bool:
     """Whether pytest, called in a folder, may find a setting or a conftest.py."""
-    if any(os.environ.get(name) for name in _VARIABLES) or any(folder.glob("test*/conftest.py")):
+    if any(os.environ.get(name) for name in _VARIABLES):
         return True
     for parent in (folder, *folder.parents):
         if any((parent / name).is_file() for name in (*_PYTEST_FILES, "conftest.py")):

@@ -21,7 +21,7 @@ from pytest_packbench.cases.load import (
 )
 from pytest_packbench.cases.recordings import case_of_control, check_target, control_file_problem, escaped_name
 from pytest_packbench.cli import FINE, UNUSABLE
-from pytest_packbench.commands.paths import add_packs, bundled_folder, packs_of
+from pytest_packbench.commands.paths import add_packs, add_trust, bundled_folder, packs_of
 from pytest_packbench.limits import RECORDING, read_regular
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.checks import extension_problem
@@ -83,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read eval records as the Rust reader does: the suites, backends and values of the spec only",
     )
     add_packs(parser)
+    add_trust(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -152,7 +153,8 @@ def _json(path: Path, data: Any, packs: Packs) -> str:
 def _yaml(path: Path, packs: Packs) -> str:
     if path.name == CHANGES_NAME:
         return pluralize(len(read_changes(path, source=str(path)).changes), "allowed change") + " of a policy"
-    return f"rules of a suite of pack {load_suite(path.parent, packs=packs).config.pack}"
+    suite = load_suite(path.parent, packs=packs)
+    return "; ".join(filter(None, [f"rules of a suite of pack {suite.config.pack}", packs.not_imported(suite.path)]))
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -8,6 +8,7 @@ from pydantic import Field, StrictBool, model_validator
 from pydantic_core import PydanticCustomError
 
 from pytest_packbench.model.case import CurrentVersion, Fraction, ListOf, StrictModel
+from pytest_packbench.model.run import SUITE_NAME
 from pytest_packbench.model.score import COUNTED, Verdict
 
 BASELINE_VERSION = 1
@@ -67,7 +68,7 @@ class BaselineRun(StrictModel):
     """
 
     run_id: str
-    suite: str
+    suite: Annotated[str, Field(pattern=SUITE_NAME)]
     pack: str
     pack_version: str
     suite_sha256: _Digest

@@ -10,6 +10,7 @@ from pydantic import StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from pytest_packbench.model.case import CaseId, ListOf, Review, StrictModel, Text, canonical_sha256
+from pytest_packbench.model.run import SUITE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -262,7 +263,7 @@ class ReviewMark(Review):
     """
 
     version: Literal[1]
-    suite: Annotated[str, StringConstraints(pattern=r"^(bundled/)?[^/\\.\x00-\x1f][^/\\\x00-\x1f]*$", max_length=200)]
+    suite: Annotated[str, StringConstraints(pattern=SUITE_NAME, max_length=200)]
     case: CaseId
     case_sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     answer: str | None = None

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 RUN_DOCUMENT_VERSION = 1
 BUNDLED = "bundled/"
 """How the name of a suite of the installed package begins where the project has suites of its own."""
+SUITE_NAME = r"^(bundled/)?[^/\\.\x00-\x1f][^/\\\x00-\x1f]*$"
+"""The name of a suite in a stored file: no path."""
 Mode = Literal["fixture", "live", "record"]
 """How model calls are answered: from recordings, by a model, or by a model whose answers are recorded."""
 MODES: tuple[Mode, ...] = get_args(Mode)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ TARGET_FILES = {
 
 They are listed here and not in their packs because every pytest run registers their ini keys, and imports no pack.
 """
+
+NOT_IMPORTED: ContextVar[list[str] | None] = ContextVar("NOT_IMPORTED", default=None)
+"""Takes the functions that rules name, where rules are read without importing them; None where they are imported."""
 
 _CLIENTS = {"openai": "openai", "langchain_openai": "langchain-openai"}
 """The libraries of starters whose target has a model client, and what `pip install` calls them."""

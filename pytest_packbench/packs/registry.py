@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from pytest_packbench.model.record import EVAL_SUITES
+from pytest_packbench.packs import NOT_IMPORTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
+    from pathlib import Path
 
     from pytest_packbench.model.metric import Metric
     from pytest_packbench.model.pack import LintOption, Pack
@@ -59,10 +61,16 @@ class Packs(Mapping[str, "Pack"]):
 
     A built-in pack, or that of a distribution, is imported on its first use, so that a run imports only the packs of
     its suites, and a broken one affects its own suites only. A lookup raises `PackError` if the pack can't be loaded.
+
+    Args:
+        packs: the packs of the project.
+        trusted: the folders of suites whose rules may name functions, resolved; None for all.
     """
 
-    def __init__(self, packs: Iterable[object] = ()) -> None:
+    def __init__(self, packs: Iterable[object] = (), *, trusted: Collection[Path] | None = None) -> None:
         self._loaded = {pack.name: pack for pack in map(_validate, packs)}
+        self._trusted = trusted
+        self._not_imported: dict[Path, list[str]] = {}
 
     def __getitem__(self, name: str) -> Pack:
         """Return a pack.
@@ -123,6 +131,21 @@ class Packs(Mapping[str, "Pack"]):
                 if known == name or test_suite in self[known].test_suites:
                     metrics |= self[known].suite_model.metrics
         return metrics
+
+    @contextmanager
+    def rules_of(self, folder: Path) -> Iterator[None]:
+        """Import the functions that the rules of a suite name while they are read, if its folder is trusted."""
+        is_trusted = self._trusted is None or folder.resolve() in self._trusted
+        token = NOT_IMPORTED.set(None if is_trusted else self._not_imported.setdefault(folder, []))
+        try:
+            yield
+        finally:
+            NOT_IMPORTED.reset(token)
+
+    def not_imported(self, folder: Path) -> str:
+        """Describe which functions of a suite were not imported; empty if there are none."""
+        names = ", ".join(dict.fromkeys(self._not_imported.get(folder, ())))
+        return names and f"not imported, because this is no suite of the project: {names}; --trust imports them"
 
     @cached_property
     def _entry_points(self) -> dict[str, EntryPoint]:

@@ -92,9 +92,23 @@ def _run_pytest(options: Sequence[str], plugin: object) -> None:
     if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
         arguments += ["-p", PLUGIN]
     with redirect_stdout(io.StringIO()), redirect_stderr(printed):
-        status = pytest.main(arguments, plugins=[plugin])
+        status = pytest.main(arguments, plugins=[plugin, _OwnConftests()])
     if status != pytest.ExitCode.OK:
         raise ProjectError(_message_of(printed.getvalue()))
+
+
+class _OwnConftests:
+    """Lets pytest import the conftest.py of the project's root, and of its ini key `testpaths`; others may be data."""
+
+    # after this plugin's own, which takes arguments for suites, and before that of pytest
+    @pytest.hookimpl
+    def pytest_load_initial_conftests(self, early_config: pytest.Config) -> None:
+        """Name the files: below a folder, pytest would import those of `test*` as well."""
+        folders = (early_config.rootpath / name for name in (".", *early_config.getini("testpaths")))
+        paths = [str(path) for folder in folders if (path := folder / "conftest.py").is_file()]
+        namespace = early_config.known_args_namespace
+        namespace.file_or_dir = paths
+        namespace.noconftest |= not paths
 
 
 class _ProjectReader:

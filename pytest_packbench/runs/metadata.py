@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.run import Run
+from pytest_packbench.model.run import SUITE_NAME, Run
 from pytest_packbench.model.strict_json import has_surrogate
 
 if TYPE_CHECKING:
@@ -155,6 +156,8 @@ def parse_run(stored: Mapping[str, Any]) -> Run:
         value = getattr(run, name)
         if not isinstance(value, kind) or (isinstance(value, str) and has_surrogate(value)):
             raise RunFieldError(name, value)
+    if not re.fullmatch(SUITE_NAME, run.suite):
+        raise RunFieldError("suite", run.suite)
     for name, value in run.versions.items():
         if not isinstance(value, str):
             raise RunFieldError(f"versions/{name}", value)

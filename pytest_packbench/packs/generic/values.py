@@ -17,6 +17,7 @@ from pydantic import AfterValidator, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pytest_packbench.model.errors import format_value, suggestion
+from pytest_packbench.packs import NOT_IMPORTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -300,11 +301,18 @@ def import_function(spec: str) -> Any:
     Args:
         spec: `package.module:attr`.
 
+    Returns:
+        The function; None where the rules of a suite are only read.
+
     Raises:
         PydanticCustomError: it can't be imported, or isn't callable.
     """
     if not _SPEC.fullmatch(spec):
         raise invalid(f"got {format_value(spec)}", "package.module:attr")
+    not_imported = NOT_IMPORTED.get()
+    if not_imported is not None:
+        not_imported.append(spec)
+        return None
     module, _, attributes = spec.partition(":")
     try:
         function: Any = import_module(module)
