@@ -24,6 +24,7 @@ from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.policy import CHANGES_NAME, Policy, PolicyError, PolicyOutcome, same
 from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.packs import functions_into
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -341,7 +342,7 @@ def _config_in(
         raise SuiteError(source, [Problem("", f"got {format_value(data)}", "expected keys and values")])
     name = data.get("pack")
     models = {name: project.packs[name].suite_model} if isinstance(name, str) and name in project.packs else {}
-    with suppress(SuiteError):
+    with suppress(SuiteError), functions_into([]):
         return _dumped(check_config(data, models, source=source))
     defaults = _dumped(type(suite.config).model_validate({"pack": now.config["pack"]}))
     # what is written as it was means what it means today

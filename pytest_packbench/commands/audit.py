@@ -190,9 +190,7 @@ def _of_run(arguments: argparse.Namespace) -> Audit:
         raise UsageError("--option: not with --run, whose results are stored")
     folder = find_run_folder(arguments.run)
     report = open_report(folder)
-    # the functions are audited
-    arguments.trust = True
-    suite, pack = suite_and_pack(arguments.suite, arguments)
+    suite, pack = suite_and_pack(arguments.suite, arguments, by_name=True)
     if report.run.suite.removeprefix(BUNDLED) != suite.record_name:
         raise UsageError(f'{folder}: a run of the suite "{report.run.suite}", expected one of "{suite.name}"')
     ids = {(result.test_id, result.trial): result.case_id for result in report.results}

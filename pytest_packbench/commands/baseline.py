@@ -60,7 +60,7 @@ def _set(arguments: argparse.Namespace) -> Iterator[str]:
     if not reason:
         raise UsageError("baseline set: expected --reason TEXT: why this run is the new baseline")
     stored = _load(Path(arguments.name), arguments.output)
-    suite, _ = suite_and_pack(stored.run.requested_suite, arguments, stored=True)
+    suite, _ = suite_and_pack(stored.run.requested_suite, arguments, by_name=True)
     _check(stored, suite)
     path = suite.baseline_path
     history: list[BaselineChange] = []

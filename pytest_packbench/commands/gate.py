@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_packs, add_root, policy_project, suite_and_pack
+from pytest_packbench.commands.paths import add_packs, add_root, add_trust, packs_of, policy_project, suite_and_pack
 from pytest_packbench.runs.folder import find_run_source
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", type=Path, nargs="*", help=about)
     add_root(parser)
     add_packs(parser)
+    add_trust(parser)
     parser.add_argument(
         "--rules", help="the suite whose gates apply, by name or folder (default: the suite of each run)"
     )
@@ -60,8 +61,6 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if not arguments.runs and not arguments.policy_from:
         raise UsageError("gate: expected RUNS, --policy-from, or both")
-    # a policy has the code of functions; gates need none
-    arguments.trust = bool(arguments.policy_from)
     passed = _check_runs(arguments) if arguments.runs else _requires_nothing(arguments)
     if arguments.policy_from:
         passed = _check_policies(arguments) and passed
@@ -95,7 +94,10 @@ def _check_policies(arguments: argparse.Namespace) -> bool:
         project = project._replace(settings=settings)
     outcomes = []
     for name in _suite_names(arguments, project.root):
-        suite, pack = suite_and_pack(name, arguments, stored=not arguments.rules)
+        suite, pack = suite_and_pack(name, arguments, by_name=not arguments.rules)
+        if not_imported := packs_of(arguments).not_imported(suite.path):
+            # their code is a part of the policy
+            raise UsageError(f"--rules: {not_imported}")
         outcomes.append(compare_policy(base, suite, pack, project))
         sys.stdout.write(f"{one_line(suite.name)}\n")
         sys.stdout.write("".join(f"  {line}\n" for line in policy_lines(outcomes[-1])))
@@ -176,7 +178,7 @@ def _controls_of(stored: StoredRun) -> tuple[str, bool]:
 
 def _suite(arguments: argparse.Namespace, stored: StoredRun) -> Suite:
     name = arguments.rules or stored.run.requested_suite
-    return suite_and_pack(name, arguments, stored=not arguments.rules)[0]
+    return suite_and_pack(name, arguments, by_name=not arguments.rules)[0]
 
 
 def _baselines(

@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"{len(shards.missing)} of {shards.count} shards missing: {shards.describe(shards.missing)}; "
             "add them, or pass --allow-missing"
         )
-    suite, pack = suite_and_pack(merged.requested_suite, arguments, stored=True)
+    suite, pack = suite_and_pack(merged.requested_suite, arguments, by_name=True)
     project = ProjectOfRun(rootdir_of(arguments), suite, pack, is_same=True)
     _check_rules(merged, suite, pack)
     if arguments.fail_on and not arguments.baseline:

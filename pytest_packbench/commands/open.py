@@ -264,7 +264,7 @@ def pages_html(pages: Sequence[RunPage], title: str) -> str:
 def _project(run: Run, arguments: argparse.Namespace, notes: list[str]) -> ProjectOfRun:
     rootdir = rootdir_of(arguments)
     try:
-        suite, pack = suite_and_pack(run.requested_suite, arguments, stored=True)
+        suite, pack = suite_and_pack(run.requested_suite, arguments, by_name=True)
     except (UsageError, ValueError, OSError) as error:
         reason = " ".join(str(error).split())
         notes.append(f"The suite of this run can't be read, so the texts of its cases are missing: {reason}.")

@@ -171,13 +171,13 @@ def policy_project(arguments: argparse.Namespace) -> PolicyProject:
     return PolicyProject(home, Path(os.path.abspath(root)), settings, packs, output, hooks)  # noqa: PTH100 - as above
 
 
-def suite_and_pack(name: str, arguments: argparse.Namespace, *, stored: bool = False) -> tuple[Suite, Pack]:
+def suite_and_pack(name: str, arguments: argparse.Namespace, *, by_name: bool = False) -> tuple[Suite, Pack]:
     """Read a suite, and return with it its pack as the suite configures it.
 
     Args:
         name: its name, or its folder; a name that begins with `bundled/` is always that of a bundled suite.
         arguments: of the command.
-        stored: whether a stored file names the suite: then it names no folder.
+        by_name: whether it can't be a folder, as what a stored file names.
 
     Raises:
         UsageError: there is no such suite, or pytest can't read the project's configuration.
@@ -190,14 +190,14 @@ def suite_and_pack(name: str, arguments: argparse.Namespace, *, stored: bool = F
     packs, root, known = packs_of(arguments), root_of(arguments), _known_suites(arguments)
     found = known.get(name)
     folder = None
-    if not stored and not name.startswith(BUNDLED) and (found is None or found.bundled):
+    if not by_name and not name.startswith(BUNDLED) and (found is None or found.bundled):
         folder = next((path for path in (Path(name), root / name) if (path / CONFIG_NAME).is_file()), None)
     if folder is not None:
         suite = load_suite(folder, packs=packs)
     elif found is not None:
         suite = load_found(found, packs=packs)
     else:
-        raise UsageError(_no_suite(name, root, known))
+        raise UsageError(_no_suite(name, root, known, by_name=by_name))
     return suite, packs[suite.config.pack].for_suite(suite.config)
 
 
@@ -216,11 +216,11 @@ def bundled_folder(path: Path) -> Path:
     return find_suites(bundled_root()).get(path.name, path) if is_name else path
 
 
-def _no_suite(name: str, root: Path, known: Collection[str]) -> str:
+def _no_suite(name: str, root: Path, known: Collection[str], *, by_name: bool) -> str:
     from pytest_packbench.cases.suites import missing_config_message, unknown_suite_message
 
     is_bundled = name.startswith(BUNDLED)
-    bare = "" if is_bundled else missing_config_message(root / name) or missing_config_message(Path(name))
+    bare = "" if is_bundled or by_name else missing_config_message(root / name) or missing_config_message(Path(name))
     if root.is_dir():
         listed = ", ".join(found for found in known if not found.startswith(BUNDLED)) or "none"
         return f"{bare}; suites under {root}: {listed}" if bare else unknown_suite_message(name, known, root)

@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     folder = find_run_folder(arguments.run)
     report = open_report(folder)
-    suite, pack = suite_and_pack(report.run.requested_suite, arguments, stored=True)
+    suite, pack = suite_and_pack(report.run.requested_suite, arguments, by_name=True)
     terms: dict[Hashable, _Terms] = {}
     before = tuple(_reduced(result, terms) for result in checked_results(folder, report.results, report.run.run_id))
     after = rescored(before, report.run, folder / PAYLOADS, suite, pack)

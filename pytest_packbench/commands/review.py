@@ -170,7 +170,7 @@ def _parse_mark(raw: bytes, source: str) -> ReviewMark:
 
 
 def _open_suite(name: str, marks: Sequence[Mark], arguments: argparse.Namespace) -> ReviewedSuite:
-    suite, pack = suite_and_pack(name, arguments, stored=True)
+    suite, pack = suite_and_pack(name, arguments, by_name=True)
     if suite.bundled:
         own = suite.name.rpartition("/")[2]
         advice = f"copy the suite with packbench init --from {own}, run the copy, and mark its cases"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,16 @@ NOT_IMPORTED: ContextVar[list[str] | None] = ContextVar("NOT_IMPORTED", default=
 
 _CLIENTS = {"openai": "openai", "langchain_openai": "langchain-openai"}
 """The libraries of starters whose target has a model client, and what `pip install` calls them."""
+
+
+@contextmanager
+def functions_into(names: list[str] | None) -> Iterator[None]:
+    """Read rules: the functions that they name are not imported, but added to `names`; None imports them."""
+    token = NOT_IMPORTED.set(names)
+    try:
+        yield
+    finally:
+        NOT_IMPORTED.reset(token)
 
 
 def read_starter(package: str, *, takes: Mapping[str, str] | None = None) -> Starter:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from pytest_packbench.model.record import EVAL_SUITES
-from pytest_packbench.packs import NOT_IMPORTED
+from pytest_packbench.packs import functions_into
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from pytest_packbench.model.metric import Metric
@@ -132,15 +133,10 @@ class Packs(Mapping[str, "Pack"]):
                     metrics |= self[known].suite_model.metrics
         return metrics
 
-    @contextmanager
-    def rules_of(self, folder: Path) -> Iterator[None]:
+    def rules_of(self, folder: Path) -> AbstractContextManager[None]:
         """Import the functions that the rules of a suite name while they are read, if its folder is trusted."""
         is_trusted = self._trusted is None or folder.resolve() in self._trusted
-        token = NOT_IMPORTED.set(None if is_trusted else self._not_imported.setdefault(folder, []))
-        try:
-            yield
-        finally:
-            NOT_IMPORTED.reset(token)
+        return functions_into(None if is_trusted else self._not_imported.setdefault(folder, []))
 
     def not_imported(self, folder: Path) -> str:
         """Describe which functions of a suite were not imported; empty if there are none."""

@@ -36,12 +36,14 @@ class RunFieldError(ValueError):
     Attributes:
         name: the field; empty if fields are missing.
         value: its value; for missing fields Python's message with their names.
+        expected: what was expected, for the end of a line; empty where the field says it.
     """
 
-    def __init__(self, name: str, value: Any) -> None:
+    def __init__(self, name: str, value: Any, expected: str = "") -> None:
         super().__init__(name, value)
         self.name = name
         self.value = value
+        self.expected = expected
 
 
 def partial_reason(
@@ -157,7 +159,7 @@ def parse_run(stored: Mapping[str, Any]) -> Run:
         if not isinstance(value, kind) or (isinstance(value, str) and has_surrogate(value)):
             raise RunFieldError(name, value)
     if not re.fullmatch(SUITE_NAME, run.suite):
-        raise RunFieldError("suite", run.suite)
+        raise RunFieldError("suite", run.suite, ", expected a name, no path")
     for name, value in run.versions.items():
         if not isinstance(value, str):
             raise RunFieldError(f"versions/{name}", value)

@@ -271,7 +271,7 @@ def _run(data: object, path: Path) -> Run:
         if not error.name:
             raise StoredRunError(f"{location}: not a run document: {error.value}") from None
         value = printable(repr(error.value))
-        raise StoredRunError(f"{location}/{error.name}: not a run document: got {value}") from None
+        raise StoredRunError(f"{location}/{error.name}: not a run document: got {value}{error.expected}") from None
 
 
 def _results(rows: Iterable[Any], run: Run, file: Path) -> Iterator[CaseResult]:
