@@ -130,7 +130,7 @@ from pytest_packbench.cli import main
 suite = pathlib.Path("storage/benchmarks/own")
 suite.mkdir(parents=True)
 (suite / "suite.yaml").write_text("pack: generic")
-for name, text in {"pyproject.toml": "[project]", "tests/conftest.py": "", "last.py": ""}.items():
+for name, text in {"pyproject.toml": "[project]", "tests/conftest.py": "", "conftest.py": "", "last.py": ""}.items():
     main(["lint", "own"])
     print("pytest" in sys.modules, file=sys.stderr)
     pathlib.Path(name).parent.mkdir(exist_ok=True)
@@ -143,5 +143,5 @@ def test_without_configuration_pytest_is_not_started(tmp_path: Path, monkeypatch
         monkeypatch.delenv(name, raising=False)
     script = [sys.executable, "-c", SCRIPT]
     ended = subprocess.run(script, cwd=tmp_path, check=True, capture_output=True, text=True)
-    # in an empty folder, with a pyproject.toml of others, and with a conftest.py
-    assert ended.stderr.split() == ["False", "False", "True"]
+    # in an empty folder, with a pyproject.toml of others, with a conftest.py that is not read, and with one that is
+    assert ended.stderr.split() == ["False", "False", "False", "True"]

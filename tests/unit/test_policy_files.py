@@ -250,6 +250,18 @@ def test_a_commit_is_read_as_pytest_would_read_it(tmp_path: Path, monkeypatch: p
     assert all(map(fnmatchcase, found, [line.replace("[", "[[]") for line in expected])), found
 
 
+def test_functions_of_a_base_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    git(tmp_path, "init", "--quiet")
+    rules = BY_FUNCTION.replace("checks_of_base", "trap_of_base")
+    write(tmp_path, {f"{TOY}/suite.yaml": rules, "trap_of_base.py": FUNCTION})
+    commit(tmp_path)
+    write(tmp_path, {f"{TOY}/suite.yaml": RULES})
+    assert "python -> exact" in " ".join(policy_lines(tmp_path, tmp_path / TOY, {}))
+    assert "trap_of_base" not in sys.modules
+
+
 def test_a_suite_outside_of_the_root_has_its_folder_in_the_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import shutil
 import webbrowser
 from base64 import b64decode
 from dataclasses import replace
@@ -412,6 +413,42 @@ def test_a_pack_that_raises_is_named(
     assert f"now: pack_error: the pack odd raised {raised}" in packbench("rescore", folder, "--root", "storage")[1]
 
 
+def passed_over(number: int) -> str:
+    folder = f"reports/benchmarks/toy/{ulid(number)}"
+    return f"packbench: not the latest complete run, so opened by its path only: {folder}\n"
+
+
+def test_open_takes_no_run_that_latest_does_not_name(project: Project, packbench: Command) -> None:
+    partial = project.run(1, results(), partial="1 of 4 cases selected")
+    advice = f"pass its folder to open {partial.relative_to(project.reports.parent.parent)}"
+    assert packbench("open") == (2, "", f"packbench: no complete run under reports/benchmarks; {advice}\n")
+    own = project.run(2, results())
+    printed = f"{own.relative_to(project.reports.parent.parent) / 'report.html'}\n"
+    # a page alone, a whole run, one that is partial, and one of another suite that no file names
+    (project.reports / "toy" / ulid(3)).mkdir()
+    shutil.copytree(own, project.reports / "toy" / ulid(4))
+    project.run(5, results(), partial="1 of 4 cases selected")
+    shutil.copytree(own, project.reports / "other" / ulid(1))
+    for number in (3, 4, 5):
+        (project.reports / "toy" / ulid(number) / "report.html").write_text("all passed", encoding="utf-8")
+    assert packbench("open", "--print", "--root", "storage") == (0, printed, passed_over(5))
+    # of a time to come, with everything
+    later = project.reports / "toy" / ("7" + "Z" * 25)
+    shutil.copytree(own, later)
+    assert later.name in packbench("open", "--print")[2]
+    for folder in (later, project.reports / "other" / later.name):
+        shutil.copytree(own, folder, dirs_exist_ok=True)
+        (folder.parent / "latest").write_text(f"{later.name}\n", encoding="utf-8")
+        with Journal(folder / "journal.jsonl"):
+            assert later.name not in packbench("open", "--print")[1]
+        assert packbench("open", "--print", folder) == (0, f"{folder / 'report.html'}\n", "")
+    # the suites of one session have one id, of which one is complete
+    shutil.rmtree(project.reports / "other")
+    own = project.run(6, results())
+    shutil.copytree(own, project.reports / "other" / own.name)
+    assert [line.split("/")[2] for line in packbench("open", "--print")[1].splitlines()] == ["other", "toy"]
+
+
 def test_open_opens_the_newest_run_and_makes_its_page(
     project: Project, packbench: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,7 +462,7 @@ def test_open_opens_the_newest_run_and_makes_its_page(
 
     monkeypatch.setattr(webbrowser, "open", browser)
     monkeypatch.setenv("DISPLAY", ":0")
-    nothing = "packbench: no run under reports/benchmarks has a page; run a suite, or pass the folder of a run\n"
+    nothing = "packbench: no complete run under reports/benchmarks; run a suite, or pass the folder of a run\n"
     assert packbench("open") == (2, "", nothing)
     first, second = project.run(1, results()), project.run(2, results("b"))
     pages = [folder.relative_to(project.reports.parent.parent) / "report.html" for folder in (first, second)]
@@ -449,9 +486,7 @@ def test_open_opens_the_newest_run_and_makes_its_page(
         journal.append(case_result("a"))
     code, out, err = packbench("open", "--print")
     assert (code, out) == (0, f"{pages[1]}\n")
-    assert (
-        err == f"packbench: the newest run did not end, so an older one is opened: reports/benchmarks/toy/{ulid(9)}\n"
-    )
+    assert err == passed_over(9)
     code, out, err = packbench("open", killed)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "the run did not end" in err

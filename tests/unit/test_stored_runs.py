@@ -10,15 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_packbench.analysis.baseline import committed_baseline
 from pytest_packbench.commands.validate import kind_of
+from pytest_packbench.model.baseline import BaselineChange
 from pytest_packbench.model.checks import extension_problem, extension_schema, result_problem
+from pytest_packbench.model.policy import ReviewMark
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.schema import RECORD, REPORT
 from pytest_packbench.model.score import VERDICTS
 from pytest_packbench.packs.registry import Packs
 from pytest_packbench.reports.document import run_document
+from pytest_packbench.runs.committed import write_baseline
 from pytest_packbench.runs.folder import StoredRunError
-from pytest_packbench.runs.journal import read_header, read_journal
+from pytest_packbench.runs.journal import Journal, read_header, read_journal
 from pytest_packbench.runs.report import open_report
 from pytest_packbench.runs.resume import PriorResults
 from pytest_packbench.runs.stored import BaselineLookup, BaselineRequest, find_baseline, load_run, read_run
@@ -169,6 +173,40 @@ def test_error_lines_of_older_versions_are_trials_of_their_own(tmp_path: Path) -
     (folder / "report.json").unlink()
     results = read_run(folder / "records.jsonl").results
     assert [(result.verdict, result.trial) for result in results] == [("passed", 0), ("error", 1)]
+
+
+@pytest.mark.parametrize("kind", ["report.json", "journal.jsonl", "baseline.json", "review.jsonl"])
+def test_a_suite_is_named_and_no_path(tmp_path: Path, kind: str) -> None:
+    def readable(name: str) -> bool:
+        facts = run(suite=name)
+        try:
+            if kind == "journal.jsonl":
+                with Journal(tmp_path / kind, lambda: facts) as journal:
+                    journal.append(GOOD)
+                read_header(tmp_path / kind)
+            elif kind == "baseline.json":
+                change = BaselineChange(set_at="", run_id="", reason="why")
+                write_baseline(tmp_path / kind, committed_baseline(facts, [case_result("a")], [change]))
+                load_run(tmp_path / kind)
+            elif kind == "review.jsonl":
+                review = {"by": "x", "reason": "y", "run_id": "1", "marked_at": "2026-01-01T00:00:00Z"}
+                mark = {"version": 1, "mark": "quarantine", "case": "a", "case_sha256": "0" * 64, "suite": name}
+                ReviewMark.model_validate({**review, **mark})
+            else:
+                (tmp_path / kind).write_text(json.dumps({"packbench": run_document(conclusion_of(facts, []))}))
+                load_run(tmp_path / kind)
+        except ValueError as error:
+            assert "suite" in str(error)
+            return False
+        finally:
+            (tmp_path / kind).unlink(missing_ok=True)
+        return True
+
+    for name in ("own", "bundled/own", "Größe 1.2", "a..b", "a:b"):
+        assert readable(name), name
+    paths = ("", ".", "..", "../own", "/own", "a/b", "./own", "bundled/", "bundled/..", "bundled/a/b", "a\\b", "\\a")
+    for name in (*paths, "own\n", "own\0", "\tx"):
+        assert not readable(name), name
 
 
 DAMAGES = data("damaged_runs.yaml")
