@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -45,6 +44,7 @@ from pytest_packbench.model.errors import (
     unreadable,
 )
 from pytest_packbench.model.pack import names_checks
+from pytest_packbench.model.spelling import fold
 from pytest_packbench.model.suite import CONFIG_NAME
 
 if TYPE_CHECKING:
@@ -354,7 +354,7 @@ def _duplicates(files: SuiteFiles) -> Iterator[Finding]:
 
 def _words(filed: FiledCase) -> tuple[str, ...]:
     plain = filed.loaded.case.model_dump(mode="json", include={"input"})["input"]
-    text = unicodedata.normalize("NFKC", " ".join(_leaves(plain))).casefold()
+    text = fold(" ".join(_leaves(plain))).casefold()
     return tuple(re.findall(r"\w+", text))
 
 

@@ -32,6 +32,7 @@ from pytest_packbench.model.errors import (
     Problem,
     SuiteError,
     format_value,
+    model_in,
     suggestion,
     unreadable,
     validation_problems,
@@ -56,6 +57,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 # they may be links, within the project
 _FOLDERS = ("cases", FIXTURES, f"{FIXTURES}/{CONTROLS}", f"{FIXTURES}/{PENDING}")
 _FIELD_NAMES: dict[frozenset[str], set[str]] = {}
+_JSON_SCALAR = re.compile(r"(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)?")
 
 
 class JsonError(ValueError):
@@ -237,10 +239,10 @@ def read_config(path: Path, models: Mapping[str, type[SuiteConfig]], *, source: 
         raw = read_regular(path / CONFIG_NAME, LIMITS[CONFIG_NAME])
     except OSError as error:
         raise SuiteError(source, [_unreadable(error)]) from None
-    return check_config(parse_yaml(raw, source=source), models, source=source)
+    return check_config(parse_yaml(raw, source=source, models=models), models, source=source)
 
 
-def parse_yaml(raw: bytes, *, source: str) -> Any:
+def parse_yaml(raw: bytes, *, source: str, models: Mapping[str, type[SuiteConfig]] = {}) -> Any:
     """Parse a YAML document of the user: duplicate keys are errors, and dates stay text.
 
     The size of what aliases stand for is checked before it is built: a few hundred bytes may stand for gigabytes.
@@ -248,6 +250,7 @@ def parse_yaml(raw: bytes, *, source: str) -> Any:
     Args:
         raw: its bytes.
         source: the name of the file for error messages.
+        models: the available packs with their suite models, for a `suite.yaml` whose values of the user are checked.
 
     Raises:
         SuiteError: the document is not valid.
@@ -257,7 +260,13 @@ def parse_yaml(raw: bytes, *, source: str) -> Any:
     limit = LIMITS[CONFIG_NAME]
     try:
         check_size(raw, limit)
-        return yaml.load(raw.decode("utf-8-sig"), Loader=_yaml_loader(limit))  # noqa: S506 - a subclass of the safe loader
+        loader = _yaml_loader(limit)(raw.decode("utf-8-sig"))
+        data = loader.get_single_data()
+        model = models.get(str(data.get("pack"))) if isinstance(data, dict) else None
+        if model:
+            # its types may still be names
+            model.model_rebuild()
+            _require_quotes(loader.root, model)
     except ShapeError as error:
         raise SuiteError(source, [Problem(error.pointer, error.wrong, error.expected)]) from None
     except JsonError as error:
@@ -276,6 +285,7 @@ def parse_yaml(raw: bytes, *, source: str) -> Any:
         raise SuiteError(
             source, [Problem("", "contains a value that YAML cannot read", "expected plain values")]
         ) from None
+    return data
 
 
 def _unreadable(error: Exception) -> Problem:
@@ -442,7 +452,7 @@ def _yaml_loader(limit: Limit) -> Any:
         }
 
         def get_single_node(self) -> Any:
-            node = super().get_single_node()
+            self.root = node = super().get_single_node()
             if node is not None:
                 _check_nodes(node, limit)
             return node
@@ -494,6 +504,36 @@ def _check_nodes(root: Any, limit: Limit) -> None:
         open_nodes.add(id(node))
         pending.append((node, True))
         pending += [(member, False) for member in members]
+
+
+def _require_quotes(node: Any, kind: Any) -> None:
+    """Check the values of the user: where a model takes any value, or another model in a short form.
+
+    Args:
+        node: the part of a YAML document.
+        kind: the type that the model has for it.
+
+    Raises:
+        JsonError: a scalar is neither a text nor as JSON writes it, so that YAML reads something else than is written.
+    """
+    model = model_in(kind)
+    if isinstance(node.value, str):
+        if (
+            (model or str(Any) in str(kind))
+            and not node.tag.endswith(":str")
+            and not _JSON_SCALAR.fullmatch(node.value)
+        ):
+            wrong = f"line {node.start_mark.line + 1}: YAML reads {node.value} as something else"
+            raise JsonError(Problem("", wrong, "put it in quotes, or write it as in JSON"))
+    elif model is None or node.id == "sequence":
+        for member in _members(node):
+            _require_quotes(member, kind)
+    else:
+        for key, value in node.value:
+            field = model.model_fields.get(key.value)
+            # short forms name rules instead of fields, and rules have fields of their own
+            if field or not isinstance(value.value, str):
+                _require_quotes(value, field.annotation if field else kind)
 
 
 def _members(node: Any) -> list[Any]:

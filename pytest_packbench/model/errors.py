@@ -239,14 +239,15 @@ def _keys_at(model: type[BaseModel], names: Sequence[str]) -> list[str]:
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
     if not names:
         return list(fields)
-    inner = _model_in(fields[names[0]].annotation) if names[0] in fields else None
+    inner = model_in(fields[names[0]].annotation) if names[0] in fields else None
     return _keys_at(inner, names[1:]) if inner else []
 
 
-def _model_in(annotation: object) -> type[BaseModel] | None:
+def model_in(annotation: object) -> type[BaseModel] | None:
+    """Return the first model in the type of a field; None if there is none."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((model for part in get_args(annotation) if (model := _model_in(part))), None)
+    return next((model for part in get_args(annotation) if (model := model_in(part))), None)
 
 
 def pluralize(number: int, noun: str) -> str:

@@ -7,6 +7,7 @@ is a mistake in the suite or the case; a value in the result that it can't compa
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from copy import deepcopy
 from functools import cached_property, lru_cache
@@ -23,6 +24,7 @@ from pydantic_core import PydanticCustomError
 
 from pytest_packbench.model.case import Fraction, StrictModel, Text
 from pytest_packbench.model.errors import format_value, json_pointer
+from pytest_packbench.model.spelling import spellings
 from pytest_packbench.packs.generic.values import (
     GENERIC,
     MISSING,
@@ -57,6 +59,8 @@ _ROUNDING = 1e-12
 _DIFFERENT_TEXTS = ("", "a", "0", " ", "\n\t-é")
 _DIFFERENT_VALUES: tuple[Any, ...] = (None, True, 0, 1.5, *_DIFFERENT_TEXTS, [], [0], {}, {"a": 0})
 _NO_TIME_LIMIT = "patternProperties"
+# a hyphen behind a letter or digit is no sign
+_NUMBER = re.compile(r"(?:(?<!\w)-)?\d+(?:\.\d+)?")
 
 
 class Grade(NamedTuple):
@@ -302,6 +306,8 @@ class CaseCriterion(Criterion):
     ignore_case: bool = False
 
     def _fold(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._fold(element) for element in value]
         return value.casefold() if self.ignore_case and isinstance(value, str) else value
 
 
@@ -324,9 +330,8 @@ class Contains(CaseCriterion):
         """Return the share of the expected values that are found."""
         if not isinstance(value, str | list):
             return Grade(0.0, f"got {format_value(value)}, which is neither a string nor a list")
-        folded = self._fold(value) if isinstance(value, str) else [self._fold(element) for element in value]
-        expected_values = _as_list(expected)
-        missing = [part for part in expected_values if not _is_in(folded, self._fold(part))]
+        forms, expected_values = [self._fold(form) for form in spellings(value)], _as_list(expected)
+        missing = [part for part in expected_values if not any(map(_is_in, forms, map(self._fold, spellings(part))))]
         return Grade(1 - len(missing) / len(expected_values), f"without {format_value(missing)}") if missing else FULL
 
     def describe(self, expected: Any) -> str:
@@ -338,14 +343,18 @@ def _as_list(expected: Any) -> list[Any]:
     return expected if isinstance(expected, list) else [expected]
 
 
-def _is_in(value: str | list[Any], part: Any) -> bool:
-    if isinstance(value, str):
-        return isinstance(part, str) and part in value
-    return any(json_equal(element, part) for element in value)
+def _is_in(value: Any, part: Any) -> bool:
+    """Whether a part is inside a text or one of a list, or is equal to another value."""
+    if isinstance(value, list):
+        return any(json_equal(element, part) for element in value)
+    if isinstance(value, str) and is_number(part):
+        numbers = _NUMBER.findall(value)
+        return str(part) in numbers or part in map(float, numbers)
+    return part in value if isinstance(value, str) and isinstance(part, str) else json_equal(value, part)
 
 
 class ContainsAnywhere(CaseCriterion):
-    """A forbidden value at any depth of the result: a string inside a string, or an equal number.
+    """A forbidden value at any depth of the result, in keys as well: inside a string, or an equal number.
 
     Attributes:
         ignore_case: whether upper and lower case are equal.
@@ -362,13 +371,8 @@ class ContainsAnywhere(CaseCriterion):
 
     def compare(self, value: Any, expected: Any) -> Grade:
         """Return 1 or 0 points."""
-        parts, folded_leaves = [self._fold(part) for part in _as_list(expected)], map(self._fold, leaves(value))
-        is_found = any(
-            part in leaf if isinstance(part, str) and isinstance(leaf, str) else json_equal(leaf, part)
-            for leaf in folded_leaves
-            for part in parts
-        )
-        return FULL if is_found else Grade(0.0)
+        parts, texts = [self._fold(part) for part in _as_list(expected)], map(self._fold, leaves(value))
+        return FULL if any(_is_in(text, part) for text in texts for part in parts) else Grade(0.0)
 
 
 class SetOf(Criterion):

@@ -17,6 +17,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Threshold
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.score import TOLERANCE
+from pytest_packbench.model.spelling import fold
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.generic.criteria import (
     Contains,
@@ -115,7 +116,7 @@ class RefusalRules(StrictModel):
         if "value" not in self.model_fields_set:
             return bool(value)
         refusals = self.value if isinstance(self.value, list) else [self.value]
-        return any(json_equal(value, refusal) for refusal in refusals)
+        return any(json_equal(fold(value), fold(refusal)) for refusal in refusals)
 
     def category_in(self, result: Any) -> Any:
         """Return the category in a refusal, whatever its type; None if it has none."""

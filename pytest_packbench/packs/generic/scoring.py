@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.errors import CaseError, Problem, format_value, json_pointer
 from pytest_packbench.model.score import Outcome, ResultError, Score, Term, judged
+from pytest_packbench.model.spelling import fold, spellings
 from pytest_packbench.packs.generic.criteria import Grade
 from pytest_packbench.packs.generic.model import no_expected_value
-from pytest_packbench.packs.generic.values import MISSING, CriterionError, truncate
+from pytest_packbench.packs.generic.values import MISSING, CriterionError, leaves, truncate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +30,8 @@ UNEXPECTED_ANSWER = "unexpected_acceptance"
 FORBIDDEN = "forbidden"
 
 _DECIMALS = 9
+# characters of a text from which it differs
+_SHOWN = 8
 # what they compare with is the value that they find
 _LIST_RULES = frozenset({"anywhere", "contains", "one_of"})
 _PLAIN_RULES = _LIST_RULES | {"exact"}
@@ -113,12 +117,46 @@ def forbidden_matches(
     Raises:
         CriterionError: a criterion failed to run.
     """
+    forms = list(spellings(outcome.result)) if rules.forbidden else []
     for criterion in rules.forbidden:
         expected = criterion.expected_in(case.expected)
-        if expected is not MISSING:
-            value = criterion.value_in(outcome.result, expected)
-            if value is not MISSING and _grade(criterion, value, expected, case.input).points > 0:
-                yield criterion.title, criterion.describe(expected)
+        if expected is MISSING:
+            continue
+        # a pattern and a function look at what is written
+        spelled = forms if criterion.rule in _PLAIN_RULES else forms[:1]
+        for form, wanted in zip(spelled, spellings(expected), strict=False):
+            value = criterion.value_in(form, expected)
+            if value is not MISSING and _grade(criterion, value, wanted, case.input).points > 0:
+                spelling = _spelling(criterion, outcome.result, expected) if form is not outcome.result else ""
+                yield criterion.title, f"{criterion.describe(expected)}{spelling}"
+                break
+
+
+def _spelling(criterion: Criterion, result: Any, expected: Any) -> str:
+    """Describe how a result spells what is forbidden, with escapes; empty if no single text of it does."""
+
+    def matches(text: str) -> bool:
+        return any(grade.points for grade in map(criterion.compare, spellings(text), spellings(expected)))
+
+    text = next(filter(matches, leaves(criterion.value_in(result, expected))), "")
+    # from both ends, each time half as much as before, so that the time grows with the length of the text
+    step = 1 << len(text).bit_length()
+    while step := step // 2:
+        text = text[:-step] if matches(text[:-step]) else text
+        text = text[step:] if matches(text[step:]) else text
+    return f", spelled {json.dumps(text)}" if text else ""
+
+
+def _look_alike(value: Any, expected: Any) -> str:
+    """Describe the first text in a value that prints like an expected one and is another; empty without one."""
+    printed = {fold(format_value(text)): text for text in leaves(expected)}
+    for text in leaves(value):
+        other = printed.get(fold(format_value(text)), text)
+        if text != other and isinstance(text, str):
+            at = len(commonprefix([text, other]))  # noqa: RUF071 - of texts
+            shown, wanted = json.dumps(text[at:][:_SHOWN]), json.dumps(other[at:][:_SHOWN])
+            return f"; they differ from character {at + 1}: {shown}, expected {wanted}"
+    return ""
 
 
 def missed_criteria(
@@ -171,7 +209,7 @@ def _refusal_term(case: GenericCase, outcome: GenericOutcome, rules: GenericSuit
     if not rules.refusal.is_expected(case):
         return Term(name=UNEXPECTED_REFUSAL, effect="zero", detail=f"{category}, expected an answer")
     expected = rules.refusal.expected_category_of(case)
-    if expected is None or outcome.category == expected:
+    if expected is None or fold(outcome.category) == fold(expected):
         return Term(name=REFUSAL, value=1.0, detail=category)
     return Term(name=WRONG_CATEGORY, value=rules.refusal.wrong_category, detail=f"{category}, expected {expected}")
 
@@ -184,10 +222,11 @@ def _term(criterion: Criterion, case: GenericCase, outcome: GenericOutcome, rule
         raise CaseError(f"case {case.id}", [problem])
     value = criterion.value_in(outcome.result, expected)
     grade = Grade(0.0, no_value(criterion)) if value is MISSING else _grade(criterion, value, expected, case.input)
+    detail = grade.detail + (_look_alike(value, expected) if grade.points < 1 else "")
     if grade.points < criterion.hard_fail:
-        return Term(name=criterion.title, effect="zero", detail=f"hard fail: {grade.detail}")
+        return Term(name=criterion.title, effect="zero", detail=f"hard fail: {detail}")
     share = criterion.weight / rules.total_weight
-    return Term(name=criterion.title, value=share * grade.points, detail=grade.detail)
+    return Term(name=criterion.title, value=share * grade.points, detail=detail)
 
 
 def no_value(criterion: Criterion) -> str:

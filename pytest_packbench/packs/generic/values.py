@@ -211,9 +211,11 @@ def hashable(value: Any) -> Hashable:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Yield every string, number, boolean and null in a value, without the keys of objects."""
-    if isinstance(value, dict | list):
-        for element in value.values() if isinstance(value, dict) else value:
+    """Yield every string, number, boolean and null in a value, and the keys of its objects."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        for element in value:
             yield from leaves(element)
     else:
         yield value

@@ -8,6 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, get_args
 from unicodedata import category
 
+from pytest_packbench.model.spelling import fold
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -153,13 +155,6 @@ def noted_like(code: str, others: Iterable[str]) -> str:
 MIN_QUOTE = 20
 """The fewest characters of a quote that shows anything; a shorter document may be quoted as a whole."""
 
-# typographic quotation marks, dashes and the minus sign, as a copy of a text may have them, and invisible characters
-_TYPOGRAPHY = str.maketrans(
-    dict.fromkeys("\u00ad" + _INVISIBLE, "")
-    | dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u2039\u203a`", "'")
-    | dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"')
-    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-")
-)
 # quotation marks and brackets around a quote, and punctuation that a sentence adds to it
 _ENDS = " \"'.,;:()[]"
 # a position inside a word or number: "co|tton", "non-|woven", "99.|5"
@@ -185,7 +180,7 @@ def occurs_in(quote: str, text: str) -> bool:
 
 def readable(text: str) -> str:
     """Return a text as quotes are compared: without differences of white space, typography and case."""
-    return single_spaced(unicodedata.normalize("NFKC", text).translate(_TYPOGRAPHY)).casefold()
+    return single_spaced(fold(text).replace("`", "'")).casefold()
 
 
 def stands_in(quote: str, text: str) -> bool:

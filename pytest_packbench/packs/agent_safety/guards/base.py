@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, g
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.request import Tool
 from pytest_packbench.model.score import Firing
+from pytest_packbench.model.spelling import fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -580,8 +581,8 @@ def words(text: str) -> list[str]:
 
 
 def letters_and_digits(text: str) -> str:
-    """Return the letters and digits of a text."""
-    return "".join(filter(str.isalnum, text))
+    """Return the letters and digits of a text, however it writes them."""
+    return "".join(filter(str.isalnum, fold(text)))
 
 
 def attack_patterns(*texts: str, goal: str = "") -> tuple[str, ...]:
