@@ -57,7 +57,10 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 # they may be links, within the project
 _FOLDERS = ("cases", FIXTURES, f"{FIXTURES}/{CONTROLS}", f"{FIXTURES}/{PENDING}")
 _FIELD_NAMES: dict[frozenset[str], set[str]] = {}
-_JSON_SCALAR = re.compile(r"(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)?")
+# how JSON writes a value that is no text; nothing stands for null
+_SCALAR = re.compile(r"(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)?")
+# without a decimal that loses the zeros at its end
+_SEARCHED = re.compile(rf"(?!.*\.\d+0$){_SCALAR.pattern}")
 
 
 class JsonError(ValueError):
@@ -506,34 +509,35 @@ def _check_nodes(root: Any, limit: Limit) -> None:
         pending += [(member, False) for member in members]
 
 
-def _require_quotes(node: Any, kind: Any) -> None:
+def _require_quotes(node: Any, kind: Any, form: re.Pattern[str] = _SCALAR) -> None:
     """Check the values of the user: where a model takes any value, or another model in a short form.
 
     Args:
         node: the part of a YAML document.
         kind: the type that the model has for it.
+        form: how a value that is no text has to be written.
 
     Raises:
-        JsonError: a scalar is neither a text nor as JSON writes it, so that YAML reads something else than is written.
+        JsonError: a value is written in another way, so that YAML may read something else than is meant.
     """
     model = model_in(kind)
     if isinstance(node.value, str):
-        if (
-            (model or str(Any) in str(kind))
-            and not node.tag.endswith(":str")
-            and not _JSON_SCALAR.fullmatch(node.value)
-        ):
-            wrong = f"line {node.start_mark.line + 1}: YAML reads {node.value} as something else"
-            raise JsonError(Problem("", wrong, "put it in quotes, or write it as in JSON"))
+        is_of_user = model or str(Any) in str(kind)
+        if is_of_user and not node.tag.endswith(":str") and not form.fullmatch(node.value):
+            wrong = f"line {node.start_mark.line + 1}: YAML reads {node.value} as {node.tag.rpartition(':')[2]}"
+            raise JsonError(Problem("", wrong, "put it in quotes, or write it as JSON does"))
     elif model is None or node.id == "sequence":
         for member in _members(node):
-            _require_quotes(member, kind)
+            _require_quotes(member, kind, form)
     else:
+        keys = getattr(model, "text_keys", ())
+        if any(part.value in keys for pair in node.value if isinstance(pair[1].value, str) for part in pair):
+            form = _SEARCHED
         for key, value in node.value:
             field = model.model_fields.get(key.value)
             # short forms name rules instead of fields, and rules have fields of their own
             if field or not isinstance(value.value, str):
-                _require_quotes(value, field.annotation if field else kind)
+                _require_quotes(value, field.annotation if field else kind, _SEARCHED if key.value in keys else form)
 
 
 def _members(node: Any) -> list[Any]:

@@ -59,8 +59,6 @@ _ROUNDING = 1e-12
 _DIFFERENT_TEXTS = ("", "a", "0", " ", "\n\t-é")
 _DIFFERENT_VALUES: tuple[Any, ...] = (None, True, 0, 1.5, *_DIFFERENT_TEXTS, [], [0], {}, {"a": 0})
 _NO_TIME_LIMIT = "patternProperties"
-# a hyphen behind a letter or digit is no sign
-_NUMBER = re.compile(r"(?:(?<!\w)-)?\d+(?:\.\d+)?")
 
 
 class Grade(NamedTuple):
@@ -94,6 +92,7 @@ class Criterion(StrictModel):
 
     main_key: ClassVar[str] = "path"
     expected_form: ClassVar[str] = "a value"
+    text_keys = frozenset({"anywhere", "contains", "regex", "text"})
 
     rule: str
     name: Text | None = None
@@ -348,8 +347,8 @@ def _is_in(value: Any, part: Any) -> bool:
     if isinstance(value, list):
         return any(json_equal(element, part) for element in value)
     if isinstance(value, str) and is_number(part):
-        numbers = _NUMBER.findall(value)
-        return str(part) in numbers or part in map(float, numbers)
+        # not a part of a longer number, nor of a negative one
+        return re.search(rf"(?<!\d)(?<!\d\.)(?<!(?<!\w)-){re.escape(str(part))}(?!\.?\d)", value) is not None
     return part in value if isinstance(value, str) and isinstance(part, str) else json_equal(value, part)
 
 

@@ -165,6 +165,8 @@ class GenericSuiteConfig(SuiteConfig):
     input_schema: CaseSchema | None = None
     expected_schema: CaseSchema | None = None
 
+    text_keys = frozenset({"forbidden"})
+
     @model_validator(mode="after")
     def _validate_criteria(self) -> Self:
         titles: set[str] = set()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.errors import CaseError, Problem, format_value, json_pointer
@@ -15,7 +14,7 @@ from pytest_packbench.model.score import Outcome, ResultError, Score, Term, judg
 from pytest_packbench.model.spelling import fold, spellings
 from pytest_packbench.packs.generic.criteria import Grade
 from pytest_packbench.packs.generic.model import no_expected_value
-from pytest_packbench.packs.generic.values import MISSING, CriterionError, leaves, truncate
+from pytest_packbench.packs.generic.values import MISSING, CriterionError, leaves, look_alike, truncate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +29,6 @@ UNEXPECTED_ANSWER = "unexpected_acceptance"
 FORBIDDEN = "forbidden"
 
 _DECIMALS = 9
-# characters of a text from which it differs
-_SHOWN = 8
 # what they compare with is the value that they find
 _LIST_RULES = frozenset({"anywhere", "contains", "one_of"})
 _PLAIN_RULES = _LIST_RULES | {"exact"}
@@ -147,18 +144,6 @@ def _spelling(criterion: Criterion, result: Any, expected: Any) -> str:
     return f", spelled {json.dumps(text)}" if text else ""
 
 
-def _look_alike(value: Any, expected: Any) -> str:
-    """Describe the first text in a value that prints like an expected one and is another; empty without one."""
-    printed = {fold(format_value(text)): text for text in leaves(expected)}
-    for text in leaves(value):
-        other = printed.get(fold(format_value(text)), text)
-        if text != other and isinstance(text, str):
-            at = len(commonprefix([text, other]))  # noqa: RUF071 - of texts
-            shown, wanted = json.dumps(text[at:][:_SHOWN]), json.dumps(other[at:][:_SHOWN])
-            return f"; they differ from character {at + 1}: {shown}, expected {wanted}"
-    return ""
-
-
 def missed_criteria(
     case: GenericCase, outcome: GenericOutcome, rules: GenericSuiteConfig
 ) -> Iterator[tuple[Criterion, Any]]:
@@ -222,7 +207,7 @@ def _term(criterion: Criterion, case: GenericCase, outcome: GenericOutcome, rule
         raise CaseError(f"case {case.id}", [problem])
     value = criterion.value_in(outcome.result, expected)
     grade = Grade(0.0, no_value(criterion)) if value is MISSING else _grade(criterion, value, expected, case.input)
-    detail = grade.detail + (_look_alike(value, expected) if grade.points < 1 else "")
+    detail = grade.detail + (look_alike(value, expected) if grade.points < 1 else "")
     if grade.points < criterion.hard_fail:
         return Term(name=criterion.title, effect="zero", detail=f"hard fail: {detail}")
     share = criterion.weight / rules.total_weight

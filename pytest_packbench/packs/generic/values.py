@@ -5,18 +5,21 @@ A path is a JSON pointer (RFC 6901), or a JSONPath (RFC 9535) if it starts with 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from enum import Enum
 from functools import cache, lru_cache
 from importlib import import_module
 from itertools import count
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from pydantic import AfterValidator, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pytest_packbench.model.errors import format_value, suggestion
+from pytest_packbench.model.spelling import fold
 from pytest_packbench.packs import NOT_IMPORTED
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ _MAX_LENGTH = 80
 MAX_VISITS = 250_000
 """How many values a JSONPath may visit in a document."""
 _VISITS = "visits"
+# characters of a text from which it differs
+_SHOWN = 8
 _INDEX = re.compile(r"0|[1-9][0-9]*")
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 # their patterns come from documents and have no time limit
@@ -219,6 +224,18 @@ def leaves(value: Any) -> Iterator[Any]:
             yield from leaves(element)
     else:
         yield value
+
+
+def look_alike(value: Any, expected: Any) -> str:
+    """Describe the first text in a value that prints like an expected one and is another; empty without one."""
+    printed = {fold(format_value(text)): text for text in leaves(expected)}
+    for text in leaves(value):
+        other = printed.get(fold(format_value(text)), text)
+        if text != other and isinstance(text, str):
+            at = len(commonprefix([text, other]))  # noqa: RUF071 - of texts
+            shown, wanted = json.dumps(text[at:][:_SHOWN]), json.dumps(other[at:][:_SHOWN])
+            return f"; they differ from character {at + 1}: {shown}, expected {wanted}"
+    return ""
 
 
 def is_number(value: Any) -> bool:
