@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # run behind the 30th, because the time to sort accents grows with their number squared.
 _PLAIN = {
     "": "[\u00ad\u034f\u061c\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
-    "\U000e0000-\U000e0fff]|(?<=[^\\w\\s\x00-\x7f]{30})[^\\w\\s\x00-\x7f]",
+    "\U000e0000-\U000e0fff]|[^\\w\\s\x00-\x7f](?<=[^\\w\\s\x00-\x7f]{31})[^\\w\\s\x00-\x7f]*",
     "'": "[\u00b4\u2018-\u201b\u2032\u2039\u203a]",
     '"': "[\u00ab\u00bb\u201c-\u201f\u2033]",
     "-": "[\u2010-\u2014\u2212]",

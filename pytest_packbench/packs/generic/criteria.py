@@ -347,8 +347,10 @@ def _is_in(value: Any, part: Any) -> bool:
     if isinstance(value, list):
         return any(json_equal(element, part) for element in value)
     if isinstance(value, str) and is_number(part):
-        # not a part of a longer number, nor of a negative one
-        return re.search(rf"(?<!\d)(?<!\d\.)(?<!(?<!\w)-){re.escape(str(part))}(?!\.?\d)", value) is not None
+        number = re.escape(str(part))
+        # not a part of a longer number, nor of a negative one; the digits come first, which is faster
+        whole = rf"{number}(?<!\d{number})(?<!\d\.{number})(?<!(?<!\w)-{number})(?!\.?\d)"
+        return re.search(whole, value) is not None
     return part in value if isinstance(value, str) and isinstance(part, str) else json_equal(value, part)
 
 

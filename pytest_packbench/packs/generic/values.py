@@ -233,8 +233,8 @@ def look_alike(value: Any, expected: Any) -> str:
         other = printed.get(fold(format_value(text)), text)
         if text != other and isinstance(text, str):
             at = len(commonprefix([text, other]))  # noqa: RUF071 - of texts
-            shown, wanted = json.dumps(text[at:][:_SHOWN]), json.dumps(other[at:][:_SHOWN])
-            return f"; they differ from character {at + 1}: {shown}, expected {wanted}"
+            shown = [json.dumps(one[at : at + _SHOWN]) for one in (text, other)]
+            return f"; they differ from character {at + 1}: {', expected '.join(shown)}"
     return ""
 
 
