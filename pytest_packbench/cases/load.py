@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Hashable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -265,10 +266,10 @@ def parse_yaml(raw: bytes, *, source: str, models: Mapping[str, type[SuiteConfig
         check_size(raw, limit)
         loader = _yaml_loader(limit)(raw.decode("utf-8-sig"))
         data = loader.get_single_data()
-        model = models.get(str(data.get("pack"))) if isinstance(data, dict) else None
-        if model:
-            # its types may still be names
-            model.model_rebuild()
+        if isinstance(data, dict) and (model := models.get(str(data.get("pack")))):
+            # its types may still be names; what is wrong with it is told where the content is validated
+            with suppress(Exception):
+                model.model_rebuild()
             _require_quotes(loader.root, model)
     except ShapeError as error:
         raise SuiteError(source, [Problem(error.pointer, error.wrong, error.expected)]) from None
@@ -512,6 +513,8 @@ def _check_nodes(root: Any, limit: Limit) -> None:
 def _require_quotes(node: Any, kind: Any, form: re.Pattern[str] = _SCALAR) -> None:
     """Check the values of the user: where a model takes any value, or another model in a short form.
 
+    Beside the `text_keys` of a model, and under them, a decimal has to keep the zeros at its end.
+
     Args:
         node: the part of a YAML document.
         kind: the type that the model has for it.
@@ -522,8 +525,7 @@ def _require_quotes(node: Any, kind: Any, form: re.Pattern[str] = _SCALAR) -> No
     """
     model = model_in(kind)
     if isinstance(node.value, str):
-        is_of_user = model or str(Any) in str(kind)
-        if is_of_user and not node.tag.endswith(":str") and not form.fullmatch(node.value):
+        if (model or str(Any) in str(kind)) and not node.tag.endswith(":str") and not form.fullmatch(node.value):
             wrong = f"line {node.start_mark.line + 1}: YAML reads {node.value} as {node.tag.rpartition(':')[2]}"
             raise JsonError(Problem("", wrong, "put it in quotes, or write it as JSON does"))
     elif model is None or node.id == "sequence":

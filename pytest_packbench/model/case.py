@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints
 from pydantic_core import core_schema
@@ -86,14 +86,7 @@ class CurrentVersion(NamedTuple):
 
 
 class StrictModel(BaseModel):
-    """A frozen pydantic model that converts no types and forbids unknown keys.
-
-    Attributes:
-        text_keys: keys and rules beside or under which the values of `suite.yaml` are searched in texts, so that a
-            decimal has to keep the zeros at its end.
-    """
-
-    text_keys: ClassVar[frozenset[str]] = frozenset()
+    """A frozen pydantic model that converts no types and forbids unknown keys."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 

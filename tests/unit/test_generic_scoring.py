@@ -202,6 +202,25 @@ def test_a_suite_is_valid_under_its_schema_and_means_the_same_in_all_forms(forms
         assert read_again.model_dump(mode="json") == read.model_dump(mode="json")
 
 
+def test_values_as_json_writes_them_texts_and_own_settings_are_read_as_before(tmp_path: Path) -> None:
+    for row in RULES["as_written"]:
+        (tmp_path / "suite.yaml").write_text(f"pack: generic\n{row}", encoding="utf-8")
+        read = load_suite(tmp_path).config.model_dump(mode="json", exclude_unset=True)
+        # a date stays text
+        assert read == suite(row.replace("2026-01-01", "'2026-01-01'")).model_dump(mode="json", exclude_unset=True)
+
+
+def test_a_term_shows_how_a_result_spells_what_is_forbidden() -> None:
+    for rule, value, spelling in RULES["spelled"]:
+        (term,) = (
+            term for term in score_of(suite(f"forbidden: [{rule}]"), {}, value).terms if term.name == "forbidden"
+        )
+        assert term.detail.partition(", spelled ")[2] == spelling, rule
+    padded = "fine " * 3000
+    (*_, term) = score_of(suite("forbidden: [not so]"), {}, f"{padded}not\u00a0so {padded}").terms
+    assert term.detail == 'anywhere: "not so", spelled "not\\u00a0so"'
+
+
 def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for text, module, extra in RULES["extras"]:
         with monkeypatch.context() as patch:

@@ -88,11 +88,12 @@ class Criterion(StrictModel):
         value: an expected value for all cases, instead of a path.
         weight: the weight of its points in the score.
         hard_fail: true: the case scores 0 if this gets less than full points; a number: if it gets less than that.
+        text_keys: the rules that look for their values in texts.
     """
 
     main_key: ClassVar[str] = "path"
     expected_form: ClassVar[str] = "a value"
-    text_keys = frozenset({"anywhere", "contains", "regex", "text"})
+    text_keys: ClassVar = frozenset({"anywhere", "contains", "regex", "text"})
 
     rule: str
     name: Text | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
@@ -157,6 +157,7 @@ class GenericSuiteConfig(SuiteConfig):
         forbidden: what fails a case hard, in a refusal as well.
         input_schema: the JSON Schema of every case's `input`.
         expected_schema: the JSON Schema of every case's `expected`.
+        text_keys: the keys whose values are looked for in texts.
     """
 
     criteria: Annotated[ListOf[AnyCriterion], AfterValidator(_not_empty)] = (Exact.model_construct(rule="exact"),)
@@ -165,7 +166,7 @@ class GenericSuiteConfig(SuiteConfig):
     input_schema: CaseSchema | None = None
     expected_schema: CaseSchema | None = None
 
-    text_keys = frozenset({"forbidden"})
+    text_keys: ClassVar = frozenset({"forbidden"})
 
     @model_validator(mode="after")
     def _validate_criteria(self) -> Self:

@@ -124,24 +124,25 @@ def forbidden_matches(
         for form, wanted in zip(spelled, spellings(expected), strict=False):
             value = criterion.value_in(form, expected)
             if value is not MISSING and _grade(criterion, value, wanted, case.input).points > 0:
-                spelling = _spelling(criterion, outcome.result, expected) if form is not outcome.result else ""
+                spelling = _spelling(criterion, outcome.result, expected) if spelled is forms else ""
                 yield criterion.title, f"{criterion.describe(expected)}{spelling}"
                 break
 
 
 def _spelling(criterion: Criterion, result: Any, expected: Any) -> str:
-    """Describe how a result spells what is forbidden, with escapes; empty if no single text of it does."""
+    """Describe how a result spells what is forbidden, with escapes; empty if as plainly as can be."""
 
     def matches(text: str) -> bool:
         return any(grade.points for grade in map(criterion.compare, spellings(text), spellings(expected)))
 
-    text = next(filter(matches, leaves(criterion.value_in(result, expected))), "")
+    value = criterion.value_in(result, expected)
+    text = next((leaf for leaf in leaves(value) if isinstance(leaf, str) and matches(leaf)), "")
     # from both ends, each time half as much as before, so that the time grows with the length of the text
     step = 1 << len(text).bit_length()
     while step := step // 2:
         text = text[:-step] if matches(text[:-step]) else text
         text = text[step:] if matches(text[step:]) else text
-    return f", spelled {json.dumps(text)}" if text else ""
+    return f", spelled {json.dumps(text)}" if text != fold(text) else ""
 
 
 def missed_criteria(

@@ -30,8 +30,6 @@ _MAX_LENGTH = 80
 MAX_VISITS = 250_000
 """How many values a JSONPath may visit in a document."""
 _VISITS = "visits"
-# characters of a text from which it differs
-_SHOWN = 8
 _INDEX = re.compile(r"0|[1-9][0-9]*")
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 # their patterns come from documents and have no time limit
@@ -233,7 +231,7 @@ def look_alike(value: Any, expected: Any) -> str:
         other = printed.get(fold(format_value(text)), text)
         if text != other and isinstance(text, str):
             at = len(commonprefix([text, other]))  # noqa: RUF071 - of texts
-            shown = [json.dumps(one[at : at + _SHOWN]) for one in (text, other)]
+            shown = [json.dumps(one[at : at + 8]) for one in (text, other)]
             return f"; they differ from character {at + 1}: {', expected '.join(shown)}"
     return ""
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, get_args
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.pack import RoleModel
 from pytest_packbench.model.request import ModelRequest
-from pytest_packbench.model.spelling import fold
 from pytest_packbench.packs.agent_safety.guards.base import ROLE, GuardDecision, GuardError, GuardRuling, ToolList
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _normalized(text: str) -> str:
-    return re.sub(r"\\.|\W", "", fold(text)).casefold()
+    return re.sub(r"\\.|\W", "", text).casefold()
 
 
 def guard_roles(rules: SafetySuiteConfig) -> dict[str, RoleModel]:
