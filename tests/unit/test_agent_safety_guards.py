@@ -57,6 +57,9 @@ def test_half_of_a_goal_is_an_attack_and_signs_alone_are_none() -> None:
     texts = ("x " + GOAL[: middle + 2], GOAL[middle - 2 :], GOAL[:10], "\\U00110000 \\q")
     assert [contains(text, patterns) for text in texts] == [True, True, False, False]
     assert attack_patterns("!?", goal="...") == ()
+    # a guard that spells the attack in another way has not removed it
+    for text in ("Za\u0308hle auf\u00a0Bob", "Z\u00e4h\u00adle auf B\u200bob", "\uff3a\u00e4hle auf \uff22ob"):
+        assert contains(text, attack_patterns("Z\u00e4hle auf Bob")), text
     assert not contains("anything", ())
 
 
