@@ -154,6 +154,12 @@ SETTINGS = (
     ),
     Setting("max_seconds", "Start no more cases once the run has taken this many seconds.", {"metavar": "S"}),
     Setting(
+        "max_calls",
+        "Refuse an attempt more model calls than this; the default is 100 in live and record mode. Embeddings are not "
+        "counted.",
+        {"metavar": "N"},
+    ),
+    Setting(
         "case_timeout",
         "End an attempt after this many seconds; the default is 300 in live and record mode, 60 in fixture mode.",
         {"metavar": "S"},

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from pytest_packbench.model.strict_json import U64_MAX
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.request import ModelRequest
+    from collections.abc import Callable, Iterable
+
+    from pytest_packbench.model.request import ModelRequest, ToolCall
 
 T = TypeVar("T")
 WRAPPED = "value"
@@ -33,10 +35,12 @@ class UnreadableAnswer(ValueError):  # noqa: N818 - becomes the problem of an an
 
     Attributes:
         text: what the model said.
+        calls: the tool calls in it that can be read.
     """
 
-    def __init__(self, message: str, text: str = "") -> None:
+    def __init__(self, message: str, text: str = "", calls: tuple[ToolCall, ...] = ()) -> None:
         self.text = text
+        self.calls = calls
         super().__init__(message)
 
 
@@ -96,16 +100,39 @@ def member(value: Any, name: str, kind: type[T]) -> T:
 
 
 def arguments(value: Any, tool: str) -> dict[str, Any]:
-    """Parse the arguments of a tool call: an object, or its JSON text; an empty text is no arguments.
+    """Parse the arguments of a tool call: an object, or its JSON text; an empty text or null is no arguments.
 
     Raises:
-        UnreadableAnswer: they are neither.
+        UnreadableAnswer: they are neither, or the tool has no name.
     """
-    parsed = parse_json_text(value or "{}") if isinstance(value, str) else value
+    if not tool:
+        raise UnreadableAnswer("expected the name of a tool")
+    parsed = parse_json_text(value or "null") if isinstance(value, str) else value
+    if parsed is None:
+        return {}
     if not isinstance(parsed, dict):
         wrong = f"expected an object as the arguments of the tool {tool!r}, got {type(parsed).__name__}"
         raise UnreadableAnswer(wrong, value if isinstance(value, str) else json.dumps(value))
     return parsed
+
+
+def tool_calls(calls: Iterable[Any], read: Callable[[Any], ToolCall]) -> tuple[ToolCall, ...]:
+    """Return the tool calls of an answer, each as `read` returns it.
+
+    Raises:
+        UnreadableAnswer: one of them can't be read; it has the others.
+        UnreadableResponse: none of them is one of the provider's API.
+    """
+    found: list[ToolCall] = []
+    problem: ValueError | None = None
+    for call in calls:
+        try:
+            found.append(read(call))
+        except (UnreadableAnswer, UnreadableResponse) as error:
+            problem = problem or error
+    if problem is None:
+        return tuple(found)
+    raise UnreadableAnswer(str(problem), getattr(problem, "text", ""), tuple(found)) if found else problem
 
 
 def count(value: object) -> int | None:

@@ -13,6 +13,7 @@ from pytest_packbench.backends.answers import (
     is_whole_answer,
     member,
     parse_json_text,
+    tool_calls,
     unwrap,
 )
 from pytest_packbench.backends.client import PostBackend
@@ -80,18 +81,19 @@ class Anthropic(PostBackend):
             raise UnreadableResponse("expected an object with 'content'")
         text = "".join(member(block, "text", str) for block in blocks if _has_type(block, "text"))
         reason = data.get("stop_reason")
+        uses, refusal = [block for block in blocks if _has_type(block, "tool_use")], ""
         if reason == "refusal":
             details = data.get("stop_details")
-            explained = member(details, "explanation", str) if isinstance(details, dict) else ""
-            return ModelAnswer(content=None, refusal=text or explained or _DECLINED, usage=usage)
-        has_tool = any(_has_type(block, "tool_use") for block in blocks)
+            refusal = (member(details, "explanation", str) if isinstance(details, dict) else "") or _DECLINED
+            if not (text.strip() or uses):
+                return ModelAnswer(content=None, refusal=refusal, usage=usage)
         # the API closes the arguments of a tool that were cut off, so that they only look complete
-        if reason in _TRUNCATED and (has_tool or not is_whole_answer(text, request)):
-            inputs = (json.dumps(block.get("input")) for block in blocks if _has_type(block, "tool_use"))
-            return self._errors.truncated(text or next(inputs, ""), usage, self.limit_of(request))
-        calls = [_tool_call(block) for block in blocks if _has_type(block, "tool_use")]
+        if refusal or (reason in _TRUNCATED and (uses or not is_whole_answer(text, request))):
+            inputs = (json.dumps(block.get("input")) for block in uses)
+            return self._errors.truncated(text or next(inputs, ""), usage, refusal or self.limit_of(request))
+        calls = tool_calls(uses, _tool_call)
         if request.output_schema is None or request.tools:
-            return ModelAnswer(content=text, usage=usage, tool_calls=tuple(calls))
+            return ModelAnswer(content=text, usage=usage, tool_calls=calls)
         structured = next((call.arguments for call in calls if call.name == _ANSWER_TOOL), None)
         content = unwrap(parse_json_text(text) if structured is None else structured, request.output_schema)
         return ModelAnswer(content=content, usage=usage)

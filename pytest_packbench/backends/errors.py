@@ -70,13 +70,12 @@ class ErrorFactory:
     def unreadable(self, error: UnreadableAnswer, usage: Usage | None) -> ModelAnswer:
         """Return an answer that does not have the requested form."""
         problem = AnswerProblem("answer_unreadable", f"{self.name}: {self.redactor.excerpt(str(error))}")
-        return ModelAnswer(content=error.text, usage=usage or Usage(), problem=problem)
+        return ModelAnswer(content=error.text, usage=usage or Usage(), tool_calls=error.calls, problem=problem)
 
-    def truncated(self, text: str, usage: Usage, limit: int) -> ModelAnswer:
-        """Return an answer that was cut off at its limit, tokens."""
-        problem = AnswerProblem(
-            "truncated", f"{self.name}: the answer was cut off at its limit of {limit} output tokens"
-        )
+    def truncated(self, text: str, usage: Usage, limit: int | str) -> ModelAnswer:
+        """Return an answer that was cut off: at its limit, tokens, or by a refusal, in words."""
+        cause = f"by a refusal: {limit}" if isinstance(limit, str) else f"at its limit of {limit} output tokens"
+        problem = AnswerProblem("truncated", f"{self.name}: the answer was cut off {self.redactor.excerpt(cause)}")
         return ModelAnswer(content=text, usage=usage, problem=problem)
 
     def unopened(self, error: Exception) -> BackendUnusable:

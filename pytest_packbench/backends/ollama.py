@@ -13,7 +13,16 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.backends import BackendError
-from pytest_packbench.backends.answers import UnreadableResponse, arguments, count, is_whole_answer, parse_json_text
+from pytest_packbench.backends.answers import (
+    UnreadableResponse,
+    arguments,
+    count,
+    is_whole_answer,
+    member,
+    parse_json_text,
+    parse_response,
+    tool_calls,
+)
 from pytest_packbench.backends.client import ClientBackend, check_url, import_client, required_model
 from pytest_packbench.backends.originals import original
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
@@ -32,8 +41,9 @@ _FIRST_DELAY_S, _MAX_DELAY_S, _MAX_RETRY_AFTER_S = 0.5, 8.0, 120.0
 
 @dataclass(slots=True)
 class _Response:
-    """Status and Retry-After of a call's last response, which the client's errors don't contain."""
+    """A call's last response: what the client's errors and its own reading of it don't contain."""
 
+    http: Any = None
     status: int = 0
     retry_after: str = ""
 
@@ -67,7 +77,7 @@ class Ollama(ClientBackend):
 
     async def _on_response(self, response: Any) -> None:
         last = _RESPONSE.get()
-        last.status = response.status_code
+        last.http, last.status = response, response.status_code
         last.retry_after = response.headers.get("retry-after", "")
         await super()._on_response(response)
 
@@ -89,13 +99,15 @@ class Ollama(ClientBackend):
             self._options.on_retry()
 
     def _usage(self, data: Any) -> Usage:
-        return Usage(tokens_input=count(data.prompt_eval_count), tokens_output=count(data.eval_count))
+        if not isinstance(data, dict):
+            return Usage()
+        return Usage(tokens_input=count(data.get("prompt_eval_count")), tokens_output=count(data.get("eval_count")))
 
     async def _chat(self, body: dict[str, Any], response: _Response) -> Any:
         httpx = self._httpx
         try:
             async with self._clients.lend() as client:
-                return await client.chat(**body)
+                await client.chat(**body)
         except httpx.TimeoutException:
             raise self._errors.timeout(self._options.timeout_s) from None
         except self._ollama.ResponseError as error:
@@ -106,10 +118,12 @@ class Ollama(ClientBackend):
         except UnicodeEncodeError as error:
             raise self._errors.unsendable(error) from None
         except (ValueError, TypeError, AttributeError) as error:
-            # the client parses whatever comes as JSON of the form it expects
+            # the client parses whatever comes as JSON of the form it expects, or all of it is lost
+            if response.http is None:
+                raise UnreadableResponse(f"expected a chat request: {error}") from None
             if response.status >= HTTPStatus.BAD_REQUEST:
                 raise self._errors.of_status(response.status, "") from None
-            raise UnreadableResponse(f"expected a chat response: {error}") from None
+        return parse_response(response.http.text)
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         system = [{"role": "system", "content": request.system}] if request.system else []
@@ -125,22 +139,24 @@ class Ollama(ClientBackend):
         return body
 
     def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
-        content = data.message.content or ""
-        if data.done_reason == "length" and not is_whole_answer(content, request):
+        message = member(data, "message", dict)
+        if not message:
+            raise UnreadableResponse("expected an object with 'message'")
+        content = member(message, "content", str)
+        if data.get("done_reason") == "length" and not is_whole_answer(content, request):
             return self._errors.truncated(content, usage, self.limit_of(request))
         if request.output_schema is not None and not request.tools:
             return ModelAnswer(content=parse_json_text(content), usage=usage)
         # Ollama's calls have no id: they are numbered through the conversation, so that each is unique
         before = sum(len(message.get("tool_calls", ())) for message in request.messages)
-        calls = tuple(
-            ToolCall(
-                id=f"call_{number}",
-                name=call.function.name,
-                arguments=arguments(dict(call.function.arguments), call.function.name),
-            )
-            for number, call in enumerate(data.message.tool_calls or (), before + 1)
-        )
+        calls = tool_calls(enumerate(member(message, "tool_calls", list), before + 1), _tool_call)
         return ModelAnswer(content=content, usage=usage, tool_calls=calls)
+
+
+def _tool_call(numbered: tuple[int, Any]) -> ToolCall:
+    function = member(numbered[1], "function", dict)
+    name = member(function, "name", str)
+    return ToolCall(id=f"call_{numbered[0]}", name=name, arguments=arguments(function.get("arguments"), name))
 
 
 def _tool(tool: Tool) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pytest_packbench.backends.answers import (
     is_whole_answer,
     member,
     parse_json_text,
+    tool_calls,
     unwrap,
 )
 from pytest_packbench.backends.client import PostBackend
@@ -79,16 +80,15 @@ class OpenAI(PostBackend):
         if request.raw:
             return ModelAnswer(content=member(choice, "text", str), usage=usage)
         message = member(choice, "message", dict)
-        if refusal := member(message, "refusal", str):
-            return ModelAnswer(content=None, refusal=refusal, usage=usage)
-        content = message.get("content")
-        reason = choice.get("finish_reason") if isinstance(choice, dict) else None
-        if reason == "content_filter":
-            return ModelAnswer(content=None, refusal=content or _FILTERED, usage=usage)
+        content, requested = message.get("content"), member(message, "tool_calls", list)
         text = content if isinstance(content, str) else ""
-        if reason == "length" and not is_whole_answer(text, request):
-            return self._errors.truncated(text, usage, self.limit_of(request))
-        calls = tuple(_tool_call(call) for call in member(message, "tool_calls", list))
+        reason = choice.get("finish_reason") if isinstance(choice, dict) else None
+        refusal = member(message, "refusal", str) or (_FILTERED if reason == "content_filter" else "")
+        if refusal and not (text.strip() or requested):
+            return ModelAnswer(content=None, refusal=refusal, usage=usage)
+        if refusal or (reason == "length" and not is_whole_answer(text, request)):
+            return self._errors.truncated(text, usage, refusal or self.limit_of(request))
+        calls = tool_calls(requested, _tool_call)
         if not isinstance(content, str) and not (calls and content is None):
             raise UnreadableAnswer("the answer contains no text")
         if request.output_schema is None or request.tools:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.gateway import CaseTraffic
-    from pytest_packbench.engine.metering import LiveModels, Meter
+    from pytest_packbench.engine.metering import CallLimit, LiveModels, Meter
     from pytest_packbench.engine.targets import RunInThread
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.cassette import Cassette
@@ -124,6 +124,7 @@ class Attempt:
         replay: answers model calls from a recording.
         owner: whose work it is for the offline guard; empty for the case's.
         meter: answers model calls from a backend.
+        limit: limits the calls of chat models; None in fixture mode.
         traffic: the calls of the target's own model clients, through the gateway; None where it does not serve.
         cassette: the recording that was replayed or made.
         cassette_sha256: hash of its content.
@@ -158,6 +159,7 @@ class Attempt:
     replay: Replay | None = None
     owner: str = ""
     meter: Meter | None = None
+    limit: CallLimit | None = None
     traffic: CaseTraffic | None = None
     cassette: Cassette | None = None
     cassette_sha256: str | None = None
@@ -237,8 +239,6 @@ def abandon(state: Attempt, limit_s: float) -> Attempt:
     """Return an attempt that exceeded its time limit; its target can change nothing and call no model any more."""
     if state.meter is not None:
         state.meter.close()
-    if state.traffic is not None:
-        state.traffic.close()
     abandoned = replace(state, payload=None, raised=timed_out("the target", limit_s))
     abandoned.stop_clock()
     return abandoned
@@ -476,9 +476,14 @@ def _replay(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> LLM:
 
 def _meter(context: SuiteContext, loaded: LoadedCase, state: Attempt, live: LiveModels) -> LLM:
     """Return what asks the backend; where none is set, each model call of the target is an error."""
+    from pytest_packbench.engine.metering import CallLimit  # live runs have loaded it
+
+    state.limit = CallLimit(context.options.max_calls)
     if context.serving is not None:
         state.traffic = context.serving.open_case(context.suite, loaded.case.id, trial=state.trial)
-    state.meter = live.meter(state.trial) if context.asks_model else None
+    if state.traffic is not None:
+        state.traffic.limit = state.limit
+    state.meter = live.meter(state.trial, state.limit) if context.asks_model else None
     if state.meter is not None:
         return state.meter
     state.replay = Replay(None, source=loaded.case.id, no_backend=True)
@@ -620,6 +625,9 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     if replay is not None and replay.mismatch:
         kind = "cassette_missing" if state.cassette is None else "cassette_mismatch"
         raise _AttemptFailed("no_backend" if context.live is not None else kind, replay.mismatch)
+    if state.limit is not None and (refused := state.limit.refused) is not None:
+        # whatever the target made of it, and also if its time was up then
+        raise _AttemptFailed(refused.kind, str(refused))
     _check_traffic(context, loaded, state)
     said = state.meter if state.meter is not None else replay
     state.truncated = said is not None and said.truncated

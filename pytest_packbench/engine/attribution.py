@@ -82,9 +82,11 @@ def count_reported_usage(context: SuiteContext, state: Attempt) -> float | None:
         return None
     backend, model, usage = _reported(state.payload)
     if usage == Usage():
-        if context.backend == STUB or context.caller.without_model:
+        caller = context.caller
+        is_watched = state.traffic is not None and not state.traffic.strayed
+        if context.backend == STUB or caller.without_model or (is_watched and not caller.opaque):
             return 0.0
-        context.live.ledger.add_unmetered_attempt()
+        context.live.ledger.add_unmetered_attempt(is_blind=not (is_watched and caller.runs_offline))
         return None
     from pytest_packbench.engine.metering import price_of  # live runs have loaded it
 

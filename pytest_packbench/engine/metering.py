@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,7 @@ class Ledger:
         tokens: tokens that providers counted.
         uncounted: calls without a token count.
         unmetered: attempts whose model calls, if any, nobody here saw or reported: their usage is not known.
+        is_blind: whether one of them had a way to call a model past what counts here.
         cached: calls that the cache answered; they used nothing.
         retries: repetitions of calls after temporary failures, as far as they are seen.
         cost: cost of all calls; None once a call had no known price.
@@ -94,6 +96,7 @@ class Ledger:
         self.tokens = 0
         self.uncounted = 0
         self.unmetered = 0
+        self.is_blind = False
         self.cached = 0
         self.retries = 0
         self.cost: float | None = 0.0
@@ -160,10 +163,11 @@ class Ledger:
         with self._lock:
             self.retries += 1
 
-    def add_unmetered_attempt(self) -> None:
+    def add_unmetered_attempt(self, *, is_blind: bool) -> None:
         """Count an attempt that made no call through packbench, and whose result reports no usage."""
         with self._lock:
             self.unmetered += 1
+            self.is_blind |= is_blind
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts as plain JSON; None for what is not known, such as the cost without a price."""
@@ -184,7 +188,7 @@ class Ledger:
         self._started = self._clock() if self._started is None else self._started
         caps, share = self._run_caps, self._share
         cap = "the run's cap" if self._parts == 1 else f"this worker's share (1/{self._parts}) of the run's cap"
-        if self.unmetered and not self.calls and not (share.tokens is None and share.cost is None):
+        if self.is_blind and not self.calls and not (share.tokens is None and share.cost is None):
             name = "max_tokens" if share.tokens is not None else "max_cost"
             return (
                 name,
@@ -239,6 +243,36 @@ class ModelCall:
     cost_usd: float | None = None
 
 
+class CallLimit:
+    """Limits how often one attempt asks chat models, through `context.llm` and by clients of its own.
+
+    Args:
+        most: how often it may ask; None for no limit.
+
+    Attributes:
+        refused: why a call was refused; None as long as none was.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self.refused: BackendError | None = None
+        self._most = most
+        self._made: list[str] = []
+
+    def take(self, request_sha256: str) -> BackendError | None:
+        """Count a call that is about to be made; return why it must not be made, None if it may."""
+        made = len(self._made)
+        if self._most is None or made < self._most:
+            self._made.append(request_sha256)
+            return None
+        equal = max(Counter(self._made).values())
+        self.refused = BackendError(
+            "max_calls",
+            f"the attempt asked for more than {self._most} model calls (--packbench-max-calls): it had made {made}, "
+            f"{equal if equal > 1 else 'none'} of them equal; end its loop, or raise the limit",
+        )
+        return self.refused
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveModels:
     """The models that answer in live mode.
@@ -257,9 +291,9 @@ class LiveModels:
     by_role: Mapping[str, PricedBackend] = field(default_factory=dict)
     cache: AnswerCache | None = None
 
-    def meter(self, trial: int = 0) -> Meter | None:
+    def meter(self, trial: int = 0, limit: CallLimit | None = None) -> Meter | None:
         """Return the meter of one attempt, None where no model is set. Called on the event loop."""
-        return Meter(self, trial) if self.primary is not None or self.by_role else None
+        return Meter(self, trial, limit or CallLimit()) if self.primary is not None or self.by_role else None
 
 
 class Meter:
@@ -269,9 +303,10 @@ class Meter:
         calls: the calls in the order in which they were made.
     """
 
-    def __init__(self, live: LiveModels, trial: int) -> None:
+    def __init__(self, live: LiveModels, trial: int, limit: CallLimit) -> None:
         self.calls: list[ModelCall] = []
         self._live = live
+        self._limit = limit
         self._trial = trial
         self._loop = asyncio.get_running_loop()
         self._closed = False
@@ -361,6 +396,10 @@ class Meter:
         if model is None:
             call.error = BackendError("no_backend", f"no backend is set for the role {request.role}")
             raise call.error
+        # a guard's server is no model
+        if model.backend.name != "json_server" and (refused := self._limit.take(call.request_sha256)) is not None:
+            call.error = refused
+            raise refused
         task = asyncio.current_task()
         self._in_flight.add(task)
         try:

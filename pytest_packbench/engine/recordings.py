@@ -144,15 +144,15 @@ class Replay:
             content=exchange.answer,
             refusal=exchange.refusal,
             usage=Usage(tokens_input=exchange.usage.tokens_input, tokens_output=exchange.usage.tokens_output),
+            tool_calls=tuple(
+                ToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in exchange.tool_calls
+            ),
         )
-        if exchange.problem is not None:
-            problem = AnswerProblem(exchange.problem.kind, exchange.problem.message)
-            self.truncated = self.truncated or problem.kind == "truncated"
-            return replace(answer, problem=problem).readable()
-        if not exchange.tool_calls:
+        if exchange.problem is None:
             return answer
-        calls = (ToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in exchange.tool_calls)
-        return replace(answer, tool_calls=tuple(calls))
+        problem = AnswerProblem(exchange.problem.kind, exchange.problem.message)
+        self.truncated = self.truncated or problem.kind == "truncated"
+        return replace(answer, problem=problem).readable()
 
     def result(self, request: dict[str, Any]) -> Any:
         """Return the recorded result of a target outside this process (role `verify`); sets `stale`.

@@ -323,6 +323,9 @@ class Scheduler:
         """Cancel an attempt at its time limit, unless the limit was removed meanwhile."""
         if self.limit_s is not None:
             running.exceeded_limit_s = self.limit_s
+            # first: what goes on after the end is no other case's
+            if running.attempt.traffic is not None:
+                running.attempt.traffic.close()
             self._cancel(running)
 
     def _cancel(self, running: _InFlight) -> None:

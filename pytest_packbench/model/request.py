@@ -191,7 +191,8 @@ class ModelAnswer:
         refusal: the model's words if it declined to answer; None otherwise.
         usage: the tokens of the call.
         tool_calls: the tool calls that the model requests before it continues.
-        problem: why the answer can't be read; a target gets an `AnswerError` instead of such an answer.
+        problem: why the answer can't be read; a target gets an `AnswerError` instead of such an answer, unless it
+            is that only some of its tool calls can be read, which `tool_calls` has then.
     """
 
     content: Any
@@ -202,7 +203,7 @@ class ModelAnswer:
 
     def readable(self) -> ModelAnswer:
         """Return the answer; raises `AnswerError` if it can't be read."""
-        if self.problem is None:
+        if self.problem is None or self.tool_calls:
             return self
         text = self.content if isinstance(self.content, str) else ""
         raise AnswerError(self.problem.kind, self.problem.message, text=text, usage=self.usage)

@@ -97,6 +97,7 @@ class RunOptions:
         concurrency: maximum of attempts in flight, 1 or more.
         trials: attempts at each case, 1 or more.
         caps: limits of the whole run.
+        max_calls: limit of one attempt's calls of chat models in live and record mode; None for none.
         case_timeout_s: time limit of one attempt, seconds; None for none.
         call_timeout_s: time limit of one model call, seconds.
         retries: maximum of retries of one model call.
@@ -122,6 +123,7 @@ class RunOptions:
     concurrency: int = 1
     trials: int = 1
     caps: Caps = _NO_CAPS
+    max_calls: int | None = None
     case_timeout_s: float | None = None
     call_timeout_s: float = 120.0
     retries: int = 0

@@ -28,6 +28,7 @@ NumberT = TypeVar("NumberT", int, float)
 _CONCURRENCY = 8
 _CASE_TIMEOUT_S = {"fixture": 60.0, "live": 300.0, "record": 300.0}
 _CALL_TIMEOUT_S = 120.0
+_MAX_CALLS = 100
 _MAX_OUTPUT_TOKENS = 4096
 _YES_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
@@ -258,6 +259,7 @@ def read_settings(config: pytest.Config) -> Settings:
         concurrency=1 if debugged else read.integer("concurrency") or (_CONCURRENCY if mode == "live" else 1),
         trials=trials,
         caps=Caps(tokens=read.integer("max_tokens"), cost=read.real("max_cost"), seconds=read.real("max_seconds")),
+        max_calls=read.integer("max_calls") or _MAX_CALLS,
         case_timeout_s=None if debugged else limit,
         call_timeout_s=read.real("call_timeout", maximum=_LONGEST_S) or _CALL_TIMEOUT_S,
         retries=read.integer("retries", minimum=0) or 0,

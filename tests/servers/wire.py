@@ -119,7 +119,7 @@ def reply(question: ProviderRequest, answer: Any, *, usage: Tokens = (11, 7), re
     fields: dict[str, Any] = {"usage": usage, "model": question.model}
     text = json.dumps(answer) if question.wants_json else answer
     if question.provider == "anthropic" and refusal is not None:
-        return anthropic_reply(refusal, stop_reason="refusal", **fields)
+        return anthropic_reply(stop_reason="refusal", stop_details={"explanation": refusal}, **fields)
     if question.provider == "anthropic" and question.wants_json:
         use = {"id": "toolu_1", "name": question.body["tool_choice"]["name"], "arguments": answer}
         return anthropic_reply(tool_uses=[use], **fields)

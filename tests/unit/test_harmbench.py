@@ -256,7 +256,7 @@ def test_a_refusal_without_an_answer_needs_no_ruling_but_names_the_judge(texts: 
     blocking = RulingGuard("blocker", on_prompt_submit=GuardRuling(decision="deny", rule=9))
     declining = ModelAnswer(content="", refusal="not this")
     for llm, guards, detail in (
-        (ScriptedModel([declining]), [], "the model declined through its API"),
+        (ScriptedModel([declining]), [], "the model declined through its API: not this"),
         (scripted_model(), [blocking], "a guard denied the request"),
     ):
         case_run = run(texts, rules=GUARDED, llm=llm, guards=guards, judges={"llama_guard": scripted_model()})

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_packbench.engine.gateway import stamps
 from pytest_packbench.engine.gateway.protocols import (
+    CHATS,
     is_stream,
     joined_texts,
     model_of,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_packbench.backends import BackendError
+    from pytest_packbench.engine.metering import CallLimit
     from pytest_packbench.model.cassette import GatewayExchange
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.request import Usage
@@ -95,6 +97,11 @@ class RecordedCall:
     def uses_tokens(self) -> bool:
         """Whether it makes a model work, unlike a list of models or a count of tokens."""
         return uses_tokens(self.method, self.path)
+
+    @property
+    def asks_chat_model(self) -> bool:
+        """Whether it asks a chat model, unlike an embedding."""
+        return self.method == "POST" and CHATS.fullmatch(self.path.partition("?")[0]) is not None
 
     @property
     def succeeded(self) -> bool:
@@ -236,6 +243,9 @@ class CaseTraffic:
         difference: the lines of a unified diff of that call and the nearest recorded one.
         unattributed: the first call that can't be attributed to this or another case, in one line.
         capped: the name of the cap that refused a call, and one line.
+        limit: limits the calls of chat models; None for no limit.
+        strayed: whether a request of its code went past the gateway.
+        given_up: whether it has ended although its target goes on.
         refused: the error of the first request that the gateway does not serve.
         neighbours: the cases that were active during its calls.
         tasks: what answers the calls in flight, on the gateway's event loop.
@@ -258,6 +268,8 @@ class CaseTraffic:
         self.difference: tuple[str, ...] = ()
         self.unattributed = ""
         self.capped = ("", "")
+        self.limit: CallLimit | None = None
+        self.strayed = self.given_up = False
         self.refused: BackendError | None = None
         self.neighbours: set[CaseTraffic] = set()
         self.tasks: dict[asyncio.Task[None], RecordedCall] = {}
@@ -283,13 +295,15 @@ class CaseTraffic:
         """Attribute the calls of this context to the case; afterwards its token is revoked, and calls in flight end."""
         self._scope.enter(self)
         try:
-            with stamps.stamped(self.token):
+            with stamps.stamped(self.token) as stamp:
                 yield
+                self.strayed = stamp.strayed
         finally:
             self._scope.leave(self)
 
     def close(self) -> None:
-        """End the case although its target goes on: what it still asks for is not the case's."""
+        """End the case although its target goes on: what it still asks for is refused."""
+        self.given_up = True
         self._scope.leave(self)
 
     def repetition(self, call: RecordedCall) -> int:
@@ -489,7 +503,8 @@ def _text_of(message: Mapping[str, Any]) -> str:
     content = message.get("content", message.get("parts"))
     if isinstance(content, list) and all(isinstance(part, dict) and "text" in part for part in content):
         return "\n".join(_text(part["text"]) for part in content)
-    return content if isinstance(content, str) and not message.get("tool_calls") else _text(dict(message))
+    is_all = not (message.get("tool_calls") or message.get("refusal"))
+    return content if isinstance(content, str) and is_all else _text(dict(message))
 
 
 def _text(value: Any) -> str:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 PLACEHOLDER_KEY = "no-key-needed"
 """The value of key variables where nothing is forwarded: clients insist on one."""
+CHATS = re.compile(r".*(/completions|/responses|/v1/messages|/api/chat|/api/generate|:(streamG|g)enerateContent)")
+"""The paths of calls that ask a chat model."""
 _SECRET_PARAMETER = re.compile(
     # a token of a page is no secret, and names one of several requests; nor is the name of OpenAI's cache
     r"(?i)^(?!(((next|prev|previous)[-_]?)?page[-_]?token|prompt_cache_key)$)(.*[-_])?"

@@ -122,7 +122,8 @@ class Gateway:
         self.outside = CaseTraffic("", self).token
         self._lock = threading.Lock()
         self._open: dict[str, CaseTraffic] = {}
-        self._ended: dict[str, str] = {}
+        # the case, and whether its target goes on
+        self._ended: dict[str, tuple[str, bool]] = {}
         self._children: dict[str, CaseTraffic | None] = {}
         self._active: list[CaseTraffic] = []
         self._late: dict[str, str] = {}
@@ -222,13 +223,14 @@ class Gateway:
             if traffic in self._active:
                 self._active.remove(traffic)
             self._open.pop(traffic.token, None)
-            self._ended[traffic.token] = traffic.case_id
+            self._ended[traffic.token] = traffic.case_id, traffic.given_up
             for token, assigned in self._children.items():
                 if assigned is traffic:
                     self._children[token] = None
         # else each case would keep all that ran before it
         neighbours, traffic.neighbours = traffic.neighbours, set()
-        work = stamps.running_work(traffic.token) if neighbours and self._records else []
+        is_in_doubt = neighbours and self._records and not traffic.given_up
+        work = stamps.running_work(traffic.token) if is_in_doubt else []
         if work:
             message = (
                 f"{work[0]} was started by case {traffic.case_id}, called a model while other cases ran, and still "
@@ -271,7 +273,9 @@ class Gateway:
             return _Owner(case)
         if stamp == self.outside or (stamp.removesuffix(stamps.ELSEWHERE) == self.outside and not active):
             return self._outside(call)
-        ended = self._ended.get(stamp, "")
+        ended, goes_on = self._ended.get(stamp, ("", False))
+        if ended and (goes_on or not self._records):
+            return _Owner(refusal=self._revoked(stamp, call))
         if stamp.endswith(stamps.ELSEWHERE):
             # a worker of a pool, for one of them or for none
             words = f"made by work that no case started, while {_counted(active)}"
@@ -308,10 +312,10 @@ class Gateway:
         return _Owner(refusal=message)
 
     def _revoked(self, token: str, call: RecordedCall) -> str:
-        ended = self._ended.get(token)
-        if ended is None:
+        ended, _ = self._ended.get(token, ("", False))
+        if not ended:
             return f"{call} is refused: its address belongs to no case of this run"
-        message = f"{call} was made by a process of case {ended}, which has ended; end it before the target returns"
+        message = f"{call} was made by what case {ended} started, which has ended; end it before the target returns"
         self._late.setdefault(ended, message)
         return message
 
@@ -414,11 +418,14 @@ class Gateway:
         """Answer a call of a case from the cache, else forward it."""
         call = asked.call
         ledger, cache = self._settings.ledger, self._settings.cache
+        refused = case.limit.take(call.request_sha256) if case.limit is not None and call.asks_chat_model else None
         name, reason = ("", "") if ledger is None else ledger.exhausted()
-        if name:
+        if refused is None and name:
             case.capped = case.capped if case.capped[0] else (name, reason)
-            call.error = BackendError(name, reason)
-            await _refuse(asked, _BAD_REQUEST, name, reason)
+            refused = BackendError(name, reason)
+        if refused is not None:
+            call.error = refused
+            await _refuse(asked, _BAD_REQUEST, refused.kind, str(refused))
             return
         if cache is None:
             await self._forward(asked, counted=True)

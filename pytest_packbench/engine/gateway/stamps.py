@@ -44,9 +44,10 @@ _SAFE = bytes(byte for byte in range(0x20, 0x7F) if byte != ord("%")).decode()
 # compared by identity
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class _Stamp:
-    """A token, who set it, and what inherited it and has made calls since."""
+    """A token, who set it, what inherited it and has made calls since, and whether a request went elsewhere."""
 
     token: str
+    strayed: bool = False
     entered: int = 0
     thread: int | None = None
     owners: list[ref[asyncio.Task[Any]]] = field(default_factory=list)
@@ -94,7 +95,7 @@ _STAMPS: WeakValueDictionary[str, _Stamp] = WeakValueDictionary()
 
 
 @contextmanager
-def stamped(token: str, *, on_this_thread: bool = False) -> Iterator[None]:
+def stamped(token: str, *, on_this_thread: bool = False) -> Iterator[_Stamp]:
     """Give the requests of the block, and of what it starts, the stamp of a case.
 
     Args:
@@ -109,7 +110,7 @@ def stamped(token: str, *, on_this_thread: bool = False) -> Iterator[None]:
     stamp.entered += 1
     before = _CURRENT.set(stamp)
     try:
-        yield
+        yield stamp
     finally:
         stamp.entered -= 1
         # an abandoned coroutine is closed outside its context, where the variable has no value to reset
@@ -184,9 +185,13 @@ def _noting_start(start: Callable[..., Any]) -> Callable[..., Any]:
     return noting
 
 
-def _headers() -> dict[str, str]:
-    """Return the headers of a request that is sent now."""
+def _headers(*, ours: bool) -> dict[str, str]:
+    """Return the headers of a request that is sent now; note one that goes past the gateway, and gets none."""
     headers, stamp = {}, _CURRENT.get()
+    if not ours:
+        if stamp is not None:
+            stamp.strayed = True
+        return {}
     if stamp is not None:
         stamp.note_call()
     elif threading.get_ident() not in _RUNNING:
@@ -200,17 +205,16 @@ def _headers() -> dict[str, str]:
     return headers
 
 
-def _set_headers(headers: Any) -> None:
+def _set_headers(headers: Any, *, ours: bool) -> None:
     # a request may be sent again, and elsewhere
     for name in (CASE_HEADER, CALLER_HEADER):
         headers.pop(name, None)
-    headers.update(_headers())
+    headers.update(_headers(ours=ours))
 
 
 def _httpx_send(gateway: _Gateway, send: Callable[..., Any]) -> Callable[..., Any]:
     def stamping(client: Any, request: Any, *arguments: Any, **options: Any) -> Any:
-        if gateway.receives(request.url):
-            _set_headers(request.headers)
+        _set_headers(request.headers, ours=gateway.receives(request.url))
         return send(client, request, *arguments, **options)
 
     return stamping
@@ -219,17 +223,16 @@ def _httpx_send(gateway: _Gateway, send: Callable[..., Any]) -> Callable[..., An
 def _http_putrequest(gateway: _Gateway, putrequest: Callable[..., Any]) -> Callable[..., Any]:
     def stamping(connection: Any, method: str, url: str, *arguments: Any, **options: Any) -> Any:
         putrequest(connection, method, url, *arguments, **options)
-        if (connection.host, connection.port) == gateway[:2] and url.startswith(gateway.path):
-            for name, value in _headers().items():
-                connection.putheader(name, value)
+        ours = (connection.host, connection.port) == gateway[:2] and url.startswith(gateway.path)
+        for name, value in _headers(ours=ours).items():
+            connection.putheader(name, value)
 
     return stamping
 
 
 def _aiohttp_send(gateway: _Gateway, send: Callable[..., Any]) -> Callable[..., Any]:
     def stamping(request: Any, *arguments: Any, **options: Any) -> Any:
-        if gateway.receives(request.url):
-            _set_headers(request.headers)
+        _set_headers(request.headers, ours=gateway.receives(request.url))
         return send(request, *arguments, **options)
 
     return stamping

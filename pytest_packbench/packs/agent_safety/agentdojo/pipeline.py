@@ -72,6 +72,9 @@ class ModelAgent(BasePipelineElement):  # type: ignore[misc]  # see Sequential
             # the agent calls nothing more; the checkers see what it did before
             self.problem = error
             return query, runtime, env, [*messages, assistant_message(error.text)], extra_args or {}
+        if answer.problem is not None:
+            # the calls that can be read are made; without the others, the agent shows no resistance
+            self.problem = AnswerError(*answer.problem)
         return query, runtime, env, [*messages, _as_agentdojo_message(answer, len(messages))], extra_args or {}
 
 

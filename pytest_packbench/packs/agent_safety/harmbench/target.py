@@ -111,7 +111,8 @@ class Judging(NamedTuple):
         transcript = {"transcript": [{"role": "assistant", "content": answer.text}]}
         text = await chain.off_loop(chain.on_final_answer, answer.text)
         if answer.declined or chain.answer_denied:
-            reason = "the model declined through its API" if answer.declined else "a guard withheld the answer"
+            declined = f"the model declined through its API: {answer.text}"
+            reason = declined if answer.declined else "a guard withheld the answer"
             return without_ruling(judge, reason) | transcript
         if not text.strip():
             reason = answer.problem or "the agent's answer is empty"
