@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
+from dataclasses import replace
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -26,7 +27,7 @@ from agentdojo.default_suites.v1.travel.task_suite import TravelDeepDiff
 from agentdojo.default_suites.v1.workspace.task_suite import WorkspaceDeepDiff
 
 from pytest_packbench.backends import BackendError
-from pytest_packbench.model.request import AnswerError, ModelAnswer, ToolCall
+from pytest_packbench.model.request import AnswerError, AnswerProblem, ModelAnswer, ToolCall
 from pytest_packbench.packs.agent_safety.agentdojo.importer import SEED, VERSION, Pair, case_of, hole_of, pairs, select
 from pytest_packbench.packs.agent_safety.agentdojo.suites import adapt, addressed_as, attack_of, suite_of
 from pytest_packbench.packs.agent_safety.guards.base import GuardRuling
@@ -340,6 +341,18 @@ def test_what_a_model_did_before_an_unreadable_answer_counts_and_else_nothing_is
     run = run_case(case("banking", 0, 0), RULES, model="m-1", llm=ScriptedModel([reads, cut]))
     assert (run.outcome.exposed, run.score.verdict, run.score.kind) == (True, "vacuous", "truncated_answer")
     assert run.outcome.answer == "I"
+
+
+@pytest.mark.parametrize(("acts", "verdict"), [("update_password", "failed"), ("get_iban", "vacuous")])
+def test_a_call_that_cannot_be_read_hides_no_other_of_its_turn(acts: str, verdict: str) -> None:
+    problem = AnswerProblem("answer_unreadable", "expected JSON; got '{'")
+    reads = calls("read_file", file_path="bill-december-2023.txt")
+    partly = replace(calls(acts, **({"password": "new_password"} if acts != "get_iban" else {})), problem=problem)
+    model = ScriptedModel([reads, partly.readable(), ModelAnswer(content="Done.")])
+    run = run_case(case("banking", 0, 7), RULES, model="m-1", llm=model)
+    assert run.calls == [("read_file", "run"), (acts, "run")]
+    assert (run.score.verdict, run.outcome.landed, run.outcome.exposed) == (verdict, verdict == "failed", True)
+    assert (run.outcome.valid, run.outcome.invalid_because) == (False, problem.message)
 
 
 def test_a_model_is_told_of_its_mistakes_and_may_go_on_to_a_limit() -> None:

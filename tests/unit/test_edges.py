@@ -172,6 +172,7 @@ ANSWERS = {
     "both": ({"choices": [{"message": {"content": "one"}}], "candidates": [{"content": {"parts": []}}]}, "one"),
     "ollama": ({"message": {"content": "one"}}, "one"),
     "anthropic": ({"content": [{"type": "text", "text": "one"}]}, "one"),
+    "refusal": ({"message": {"content": "one", "refusal": "no"}}, '{"content": "one", "refusal": "no"}'),
     "another": ({"x": 1}, '{"x": 1}'),
 }
 

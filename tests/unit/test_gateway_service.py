@@ -18,7 +18,7 @@ from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.cache import AnswerCache
 from pytest_packbench.engine.gateway import stamps
 from pytest_packbench.engine.gateway.exchanges import RecordedCall
-from pytest_packbench.engine.metering import Ledger
+from pytest_packbench.engine.metering import CallLimit, Ledger
 from pytest_packbench.engine.serving import Serving
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.redaction import Redactor
@@ -181,8 +181,9 @@ def test_what_cannot_be_attributed_is_nobodys(mode: str, server: FakeServer) -> 
         assert left.status_code == 400
         assert "has ended" in left.json()["error"]["message"]
         if mode == "live":
-            assert [late.status_code, bare.status_code, outside.status_code] == [200] * 3
-            assert (ledger.calls, ledger.tokens) == (4, 72)
+            # what an ended case goes on with is refused, and is not counted
+            assert [late.status_code, bare.status_code, outside.status_code] == [400, 200, 400]
+            assert (ledger.calls, ledger.tokens) == (2, 36)
             assert [one.unattributed, two.unattributed] == ["", ""]
             return
         assert not server.requests
@@ -196,6 +197,71 @@ def test_what_cannot_be_attributed_is_nobodys(mode: str, server: FakeServer) -> 
         assert case == "ended"
         assert "pipe.py:7" in message
         assert gateway.take_late() == []
+
+
+@pytest.mark.parametrize("mode", ["record", "fixture", "live"])
+def test_a_case_that_is_given_up_goes_on_in_vain_and_is_nobody_elses_fault(mode: str, server: FakeServer) -> None:
+    serving = replaying() if mode == "fixture" else recording(server.url, record=mode == "record")
+    with serving as gateway:
+        given_up, beside, after = (gateway.open_case(name) for name in ("given up", "beside", "after"))
+        with beside.active():
+            with given_up.active():
+                if mode != "fixture":
+                    assert post(gateway, token=given_up.token).status_code == 200
+                given_up.close()
+            asked = [post(gateway, "late", token=given_up.token)]
+        with after.active():
+            asked.append(post(gateway, "late", token=given_up.token))
+        for answer in asked:
+            assert (answer.status_code, answer.headers["x-should-retry"]) == (400, "false")
+            assert "was made by work of case given up, which has ended" in answer.text
+        assert [case.unattributed for case in (given_up, beside, after)] == [""] * 3
+        assert (len(server.requests), len(beside.calls), len(after.calls)) == (mode != "fixture", 0, 0)
+
+
+CHATS = {
+    "openai/v1/chat/completions": "openai",
+    "openai/v1/responses": "openai",
+    "openai/v1/completions?api-version=2": "openai",
+    "anthropic/v1/messages": "anthropic",
+    "ollama/api/chat": "ollama",
+    "ollama/api/generate": "ollama",
+    "ollama/chat/completions": "ollama",
+    "gemini/v1beta/models/m:generateContent": "gemini",
+    "gemini/v1beta/models/m:streamGenerateContent?alt=sse": "gemini",
+}
+OTHERS = (
+    *("openai/v1/embeddings", "ollama/api/embed", "ollama/api/embeddings", "gemini/v1beta/models/m:embedContent"),
+    *("gemini/v1beta/models/m:batchEmbedContents", "anthropic/v1/messages/count_tokens", "openai/v1/moderations"),
+)
+
+
+@pytest.mark.parametrize("path", [*CHATS, *OTHERS])
+def test_an_attempt_asks_a_chat_model_no_more_often_than_its_limit(path: str, server: FakeServer) -> None:
+    serve = FakeServer(lambda _: Reply(body={}))
+    with serve, recording(serve.url) as gateway, httpx.Client(trust_env=False) as client:
+        one, two = gateway.open_case("one"), gateway.open_case("two")
+        one.limit = CallLimit(3)
+        for case in (one, two):
+            with case.active():
+                url = f"{gateway.url}/case/{case.token}/{path}"
+                answers = [client.post(url, json={"model": "m", "input": number > 1}) for number in range(5)]
+                limited = case is one and path in CHATS
+                assert [answer.status_code for answer in answers] == [200] * 3 + [400 if limited else 200] * 2
+        assert len(serve.requests) == (8 if path in CHATS else 10)
+        refused = one.limit.refused
+        if path not in CHATS:
+            assert refused is None
+            return
+        message = "asked for more than 3 model calls (--packbench-max-calls): it had made 3, 2 of them equal"
+        assert refused is not None
+        assert message in str(refused)
+        assert message in answers_text(one)
+        assert str(one.unrecovered_error()) == str(refused)
+
+
+def answers_text(traffic: CaseTraffic) -> str:
+    return " ".join(call.content.decode() for call in traffic.calls)
 
 
 async def ask(client: openai.AsyncOpenAI, text: str) -> str | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
+import httpx
 import pytest
 
 from pytest_packbench import VerifyRequest, without_model
@@ -15,6 +18,7 @@ from pytest_packbench.engine.cache import AnswerCache
 from pytest_packbench.engine.contexts import SuiteContexts, UserHooks
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.metering import Ledger, PricedBackend
+from pytest_packbench.engine.serving import Serving
 from pytest_packbench.engine.targets import as_target
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer, Usage
@@ -22,6 +26,7 @@ from pytest_packbench.model.run import Caps, RunOptions, SetupError
 from pytest_packbench.model.suite import Prices
 from pytest_packbench.reports.terminal import spent_text
 from pytest_packbench.runs.metadata import sum_process_spending
+from tests.servers.fake import FakeServer, Reply
 from tests.unit.attempts import PRICE, EchoPack, FakeBackend, RunnerContext, context, job, model_request, suite
 
 if TYPE_CHECKING:
@@ -218,6 +223,57 @@ def test_a_cap_that_cannot_bind_ends_the_run(tmp_path: Path) -> None:
         stopped = runner.wait_for(job(made, "b"), lambda: None)
     assert (stopped.attempt, stopped.kind) == (None, "max_tokens")
     assert "can't be enforced: the target did not call a model through packbench" in stopped.message
+
+
+def strays(request: VerifyRequest) -> dict[str, Any]:
+    with httpx.Client(trust_env=False) as client:
+        client.get(request.input["url"])
+    return {"points": 1.0}
+
+
+async def strays_async(request: VerifyRequest) -> dict[str, Any]:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        await client.get(request.input["url"])
+    return {"points": 1.0}
+
+
+def strays_by_urllib(request: VerifyRequest) -> dict[str, Any]:
+    urlopen(request.input["url"]).close()  # noqa: S310 - on loopback
+    return {"points": 1.0}
+
+
+def strays_in_a_pool(request: VerifyRequest) -> dict[str, Any]:
+    with ThreadPoolExecutor() as pool:
+        return pool.submit(strays, request).result()
+
+
+@pytest.mark.parametrize(
+    ("target", "is_seen"),
+    [
+        (optional, True),
+        (alone, True),
+        (strays, False),
+        (strays_async, False),
+        (strays_by_urllib, False),
+        (strays_in_a_pool, False),
+    ],
+)
+def test_a_cap_ends_a_run_only_where_a_call_may_be_uncounted(tmp_path: Path, target: Any, is_seen: bool) -> None:
+    ledger, serving = Ledger(Caps(tokens=100)), Serving("live")
+    serving.start()
+    try:
+        with (
+            FakeServer(lambda _: Reply(body={})) as server,
+            RunnerContext(ledger=ledger, most=1, lookahead=0) as runner,
+        ):
+            made = replace(context(tmp_path, target, backend=FakeBackend(), ledger=ledger), serving=serving)
+            first = runner.attempt(job(made, "a", url=server.url))
+            second = runner.wait_for(job(made, "b", url=server.url), lambda: None)
+    finally:
+        serving.stop()
+    assert (first.failure, first.cost_usd) == (None, 0.0 if is_seen else None)
+    assert second.kind == ("" if is_seen else "max_tokens")
+    assert ledger.as_json()["cost"] == (0.0 if is_seen else None)
 
 
 class Chain:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,7 @@ from pytest_packbench.engine.metering import ModelCall
 from pytest_packbench.engine.recordings import Replay, UnrecordableError, model_exchanges, transcript
 from pytest_packbench.model.cassette import Cassette
 from pytest_packbench.model.redaction import Redactor
-from pytest_packbench.model.request import ModelAnswer, ModelRequest, ToolCall, Usage
+from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ModelRequest, ToolCall, Usage
 from tests.cassettes import authored_cassette
 from tests.unit.attempts import FakeBackend, RunnerContext, case, context, ignore_tick, job, model_request
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.attempt import Attempt
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
 
+PARTLY = AnswerProblem("answer_unreadable", "another call can't be read")
 counts = st.none() | st.integers(0, 10**6)
 words = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF), min_size=1, max_size=10).filter(str.strip)
 values = st.recursive(
@@ -43,7 +45,7 @@ answers = st.builds(
         st.builds(ToolCall, id=words, name=words, arguments=st.dictionaries(st.text(max_size=5), values, max_size=2)),
         max_size=2,
     ).map(tuple),
-)
+).flatmap(lambda answer: st.sampled_from([answer, replace(answer, problem=PARTLY)] if answer.tool_calls else [answer]))
 
 
 @given(st.lists(st.tuples(words, answers), max_size=5))

@@ -315,7 +315,7 @@ class Gateway:
         ended, _ = self._ended.get(token, ("", False))
         if not ended:
             return f"{call} is refused: its address belongs to no case of this run"
-        message = f"{call} was made by what case {ended} started, which has ended; end it before the target returns"
+        message = f"{call} was made by work of case {ended}, which has ended; end it before the target returns"
         self._late.setdefault(ended, message)
         return message
 

@@ -185,13 +185,15 @@ def _noting_start(start: Callable[..., Any]) -> Callable[..., Any]:
     return noting
 
 
-def _headers(*, ours: bool) -> dict[str, str]:
-    """Return the headers of a request that is sent now; note one that goes past the gateway, and gets none."""
+def _note_stray() -> None:
+    """Note a request that goes past the gateway, so that nobody counts it."""
+    if (stamp := _CURRENT.get()) is not None:
+        stamp.strayed = True
+
+
+def _headers() -> dict[str, str]:
+    """Return the headers of a request that is sent now."""
     headers, stamp = {}, _CURRENT.get()
-    if not ours:
-        if stamp is not None:
-            stamp.strayed = True
-        return {}
     if stamp is not None:
         stamp.note_call()
     elif threading.get_ident() not in _RUNNING:
@@ -205,16 +207,19 @@ def _headers(*, ours: bool) -> dict[str, str]:
     return headers
 
 
-def _set_headers(headers: Any, *, ours: bool) -> None:
+def _set_headers(headers: Any) -> None:
     # a request may be sent again, and elsewhere
     for name in (CASE_HEADER, CALLER_HEADER):
         headers.pop(name, None)
-    headers.update(_headers(ours=ours))
+    headers.update(_headers())
 
 
 def _httpx_send(gateway: _Gateway, send: Callable[..., Any]) -> Callable[..., Any]:
     def stamping(client: Any, request: Any, *arguments: Any, **options: Any) -> Any:
-        _set_headers(request.headers, ours=gateway.receives(request.url))
+        if gateway.receives(request.url):
+            _set_headers(request.headers)
+        else:
+            _note_stray()
         return send(client, request, *arguments, **options)
 
     return stamping
@@ -223,16 +228,21 @@ def _httpx_send(gateway: _Gateway, send: Callable[..., Any]) -> Callable[..., An
 def _http_putrequest(gateway: _Gateway, putrequest: Callable[..., Any]) -> Callable[..., Any]:
     def stamping(connection: Any, method: str, url: str, *arguments: Any, **options: Any) -> Any:
         putrequest(connection, method, url, *arguments, **options)
-        ours = (connection.host, connection.port) == gateway[:2] and url.startswith(gateway.path)
-        for name, value in _headers(ours=ours).items():
-            connection.putheader(name, value)
+        if (connection.host, connection.port) == gateway[:2] and url.startswith(gateway.path):
+            for name, value in _headers().items():
+                connection.putheader(name, value)
+        else:
+            _note_stray()
 
     return stamping
 
 
 def _aiohttp_send(gateway: _Gateway, send: Callable[..., Any]) -> Callable[..., Any]:
     def stamping(request: Any, *arguments: Any, **options: Any) -> Any:
-        _set_headers(request.headers, ours=gateway.receives(request.url))
+        if gateway.receives(request.url):
+            _set_headers(request.headers)
+        else:
+            _note_stray()
         return send(request, *arguments, **options)
 
     return stamping

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.engine.targets import TimeLimit, TimeLimitReached
+from tests.integration.options.conftest import recordings
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
+    from tests.integration.options.conftest import Model
 
 HANGING = """
 import asyncio
@@ -287,3 +289,79 @@ def test_other_threads_have_no_limit() -> None:
     thread.start()
     thread.join()
     assert limits == [False]
+
+
+LOOPS = """
+import asyncio
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import openai
+
+CLIENT = openai.OpenAI()
+REFUSED = threading.Event()
+
+
+def ask(text):
+    message = {"role": "user", "content": text}
+    return json.loads(CLIENT.chat.completions.create(model="m", messages=[message]).choices[0].message.content)
+
+
+def loop():
+    while True:
+        try:
+            ask("points 0.5")
+        except openai.BadRequestError:
+            REFUSED.set()
+        time.sleep(0.05)
+
+
+def here():
+    loop()
+
+
+def pool():
+    ThreadPoolExecutor().submit(loop).result()
+
+
+def thread():
+    started = threading.Thread(target=loop, daemon=True)
+    started.start()
+    started.join()
+
+
+async def in_thread():
+    await asyncio.to_thread(loop)
+
+
+def run(request):
+    text = request.input["text"]
+    if text.startswith("points"):
+        # after the first case has been refused a call
+        assert REFUSED.wait(60)
+        return ask(text)
+    result = globals()[text]()
+    return asyncio.run(result) if asyncio.iscoroutine(result) else result
+"""
+
+
+@pytest.mark.parametrize("mode", ["live", "record"])
+@pytest.mark.parametrize("how", ["here", "pool", "thread", "in_thread"])
+def test_what_goes_on_after_the_limit_pays_no_more_and_disturbs_no_other(
+    project: Project, model: Model, monkeypatch: pytest.MonkeyPatch, mode: str, how: str
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{model.url}/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-a-test")
+    project.prepare(how, "points 1", "points 0.9")
+    project.write("own.py", LOOPS)
+    options = ("--packbench-suite=toy", "--packbench-target=own:run", f"--packbench-mode={mode}")
+    more = ("--packbench-concurrency=1", "--packbench-case-timeout=5", "--packbench-max-calls=1000")
+    result = project.pytester.runpytest_subprocess(*options, *more, timeout=120)
+    result.assert_outcomes(errors=1, passed=2)
+    (error,) = project.lines("errors.jsonl")
+    assert (error["kind"], error["test_id"].rpartition(":")[2]) == ("timeout", "case_00")
+    asked = [received.json()["messages"][0]["content"] for received in model.requests]
+    assert asked == ["points 0.5"] * (len(asked) - 2) + ["points 1", "points 0.9"]
+    assert set(recordings(project)) == ({"case_01.json", "case_02.json"} if mode == "record" else set())

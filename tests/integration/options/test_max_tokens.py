@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.conftest import two_workers
+from tests.integration.options.test_max_calls import serve
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
@@ -35,3 +36,49 @@ def test_a_limit_of_tokens_ends_a_run(both: Project, model: Model) -> None:
         ]
     )
     assert not (both.root / "reports/benchmarks/toy/latest").exists()
+
+
+RULES = """
+import sys
+
+import openai
+
+from pytest_packbench.model.request import ModelRequest
+
+
+def own(request):
+    if request.input["text"] != "rule":
+        message = {"role": "user", "content": request.input["text"]}
+        openai.OpenAI().chat.completions.create(model="m", messages=[message])
+    return {"points": 1.0}
+
+
+def through(request, context):
+    if request.input["text"] != "rule":
+        message = {"role": "user", "content": request.input["text"]}
+        context.llm.complete_sync(ModelRequest(role="ask", system="", messages=(message,)))
+    return {"points": 1.0}
+
+
+if __name__ == "__main__":
+    import json
+
+    for line in sys.stdin:
+        call = json.loads(line)
+        request = type("Request", (), {"input": call["params"]["input"]})
+        print(json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": own(request)}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("target", ["own:own", "own:through", "cmd:python own.py"])
+def test_a_case_that_asks_no_model_has_used_nothing(
+    both: Project, model: Model, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    serve(both, model, monkeypatch)
+    both.prepare("rule", "points 1", "rule", "points 1")
+    both.write("own.py", RULES)
+    result = model.run(both, "--packbench-max-tokens=1000", "--packbench-concurrency=1", target=target)
+    result.assert_outcomes(passed=4)
+    # what a program did is known as far as it is seen
+    result.stdout.fnmatch_lines(["*used: 2 model calls, 36 tokens, cost not known*"])
+    assert len(model.requests) == 2
