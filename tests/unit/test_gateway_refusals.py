@@ -77,6 +77,56 @@ def test_no_client_follows_a_redirect_past_the_gateway(*, record: bool) -> None:
     assert "unsupported_call" in error_of(replayed)
 
 
+@pytest.mark.parametrize("mode", ["record", "live", "fixture"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1@OTHER/chat/completions", "/v1/@OTHER", "/v1:pw@OTHER/x", "/v1\\@OTHER/x", "/v1/a\\b", "/v1#@OTHER/x"),
+        *("/v1/../admin", "/v1/..", "/v1/./x", "/../x?y", "/v1/%2e%2e/admin", "/v1/.%2E/x", "/v1/a%2Fb", "/v1/a%2fb"),
+        *("/v1/a%5Cb", "/v1/a%5cb", "/v1/a%0ab", "/v1/a%00", "/v1/a%1f", "/v1/a%7F", "/v1%2f@OTHER/x"),
+    ],
+)
+def test_a_path_that_could_lead_elsewhere_is_refused_in_every_mode(path: str, mode: str) -> None:
+    with FakeServer(scripted(openai_reply("elsewhere"))) as other, FakeServer(scripted(openai_reply("x"))) as server:
+        serving = replaying() if mode == "fixture" else recording(server.url, record=mode == "record")
+        with serving as gateway:
+            gateway.upstreams |= {"openai": server.url, "gemini": server.url}
+            for provider in ("openai", "gemini"):
+                target = f"/{provider}{path.replace('OTHER', other.url.removeprefix('http://'))}"
+                with (traffic := gateway.open_case("one")).active():
+                    received = sent(gateway, target, **{"content-length": "0", "authorization": "Bearer mine"})
+                assert received.startswith("HTTP/1.1 400")
+                assert "a path has no @, \\ or #, no step . or .., and none of these encoded" in error_of(traffic)
+        assert (server.requests, other.requests) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/v1.OTHER/x", "/.OTHER/x"),
+        ("/v1OTHER/x", "/OTHER/x"),
+        ("/v18080/x", "/8080/x"),
+        ("/v1:1/x", "/:1/x"),
+        ("/v1//OTHER/x", "/OTHER/x"),
+        ("/v1?x=@OTHER/..%2f#y", "/?x=@OTHER/..%2f#y"),
+        ("/v1/a..b/.c/d.?e", "/a..b/.c/d.?e"),
+        ("/v1/models/gpt-4.1%20a%3Ab%40c", "/models/gpt-4.1%20a%3Ab%40c"),
+    ],
+)
+@pytest.mark.parametrize("base", ["", "/own/v1"])
+def test_scheme_host_and_port_are_those_of_the_setting(path: str, asked: str, base: str) -> None:
+    with FakeServer(scripted(openai_reply("elsewhere"))) as other, FakeServer(scripted(openai_reply("x"))) as server:
+        host = other.url.removeprefix("http://")
+        with recording(server.url, record=False) as gateway:
+            gateway.upstreams |= {"openai": server.url + base}
+            sent(gateway, f"/openai{path.replace('OTHER', host)}", **{"content-length": "0"})
+        (request,) = server.requests
+        expected = asked.replace("OTHER", host)
+        whole = base + path.removeprefix("/v1").replace("OTHER", host) if base else expected
+        assert (request.path, request.headers["host"]) == (whole, server.url.removeprefix("http://"))
+        assert other.requests == []
+
+
 def given_up(gateway: Gateway, text: str, *, model: str = "m") -> None:
     body = {"model": model, "messages": [{"role": "user", "content": text}]}
     with pytest.raises(httpx.ReadTimeout):

@@ -85,6 +85,11 @@ def gateway(server: FakeServer) -> Iterator[Gateway]:
         (400, PATH, {"content_length": "", "transfer_encoding": "gzip"}),
         (400, PATH, {"transfer_encoding": "chunked"}),
         (400, PATH, {"x ": "1"}),
+        (400, PATH, {"x y": "1"}),
+        (400, PATH, {"x\nhost": "packbench.test"}),
+        (400, PATH, {"x": "1\nhost: packbench.test"}),
+        (400, f"{PATH} HTTP/1.1\r\nx: y\r\n", {}),
+        (400, f"{PATH}\x07", {}),
         (431, PATH, {"x-long": "x" * 70_000}),
     ],
 )
@@ -101,6 +106,13 @@ def test_what_is_refused_reaches_no_provider(
 @pytest.mark.parametrize("junk", [b"\x16\x03\x01\r\n\r\n", b"GET / HTTP/2\r\n\r\n", b"\r\n\r\n", b"GET /\r\n\r\n"])
 def test_junk_is_refused(junk: bytes, gateway: Gateway) -> None:
     assert converse(gateway, junk).startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize("method", ["POST\nx-a:b\ny", "POST\rx", "PO ST", "PO:ST", "P\u00d6ST", ""])
+def test_a_method_is_a_word(method: str, gateway: Gateway, server: FakeServer) -> None:
+    before = len(server.requests)
+    assert converse(gateway, request(gateway, method=method)).startswith(b"HTTP/1.1 400")
+    assert len(server.requests) == before
 
 
 def test_repeated_lengths_are_refused(gateway: Gateway) -> None:

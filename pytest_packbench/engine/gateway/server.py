@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 import secrets
 import socket
 import threading
@@ -16,7 +17,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping
 
     Handler = Callable[["Request", "Reply"], Awaitable[None]]
 
@@ -32,6 +33,11 @@ _PROBE_S = 0.25
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
 _NO_BODY = frozenset({204, 304})
+_WORD = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
+_WORDS = re.compile(f"{_WORD}*")
+_REQUEST_LINE = re.compile(rf"({_WORD}+) ([!-~]+) HTTP/1\.([0-9])")
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,20})(;.*)?\r\n")
+_SINGLE = frozenset({"content-length", "transfer-encoding", "host"})
 
 
 class Request(NamedTuple):
@@ -301,22 +307,18 @@ class LoopbackServer:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
             raise self._too_long_head(await reader.read(MAX_HEAD_BYTES)) from None
-        first, *lines = head[:-4].lstrip(b"\r\n").decode("latin-1").split("\r\n")
-        words = first.split(" ")
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):  # noqa: PLR2004 - method, target, version
+        # an empty line before a request is ignored (RFC 9112, 2.2)
+        first, _, lines = head[:-2].removeprefix(b"\r\n").decode("latin-1").partition("\r\n")
+        asked = _REQUEST_LINE.fullmatch(first)
+        if asked is None:
             raise _RefusedError(400, "this is no HTTP/1.1 request")
-        method, target, version = words
-        headers: dict[str, str] = {}
-        for line in lines:
-            name, colon, value = line.partition(":")
-            if not colon or name != name.strip() or not name:
-                raise _RefusedError(400, "a header can't be read")
-            name, value = name.lower(), value.strip()
-            if name in headers and name in {"content-length", "transfer-encoding", "host"}:
-                raise _RefusedError(400, f"the header {name} is repeated")
-            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        method, target, minor = asked.groups()
+        try:
+            headers = fields_of(lines, _SINGLE)
+        except ValueError as error:
+            raise _RefusedError(400, str(error)) from None
         target = self._checked(target, headers)
-        is_old = version == "HTTP/1.0"
+        is_old = minor == "0"
         connection = headers.get("connection", "").lower()
         keeps = "keep-alive" in connection if is_old else "close" not in connection
         try:
@@ -372,8 +374,8 @@ def _probe(reply: Reply, writer: asyncio.StreamWriter) -> None:
 
 
 async def _body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, headers: Mapping[str, str]) -> bytes:
-    coding, length = headers.get("transfer-encoding", "").lower(), headers.get("content-length")
-    if coding and (coding != "chunked" or length is not None):
+    coding, length = headers.get("transfer-encoding"), headers.get("content-length")
+    if coding is not None and (coding.lower() != "chunked" or length is not None):
         raise _RefusedError(400, f"the transfer coding {coding} can't be read")
     if length is not None and (not length.isascii() or not length.isdigit()):
         raise _RefusedError(400, "the length of the body can't be read")
@@ -385,31 +387,67 @@ async def _body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head
         writer.write(_CONTINUE)
     if not coding:
         return await reader.readexactly(size) if size else b""
-    pieces, total = [], 0
-    while piece := await _chunk(reader):
-        total += len(piece)
-        if total > MAX_BODY_BYTES:
-            raise _too_long()
-        pieces.append(piece)
+    pieces: list[bytes] = []
+    total = 0
+    try:
+        while size := await next_chunk(reader, _CHUNK_LINE, is_first=not pieces):
+            total += size
+            if total > MAX_BODY_BYTES:
+                raise _too_long()
+            pieces.append(await reader.readexactly(size))
+    except (ValueError, asyncio.LimitOverrunError):
+        raise _RefusedError(400, "a chunk of the body can't be read") from None
     return b"".join(pieces)
 
 
-async def _chunk(reader: asyncio.StreamReader) -> bytes:
-    """Return the next chunk of a body; empty at its end."""
-    try:
-        size = int((await reader.readuntil(b"\n")).partition(b";")[0].strip(), 16)
-        if not 0 <= size <= MAX_BODY_BYTES:
-            raise _too_long()
-        if size:
-            piece = await reader.readexactly(size)
-            await reader.readuntil(b"\n")
-            return piece
-        # trailing headers
-        while (await reader.readuntil(b"\n")).strip():
-            pass
-    except (ValueError, asyncio.LimitOverrunError):
-        raise _RefusedError(400, "a chunk of the body can't be read") from None
-    return b""
+async def next_chunk(reader: asyncio.StreamReader, line: re.Pattern[bytes], *, is_first: bool) -> int:
+    """Return the size of a body's next chunk; 0 at its end, where the trailing headers have been read.
+
+    Args:
+        reader: after the head, or after the content of the chunk before.
+        line: what the line with the size has to match.
+        is_first: whether there is no chunk before.
+
+    Raises:
+        ValueError: this is no chunk, nor the end of the body.
+    """
+    if not is_first and await reader.readexactly(2) != b"\r\n":
+        raise ValueError("a chunk is longer than its size")
+    found = line.fullmatch(await reader.readuntil(b"\n"))
+    if found is None:
+        raise ValueError("the size of a chunk can't be read")
+    size = int(found[1], 16)
+    while not size and (trailer := await reader.readuntil(b"\n")) != b"\r\n":
+        fields_of(trailer.decode("latin-1"))
+    return size
+
+
+def fields_of(text: str, single: Container[str] = ()) -> dict[str, str]:
+    """Return the headers in the lines of a head, names in lower case, values of the same name joined.
+
+    Raises:
+        ValueError: a line is no header, or one of the `single` names is repeated.
+    """
+    headers: dict[str, str] = {}
+    *lines, rest = text.split("\r\n")
+    for line in lines:
+        name, colon, value = line.partition(":")
+        name, value = name.lower() if colon else "", value.strip(" \t")
+        if name in headers:
+            if name in single:
+                raise ValueError(f"the header {name} is repeated")
+            value = f"{headers[name]}, {value}"
+        headers[name] = value
+    # all at once: an expression for each line would take as long as the rest
+    if (
+        rest
+        or "" in headers
+        or text.count("\r") + text.count("\n") > 2 * len(lines)
+        or any(control in text for control in "\0\v\f")
+        or not _WORDS.fullmatch("".join(headers))
+    ):
+        raise ValueError("a header can't be read")
+    return headers
 
 
 def _too_long() -> _RefusedError:

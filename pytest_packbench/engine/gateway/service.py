@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,6 +51,8 @@ _HIDDEN_HEADERS = frozenset(
         *("set-cookie", "strict-transport-security", "trailer", "transfer-encoding", "upgrade"),
     }
 )
+# servers and proxies may take such a path for another one, or for another host
+_AMBIGUOUS = re.compile(r"(?i)[^?]*([@\\#]|%([01].|2[ef]|5c|7f)|/\.\.?([/?]|$))")
 _SETTLE_STEPS, _SETTLE_STEP_S = 100, 0.001
 _NO_PROXY = "127.0.0.1,localhost"
 _REMEDY = "run one case at a time (--packbench-concurrency=1), or start workers inside the case that they work for"
@@ -322,15 +325,17 @@ class Gateway:
     async def _handle(self, request: Request, reply: Reply) -> None:
         """Answer one request."""
         token, stamp, caller, call = self._call_of(request)
-        provider = PROVIDERS.get(call.provider)
-        if provider is None:
-            message = f"packbench's gateway serves {', '.join(PROVIDERS)}"
+        provider, path = PROVIDERS.get(call.provider), _split(request.target)[2]
+        if provider is None or _AMBIGUOUS.match(path):
+            status, message = _NOT_FOUND, f"packbench's gateway serves {', '.join(PROVIDERS)}"
+            if provider is not None:
+                status, message = _BAD_REQUEST, "a path has no @, \\ or #, no step . or .., and none of these encoded"
             self._unsupported(self._owner(token, stamp, call, caller).case, call, message)
             headers = {"content-type": "text/plain", "x-should-retry": "false"}
-            await reply.send(_NOT_FOUND, headers, message.encode())
+            await reply.send(status, headers, message.encode())
             return
         owner = self._owner(token, stamp, call, caller)
-        asked = _Asked(provider, request, _split(request.target)[2], call, reply)
+        asked = _Asked(provider, request, path, call, reply)
         if owner.refusal:
             await _refuse(asked, _BAD_REQUEST, "packbench_refused", owner.refusal)
         elif owner.case is None:
@@ -460,14 +465,13 @@ class Gateway:
         last, end = b"", "aborted"
         call.cost_usd = None
         try:
-            answer = await self._upstream.send(
-                request.method, address + path.removeprefix(provider.stripped), request.headers, request.body
-            )
+            path = path.removeprefix(provider.stripped)
+            answer = await self._upstream.send(request.method, address, path, request.headers, request.body)
             call.status = answer.status
             call.headers = {header: answer.headers[header] for header in KEPT_HEADERS if header in answer.headers}
             if _is_redirect(call.status):
                 # the client does not see where: it would go there past the gateway
-                self._redirected(call, address, path.removeprefix(provider.stripped), answer.headers.get("location"))
+                self._redirected(call, address, path, answer.headers.get("location"))
             last = await self._pass_on(answer, reply, call)
             end = "complete"
         except CutError as error:

@@ -19,6 +19,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from pytest_packbench.engine.gateway.server import fields_of, next_chunk
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -37,6 +39,9 @@ _NOT_FORWARDED = frozenset(
     }
 )
 _LENGTH, _IS_LENGTH = "content-length", re.compile("[0-9]{1,18}")
+_STATUS_LINE = re.compile(r"(HTTP/1\.[0-9]) ([1-9][0-9]{2})(?: [^\0\n\v\f\r]*)?")
+# some servers pad the size with blanks
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,20})(;.*|[ \t]*)\r\n")
 _INTERIM, _SUCCESS, _NO_CONTENT, _NOT_MODIFIED = 100, 200, 204, 304
 
 
@@ -92,7 +97,7 @@ class Answer:
         self._connection = connection
         connection_header = self.headers.get("connection", "").lower()
         self._keeps = "close" not in connection_header and (version == "HTTP/1.1" or "keep-alive" in connection_header)
-        self._is_chunked = "chunked" in self.headers.get("transfer-encoding", "").lower()
+        self._is_chunked = "transfer-encoding" in self.headers
         stated = "" if self._is_chunked else self.headers.get(_LENGTH, "")
         self._size = self.length = int(stated) if stated else None
         if method == "HEAD" or self.status in {_NO_CONTENT, _NOT_MODIFIED}:
@@ -140,7 +145,8 @@ class Answer:
         """Return what has arrived, as the provider sent it; nothing at the end."""
         reader = self._connection.reader
         if self._is_chunked and not self._missing:
-            self._missing = await self._next_chunk(reader)
+            self._missing = await next_chunk(reader, _CHUNK_LINE, is_first=not self._has_begun)
+            self._has_begun = True
         elif self._size is None and not self._is_chunked:
             self._keeps = False
             return await reader.read(_PIECE_BYTES)
@@ -151,18 +157,6 @@ class Answer:
             raise asyncio.IncompleteReadError(b"", self._missing)
         self._missing -= len(piece)
         return piece
-
-    async def _next_chunk(self, reader: asyncio.StreamReader) -> int:
-        """Return the size of the next chunk; 0 after the last, with the trailing headers read."""
-        if self._has_begun:
-            await reader.readuntil(b"\n")
-        self._has_begun = True
-        size = int((await reader.readuntil(b"\n")).partition(b";")[0].strip(), 16)
-        if size < 0:
-            raise ValueError(f"a chunk of {size} bytes")
-        while not size and (await reader.readuntil(b"\n")).strip():
-            pass
-        return size
 
     def close(self) -> None:
         """Give up the answer."""
@@ -176,20 +170,22 @@ class Upstream:
         self._idle: defaultdict[_Origin, list[tuple[_Connection, float]]] = defaultdict(list)
         self._tls: ssl.SSLContext | None = None
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def send(self, method: str, address: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Forward a request; return the answer once its head has arrived.
 
         Args:
             method: the method.
-            url: the whole address, with the query; a login in it is sent where the client sends none.
+            address: the provider's, which alone decides where the request goes; a login in it is sent where the client
+                sends none.
+            path: the path below that of the address, with the query.
             headers: the client's headers; those of the connection are not forwarded.
             body: the body.
 
         Raises:
             UpstreamError: there is no answer.
         """
-        origin, host, target, authorization = _address(url)
-        lines = [f"{method} {target} HTTP/1.1", f"host: {host}", "accept-encoding: identity"]
+        origin, host, base, authorization = _parsed(address)
+        lines = [f"{method} /{(base + path).lstrip('/')} HTTP/1.1", f"host: {host}", "accept-encoding: identity"]
         lines += [f"{name}: {value}" for name, value in headers.items() if name not in _NOT_FORWARDED]
         if authorization and "authorization" not in headers:
             lines.append(f"authorization: {authorization}")
@@ -282,8 +278,8 @@ class Upstream:
 
 
 @lru_cache(maxsize=64)
-def _address(url: str) -> tuple[_Origin, str, str, str]:
-    """Return where a URL leads, the value of the header `host`, the path with the query, and a login as a header.
+def _parsed(url: str) -> tuple[_Origin, str, str, str]:
+    """Return where a URL leads, the value of the header `host`, the path, and a login as a header.
 
     Raises:
         UpstreamError: it is no address of a provider.
@@ -301,7 +297,7 @@ def _address(url: str) -> tuple[_Origin, str, str, str]:
         name, _, password = login.partition(":")
         pair = b2a_base64(unquote_to_bytes(name) + b":" + unquote_to_bytes(password), newline=False)
         authorization = f"Basic {pair.decode()}"
-    return origin, host, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), authorization
+    return origin, host, parts.path, authorization
 
 
 def _has_news(writer: asyncio.StreamWriter) -> bool:
@@ -320,19 +316,15 @@ def _has_news(writer: asyncio.StreamWriter) -> bool:
 
 async def _head(reader: asyncio.StreamReader) -> tuple[int, str, dict[str, str]]:
     """Read the head of an answer; raise `ValueError` where it is none."""
-    text = (await reader.readuntil(b"\r\n\r\n"))[:-4].decode("latin-1")
-    first, *lines = text.split("\r\n")
-    version, _, rest = first.partition(" ")
-    if not version.startswith("HTTP/1."):
+    text = (await reader.readuntil(b"\r\n\r\n"))[:-2].decode("latin-1")
+    first, _, lines = text.partition("\r\n")
+    status = _STATUS_LINE.fullmatch(first)
+    headers = fields_of(lines)
+    if status is None or headers.get("transfer-encoding", "chunked").lower() != "chunked":
         raise ValueError(first)
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, _, value = line.partition(":")
-        name, value = name.strip().lower(), value.strip()
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
     if _LENGTH in headers:
         # it may be repeated, as long as it stays the same
         headers[_LENGTH], *others = sorted({part.strip() for part in headers[_LENGTH].split(",")})
         if others or not _IS_LENGTH.fullmatch(headers[_LENGTH]):
             raise ValueError(headers[_LENGTH][:20])
-    return int(rest[:3]), version, headers
+    return int(status[2]), status[1], headers
