@@ -7,7 +7,7 @@ import functools
 import os
 import re
 from abc import ABC, abstractmethod
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
 
 ClientT = TypeVar("ClientT")
+# what a redirect to another server keeps: any other header may contain a key
+_KEYLESS = frozenset(
+    {"accept", "accept-encoding", "connection", "content-length", "content-type", "host", "user-agent"}
+)
 _REFUSALS = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 # the parameter itself is refused, not its value: a value out of range is the user's mistake and stays an error
 _REFUSED_PARAMETER = re.compile(
@@ -102,12 +106,20 @@ class ClientBackend(ABC):
         await self._clients.aclose()
 
     async def _on_response(self, response: Any) -> None:
-        """Report overload and repetitions; called for each response, also before the client retries."""
+        """Report overload and repetitions, keep keys from another server; called before the client goes on."""
         if response.status_code in OVERLOADED:
             self._options.on_overload()
         # the clients of OpenAI and Anthropic count in each request
         if response.request.headers.get("x-stainless-retry-count", "0") != "0":
             self._options.on_retry()
+        if "location" in response.headers:
+            request = response.request
+            # the client itself refuses an address that can't be read
+            with suppress(Exception):
+                here, there = request.url, request.url.join(response.headers["location"])
+                if (there.host, there.port) != (here.host, here.port) or there.scheme not in {here.scheme, "https"}:
+                    for name in set(request.headers) - _KEYLESS:
+                        del request.headers[name]
 
     async def _close(self, client: Any) -> None:
         await client.close()

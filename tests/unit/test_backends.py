@@ -113,6 +113,46 @@ def test_each_request_is_sent_in_the_providers_format(provider: str, expected: E
     expected.check("\n".join(lines) + "\n")
 
 
+@each_provider
+@pytest.mark.parametrize(
+    ("place", "keeps"),
+    [
+        ("OTHER/x", False),
+        ("//OTHER/x", False),
+        ("LOCALHOST/x", False),
+        ("HERE/x", True),
+        ("/x", True),
+        ("http://[", None),
+    ],
+)
+def test_a_redirect_to_another_server_loses_every_header_that_may_be_a_key(
+    provider: str, place: str, *, keeps: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY", "OPENAI_ORG_ID"):
+        monkeypatch.setenv(name, KEY)
+    for name in ("OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS"):
+        monkeypatch.setenv(name, f"x-of-the-team: {KEY}")
+    with FakeServer(scripted(hello(provider))) as other:
+
+        def answer(received: Received) -> Reply:
+            if received.path == "/x":
+                return hello(provider)
+            port = received.headers["host"].rpartition(":")[2]
+            location = place.replace("//OTHER", other.url.removeprefix("http:")).replace("OTHER", other.url)
+            location = location.replace("HERE", f"http://127.0.0.1:{port}").replace(
+                "LOCALHOST", f"http://localhost:{port}"
+            )
+            return Reply(status=308, headers={"location": location})
+
+        if keeps is None:
+            assert failed_call(provider, answer).kind == "network"
+            return
+        completed, server = complete_once(provider, answer)
+        (first, *rest) = [*server.requests, *other.requests]
+    assert (completed.content, len(rest), KEY in str(first.headers)) == ("hello", 1, True)
+    assert (KEY in str(rest[0].headers), rest[0].body) == (keeps, first.body)
+
+
 def reply_to(provider: str, fields: dict[str, Any]) -> Reply:
     """Return the reply that a row of the data describes."""
     fields = {name: value for name, value in fields.items() if name != "request"}
