@@ -128,7 +128,9 @@ class Attempt:
         traffic: the calls of the target's own model clients, through the gateway; None where it does not serve.
         cassette: the recording that was replayed or made.
         cassette_sha256: hash of its content.
-        payload: the target's result, unread.
+        payload: the target's result as plain JSON, unread.
+        text: its text, until it is searched for secrets.
+        not_json: why the result is no JSON; empty where it is.
         unread: why nobody can read the answer; None if it may be read.
         truncated: whether an answer of the model under test was cut off.
         outcome: the result as the pack read it.
@@ -164,6 +166,8 @@ class Attempt:
     cassette: Cassette | None = None
     cassette_sha256: str | None = None
     payload: Any = None
+    text: str = ""
+    not_json: str = ""
     unread: UnreadAnswer | None = None
     truncated: bool = False
     outcome: Outcome | None = None
@@ -190,6 +194,23 @@ class Attempt:
         """Set the duration and the time of the end."""
         self.duration_ms = round((time.perf_counter_ns() - self.started_ns) / 1_000_000)
         self.finished_ns = _now_ns()
+
+
+class Plain(NamedTuple):
+    """A result as plain JSON, and its text; or why it is none."""
+
+    payload: Any = None
+    text: str = ""
+    not_json: str = ""
+
+    @classmethod
+    def of(cls, result: object) -> Plain:
+        """Convert a result, while its case runs: it may have methods of its own, and the target may change it later."""
+        try:
+            text = _STRICT_ENCODER.encode(result)
+            return cls(json.loads(text), text)
+        except Exception as error:  # noqa: BLE001 - as above
+            return cls(not_json=error_text(error) or type(error).__name__)
 
 
 def _now_ns() -> int:
@@ -249,7 +270,11 @@ def end(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     # the target may have loaded keys
     context.redactor.refresh()
     if state.failure is None:
-        _run_steps(context, loaded, state, _check)
+        # an exception may have methods of its own, too
+        with _guard(context, state) as violations:
+            _run_steps(context, loaded, state, _check)
+        if violations:
+            state.failure = Failure(kind="offline", message=violations[0])
     state.backend, state.model, state.usage = attribution(context, state)
     state.cost_usd = cost_of(context, state)
     if state.replay is not None:
@@ -500,7 +525,7 @@ def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> N
         with _guard(context, state) as state.violations, _traffic_of(context, state):
             try:
                 with limit:
-                    state.payload = context.caller(request, verify_context)
+                    state.payload, state.text, state.not_json = Plain.of(context.caller(request, verify_context))
             except context.options.stops:
                 raise
             except BaseException as error:  # noqa: BLE001 - any exception of a target is an error of its case
@@ -532,13 +557,12 @@ async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInT
         _replay_result(context, state, request)
         state.stop_clock()
         return
-    guard: AbstractContextManager[list[str]] = nullcontext([])
-    if context.live is None:
-        guard = _guard(context, state, shares_thread=True)
     process = ProcessState()
     try:
-        with guard as state.violations, _traffic_of(context, state):
-            state.payload = await context.caller.call_async(request, verify_context, in_thread)
+        with _guard(context, state, shares_thread=True) as state.violations, _traffic_of(context, state):
+            state.payload, state.text, state.not_json = await context.caller.call_async(
+                request, verify_context, in_thread, Plain.of
+            )
     except BaseException as error:
         state.raised = error
         if _is_cancellation(error):
@@ -568,10 +592,11 @@ def _traffic_of(context: SuiteContext, state: Attempt) -> AbstractContextManager
 
 
 def _guard(context: SuiteContext, state: Attempt, *, shares_thread: bool = False) -> AbstractContextManager[list[str]]:
-    _, verify_context = _arguments(state)
+    if context.live is not None or state.verify_context is None:
+        return nullcontext([])
     advice = {"advice": _GOES_PAST} if state.traffic is not None and state.traffic.has_recording else {}
     return offline(
-        state.owner or verify_context.case_id,
+        state.owner or state.verify_context.case_id,
         suite=context.suite,
         # this package starts the program of a target
         allow_processes=context.options.allow_processes or context.caller.opaque,
@@ -590,9 +615,9 @@ def _replay_result(context: SuiteContext, state: Attempt, request: VerifyRequest
     if state.replay is None:
         raise RuntimeError("a target outside this process is replayed from a recording only")
     try:
-        state.payload = state.replay.result(request.as_json())
-        if context.caller.worlds is not None:
-            state.payload = context.caller.worlds.replayed(state.payload)
+        result = state.replay.result(request.as_json())
+        worlds = context.caller.worlds
+        state.payload, state.text, state.not_json = Plain.of(result if worlds is None else worlds.replayed(result))
     except RuntimeError as error:
         # a mismatch, or an answer that could not be read
         state.raised = error
@@ -615,7 +640,7 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
         replay.finish()
     if state.raised is None and state.traffic is not None and context.live is None:
         state.traffic.finish()
-    not_json = _normalize_payload(context, state)
+    _find_secrets(context, state)
     if state.violations:
         raise _AttemptFailed("offline", state.violations[0])
     if isinstance(state.verify_context, WatchedContext) and not state.verify_context.read and state.raised is None:
@@ -632,8 +657,8 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     said = state.meter if state.meter is not None else replay
     state.truncated = said is not None and said.truncated
     _check_exceptions(context, state)
-    if not_json and state.unread is None:
-        state.unread = _unread(state, f"the target's result is not JSON: {not_json}")
+    if state.not_json and state.unread is None:
+        state.unread = _unread(state, f"the target's result is not JSON: {state.not_json}")
     if replay is not None and (foreign := sorted(replay.stale_roles & context.roles)):
         # a judge's ruling on another answer is no ruling on this one
         problem = f"the request to the role {', '.join(foreign)} has changed since its answer was recorded"
@@ -664,20 +689,15 @@ def _unread(state: Attempt, reason: str) -> UnreadAnswer:
     return UnreadAnswer(TRUNCATED if state.truncated else UNREADABLE, " ".join(reason.split()))
 
 
-def _normalize_payload(context: SuiteContext, state: Attempt) -> str:
-    """Replace the payload by a plain JSON copy of it; return why that is impossible, empty where it isn't."""
+def _find_secrets(context: SuiteContext, state: Attempt) -> None:
+    """Find the secrets in the result; one that is nested too deeply for that is none."""
     try:
-        text = _STRICT_ENCODER.encode(state.payload)
-        # a copy: the target may change its result later
-        state.payload = json.loads(text)
-        if context.redactor.suspects(text):
+        if context.redactor.suspects(state.text):
             state.secrets = context.redactor.find(state.payload)
-            # fails for a result that is nested too deeply
             context.redactor.json(state.payload)
-    except Exception as error:  # noqa: BLE001 - a result may have methods of its own
-        state.payload = None
-        return error_text(error) or type(error).__name__
-    return ""
+    except RecursionError as error:
+        state.payload, state.not_json = None, str(error)
+    state.text = ""
 
 
 def _check_exceptions(context: SuiteContext, state: Attempt) -> None:

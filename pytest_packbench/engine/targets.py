@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.request import Target, VerifyContext, VerifyRequest, Worlds
 
     RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+    Take = Callable[[Any], Any]
 
 
 _PARAMETERS_WITH_CONTEXT = 2
@@ -450,10 +451,15 @@ class TargetCaller:
                 problem = error
         return self._finished(world.result(answer, problem))
 
-    async def call_async(self, request: VerifyRequest, context: VerifyContext, in_thread: RunInThread) -> Any:
-        """Return what a call returns; the event loop is not blocked, because `in_thread` runs a sync target."""
+    async def call_async(
+        self, request: VerifyRequest, context: VerifyContext, in_thread: RunInThread, take: Take = lambda result: result
+    ) -> Any:
+        """Return what `take` makes of a call's result.
+
+        The event loop is not blocked, because `in_thread` runs a sync target, and `take` with it.
+        """
         if self.worlds is None:
-            return await self._call_there(request, context, in_thread)
+            return await self._call_there(request, context, in_thread, take)
         world = await in_thread(partial(self.worlds.open, request, context))
         answer, problem = None, None
         # it ends with the attempt, also where a sync target is abandoned and goes on
@@ -463,11 +469,10 @@ class TargetCaller:
             own_request = await in_thread(world.__enter__)
             try:
                 if own_request is not None:
-                    answer = await self._call_there(own_request, _for_agent(context), in_thread)
+                    answer = await self._call_there(own_request, _for_agent(context), in_thread, lambda result: result)
             except AnswerError as error:
                 problem = error
-        result = await in_thread(partial(world.result, answer, problem))
-        return await result if inspect.isawaitable(result) else result
+        return await _there(partial(world.result, answer, problem), in_thread, take)
 
     async def aclose(self) -> None:
         """Close what the target opened outside this process."""
@@ -524,14 +529,26 @@ class TargetCaller:
             for task in left:
                 _close_coroutine(task)
 
-    async def _call_there(self, request: VerifyRequest, context: VerifyContext, in_thread: RunInThread) -> Any:
+    async def _call_there(
+        self, request: VerifyRequest, context: VerifyContext, in_thread: RunInThread, take: Take
+    ) -> Any:
         if _is_async(self.target):
-            return await self._invoke(request, context)
-        result = await in_thread(partial(self._invoke, request, context))
-        return await result if inspect.isawaitable(result) else result
+            return take(await self._invoke(request, context))
+        return await _there(partial(self._invoke, request, context), in_thread, take)
 
     def _invoke(self, request: VerifyRequest, context: VerifyContext) -> Any:
         return self.target(request, context) if self.takes_context else self.target(request)
+
+
+async def _there(call: Callable[[], Any], in_thread: RunInThread, take: Take) -> Any:
+    """Return what `take` makes of the result of a call on a thread: there, or here where it has to be awaited."""
+
+    def taken() -> Any:
+        result = call()
+        return result if inspect.isawaitable(result) else take(result)
+
+    result = await in_thread(taken)
+    return take(await result) if inspect.isawaitable(result) else result
 
 
 def _run(loop: asyncio.AbstractEventLoop, result: Awaitable[Any]) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from pytest_packbench.cases.suites import SuiteCase, suite_cases, unknown_suite_message
-from pytest_packbench.engine.attempt import Attempt, Failure, UnreadAnswer, settle, user_frames
+from pytest_packbench.engine.attempt import Attempt, Failure, Plain, UnreadAnswer, settle, user_frames
 from pytest_packbench.engine.contexts import SuiteContext, shown_path
 from pytest_packbench.engine.result_builder import Trial, build_trial, error_trial, not_run_trial
 from pytest_packbench.engine.targets import TimeLimit, timed_out
@@ -557,7 +557,8 @@ def _refuse_doubles(runs: Sequence[CaseRun]) -> None:
 def _attempt_of(result: object, started_ns: int) -> Attempt:
     attempt = Attempt(started_ns=started_ns)
     try:
-        attempt.payload = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
+        dumped = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
+        attempt.payload, attempt.text, attempt.not_json = Plain.of(dumped)
     except ValueError as error:
         attempt.unread = UnreadAnswer(UNREADABLE, f"the result is not JSON: {_first_line(_message(error))}")
     return attempt

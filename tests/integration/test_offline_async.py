@@ -10,9 +10,18 @@ if TYPE_CHECKING:
     from tests.integration.conftest import Project
 
 TARGET = """
-import asyncio, atexit, contextvars, multiprocessing, socket, threading, time
+import asyncio, atexit, contextvars, multiprocessing, socket, threading, time, weakref
+import kept
 
 TASKS = []
+
+class Client:
+    pass
+
+class ClientThatCloses:
+    def __del__(self):
+        with socket.socket() as opened:
+            opened.connect(("127.0.0.1", 9))
 
 def connect():
     try:
@@ -56,6 +65,14 @@ async def leaves_a_callback():
     atexit.register(later)
     atexit.unregister(later)
 
+async def leaves_a_finalizer():
+    kept.LEFT.append(Client())
+    weakref.finalize(kept.LEFT[-1], connect)
+    weakref.finalize(kept.LEFT[-1], later).detach()
+
+async def leaves_a_destructor():
+    kept.LEFT.append(ClientThatCloses())
+
 async def spawns():
     multiprocessing.get_context("spawn").Process(target=print).start()
 
@@ -70,6 +87,7 @@ async def hides_in_a_thread():
 
 
 def prepare(project: Project, **calls: str) -> None:
+    project.write("kept.py", "LEFT = []\n")
     project.write("mine.py", TARGET)
     # the guard fails the run, not the gate
     gate = "gates:\n  - metric: completeness\n    min: 0.1\n"
@@ -114,11 +132,18 @@ def test_what_a_case_leaves_running_is_its_own_error(both: Project, concurrency:
     assert sorted(both.records()) == sorted(quiet)
 
 
-def test_a_callback_at_exit_is_refused_and_told(project: Project) -> None:
-    prepare(project, a="leaves_a_callback")
+@pytest.mark.parametrize(
+    ("call", "left"),
+    [
+        ("leaves_a_callback", 'the atexit callback "connect", left running by case a,'),
+        ("leaves_a_finalizer", 'the finalizer "connect", left running by case a,'),
+        ("leaves_a_destructor", "an object that was left until the interpreter's exit"),
+    ],
+)
+def test_what_runs_at_exit_is_refused_and_told(project: Project, call: str, left: str) -> None:
+    prepare(project, a=call)
     result = project.pytester.runpytest_subprocess("--packbench-suite=toy")
     result.assert_outcomes(passed=1)
-    left = (
-        'case a: fixture mode is offline, but the atexit callback "connect", left running by case a, tried: connect to'
-    )
-    assert [line.startswith(f"packbench: {left}") for line in result.errlines] == [True]
+    case = "case a: " if "case a" in left else ""
+    told = f"packbench: {case}fixture mode is offline, but {left} tried: connect to ('127.0.0.1', 9)"
+    assert [line.startswith(told) for line in result.errlines if line.startswith("packbench")] == [True]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import multiprocessing
 import os
 import queue
@@ -12,6 +13,7 @@ import struct
 import subprocess
 import sys
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context, copy_context
@@ -233,6 +235,27 @@ def test_what_the_guard_does_not_see_is_as_documented() -> None:
     assert violations == []
 
 
+def test_a_callback_of_the_collector_counts_for_the_case_that_runs_as_documented() -> None:
+    seen: list[str] = []
+
+    def flush(*_: object) -> None:
+        try:
+            connect()
+        except OSError:
+            seen.append("nobody's")
+        except OfflineError as error:
+            seen.append(str(error)[:8])
+
+    with offline("one", allow_processes=False):
+        gc.callbacks.append(flush)
+    with offline("two", allow_processes=False) as violations:
+        gc.collect()
+    gc.collect()
+    gc.callbacks.remove(flush)
+    assert (set(seen), seen[0], seen[-1]) == ({"case two", "nobody's"}, "case two", "nobody's")
+    assert len(violations) == seen.count("case two")
+
+
 def call_libc_connect(port: int) -> None:
     address = struct.pack("=HH4s8x", socket.AF_INET, socket.htons(port), socket.inet_aton("127.0.0.1"))
     with socket.socket() as opened:
@@ -254,6 +277,59 @@ def test_a_case_may_reach_what_its_own_process_serves_and_nothing_else() -> None
         end()
         with socket.socket() as opened, offline("two", allow_processes=False), pytest.raises(OfflineError):
             opened.connect(served.getsockname())
+
+
+class Pretender(socket.socket):
+    """A socket that says that it stays on this machine, and talks to what this process serves."""
+
+    family = socket.AF_UNIX
+
+    def getpeername(self) -> Any:
+        return ("127.0.0.1", 1)
+
+    getsockname = getpeername
+
+
+class Anywhere(tuple[Any, ...]):
+    __slots__ = ()
+
+    def __getitem__(self, _: Any) -> Any:
+        return ("127.0.0.1", 1)
+
+    def __eq__(self, _: object) -> bool:
+        return True
+
+    __hash__ = tuple.__hash__
+
+
+def test_a_socket_or_an_address_that_pretends_deceives_nobody() -> None:
+    end = serve_address("127.0.0.1", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server, Pretender() as opened, Pretender() as before:
+        before.connect(server.getsockname())
+        acts: list[Callable[[], object]] = [
+            lambda: opened.connect(server.getsockname()),
+            lambda: opened.connect(Anywhere(server.getsockname())),
+            lambda: opened.bind(("127.0.0.1", 0)),
+            lambda: before.sendmsg([b"x"]),
+        ]
+        with offline("one", allow_processes=False) as violations:
+            for act in acts:
+                with suppress(OfflineError):
+                    act()
+    end()
+    assert len(violations) == len(acts)
+
+
+def test_a_finalizer_is_work_of_the_case_that_made_it() -> None:
+    suite, kept = object(), [threading.Event(), threading.Event()]
+    with offline("one", suite=suite, allow_processes=False) as first:
+        finalizers = [weakref.finalize(each, try_to_connect) for each in kept]
+    assert finalizers[0].peek() == (kept[0], try_to_connect, (), {})
+    with offline("two", suite=suite, allow_processes=False) as second:
+        finalizers[0]()
+        del kept[:]
+    assert (len(first), second) == (2, [])
+    assert [case_id for case_id, _ in take_late(suite)] == ["one"]
 
 
 def test_a_function_that_was_replaced_is_the_inherited_one_again() -> None:
