@@ -14,6 +14,7 @@ import re
 from binascii import b2a_base64
 from bisect import bisect_left, bisect_right
 from functools import cache
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
@@ -22,26 +23,37 @@ if TYPE_CHECKING:
 
 REDACTED = "[redacted]"
 """What replaces a secret."""
+NAMES = "PACKBENCH_SECRETS"
+"""The variable that names further variables with secrets."""
 MIN_LENGTH = 8
 """Shorter values of the environment are not redacted: ordinary text contains them as well."""
 _MIN_TOKEN_LENGTH = 4
 _LONG_WORD = 16
 _MIN_CHARACTERS = 4
 _EXCERPT = 300
+# of longer ones, and of a longer text of words that follow, all is replaced
+_MAX_KEY = 20_000
+_MAX_TAIL = 200
 _VARIABLE = (
     # an author's name is no secret, and GIT_AUTHOR_NAME occurs in ordinary text
-    r"(?i)KEY|TOKEN|SECRET|PASS(W|PHRASE)|CREDENTIAL|AUTH(?!ORS?(_|$))|HEADERS|PASS$|(^|_)PASS_|(^|_)PATS?(_|$)|"
+    r"(?i)KEY|TOKEN|SECRET|PASS(W|PHRASE|CODE)|CREDENTIAL|AUTH(?!ORS?(_|$))|HEADERS|PASS$|(^|_)PASS_|(^|_)PATS?(_|$)|"
     # a bare PWD is the current folder
-    r"_PWD$|COOKIE|JWT|BEARER|CONNECTION_?STRING|CONN_STR"
+    r"_PWD$|COOKIE|JWT|BEARER|CONNECTION_?STRING|CONN_STR|MNEMONIC|SEED_?(PHRASE|WORDS)|WEBHOOK|"
+    r"(^|_)(CREDS?|PRIVATE|SALT|PEPPER|PIN|SAS|T?OTP|HMAC|SIG|SIGNATURE|(RECOVERY|BACKUP)_CODES?)(_|$)"
 )
+# a number of a few digits may be one of these
+_SHORT = r"(?i)(^|_)(PIN|T?OTP)(_|$)"
 _PLAIN_VARIABLE = (
     r"(?i)TOKENIZER|MAX_(\w+_)?TOKENS|PUBLIC_KEY|(PRIMARY|FOREIGN|PARTITION|SORT|CACHE)_KEY|KEYBOARD|KEYMAP|"
-    r"_(TYPE|METHOD|NAME|HEADER|FIELD|COLUMN|PREFIX|ALGORITHM|LIMIT|COUNT|TTL|TIMEOUT|LENGTH|SIZE|SCHEME|MODE|"
+    r"^PACKBENCH_SECRETS$|_(TYPE|METHOD|NAME|HEADER|FIELD|COLUMN|PREFIX|ALGORITHM|LIMIT|COUNT|TTL|TIMEOUT|LENGTH|SIZE|SCHEME|MODE|"
     r"PROVIDER|BACKEND|ISSUER|AUDIENCE|DOMAIN|REALM|VERSION|FORMAT)$"
 )
-_MAY_BE_WORD = r"(?i)PASS|PWD"
+_MAY_BE_WORD = r"(?i)PASS|PWD|SALT|PEPPER|CRED|PIN"
 # stricter than for variables: the value of --tokenizer or --author is no secret
-_OPTION = r"(?i)(^|[-_])(api)?(keys?|tokens?|secrets?|passwords?|passwd|auth|authorization)$"
+_OPTION = (
+    r"(?i)(^|[-_])(api)?(keys?|tokens?|secrets?|passwords?|passwd|passphrase|passcode|auth|authorization|creds?|"
+    r"credentials?|mnemonic|salt|pin|otp|sas)$"
+)
 _HEADER_OPTIONS = frozenset({"-H", "--header"})
 _HIDDEN_HEADER = r"(?i)auth|key|token|secret|cookie|passw|credential|signature"
 _PLAIN_HEADER = r"(?i)accept(-.+)?|content-.+|user-agent|host|cache-control|connection|origin|referer|via|date"
@@ -68,18 +80,23 @@ _WORD_AFTER_BREAK = r"[A-Za-z]?[a-z_-]*[^A-Za-z0-9]*"
 # every text with a key of a known form matches this, or contains one of the words; a pattern for speed: it begins with
 # characters that are rare in text, and the forms themselves are compiled only for texts that it matches
 _SUSPECT = re.compile(
-    r"[_.AJPQzZK-](?:(?<=_)[A-Za-z0-9]{16}|(?<=[.-])(?=[A-Za-z_-]{0,100}[0-9])[A-Za-z0-9_-]{16}|(?<=A)(?:[KSB]IA|CCA|Iza|BSK|ccessKey)|"
-    r"(?<=J)[A-Za-z0-9_-]{10}|(?<=P)RIVATE KEY|(?<=Q)~|(?<=[zZ])(?:ation|ATION)[\"'\\]*\s*[:=]|"
-    r"(?<=K)ey=|(?<=-)[Kk](?:ey|EY)[\"'\\]*\s*[:=]|(?<=_)(?:access_key|ACCESS_KEY)|(?<=\.)slack)"
+    r"_(?:[A-Za-z0-9]{16}|(?:key|token|secret|KEY|TOKEN|SECRET)[\"'\\]*\s*[:=]|"
+    r"(?<=ckr_|_v1_|ale_|rys_|ryu_|igd_|igo_|fo1_|m1r_|m1a_|fm2_))|"
+    r"-(?:(?=[A-Za-z0-9_-]{16})[a-z_-]{0,40}+[0-9A-Z]|(?:[Kk]ey|KEY)[\"'\\]*\s*[:=]|us[0-9])|"
+    r"\.(?:(?=[A-Za-z0-9_-]{16})[a-z_-]{0,40}+[0-9A-Z]|slack|office)|=(?<=sig=|pwd=|Pwd=|PWD=|ord=|ORD=)|"
+    r"/(?:(?<=:/)/(?:[^\s/:@]{0,100}:[^\s/@]{8}|[a-f0-9]{32}[:@])|(?<=1/)/0|(?<=api/)webhooks/)|"
+    r"A(?:[KSB]IA|CCA|Iza|BSK|KCp|TATT3|TCTT3|TBB|PIM|CDb|IoT|z(?:Fu|Se|Ca)|C[0-9a-f]{16}|ccessKey|"
+    r"(?<=:A)A[A-Za-z0-9_-]{16}|(?<=\+A)|(?<=LTA)I)|J[A-Za-z0-9_-]{10}|GOOG1E|K(?:(?<=SK)[0-9a-f]{16}|ey[\"'\\]*\s*[:=])|"
+    r"PRIVATE KEY|Q~|Vmd|ZXI|Z(?:ation|ATION)[\"'\\]*\s*[:=]|z(?:ation|ATION)[\"'\\]*\s*[:=]"
 )
-_SUSPECT_WORDS = ("earer ", "EARER ", "dapi")
+_SUSPECT_WORDS = ("earer ", "EARER ", "dapi", "oy2", "pikey")
 
 
 class Form(NamedTuple):
     """What has the form of a key.
 
     Attributes:
-        name: what it is, for messages.
+        name: what it is, for messages and `SECURITY.md`.
         hints: every such text contains one of these.
         pattern: a regular expression; its first group is the key, or else the whole match.
     """
@@ -91,65 +108,150 @@ class Form(NamedTuple):
 
 # after a letter or digit only if it is the end of a colour, an escaped line break or an escaped sign of a URL
 _START = r"(?:(?<![A-Za-z0-9])|(?<=[0-9\[]m)|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
-# of a long text without any digit, each character would be looked at from each
-_LONG = r"(?=[A-Za-z_-]{0,100}[0-9])[A-Za-z0-9_-]"
-_VALUE = r"(?=[A-Za-z._~+/=-]*[0-9])[A-Za-z0-9._~+/=-]{16,}"
+# no word of a language is one; what looks ahead has an end, or else each character would be looked at from each
+_ONE = r"(?=[a-z]{0,40}+[0-9A-Z])[A-Za-z0-9]{16,}[A-Za-z0-9_-]*"
+_LONG = r"(?=[a-z_-]{0,40}+[0-9A-Z])[A-Za-z0-9_-]{16,}"
+_BASE = r"[A-Za-z0-9+/=_-]{40,}"
+_VALUE = r"(?=[A-Za-z._~+/=-]{0,200}+[0-9])[A-Za-z0-9._~+/=-]{16,}"
+
+
+_MAKERS = {
+    "Adobe": "p8e-",
+    "Brevo": "xkeysib- xsmtpsib-",
+    "Buildkite": "bkua_",
+    "CircleCI": "CCIPAT_ CCIPRJ_",
+    "Contentful": "CFPAT-",
+    "DigitalOcean": "dop_v1_ doo_v1_ dor_v1_",
+    "Fireworks": "fw_",
+    "GitHub": "ghp_ gho_ ghs_ ghu_ ghr_ github_pat_",
+    "Google": "AIza GOCSPX- ya29. AQ.Ab 1//0 GOOG1E",
+    "Grafana": "glsa_ glc_ eyJrIjoi",
+    "Groq": "gsk_",
+    "HashiCorp Vault": "hvs. hvb. hvr.",
+    "Heroku": "HRKU-",
+    "Hugging Face": "hf_ api_org_",
+    "Jina AI": "jina_",
+    "LangSmith": "lsv2_pt_ lsv2_sk_ ls__",
+    "Linear": "lin_api_ lin_oauth_",
+    "Netlify": "nfp_",
+    "New Relic": "NRAK- NRII- NRJS-",
+    "npm": "npm_",
+    "NVIDIA": "nvapi-",
+    "Perplexity": "pplx-",
+    "Plaid": "access-sandbox- access-development- access-production-",
+    "PostHog": "phx_",
+    "Postman": "PMAK-",
+    "Prefect": "pnu_",
+    "Pulumi": "pul-",
+    "PyPI": "pypi-AgE",
+    "Replicate": "r8_",
+    "RubyGems": "rubygems_",
+    "Shopify": "shpat_ shpca_ shppa_ shpss_",
+    "SonarQube": "squ_ sqp_ sqa_",
+    "Sourcegraph": "sgp_",
+    "Square": "sq0atp- sq0csp-",
+    "Stripe": "sk_live_ sk_test_ rk_live_ rk_test_ whsec_",
+    "Supabase": "sbp_ sb_secret_",
+    "Tailscale": "tskey-",
+    "Tavily": "tvly-",
+    "xAI": "xai-",
+    "age": "AGE-SECRET-KEY-1",
+}
+"""How keys begin, by their maker, where any random text follows."""
+
+
+def _keys_of(maker: str, beginnings: str, rest: str = "") -> Form:
+    """Return the form of a maker's keys.
+
+    Args:
+        maker: who issues them.
+        beginnings: how they begin, separated by spaces.
+        rest: a pattern of what follows; by default characters of which not all are small letters.
+    """
+    hints = tuple(beginnings.split())
+    rest = rest or (_ONE if hints[0].endswith("_") else _LONG)
+    beginning = f"(?:{'|'.join(map(re.escape, hints))})"
+    # first without a look behind, which takes most of the time
+    return Form(f"a key of {maker}", hints, f"(?={beginning}){_START}{beginning}{rest}")
+
+
 # prefixes that lists such as gitleaks' and the documents of providers name; lengths are lower limits, because lengths
 # change, and prefixes are distinctive
 FORMS = (
+    *starmap(_keys_of, _MAKERS.items()),
     Form(
         "an API key (sk-...)",
         ("sk-",),
-        rf"{_START}c?sk-(?:(?:ant|proj|svcacct|admin|or-v1|lf)-[A-Za-z0-9_-]{{20,}}|"
-        r"(?:[A-Za-z0-9]{1,12}[_-]){0,3}(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{16,}[A-Za-z0-9_-]*)",
+        rf"(?=c?sk-){_START}c?sk-(?:(?:ant|proj|svcacct|admin|or-v1|lf)-[A-Za-z0-9_-]{{20,}}|"
+        r"(?:[A-Za-z0-9]{1,12}[_-]){0,3}(?=[A-Za-z]{0,100}[0-9])(?=[0-9]{0,100}[A-Za-z])[A-Za-z0-9]{16,}[A-Za-z0-9_-]*)",
     ),
+    _keys_of("1Password", "ops_eyJ", _BASE),
+    _keys_of("Airtable", "pat", r"[A-Za-z0-9]{14}\.[a-f0-9]{40,}"),
+    _keys_of("Alibaba Cloud", "LTAI", r"[A-Za-z0-9]{12,24}(?![A-Za-z0-9])"),
+    _keys_of("Artifactory", "AKCp cmVmd", r"[A-Za-z0-9]{50,}"),
+    _keys_of("Atlassian", "ATATT3 ATCTT3 ATBB", r"[A-Za-z0-9_=-]{24,}"),
+    _keys_of("AWS", "AKIA ASIA ABIA ACCA", r"(?=[A-Z]{0,16}[0-9])[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    _keys_of("AWS", "ABSK IQoJb3JpZ2lu FwoGZXIvYXdz bedrock-api-key-", _BASE),
+    _keys_of("Azure", "AccountKey= SharedAccessKey= sig=", r"([A-Za-z0-9+/%]{40,}={0,2})"),
+    Form("a key of Azure", ("Q~",), rf"{_START}[A-Za-z0-9_~.]{{3}}[0-9]Q~[A-Za-z0-9_~.-]{{31,34}}"),
     Form(
-        "a Stripe key", ("k_live_", "k_test_", "whsec_"), rf"{_START}(?:[rs]k_(?:live|test)|whsec)_[A-Za-z0-9]{{16,}}"
+        "a key of Azure",
+        ("JQQJ9", "APIM", "ACDb", "AIoT", "AzFu", "AzSe", "AzCa", "+A"),
+        r"(?<![A-Za-z0-9+/_-])(?:[A-Za-z0-9+/]{76}(?:APIM|ACDb|\+A(?:Ba|MC|St))|[A-Za-z0-9]{52}JQQJ9|[A-Za-z0-9_-]{44}AzFu|"
+        r"[A-Za-z0-9+/]{42}(?:AzSe|\+ACR)|[A-Za-z0-9+/]{33}(?:AIoT|AzCa|\+A(?:Sb|Eh|Rm)))[A-Za-z0-9+/_-]{5,28}={0,2}"
+        r"(?![A-Za-z0-9+/_-])",
     ),
-    Form("a Google API key", ("AIza",), rf"{_START}AIza[A-Za-z0-9_-]{{30,}}"),
-    Form("a Google OAuth secret", ("GOCSPX-", "ya29."), rf"{_START}(?:GOCSPX-|ya29\.){_LONG}{{20,}}"),
+    _keys_of("Cloudflare", "v1.0-", r"[a-f0-9]{24}-[a-f0-9]{40,}"),
+    _keys_of("Databricks", "dapi", r"[a-f0-9]{32}(?:-[0-9])?"),
+    _keys_of("Discord", "discord.com/api/webhooks/ discordapp.com/api/webhooks/", r"[0-9]{1,30}/([A-Za-z0-9_-]{20,})"),
     Form(
-        "an AWS access key",
-        ("AKIA", "ASIA", "ABIA", "ACCA"),
-        rf"{_START}A(?:KIA|SIA|BIA|CCA)(?=[A-Z]*[0-9])[A-Z0-9]{{16}}(?![A-Za-z0-9])",
+        "a key of Discord",
+        (".",),
+        rf"(?=[MNO]){_START}[MNO][A-Za-z0-9_-]{{23,27}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,}}",
     ),
+    _keys_of("Docker", "dckr_pat_ dckr_oat_", _LONG),
+    _keys_of("Doppler", "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.", rf"(?:[a-z0-9_-]{{2,35}}\.)?{_LONG}"),
+    _keys_of("Dropbox", "sl.", rf"(?:u\.)?(?=[A-Za-z0-9_-]{{60}}){_LONG}"),
+    _keys_of("Dynatrace", "dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{40,}"),
+    _keys_of("ElevenLabs", "sk_", r"[a-f0-9]{40,}"),
+    _keys_of("Figma", "figd_ figo_", _LONG),
+    _keys_of("Firecrawl", "fc-", r"[a-f0-9]{32}"),
+    _keys_of("Fly.io", "fo1_ fm1r_ fm1a_ fm2_", _BASE),
+    _keys_of(
+        "GitLab",
+        "glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glimt- glagent- gloas- glsoat- glffct- glwt-",
+        rf"{_LONG}(?:\.[A-Za-z0-9]{{2,9}}){{0,2}}",
+    ),
+    Form("a key of HCP Terraform", (".atlasv1.",), rf"{_START}[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-9_-]{{40,}}"),
+    _keys_of("Mailgun", "key- pubkey-", r"[a-f0-9]{32}"),
     Form(
-        "an AWS secret key",
-        ("ecret_access_key", "ecretAccessKey", "ECRET_ACCESS_KEY"),
-        r"(?i:secret_?access_?key)[\"'\\]*\s*[:=]\s*[\"'\\]*([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
+        "a key of Mailgun or Mailchimp",
+        ("-",),
+        rf"(?=[a-f0-9]{{32}}-){_START}[a-f0-9]{{32}}-(?:[a-f0-9]{{8}}-[a-f0-9]{{8}}|us[0-9]{{1,2}})(?![A-Za-z0-9-])",
     ),
-    Form("an Amazon Bedrock key", ("ABSK",), rf"{_START}ABSK[A-Za-z0-9+/]{{60,}}={{0,2}}"),
-    Form(
-        "a GitHub token",
-        ("ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_"),
-        rf"{_START}(?:gh[posur]_[A-Za-z0-9]{{20,}}|github_pat_[A-Za-z0-9_]{{22,}})",
+    _keys_of("Microsoft Teams", "webhook.office.com/webhookb2/", r"([A-Za-z0-9@/-]{60,})"),
+    _keys_of("Notion", "ntn_ secret_", r"[A-Za-z0-9]{32,}"),
+    _keys_of("NuGet", "oy2", r"[a-z0-9]{43}(?![A-Za-z0-9])"),
+    _keys_of("Pinecone", "pcsk_", r"[A-Za-z0-9]{4,8}_[A-Za-z0-9]{30,}"),
+    _keys_of("PlanetScale", "pscale_pw_ pscale_tkn_ pscale_oauth_", _LONG),
+    _keys_of("Resend", "re_", r"[A-Za-z0-9]{8}_[A-Za-z0-9]{16,}"),
+    _keys_of("SendGrid", "SG.", r"[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+    _keys_of("Sentry", "sntrys_ sntryu_", _BASE),
+    _keys_of(
+        "Slack",
+        "xoxa- xoxb- xoxc- xoxd- xoxe- xoxp- xoxr- xoxs- xoxe.xoxb- xoxe.xoxp- xapp- xwfp-",
+        r"[A-Za-z0-9%+/=-]{16,}",
     ),
-    Form(
-        "a GitLab token", ("glpat-", "gldt-", "glrt-", "glcbt-", "glptt-"), rf"{_START}gl[a-z]{{2,3}}t-{_LONG}{{20,}}"
+    _keys_of(
+        "Slack",
+        "hooks.slack.com/services/ hooks.slack.com/workflows/ hooks.slack.com/triggers/",
+        r"([A-Za-z0-9/]{20,})",
     ),
-    Form(
-        "a Slack token",
-        ("xox", "xapp-", "hooks.slack.com/services/"),
-        rf"{_START}(?:xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{{16,}}|xapp-[A-Za-z0-9-]{{20,}})|"
-        r"hooks\.slack\.com/services/([A-Za-z0-9/]{20,})",
-    ),
-    Form("a Hugging Face token", ("hf_", "api_org_"), rf"{_START}(?:hf|api_org)_[A-Za-z0-9]{{20,}}"),
-    Form(
-        "an API key of a provider",
-        ("gsk_", "xai-", "pplx-", "nvapi-", "r8_", "tvly-", "fw_", "lsv2_", "dapi", "ntn_", "lin_api_", "sbp_"),
-        rf"{_START}(?:(?:gsk|r8|fw|sbp|lin_api|ntn)_(?=[A-Za-z]*[0-9])[A-Za-z0-9]{{20,}}|dapi[a-f0-9]{{32}}|"
-        rf"(?:xai|pplx|nvapi|tvly)-{_LONG}{{20,}}|lsv2_[a-z]{{2}}_[a-f0-9]{{20,}}_[a-f0-9]{{6,}})",
-    ),
-    Form(
-        "a token of a package index",
-        ("npm_", "pypi-AgE"),
-        rf"{_START}(?:npm_(?=[A-Za-z]*[0-9])[A-Za-z0-9]{{30,}}|pypi-AgE[A-Za-z0-9_-]{{40,}})",
-    ),
-    Form("a SendGrid key", ("SG.",), rf"{_START}SG\.[A-Za-z0-9_-]{{16,}}\.[A-Za-z0-9_-]{{16,}}"),
-    Form("a DigitalOcean token", ("_v1_",), rf"{_START}do[opr]_v1_[a-f0-9]{{40,}}"),
-    Form("a Vault token", ("hvs.", "hvb."), rf"{_START}hv[bs]\.{_LONG}{{24,}}"),
-    Form("an Azure account key", ("ccountKey=",), r"(?i:AccountKey)=([A-Za-z0-9+/]{40,}={0,2})"),
-    Form("an Azure client secret", ("Q~",), rf"{_START}[A-Za-z0-9_~.]{{3}}[0-9]Q~[A-Za-z0-9_~.-]{{31,34}}"),
+    Form("a key of Telegram", (":AA",), rf"{_START}[0-9]{{8,10}}:AA[A-Za-z0-9_-]{{30,}}"),
+    _keys_of("Together AI", "tgp_v1_", _LONG),
+    _keys_of("Snyk", "snyk_uat.", r"[a-f0-9]{8}\.[A-Za-z0-9_.-]{20,}"),
+    _keys_of("Twilio", "SK AC", r"[a-f0-9]{32}(?![A-Za-z0-9])"),
+    _keys_of("Voyage AI", "pa-", rf"(?=[A-Za-z0-9_-]{{40}}){_LONG}"),
     Form(
         "a JSON Web Token",
         ("eyJ",),
@@ -159,15 +261,27 @@ FORMS = (
     ),
     Form(
         "a private key",
-        ("PRIVATE KEY", "AGE-SECRET-KEY-1"),
-        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:[\s\S]{16,20000}?-----END [A-Z0-9 ]{0,40}PRIVATE "
-        r"KEY(?: BLOCK)?-----|(?:(?:\s|\\+[nr])*[A-Za-z0-9+/=]{16,80})+)|AGE-SECRET-KEY-1[A-Z0-9]{20,}",
+        ("PRIVATE KEY",),
+        # up to the next beginning: of many, each would be looked at from each
+        r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}(?:(?:(?!---- ?BEGIN)[\s\S]){16,20000}?"
+        r"---- ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|(?:(?:\s|\\+[nr])*[A-Za-z0-9+/=]{16,80})+)",
     ),
-    Form("a bearer token", ("earer ", "EARER "), rf"\b(?i:bearer)[ \t]+({_VALUE})"),
+    Form("a bearer token", ("earer ", "EARER "), rf"(?=[bB])\b(?i:bearer)[ \t]+({_VALUE})"),
     Form(
-        "an authorization header",
-        ("uthorization", "UTHORIZATION", "pi-key", "pi-Key", "PI-KEY"),
-        rf"(?i:authorization|x-api-key|\bapi-key)[\"'\\]*\s*[:=]\s*[\"'\\]*(?:[A-Za-z]+\s+)?({_VALUE})",
+        "a value that is named a key",
+        ("uthorization", "UTHORIZATION", "ey", "EY", "oken", "OKEN", "ecret", "ECRET"),
+        r"(?=[aAcCsS])(?i:authorization|api[_-]?key|(?:access|auth)_token|client_secret|secret_?(?:access_?)?key)[\"'\\]*\s*[:=]\s*"
+        rf"[\"'\\]*(?:[A-Za-z]+\s+)?({_VALUE})",
+    ),
+    Form(
+        "the login of an address",
+        ("://",),
+        r"://(?:[^\s/:@]*:((?=[^\s/@0-9]{0,100}[0-9])(?=[^\s/@A-Za-z]{0,100}[A-Za-z])[^\s/@]{8,100})|([a-f0-9]{32}))@",
+    ),
+    Form(
+        "the password of a connection",
+        ("wd=", "assword="),
+        r";\s?(?i:password|pwd)=((?=[^\s;\"'0-9]{0,100}[0-9])[^\s;\"']{8,})",
     ),
 )
 # in messages and printed output only: results may contain such texts by chance
@@ -209,10 +323,14 @@ class Redactor:
     Args:
         environment: environment variables; kept, because a target may add some (see `refresh`).
         values: further secret values, such as those of options.
+        names: names of variables that are secret whatever they look like; `PACKBENCH_SECRETS` names further ones.
     """
 
-    def __init__(self, environment: Mapping[str, str] | None = None, values: Iterable[str] = ()) -> None:
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, values: Iterable[str] = (), names: str = ""
+    ) -> None:
         self._environment: Mapping[str, str] = {} if environment is None else environment
+        self._names = re.split(r"[,\s]+", f"{names},{self._environment.get(NAMES, '')}")
         self._size = -1
         # each encoded form of each value, with what it is
         self._known: dict[str, str] = {}
@@ -242,12 +360,15 @@ class Redactor:
         if size == self._size:
             return
         self._size = size
-        known, encoded = dict(self._known), set(self._base64)
+        known, tokens, encoded = dict(self._known), dict(self._tokens), set(self._base64)
         for name, value in list(self._environment.items()):
-            for part in _secrets_of_variable(name, value):
-                _add_forms(known, encoded, part, f"the value of {name}")
-        self._known, self._base64 = known, encoded
-        self._needles = (*known, *self._tokens, *_SUSPECT_WORDS)
+            for part in _secrets_of_variable(name, value, named=name in self._names):
+                if len(part) < MIN_LENGTH:
+                    tokens[part] = f"the value of {name}"
+                else:
+                    _add_forms(known, encoded, part, f"the value of {name}")
+        self._known, self._tokens, self._base64 = known, tokens, encoded
+        self._needles = (*known, *tokens, *_SUSPECT_WORDS)
 
     def suspects(self, text: str) -> bool:
         """Whether a text, or the JSON that a text is, may contain a secret; most texts do not."""
@@ -283,13 +404,12 @@ class Redactor:
         Raises:
             RecursionError: the value is nested too deeply.
         """
-        if isinstance(value, str):
-            return self._hide(value, found)
         if isinstance(value, dict):
             return {self.json(key, found): self.json(item, found) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [self.json(item, found) for item in value]
-        return value
+        hidden = self._hide(text := _printed(value), found)
+        return value if hidden == text else hidden
 
     def find(self, value: Any) -> tuple[Found, ...]:
         """Return the secrets in a JSON value, in order."""
@@ -297,15 +417,16 @@ class Redactor:
         stack: list[tuple[str, Any]] = [("", value)]
         while stack:
             pointer, item = stack.pop()
-            if isinstance(item, str):
-                every += [
-                    Found(item[span.start : span.end], span.what, pointer, span.is_known) for span in self._spans(item)
-                ]
-            elif isinstance(item, dict):
-                every += [found._replace(pointer=pointer) for key in item for found in self.find(str(key))]
+            if isinstance(item, dict):
+                every += [found._replace(pointer=pointer) for key in item for found in self.find(key)]
                 stack += reversed([(f"{pointer}/{_escaped(str(key))}", member) for key, member in item.items()])
             elif isinstance(item, list | tuple):
                 stack += reversed([(f"{pointer}/{index}", member) for index, member in enumerate(item)])
+            else:
+                text = _printed(item)
+                every += [
+                    Found(text[span.start : span.end], span.what, pointer, span.is_known) for span in self._spans(text)
+                ]
         return tuple(every)
 
     def _hide(self, text: str, found: Sequence[Found], *, loose: bool = False) -> str:
@@ -364,17 +485,15 @@ class Redactor:
             while (
                 first < last
                 and not span.is_known
+                and span.end - _MAX_TAIL < cuts[last - 1] < span.start + _MAX_KEY
                 and _compiled(_WORD_AFTER_BREAK).fullmatch(whole, cuts[last - 1], end)
-                and self._is_complete(whole[span.start : cuts[last - 1]])
+                and _is_complete(whole[span.start : cuts[last - 1]], span.what)
             ):
                 # the text goes on with a word after a complete key
                 last -= 1
                 end = cuts[last]
             if first < last:
                 yield span._replace(start=span.start + removed[first], end=end + removed[last])
-
-    def _is_complete(self, text: str) -> bool:
-        return any(span.end == len(text) for span in self._spans_within(text))
 
     def _spans_of_loose_forms(self, text: str) -> Iterator[_Span]:
         lowered = text.lower()
@@ -472,12 +591,14 @@ def holds_secret(name: str, value: str) -> bool:
     return any(_secrets_of_variable(name, value))
 
 
-def _secrets_of_variable(name: str, value: str) -> Iterator[str]:
-    """Return the values in an environment variable that look like keys, by its name or by themselves."""
-    if _compiled(_VARIABLE).search(name) and not _compiled(_PLAIN_VARIABLE).search(name):
+def _secrets_of_variable(name: str, value: str, *, named: bool = False) -> Iterator[str]:
+    """Return the values in an environment variable that look like keys, by its name or by themselves, or are named."""
+    if (named or _compiled(_SHORT).search(name)) and _MIN_TOKEN_LENGTH <= len(value.strip()) < MIN_LENGTH:
+        yield value.strip()
+    if named or (_compiled(_VARIABLE).search(name) and not _compiled(_PLAIN_VARIABLE).search(name)):
         # a password, a line, or a member of an object may be a word
-        words = bool(_compiled(_MAY_BE_WORD).search(name)) or "\n" in value.strip() or value.lstrip().startswith("{")
-        yield from (part for part in _parts(value) if _may_be_key(part, words=words))
+        words = named or _compiled(_MAY_BE_WORD).search(name) or "\n" in value.strip() or value.lstrip().startswith("{")
+        yield from (part for part in _parts(value) if _may_be_key(part, words=bool(words)))
     elif _SUSPECT.search(value) or any(map(value.__contains__, _SUSPECT_WORDS)):
         for form in _forms_in(value):
             yield from (match[match.lastindex or 0] for match in _compiled(form.pattern).finditer(value))
@@ -614,12 +735,23 @@ def _beginnings(text: str, found: Sequence[Found]) -> Iterator[_Span]:
         position = lowered.find(secret[:MIN_LENGTH])
         while position >= 0 and len(lowered) == len(text):
             end = position
-            for expected, actual in zip(secret, lowered[position:], strict=False):
+            for expected, actual in zip(secret, lowered[position : position + len(secret)], strict=False):
                 if expected != actual:
                     break
                 end += 1
             yield _Span(position, end, "")
             position = lowered.find(secret[:MIN_LENGTH], end)
+
+
+def _is_complete(text: str, what: str) -> bool:
+    """Whether a text ends with a key of the form with this name."""
+    patterns = (_compiled(form.pattern) for form in FORMS if form.name == what)
+    return any(_span(match)[1] == len(text) for pattern in patterns for match in pattern.finditer(text))
+
+
+def _printed(leaf: Any) -> str:
+    """Return a text, a key or another leaf as it stands in JSON: a number may be a password."""
+    return leaf if isinstance(leaf, str) else json.dumps(leaf, default=str)
 
 
 def _forms_in(text: str) -> Iterator[Form]:

@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.model.redaction import REDACTED, Redactor, redact_options, secrets_of_target
+from pytest_packbench.model.redaction import FORMS, REDACTED, Redactor, redact_options, secrets_of_target
 
 TABLES = yaml.safe_load((Path(__file__).parent / "data" / "redaction.yaml").read_text("utf-8"))
 SECRET = "planted-value-1"  # noqa: S105 - planted to be redacted
@@ -105,18 +105,72 @@ EDGES = "'\"|\\>#*E"
 RANDOM = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
 
 
-def test_what_has_the_form_of_a_key_is_redacted_in_any_text() -> None:
-    redactor = Redactor()
-    keys = [key.replace("*", RANDOM) for row in TABLES["forms"] for key in row]
+DIGITS = "0a1b2c3d4e5f67890a1b2c3d4e5f6789"
+
+
+def filled(key: str) -> str:
+    return key.replace("*", RANDOM).replace("#", DIGITS)
+
+
+FORMED = {name: [filled(key) for key in keys] for name, keys in TABLES["forms"].items()}
+# before, the key, after
+WITHIN = [filled(row).replace(">", "<").split("<", 2) for row in TABLES["forms within text"]]
+
+
+@pytest.mark.parametrize("name", FORMED)
+def test_what_has_the_form_of_a_key_is_redacted_in_any_text(name: str) -> None:
+    redactor, keys = Redactor(), FORMED[name]
+    assert {key: {found.what for found in redactor.find(key)} for key in keys} == dict.fromkeys(keys, {name})
     texts = ["a {} b, {}", json.dumps({"key": "{}"}).replace("{", "{{", 1)[:-1] + "}}", "line\n{}\nnext"]
     for text in texts:
         expected = text.format(REDACTED, REDACTED)
         assert {key: redactor.json(text.format(key, key)) for key in keys} == dict.fromkeys(keys, expected)
         assert [key for key in keys if not redactor.suspects(json.dumps(text.format(key, key)))] == []
-    for row in TABLES["forms within text"]:
-        before, _, rest = row.replace("*", RANDOM).partition("<")
-        key, _, after = rest.partition(">")
-        assert redactor.json(before + key + after) == before + REDACTED + after
+
+
+def test_what_has_the_form_of_a_key_by_what_is_beside_it_is_redacted() -> None:
+    for before, key, after in WITHIN:
+        assert Redactor().json(before + key + after) == before + REDACTED + after
+
+
+def test_each_form_has_an_example_and_the_security_page_lists_all() -> None:
+    examples = ["".join(row) for row in WITHIN] + [key for keys in FORMED.values() for key in keys]
+    makers = [form for form in FORMS if form.name.startswith("a key of ")]
+    assert [hint for form in makers for hint in form.hints if not any(hint in text for text in examples)] == []
+    found = {what.what for text in examples for what in Redactor().find(text)}
+    assert found == {form.name for form in FORMS}
+    named = sorted({form.name.removeprefix("a key of ") for form in makers}, key=str.lower)
+    page = " ".join((Path(__file__).parents[2] / "SECURITY.md").read_text("utf-8").split())
+    assert f"Keys of these makers: {', '.join(named)}." in page
+
+
+def cpu_s(text: str) -> float:
+    redactor, before = Redactor(), time.process_time()
+    redactor.json({"text": text})
+    redactor.find({"text": text})
+    return time.process_time() - before
+
+
+def repeated(part: str, length: int = 40_000) -> str:
+    return part * (length // len(part))
+
+
+@pytest.fixture(scope="module")
+def ordinary_s() -> float:
+    return min(cpu_s(repeated("Bearer abc, and api-key: none \n")) for _ in range(3))
+
+
+@pytest.mark.parametrize("name", sorted({form.name for form in FORMS}))
+def test_no_form_is_slow(name: str, ordinary_s: float) -> None:
+    keys = FORMED.get(name) or ["".join(row[:2])[-60:] for row in WITHIN]
+    parts = {hint for form in FORMS if form.name == name for hint in form.hints}
+    parts |= {part for key in keys[-3:] for part in (key[: len(key) // 2], key[: len(key) // 2] + "\n")}
+    assert {part for part in parts if cpu_s(repeated(part)) > 10 * ordinary_s} == set()
+
+
+@pytest.mark.parametrize("part", ["-----BEGIN PRIVATE KEY-----", "authorization=", "api_key=", "xoxp-1-aB3dE5fG7h\n"])
+def test_a_long_text_of_what_begins_as_a_key_takes_no_more_than_ordinary_text(part: str, ordinary_s: float) -> None:
+    assert cpu_s(repeated(part, 800_000)) < 10 * 20 * ordinary_s
 
 
 def test_texts_of_cases_stay_as_they_are() -> None:
@@ -167,7 +221,7 @@ def test_secrets_are_found_with_their_names_and_places() -> None:
     assert [(found.what, found.pointer, found.is_known) for found in redactor.find(value)] == [
         ("a value of an option or a header", "", True),
         ("the value of SOME_KEY", "/a~1b/1", True),
-        ("an AWS access key", "/optional-1/c", False),
+        ("a key of AWS", "/optional-1/c", False),
     ]
 
 
