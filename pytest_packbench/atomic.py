@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from contextlib import contextmanager
+from functools import partial
+from stat import S_IMODE
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
@@ -28,7 +31,7 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def replace_atomic(path: Path, *, buffer: int = -1) -> Iterator[BinaryIO]:
-    """Open a temporary file that replaces another when the block ends without an error.
+    """Open a temporary file that replaces another, with its mode and group, when the block ends without an error.
 
     Args:
         path: the file to replace; its folder must exist.
@@ -42,9 +45,20 @@ def replace_atomic(path: Path, *, buffer: int = -1) -> Iterator[BinaryIO]:
     """
     # a random name for each writer; files of `tempfile` are readable for their owner only
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    old = path.stat() if path.exists() else None
+    opener = None if old is None else partial(os.open, mode=0o600)
     try:
-        with temporary.open("xb", buffering=buffer) as file:
+        with open(temporary, "xb", buffering=buffer, opener=opener) as file:  # noqa: PTH123 - with an opener
             yield file
+        if old is not None:
+            mode = S_IMODE(old.st_mode)
+            if temporary.stat().st_gid != old.st_gid:
+                try:
+                    os.chown(temporary, -1, old.st_gid)
+                except OSError:
+                    # what its group may do is not for another one
+                    mode &= ~0o070
+            temporary.chmod(mode)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -55,23 +55,23 @@ class Limit(NamedTuple):
 
 
 LIMITS: Final[Mapping[str, Limit]] = {
-    "case": Limit(16 * MIB, advice="keep large inputs in files that the target reads", inside=True),
-    "recording": Limit(256 * MIB, 10_000_000, advice="record the case again with shorter answers", inside=True),
+    "case": Limit(16 * MIB, 200_000, advice="keep large inputs in files that the target reads", inside=True),
+    "recording": Limit(96 * MIB, 2_000_000, advice="record the case again with shorter answers", inside=True),
     "control": Limit(32 * MIB, advice="keep what the check needs", inside=True),
     "suite.yaml": Limit(MIB, 50_000, advice="remove what is not a rule of the suite", inside=True),
     "policy_changes.yaml": Limit(MIB, 50_000, advice="remove changes that the base already has", inside=True),
-    "baseline.json": Limit(256 * MIB, 10_000_000, advice="set it again with packbench baseline set", inside=True),
+    "baseline.json": Limit(96 * MIB, 2_000_000, advice="set it again with packbench baseline set", inside=True),
     "result": Limit(32 * MIB, advice="let the target return less"),
     "record": Limit(16 * MIB, advice="restore the file from the run"),
-    "payload": Limit(64 * MIB, 10_000_000, advice="restore the file from the run"),
-    "journal": Limit(512 * MIB, 20_000_000, advice="start the run again"),
-    "report": Limit(256 * MIB, 10_000_000, advice="restore the file from the run"),
-    "import": Limit(256 * MIB, 10_000_000, advice="split it into several files"),
-    "schedule": Limit(256 * MIB, 10_000_000, advice="expected one edition of the tariff schedule"),
+    "payload": Limit(64 * MIB, 2_000_000, advice="restore the file from the run"),
+    "journal": Limit(96 * MIB, 2_000_000, advice="start the run again"),
+    "report": Limit(96 * MIB, 2_000_000, advice="restore the file from the run"),
+    "import": Limit(96 * MIB, 2_000_000, advice="split it into several files"),
+    "schedule": Limit(96 * MIB, 2_000_000, advice="expected one edition of the tariff schedule"),
     "review": Limit(32 * MIB, advice="expected the review.jsonl of a page"),
     "latest": Limit(4096, 1, 1, advice="expected the id of a run"),
     "cached answer": Limit(64 * MIB, advice="remove it"),
-    "policy": Limit(1024 * MIB, advice="split it into several files"),
+    "policy": Limit(128 * MIB, advice="split it into several files"),
     "configuration": Limit(16 * MIB, advice="remove what is no configuration"),
 }
 """By kind; `record`, `payload` and `journal` are of a line, `case` of a file or a line, `report` of a value in it.

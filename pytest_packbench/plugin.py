@@ -233,6 +233,7 @@ SETTINGS = (
         "What a resumed run does if cases, rules, target or model have changed: refuse, or run (repeat what changed).",
         default="refuse",
     ),
+    Setting("secrets", "Names of further environment variables with secrets, separated by commas.", default=""),
     Setting("stale", "How a stale recording is reported: error (default) or warn (a remark).", default="error"),
     Setting(
         "record_prompts",

@@ -24,6 +24,7 @@ from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CaseError, CassetteError, Problem, pluralize
 from pytest_packbench.model.suite import CONFIG_NAME, FIXTURES
 from pytest_packbench.reports.terminal import printable
+from pytest_packbench.runs.folder import DRAFTS
 
 if TYPE_CHECKING:
     import argparse
@@ -310,6 +311,9 @@ class Destination:
         """
         from pytest_packbench.atomic import write_atomic
 
+        for draft in self.folder.rglob(DRAFTS):
+            # of an import that was killed
+            draft.unlink(missing_ok=True)
         cases = self._with_recordings(_all_cases(checked, expected))
         if self.many is None:
             _write_files(cases)

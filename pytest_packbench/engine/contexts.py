@@ -131,6 +131,7 @@ class SuiteContexts:
         packs: all packs by name.
         hooks: the user's hooks.
         secrets: secret values that neither the environment nor the options contain.
+        secret_names: names of further variables with secrets, separated by commas.
         serving: the gateway of this process; None where it does not serve.
         serve_late: starts it for a recording that needs it; None where it must not serve.
 
@@ -147,13 +148,14 @@ class SuiteContexts:
         hooks: UserHooks,
         secrets: Iterable[str] = (),
         *,
+        secret_names: str = "",
         serving: Serving | None = None,
         serve_late: Callable[[], Serving] | None = None,
     ) -> None:
         self.options = options
         self.packs = packs
         self.suites: dict[str, Suite] = {}
-        self.redactor = Redactor(os.environ, (*secrets, *secrets_of_target(options.target)))
+        self.redactor = Redactor(os.environ, (*secrets, *secrets_of_target(options.target)), secret_names)
         self.redactor.add(secrets_of_url(options.base_url))
         self.clients = Clients(options, self.redactor, serves_gateway=serving is not None)
         self.serving = serving

@@ -151,7 +151,7 @@ def is_outside_cases(_: logging.LogRecord) -> bool:
 
 
 def redact_log_record(record: logging.LogRecord, redactor: Redactor) -> bool:
-    """Redact the message and the traceback of a log record; true, as a filter that keeps every record."""
+    """Redact the message and all other texts of a log record; true, as a filter that keeps every record."""
     try:
         message = record.getMessage()
     except Exception:  # noqa: BLE001 - the handler reports arguments that do not fit the message
@@ -161,8 +161,10 @@ def redact_log_record(record: logging.LogRecord, redactor: Redactor) -> bool:
         record.msg, record.args = redacted, None
     if record.exc_info and not record.exc_text:
         record.exc_text = logging.Formatter().formatException(record.exc_info)
-    if record.exc_text:
-        record.exc_text = redactor.text(record.exc_text)
+    for name, value in vars(record).items():
+        # such as the name of the logger, the traceback, and what a call adds by `extra`
+        if name != "msg" and isinstance(value, str):
+            setattr(record, name, redactor.text(value))
     return True
 
 

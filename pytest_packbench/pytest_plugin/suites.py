@@ -22,7 +22,7 @@ from pytest_packbench.model.redaction import redact_options
 from pytest_packbench.model.run import SetupError
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import PackError, Packs
-from pytest_packbench.plugin import RESUMED, SELECTION, SERVING
+from pytest_packbench.plugin import RESUMED, SELECTION, SERVING, setting_of
 from pytest_packbench.reports.terminal import expected_text, printable
 
 if TYPE_CHECKING:
@@ -151,7 +151,10 @@ class SessionSuites(SuiteContexts):
         secrets = redact_options([str(word) for word in config.invocation_params.args])[1]
         serving = config.stash.get(SERVING, None)
         late = None if settings.gateway == "off" or settings.mode != "fixture" else partial(_serve_late, config)
-        super().__init__(settings, packs, _hooks_of(config), secrets, serving=serving, serve_late=late)
+        names = setting_of("secrets", config.option, config.getini)[0]
+        super().__init__(
+            settings, packs, _hooks_of(config), secrets, secret_names=names, serving=serving, serve_late=late
+        )
         self.config = config
         self.settings = settings
         self._packs_by_name = packs

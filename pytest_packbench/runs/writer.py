@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_packbench.atomic import write_atomic
+from pytest_packbench.limits import check_link
 from pytest_packbench.runs.folder import (
     CONTROLS,
     DRAFTS,
@@ -78,6 +79,7 @@ class RunWriter:
         Raises:
             OSError: it cannot be created, or a run of this id is being written.
         """
+        self._check_links()
         ensure_gitignore(self._output)
         self._target.mkdir(parents=True)
         return self
@@ -96,6 +98,7 @@ class RunWriter:
             OSError: the journal cannot be written.
         """
         if self._journal is None:
+            self._check_links()
             self.folder.mkdir(parents=True, exist_ok=True)
             ensure_gitignore(self._output)
             path, prior = self.folder / JOURNAL, self.prior
@@ -106,6 +109,11 @@ class RunWriter:
                     worker_journal.unlink(missing_ok=True)
             self._journal = Journal(path, header)
         return self._journal
+
+    def _check_links(self) -> None:
+        for folder in self.folder.parents:
+            if folder.is_symlink():
+                check_link(folder)
 
     def check_space(self) -> None:
         """Check that the folder of the run has room for more than a few lines.

@@ -120,7 +120,7 @@ WITHIN = [filled(row).replace(">", "<").split("<", 2) for row in TABLES["forms w
 @pytest.mark.parametrize("name", FORMED)
 def test_what_has_the_form_of_a_key_is_redacted_in_any_text(name: str) -> None:
     redactor, keys = Redactor(), FORMED[name]
-    assert {key: {found.what for found in redactor.find(key)} for key in keys} == dict.fromkeys(keys, {name})
+    assert {key: {found.what for found in redactor.find(key)} for key in keys} == {key: {name} for key in keys}
     texts = ["a {} b, {}", json.dumps({"key": "{}"}).replace("{", "{{", 1)[:-1] + "}}", "line\n{}\nnext"]
     for text in texts:
         expected = text.format(REDACTED, REDACTED)

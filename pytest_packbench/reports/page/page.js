@@ -22,10 +22,11 @@
 
   const READ = new Set(["title", "aria-label"]);
   // joiners stay in words and emoji, tags in flags, and the marks of right-to-left texts everywhere
-  const UNSEEN = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u180e\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]|\r(?!\n)|(?<![^\0-\x7f])[\u200c\u200d]|(?<!\u{1f3f4}[\u{e0020}-\u{e007f}]*)[\u{e0000}-\u{e007f}]/gu;
+  const UNSEEN = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u180e\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]|\r(?!\n)|(?<![^\0-\x7f])[\u200c\u200d]|\u{1f3f4}[\u{e0020}-\u{e007f}]+|[\u{e0000}-\u{e007f}]/gu;
 
   /** Return a text with characters that nobody sees, or that turn others around, as escapes, as in the terminal. */
   const visible = (text) => String(text).replace(UNSEEN, (character) => {
+    if (character.startsWith("\u{1f3f4}")) return character;
     const code = character.codePointAt(0).toString(16);
     return code.length > 4 ? `\\U${code.padStart(8, "0")}` : code.length > 2 ? `\\u${code.padStart(4, "0")}` : `\\x${code.padStart(2, "0")}`;
   });
