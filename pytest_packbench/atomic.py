@@ -48,7 +48,7 @@ def replace_atomic(path: Path, *, buffer: int = -1) -> Iterator[BinaryIO]:
     old = path.stat() if path.exists() else None
     opener = None if old is None else partial(os.open, mode=0o600)
     try:
-        with open(temporary, "xb", buffering=buffer, opener=opener) as file:  # noqa: PTH123 - with an opener
+        with open(temporary, "xb", buffering=buffer, opener=opener) as file:
             yield file
         if old is not None:
             mode = S_IMODE(old.st_mode)

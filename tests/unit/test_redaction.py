@@ -275,3 +275,28 @@ def test_a_token_with_a_long_header_is_redacted_wherever_it_begins() -> None:
     for before in ("", "token=", "x-", "\\n", "%0A", "\x1b[0m"):
         assert Redactor({}).text(f"{before}{token}") == f"{before}{REDACTED}", before
     assert Redactor({}).text("eyJ0123456789.eyJ0123456789") == "eyJ0123456789.eyJ0123456789"
+
+
+PRINTED = [
+    ({"DB_PASSWORD": "48291537"}, 48291537),
+    ({"DB_PASSWORD": "4829.1537"}, 4829.1537),
+    ({"CARD_PIN": "4821"}, 4821),
+]
+
+
+@pytest.mark.parametrize(("environment", "number"), PRINTED)
+def test_a_number_that_prints_as_a_secret_is_one_wherever_it_stands(environment: dict[str, str], number: float) -> None:
+    redactor = Redactor(environment)
+    value = {"a": [number, 1, True, None], "b": {str(number): {"c": number}}}
+    assert redactor.suspects(json.dumps(value))
+    assert redactor.json(value) == {"a": [REDACTED, 1, True, None], "b": {REDACTED: {"c": REDACTED}}}
+    assert [found.pointer for found in redactor.find(value)] == ["/a/0", "/b", f"/b/{number}/c"]
+    assert all(found.is_known for found in redactor.find(value))
+
+
+def test_variables_that_are_named_are_secret_whatever_they_look_like() -> None:
+    environment = {"CITY": "swordfish", "FLAG": "true", "STREET": "main street 1", "PACKBENCH_SECRETS": "CITY, FLAG"}
+    value = {"city": "swordfish", "flag": True, "street": "main street 1"}
+    assert Redactor(environment).json(value) == value | {"city": REDACTED, "flag": REDACTED}
+    assert Redactor(environment, names="STREET").json(value) == dict.fromkeys(value, REDACTED)
+    assert Redactor(environment).json("CITY, FLAG") == "CITY, FLAG"
