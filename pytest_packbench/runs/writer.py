@@ -79,8 +79,7 @@ class RunWriter:
         Raises:
             OSError: it cannot be created, or a run of this id is being written.
         """
-        self._check_links()
-        ensure_gitignore(self._output)
+        self._prepare_output()
         self._target.mkdir(parents=True)
         return self
 
@@ -98,9 +97,8 @@ class RunWriter:
             OSError: the journal cannot be written.
         """
         if self._journal is None:
-            self._check_links()
+            self._prepare_output()
             self.folder.mkdir(parents=True, exist_ok=True)
-            ensure_gitignore(self._output)
             path, prior = self.folder / JOURNAL, self.prior
             if prior is not None:
                 # discarded results must not return after a second crash
@@ -110,10 +108,11 @@ class RunWriter:
             self._journal = Journal(path, header)
         return self._journal
 
-    def _check_links(self) -> None:
+    def _prepare_output(self) -> None:
         for folder in self.folder.parents:
             if folder.is_symlink():
                 check_link(folder)
+        ensure_gitignore(self._output)
 
     def check_space(self) -> None:
         """Check that the folder of the run has room for more than a few lines.
@@ -158,8 +157,8 @@ class RunWriter:
         Raises:
             OSError: a file cannot be written; existing files are unchanged.
         """
+        self._prepare_output()
         self._target.mkdir(parents=True, exist_ok=True)
-        ensure_gitignore(self._output)
         self._results = results
         self._write_lines(results)
 

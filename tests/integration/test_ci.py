@@ -377,3 +377,12 @@ def test_the_nightly_run_has_its_caps(page: PageRunner) -> None:
         assert all(cap in caps for cap in ("tokens 2,000,000", "10", "3600"))
     tested = {".gitlab-ci.yml", *(f".github/workflows/{name}.yml" for name in ("benchmarks", "nightly", "sharded"))}
     assert set(FILES) == tested
+
+
+def test_no_workflow_of_the_documentation_keeps_the_token_of_its_checkout() -> None:
+    workflows = [path.read_text("utf-8") for path in (ROOT / "docs").rglob("*") if path.suffix in {".md", ".yml"}]
+    checkouts = [
+        match[1] for text in workflows for match in re.finditer(r"actions/checkout@\S+((?:\n +[a-z].*)*)", text)
+    ]
+    assert checkouts
+    assert [options for options in checkouts if "persist-credentials: false" not in options] == []

@@ -367,3 +367,35 @@ def test_no_key_is_in_a_usage_error(project: Project) -> None:
     ]
     assert [run.ret for run in runs] == [4, 4, 4]
     assert leaks(project, *runs) == []
+
+
+@pytest.mark.parametrize("setting", ["environment", "ini"])
+def test_a_number_that_is_a_secret_stands_in_no_file(
+    project: Project, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "48291537")
+    monkeypatch.setenv("DOOR", "7351962804")
+    options = []
+    if setting == "environment":
+        monkeypatch.setenv("PACKBENCH_SECRETS", "DOOR")
+    else:
+        options = ["-o", "packbench_secrets=DOOR"]
+    project.write(
+        "numbers.py", "def act(request):\n    return {'points': 1.0, 'echo': [48291537, {'7351962804': 7351962804}]}\n"
+    )
+    project.case("numbers")
+    project.run_toy("--packbench-target=numbers:act", *options)
+    written = [path for path in (project.root / "reports").rglob("*") if path.is_file()]
+    assert written
+    assert [path for path in written if b"48291537" in (raw := path.read_bytes()) or b"7351962804" in raw] == []
+    assert any(b"[redacted]" in path.read_bytes() for path in written)
+
+
+def test_reports_follow_no_link_out_of_the_project(project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    project.case("numbers")
+    (project.root / "pytest.ini").touch()
+    (project.root / "reports").symlink_to(elsewhere)
+    result = project.run_toy()
+    assert list(elsewhere.iterdir()) == []
+    assert "is a link that leaves the project" in "\n".join([*result.outlines, *result.errlines])
