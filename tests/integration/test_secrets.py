@@ -381,10 +381,11 @@ def test_a_number_that_is_a_secret_stands_in_no_file(
     else:
         options = ["-o", "packbench_secrets=DOOR"]
     project.write(
-        "numbers.py", "def act(request):\n    return {'points': 1.0, 'echo': [48291537, {'7351962804': 7351962804}]}\n"
+        "digits_target.py",
+        "def act(request):\n    return {'points': 1.0, 'echo': [48291537, {'7351962804': 7351962804}]}\n",
     )
     project.case("numbers")
-    project.run_toy("--packbench-target=numbers:act", *options)
+    project.run_toy("--packbench-target=digits_target:act", *options)
     written = [path for path in (project.root / "reports").rglob("*") if path.is_file()]
     assert written
     assert [path for path in written if b"48291537" in (raw := path.read_bytes()) or b"7351962804" in raw] == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -193,7 +193,8 @@ def test_a_first_baseline_is_written_of_cases_that_end_with_a_score_only(tmp_pat
 def test_what_could_not_be_written_blocks_no_later_init_and_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    original, opened = type(tmp_path).open, []
+    original: Any = type(tmp_path).open
+    opened: list[str] = []
 
     def full_disk(path: Path, mode: str = "r", *arguments: object, **options: object) -> object:
         if mode != "xb":
