@@ -48,6 +48,7 @@ JOURNALED_ATTRIBUTE = "packbench_journaled"
 SELECTION: pytest.StashKey[Selection] = pytest.StashKey()
 THRESHOLDS: pytest.StashKey[tuple[int, int, int]] = pytest.StashKey()
 """The thresholds of garbage collection before the plugin changed them."""
+ROOT = pytest.StashKey[Path]()
 LEFT_OUT = pytest.StashKey[str]()
 """The suites of the ini file that the arguments leave out, by name."""
 MARK = "packbench_cases"
@@ -354,30 +355,34 @@ def setting_of(name: str, namespace: object, getini: Callable[[str], Any]) -> tu
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
-    """Add the folders of the requested suites to the arguments.
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Find the requested suites: clients that a conftest.py or a target creates at import have to find the gateway."""
+    _request_suites(early_config, [])
+
+
+def _request_suites(config: pytest.Config, collected: list[str]) -> None:
+    """Find the requested suites, add their folders to what pytest collects, and start their gateway.
 
     A suite is requested by its name, or by an argument under the root. Arguments limit the suites of the ini file to
     what is under them, so that an editor runs only the test that was selected in it.
     """
-    namespace = early_config.known_args_namespace
-    names, source = setting_of("suite", namespace, early_config.getini)
+    namespace = config.known_args_namespace
+    names, source = setting_of("suite", namespace, config.getini)
     if source.startswith("--") and names and not any(name.strip(" ,") for name in names):
         raise pytest.UsageError(f"{source}: got no name; expected the name of a suite, or no such option")
-    above, under = _related_to_suites(early_config, namespace.file_or_dir)
-    if names and source.startswith("ini") and not above and not under and command_line_paths(early_config):
-        early_config.stash[LEFT_OUT] = ", ".join(names)
+    above, under = _related_to_suites(config)
+    if names and source.startswith("ini") and not above and not under and command_line_paths(config):
+        config.stash[LEFT_OUT] = ", ".join(names)
         return
     if names or under:
-        collect_less_garbage(early_config)
+        collect_less_garbage(config)
         from pytest_packbench.pytest_plugin.selection import activate, wants_gateway
 
-        activate(early_config, args)
-        if wants_gateway(early_config):
+        activate(config, collected)
+        if wants_gateway(config):
             from pytest_packbench.pytest_plugin.gateway import serve
 
-            # clients that conftest.py files and targets create at import have to find it
-            serve(early_config)
+            serve(config)
 
 
 def collect_less_garbage(config: pytest.Config) -> None:
@@ -389,15 +394,52 @@ def collect_less_garbage(config: pytest.Config) -> None:
         gc.set_threshold(max(thresholds[0], 50_000), 1_000_000_000, 1_000_000_000)
 
 
-def _related_to_suites(config: pytest.Config, arguments: list[str]) -> tuple[bool, bool]:
+def _related_to_suites(config: pytest.Config) -> tuple[bool, bool]:
     """Whether an argument may be above, or in, a folder of suites: the project's or the bundled one."""
-    if not arguments:
+    paths = [path + os.sep for path, _ in arguments_of(config)]
+    if not paths:
         return False, False
-    root = setting_of("root", config.known_args_namespace, config.getini)[0]
-    parents = (os.path.normpath(config.rootpath / root) + os.sep, str(SUITES) + os.sep)
-    folder = config.invocation_params.dir
-    paths = [os.path.normpath(folder / argument.partition("::")[0]) + os.sep for argument in arguments]
+    parents = tuple(f"{folder}{os.sep}" for folder in (suites_root(config, rootdir_of(config)), SUITES))
     return any(parent.startswith(tuple(paths)) for parent in parents), any(path.startswith(parents) for path in paths)
+
+
+def arguments_of(config: pytest.Config) -> list[tuple[str, str]]:
+    """Return the absolute path of each argument, and the name behind `::`."""
+    folder = config.invocation_params.dir
+    parts = [argument.partition("::") for argument in config.known_args_namespace.file_or_dir]
+    return [(os.path.normpath(folder / path), name) for path, _, name in parts]
+
+
+def rootdir_of(config: pytest.Config) -> Path:
+    """Return rootdir as the first argument names it, or else the current folder: there pytest loads conftest.py."""
+    if ROOT not in config.stash:
+        paths = [*(path for path, _ in arguments_of(config)), str(config.invocation_params.dir)]
+        config.stash[ROOT] = _named(config.rootpath, paths[0])
+    return config.stash[ROOT]
+
+
+def suites_root(config: pytest.Config, home: Path) -> Path:
+    """Return the folder of the project's suites as an argument in it names it.
+
+    Args:
+        config: the session's.
+        home: the folder that relative paths start from.
+    """
+    root = Path(os.path.normpath(home / setting_of("root", config.known_args_namespace, config.getini)[0]))
+    # a session may have thousands of Python tests
+    paths = (path for path, _ in arguments_of(config) if not path.endswith(".py"))
+    return next((named for path in paths if (named := _named(root, path)) != root), root)
+
+
+def _named(folder: Path, path: str) -> Path:
+    """Return a folder as a path in it names it, where links lead to it by several names: pytest compares text."""
+    path += os.sep
+    if path.startswith(f"{folder}{os.sep}"):
+        return folder
+    real = os.path.realpath(folder)
+    rest = (os.path.realpath(path) + os.sep).removeprefix(real + os.sep)
+    named = path.removesuffix(rest)
+    return Path(named) if named and os.path.realpath(named) == real else folder
 
 
 def command_line_paths(config: pytest.Config) -> list[str]:
@@ -526,8 +568,23 @@ def packbench_check(packbench_case: Any, request: pytest.FixtureRequest) -> Call
     return check_of(request.node)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """List the suites if requested."""
+    """Add the requested suites to what pytest collects, and list the suites if requested.
+
+    All arguments are parsed here, so that no option takes a suite's folder for its value, and the values of options of
+    a conftest.py are no longer taken for paths.
+    """
+    requested: tuple[pytest.StashKey[Any], ...] = (SELECTION, LEFT_OUT)
+    for key in requested:
+        if key in config.stash:
+            del config.stash[key]
+    # missing with --help
+    config.known_args_namespace.file_or_dir = getattr(config.option, "file_or_dir", [])
+    collected = [*config.args]
+    _request_suites(config, collected)
+    if collected != config.args:
+        config.args, config.args_source = collected, pytest.Config.ArgsSource.ARGS
     if not config.option.packbench_list:
         return None
     from pytest_packbench.pytest_plugin.selection import show_suites

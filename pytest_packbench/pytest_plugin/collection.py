@@ -40,7 +40,7 @@ from pytest_packbench.model.errors import CaseError, duplicate_id
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
 from pytest_packbench.model.suite import CONFIG_NAME
-from pytest_packbench.plugin import CONTROL
+from pytest_packbench.plugin import CONTROL, rootdir_of
 from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun, FixturelessItem, run_of, without_own_traceback
 from pytest_packbench.pytest_plugin.integrations import opt_out_of_reruns
 from pytest_packbench.pytest_plugin.suites import refuse
@@ -100,7 +100,7 @@ class CaseItem(FixturelessItem):
     def location(self) -> tuple[str, int | None, str]:
         """File, line and id for reports; pytest's own computation takes longer than reading the case."""
         path, line, name = self.reportinfo()
-        root = str(self.config.rootpath) + os.sep
+        root = str(rootdir_of(self.config)) + os.sep
         text = str(path)
         if not text.isprintable():
             return (self.packbench_run.file, line, name)
@@ -375,7 +375,7 @@ class Collector:
         self.by_file = bool(selection.files)
         self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in contexts.suites.values()]
         self._folders_of_suites = [(str(suite.path) + os.sep, suite) for suite in contexts.suites.values()]
-        self._root = str(contexts.config.rootpath) + os.sep
+        self._root = str(rootdir_of(contexts.config)) + os.sep
         self._fixtures = {} if contexts.settings.mode != FIXTURE else _fixtures_of(contexts.suites.values())
         self._folders: dict[str, frozenset[str]] = {}
         self.collected: dict[str, int] = dict.fromkeys(contexts.suites, 0)
@@ -518,7 +518,7 @@ class Collector:
                 continue
             unused = list(self._contexts.pack_of(suite).unused_rules(values, suite.config))
             if unused and case_counts(suite, None)[0] == len(expected):
-                file = os.path.relpath(suite.path / CONFIG_NAME, self._contexts.config.rootpath)
+                file = os.path.relpath(suite.path / CONFIG_NAME, rootdir_of(self._contexts.config))
                 self._unused_rules += [f"{file}: {rule}" for rule in unused]
 
     @pytest.hookimpl(trylast=True)

@@ -19,7 +19,7 @@ from pytest_packbench.engine.result_builder import shown_input
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import pytest_options
 from pytest_packbench.model.score import Score, Term
-from pytest_packbench.plugin import CONTEXTS
+from pytest_packbench.plugin import CONTEXTS, rootdir_of
 from pytest_packbench.reports.terminal import (
     error_text,
     failure_text,
@@ -225,7 +225,7 @@ def _argument(run: CaseRun) -> str:
     folder = config.invocation_params.dir
     if run.test_function:
         file, separator, name = run.nodeid.partition("::")
-        return f"{os.path.relpath(config.rootpath / file, folder)}{separator}{name}"
+        return f"{os.path.relpath(rootdir_of(config) / file, folder)}{separator}{name}"
     path = os.path.relpath(run.path, folder)
     if path.startswith(os.pardir) and run.suite.bundled:
         path = str(run.path)

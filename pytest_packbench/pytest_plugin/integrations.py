@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.plugin import CONTROL, JSON_REPORT, JsonReportSubstitute, ungrouped
+from pytest_packbench.plugin import CONTROL, JSON_REPORT, JsonReportSubstitute, rootdir_of, ungrouped
 from pytest_packbench.pytest_plugin.case_run import is_of_case, properties, run_of
 from pytest_packbench.reports.terminal import printable
 
@@ -276,7 +276,7 @@ class GitHub:
         self._environ = environ
         self._summary = environ.get(_SUMMARY, "")
         self._annotates = environ.get("GITHUB_ACTIONS") == "true"
-        self._workspace = environ.get("GITHUB_WORKSPACE") or str(recorder.config.rootpath)
+        self._workspace = environ.get("GITHUB_WORKSPACE") or str(rootdir_of(recorder.config))
         self._trouble = ""
 
     @pytest.hookimpl(tryfirst=True)
@@ -307,14 +307,14 @@ class GitHub:
             from pytest_packbench.reports.github import annotation_commands
 
             terminalreporter.ensure_newline()
-            root = self._recorder.config.rootpath
+            root = rootdir_of(self._recorder.config)
             for command in annotation_commands(self._problem_annotations(), self._judged(), root, self._workspace):
                 terminalreporter.line(command)
 
     def _judged(self) -> Iterator[FinishedRun]:
         from pytest_packbench.reports.github import FinishedRun, blob_root
 
-        root = blob_root(self._environ, self._recorder.config.rootpath, self._workspace)
+        root = blob_root(self._environ, rootdir_of(self._recorder.config), self._workspace)
         for run in self._recorder.runs.values():
             if run.conclusion is not None:
                 yield FinishedRun(

@@ -20,7 +20,7 @@ from pytest_packbench.engine.targets import TimeLimit, timed_out
 from pytest_packbench.model.errors import error_text
 from pytest_packbench.model.score import UNREADABLE
 from pytest_packbench.model.suite import CONFIG_NAME
-from pytest_packbench.plugin import CONTEXTS, MARK, RUN_ID, SELECTION
+from pytest_packbench.plugin import CONTEXTS, MARK, RUN_ID, SELECTION, rootdir_of
 from pytest_packbench.pytest_plugin.case_run import (
     RUN,
     CaseBroken,
@@ -86,7 +86,7 @@ def add_marked_tests(config: pytest.Config, tests: str, reports: Iterable[pytest
         raise RuntimeError("a controller has a recorder")
     for suite, test in cases:
         pack = recorder.contexts.pack_of(suite)
-        path = config.rootpath / test["file"]
+        path = rootdir_of(config) / test["file"]
         names = {"file": test["file"], "name": test["case_id"], "nodeid": test["nodeid"]}
         case_ref = partial(uncollected_case_ref, suite, pack, path, **names)
         recorder.select(suite.name, test["nodeid"], case_ref, test["target"])
@@ -303,7 +303,7 @@ class MarkedTests:
 
     def __init__(self, config: pytest.Config) -> None:
         self.contexts: SessionSuites = config.stash[CONTEXTS]
-        self._shown_path = partial(shown_path, root=config.rootpath)
+        self._shown_path = partial(shown_path, root=rootdir_of(config))
         self._cases: dict[str, tuple[SuiteCase, ...]] = {}
         self._contexts: dict[tuple[str, str], SuiteContext] = {}
         self._selected: list[MarkedRun] = []
@@ -492,7 +492,7 @@ def _suite_of_mark(config: pytest.Config, name: str) -> Suite:
         return config.stash[CONTEXTS].suites[name]
     if SELECTION not in config.stash:
         config.stash[SELECTION] = Selection(named=(), suites=())
-    root, known = find_named(config, config.option)
+    root, known = find_named(config)
     if name not in known:
         raise MarkError(unknown_suite_message(name, known, root))
     if _REFUSED in config.stash:

@@ -34,6 +34,7 @@ from pytest_packbench.plugin import (
     RESUMED,
     RUN_ID,
     SELECTION,
+    rootdir_of,
     ungrouped,
 )
 from pytest_packbench.policy import PolicyProject, compare_policy, open_base, policy_of
@@ -133,7 +134,7 @@ class Recorder:
         settings = contexts.settings
         self.policy_project = PolicyProject(
             home=settings.home,
-            root=find_named(config, config.option)[0],
+            root=find_named(config)[0],
             settings=settings_of_policy(config),
             packs=contexts.packs,
             output=settings.output,
@@ -542,7 +543,7 @@ class Recorder:
         writer, outcome = run.results.writer, conclusion.baseline
         writer.write_results(run.ordered)
         writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
-        place = self.place(run, root_link(self.config.rootpath, writer.folder))
+        place = self.place(run, root_link(rootdir_of(self.config), writer.folder))
         writer.write_page(SUMMARY, summary_markdown(conclusion, place=place))
         writer.write_page(PAGE, self._page(run, conclusion, earlier))
         if outcome is not None and outcome.compared is not None:
@@ -571,7 +572,7 @@ class Recorder:
         metadata, folder = conclusion.run, run.results.writer.folder
         like = like_runs(folder.parent, metadata, models=conclusion.statistics.models)
         cases_count = conclusion.statistics.totals.selected
-        texts = source_texts(run.suite, self.config.rootpath, is_checked=False)
+        texts = source_texts(run.suite, rootdir_of(self.config), is_checked=False)
         pack, is_recorded = self.contexts.pack_of(run.suite), self.contexts.settings.record_prompts
         cases = case_blocks(
             shown_results(lambda: run.ordered, cases_count),
@@ -581,7 +582,7 @@ class Recorder:
             redact=self.contexts.redactor.json,
             run=metadata.run_id,
             rule=trials_rule_of(metadata, run.suite.config.trials_rule()),
-            root_link=root_link(self.config.rootpath, folder),
+            root_link=root_link(rootdir_of(self.config), folder),
             options=rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)),
             can_accept=can_accept(pack, run.suite.config),
         )
@@ -670,7 +671,7 @@ class Recorder:
                 continue
             for ended in attempts.values():
                 file, _, name = ended.nodeid.rpartition("::")
-                pack, path = self.contexts.pack_of(run.suite), self.config.rootpath / file
+                pack, path = self.contexts.pack_of(run.suite), rootdir_of(self.config) / file
                 case_ref = uncollected_case_ref(run.suite, pack, path, file=file, name=name, nodeid=ended.nodeid)
                 result = self._scored(run, case_ref, ended)
                 if result is not None:

@@ -9,6 +9,7 @@ import pytest
 from pytest_packbench.cases.files import case_file_sha256, find_case, split_location
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.model.errors import CassetteError
+from pytest_packbench.plugin import rootdir_of
 from pytest_packbench.pytest_plugin.case_run import run_of
 from pytest_packbench.pytest_plugin.suites import refuse
 from pytest_packbench.runs.resume import MISSING_CASE, ResumeError, check_unchanged, find_resumed, name_cases
@@ -61,7 +62,7 @@ def check_resumed(config: pytest.Config, resumed: ResumedRun, now: Run) -> None:
     def case_sha256(result: Entry) -> str | None:
         if result.file.startswith("bundled:"):
             return result.case_sha256
-        location = find_case(str(config.rootpath / split_location(result.file)[0]), result.case_id)
+        location = find_case(str(rootdir_of(config) / split_location(result.file)[0]), result.case_id)
         return MISSING_CASE if location is None else case_file_sha256(location)
 
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from glob import iglob
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,7 +19,7 @@ from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import MODES, shard_of
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.suite import CONTROLS, FIXTURES
-from pytest_packbench.plugin import LEFT_OUT, SELECTION, setting_of
+from pytest_packbench.plugin import LEFT_OUT, SELECTION, rootdir_of, setting_of, suites_root
 from pytest_packbench.pytest_plugin.suites import known_packs, read_suite
 
 if TYPE_CHECKING:
@@ -51,9 +50,9 @@ class Selection(NamedTuple):
     contained: tuple[str, ...] = ()
 
 
-def find_named(config: pytest.Config, namespace: object) -> tuple[Path, dict[str, FoundSuite]]:
+def find_named(config: pytest.Config) -> tuple[Path, dict[str, FoundSuite]]:
     """Return the folder of the project's suites, which may be missing, and the suites by the names that they have."""
-    root = Path(os.path.normpath(home_of(config) / setting_of("root", namespace, config.getini)[0]))
+    root = suites_root(config, home_of(config))
     return root, named_suites(root, plugin.SUITES)
 
 
@@ -62,34 +61,32 @@ def home_of(config: pytest.Config) -> Path:
 
     Without a configuration file pytest derives rootdir from the arguments.
     """
-    namespace = config.known_args_namespace
-    folder = config.invocation_params.dir
     is_moved = (
-        config.inipath is None and namespace.rootdir is None and _under(plugin.SUITES, folder, namespace.file_or_dir)
+        config.inipath is None
+        and config.known_args_namespace.rootdir is None
+        and _under(plugin.SUITES, plugin.arguments_of(config))
     )
-    return folder if is_moved else config.rootpath
+    return config.invocation_params.dir if is_moved else rootdir_of(config)
 
 
-def activate(config: pytest.Config, args: list[str]) -> None:
-    """Find the requested suites, and add their folders to pytest's arguments.
+def activate(config: pytest.Config, collected: list[str]) -> None:
+    """Find the requested suites, and add their folders to what pytest collects.
 
     A suite of which an argument selects a part is not added. Without a requested suite nothing changes. Suites of the
     ini file are added to what pytest collects anyway; with paths on the command line, only those under a path.
 
+    Args:
+        config: the session's.
+        collected: the arguments of pytest, or what it collects without any.
+
     Raises:
         pytest.UsageError: a suite does not exist.
     """
-    namespace = config.known_args_namespace
-    value, source = setting_of("suite", namespace, config.getini)
+    value, source = setting_of("suite", config.known_args_namespace, config.getini)
     names, from_ini = suite_names(value), source.startswith("ini")
-    root, known = find_named(config, namespace)
-    under = list(
-        {
-            found: None
-            for folder in (root, plugin.SUITES)
-            for found in _under(folder, config.invocation_params.dir, namespace.file_or_dir)
-        }
-    )
+    root, known = find_named(config)
+    arguments, texts = plugin.arguments_of(config), config.known_args_namespace.file_or_dir
+    under = list({found: None for folder in (root, plugin.SUITES) for found in _under(folder, arguments)})
     if not names and not under:
         return
     for name in names:
@@ -113,14 +110,14 @@ def activate(config: pytest.Config, args: list[str]) -> None:
         files=files,
         single=single,
         required=() if from_ini else tuple(suite.name for suite in named),
-        contained=_contained((root, plugin.SUITES), config.invocation_params.dir, namespace.file_or_dir),
+        contained=_contained((root, plugin.SUITES), arguments, texts),
     )
-    default = _default_paths(config) if from_ini and not namespace.file_or_dir else []
-    args.extend(default)
+    if not texts:
+        collected[:] = [_argument(path, config) for path in collected] if from_ini else []
     # as above, pytest before 9.0 drops an argument that contains another one
     whole = [suite for suite in dict.fromkeys(known[name] for name in names) if suite not in selected]
-    added = (suite for suite in whole if not _is_under(suite, [*namespace.file_or_dir, *default], config))
-    args.extend(_argument(str(suite.path), config) for suite in added)
+    added = [suite for suite in whole if not _is_under(suite, collected, config)]
+    collected += [_argument(str(suite.path), config) for suite in added]
 
 
 def _argument(path: str, config: pytest.Config) -> str:
@@ -148,39 +145,23 @@ def _is_under(suite: FoundSuite, paths: Iterable[str], config: pytest.Config) ->
     return str(suite.path).startswith(folders)
 
 
-def _default_paths(config: pytest.Config) -> list[str]:
-    """Return what pytest collects without arguments: `testpaths`, or the current folder."""
-    folder = config.invocation_params.dir
-    if folder == config.rootpath:
-        # as pytest does, which looks at testpaths only without arguments
-        patterns = config.getini("testpaths")
-        if config.known_args_namespace.pyargs:
-            return list(patterns) or [_argument(str(folder), config)]
-        lists = (iglob(pattern, root_dir=folder, recursive=True) for pattern in patterns)  # noqa: PTH207 - a pattern may be absolute
-        return [path for paths in lists for path in sorted(paths)] or [_argument(str(folder), config)]
-    return [_argument(str(folder), config)]
-
-
 def _selects(path: str, suite: FoundSuite) -> bool:
     return suite.contains(path) or path == str(suite.path.parent)
 
 
-def _under(root: Path, folder: Path, arguments: list[str]) -> list[tuple[str, str]]:
-    """Return the absolute paths among the arguments that are under the root, each with the text behind `::`."""
-    parts = [argument.partition("::") for argument in arguments]
-    paths = [(os.path.normpath(folder / path), name) for path, _, name in parts]
-    return [(path, name) for path, name in paths if (path + os.sep).startswith(str(root) + os.sep)]
+def _under(root: Path, arguments: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the arguments under the root, as `arguments_of` returns them."""
+    return [(path, name) for path, name in arguments if (path + os.sep).startswith(str(root) + os.sep)]
 
 
-def _contained(roots: Iterable[Path], folder: Path, arguments: list[str]) -> tuple[str, ...]:
+def _contained(roots: Iterable[Path], arguments: list[tuple[str, str]], texts: list[str]) -> tuple[str, ...]:
     """Return the arguments under a root of suites that another argument contains, as pytest 9 leaves them out."""
-    parts = [argument.partition("::") for argument in arguments]
-    paths = [(os.path.normpath(folder / path) + os.sep, name) for path, _, name in parts]
+    paths = [(path + os.sep, name) for path, name in arguments]
     whole = [path for path, name in paths if not name]
     under = tuple(f"{root}{os.sep}" for root in roots)
     return tuple(
-        argument
-        for argument, (path, name) in zip(arguments, paths, strict=True)
+        text
+        for text, (path, name) in zip(texts, paths, strict=True)
         if path.startswith(under) and any(path.startswith(other) and (name or path != other) for other in whole)
     )
 
@@ -202,7 +183,7 @@ def _files(under: list[tuple[str, str]]) -> tuple[dict[str, frozenset[str]], dic
 
 def show_suites(config: pytest.Config) -> int:
     """Print the suites and return the exit code: 0, or 4 if the rules of a suite can't be read."""
-    root, known = find_named(config, config.option)
+    root, known = find_named(config)
     packs = known_packs(config)
     status = pytest.ExitCode.OK
     lines: list[str] = []

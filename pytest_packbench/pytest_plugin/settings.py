@@ -15,7 +15,7 @@ import pytest
 from pytest_packbench.cases.suites import suite_names
 from pytest_packbench.model.run import RECORDED, STUB, Caps, RunOptions, Shard
 from pytest_packbench.packs import TARGET_FILES
-from pytest_packbench.plugin import BY_NAME, setting_of
+from pytest_packbench.plugin import BY_NAME, rootdir_of, setting_of
 from pytest_packbench.policy import DEFAULT_SETTINGS, HOOKS, policy_settings
 from pytest_packbench.pytest_plugin.selection import home_of
 from pytest_packbench.runs.folder import BASELINE_WORDS, is_run_id
@@ -280,7 +280,7 @@ def read_settings(config: pytest.Config) -> Settings:
         stale_is_error=read.value("stale", ("warn", "error")) == "error",
         record_prompts=_YES_NO[read.value("record_prompts", tuple(_YES_NO))],
         allow_processes=_YES_NO[read.value("allow_processes", tuple(_YES_NO))],
-        root=config.rootpath,
+        root=rootdir_of(config),
         home=home,
         files={name: Path(os.path.normpath(home / path)) for name in TARGET_FILES if (path := read.value(name))},
         workers=int(getattr(config, "workerinput", {}).get("workercount", 1)),
@@ -293,7 +293,7 @@ def settings_of_policy(config: pytest.Config) -> dict[str, Any]:
     values = {name: setting_of(name, config.option, config.getini)[0] for name in DEFAULT_SETTINGS}
     suites = suite_names(config.getini("packbench_suite") or ())
     path = config.inipath
-    return policy_settings(values, suites, "" if path is None else os.path.relpath(path, config.rootpath))
+    return policy_settings(values, suites, "" if path is None else os.path.relpath(path, rootdir_of(config)))
 
 
 def hook_files(config: pytest.Config) -> tuple[str, ...]:

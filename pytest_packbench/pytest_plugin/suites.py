@@ -22,7 +22,7 @@ from pytest_packbench.model.redaction import redact_options
 from pytest_packbench.model.run import SetupError
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import PackError, Packs
-from pytest_packbench.plugin import RESUMED, SELECTION, SERVING, setting_of
+from pytest_packbench.plugin import RESUMED, SELECTION, SERVING, rootdir_of, setting_of
 from pytest_packbench.reports.terminal import expected_text, printable
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ def read_suite(config: pytest.Config, found: FoundSuite, packs: Packs) -> Suite:
         pytest.UsageError: its `suite.yaml` can't be used, or a conftest.py with a pack was not loaded.
     """
     _check_conftests(config, found)
-    make_importable(config.rootpath)
-    source = shown_path(found.path / CONFIG_NAME, config.rootpath)
+    make_importable(rootdir_of(config))
+    source = shown_path(found.path / CONFIG_NAME, rootdir_of(config))
     with usage_errors():
         return load.read_suite(found.path, packs.suite_models, source=source, name=found.name, bundled=found.bundled)
 
@@ -126,7 +126,7 @@ def _check_conftests(config: pytest.Config, found: FoundSuite) -> None:
     pytest loads each conftest.py above the paths that it is given, or above the current folder without any, and others
     only while it collects, when the packs are known already.
     """
-    root = config.rootpath
+    root = rootdir_of(config)
     if found.bundled or config.getoption("noconftest", default=False) or not found.path.is_relative_to(root):
         return
     loaded = {getattr(plugin, "__file__", None) for plugin in config.pluginmanager.get_plugins()}
@@ -234,7 +234,7 @@ def common_ground(contexts: SessionSuites, *, known: Iterable[str] = ()) -> dict
         known: the names of suites that were compared already.
     """
     names = contexts.suites.keys() - set(known)
-    root = contexts.config.rootpath
+    root = rootdir_of(contexts.config)
     return {
         "package": _package(),
         "settings": _settings(contexts.settings),
@@ -272,7 +272,7 @@ def differences(theirs: Mapping[str, Any], contexts: SessionSuites, *, there: st
     for name, suite in theirs["suites"].items():
         if name in contexts.suites:
             found += _suite_differences(name, suite, _suite(contexts, contexts.suites[name]), (there, here))
-    root = contexts.config.rootpath
+    root = rootdir_of(contexts.config)
     files = [name for name, digest in theirs["modules"].items() if _digest(root / name) != digest]
     return [*found, *_listed(files, "")]
 
@@ -337,13 +337,13 @@ def _suite(contexts: SessionSuites, suite: Suite) -> dict[str, Any]:
         if not hidden and path.suffix != ".md" and name.as_posix() not in _OWN_FILES:
             digest = _digest(path)
             files |= {name.as_posix(): digest} if digest else {}
-    folder = shown_path(suite.path, contexts.config.rootpath)
+    folder = shown_path(suite.path, rootdir_of(contexts.config))
     return {"path": folder, "bundled": suite.bundled, "pack": f"{pack.name} {pack.version}", "files": files}
 
 
 def _project_modules(contexts: SessionSuites) -> list[str]:
     """Return the project's Python files that this process has imported, relative to rootdir."""
-    root = contexts.config.rootpath
+    root = rootdir_of(contexts.config)
     loaded = [*sys.modules.values(), *contexts.config.pluginmanager.get_plugins()]
     files = {str(file) for module in loaded if (file := getattr(module, "__file__", None))}
     names = set()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_packbench.plugin import SAME
+from pytest_packbench.plugin import SAME, rootdir_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -309,7 +309,7 @@ class Controller:
 
         # the lines of one file share its path
         if self._last_path is None or self._last_path[0] != file:
-            self._last_path = file, self._config.rootpath / file
+            self._last_path = file, rootdir_of(self._config) / file
         path = self._last_path[1]
         for suite in recorder.contexts.suites.values():
             if path.is_relative_to(suite.controls_path):
