@@ -45,6 +45,7 @@ class Limit(NamedTuple):
         depth: the largest number of levels of objects and arrays.
         advice: what to do about an input that is too large.
         inside: whether a file that is a link has to be in the project.
+        hashed: whether nothing of it is read, so that it may be a pointer of Git LFS.
     """
 
     size: int
@@ -52,6 +53,7 @@ class Limit(NamedTuple):
     depth: int = 100
     advice: str = "make it smaller"
     inside: bool = False
+    hashed: bool = False
 
 
 LIMITS: Final[Mapping[str, Limit]] = {
@@ -71,7 +73,7 @@ LIMITS: Final[Mapping[str, Limit]] = {
     "review": Limit(32 * MIB, advice="expected the review.jsonl of a page"),
     "latest": Limit(4096, 1, 1, advice="expected the id of a run"),
     "cached answer": Limit(64 * MIB, advice="remove it"),
-    "policy": Limit(128 * MIB, advice="split it into several files"),
+    "policy": Limit(128 * MIB, advice="split it into several files", hashed=True),
     "configuration": Limit(16 * MIB, advice="remove what is no configuration"),
 }
 """By kind; `record`, `payload` and `journal` are of a line, `case` of a file or a line, `report` of a value in it.
@@ -86,8 +88,12 @@ RECORD: Final = LIMITS["record"]
 PAYLOAD: Final = LIMITS["payload"]
 
 
+LFS: Final = b"version https://git-lfs.github.com/spec/"
+"""How what git-lfs leaves in the place of a file begins."""
+
+
 class InputLimitError(OSError):
-    """A file is no regular file, or too large; `strerror` says so in one line with what to do.
+    """A file is no regular file, a pointer of Git LFS, or too large; `strerror` says so in one line with what to do.
 
     Attributes:
         wrong: what is wrong.
@@ -130,7 +136,7 @@ def read_regular(path: str | os.PathLike[str], limit: Limit) -> bytes:
     """Return the content of a file.
 
     Raises:
-        InputLimitError: it is a pipe, a device or a socket, too large, or a link that may not be followed.
+        InputLimitError: it is no regular file, too large, a pointer of Git LFS, or a link that may not be followed.
         OSError: it can't be read.
     """
     # without an object for the file: there may be a million
@@ -143,6 +149,8 @@ def read_regular(path: str | os.PathLike[str], limit: Limit) -> bytes:
         if size > limit.size:
             raise _too_large(path, limit)
         raw = os.read(descriptor, size + 1)
+        if not limit.hashed:
+            _check_fetched(path, raw)
         if len(raw) == size:
             return raw
         # a file that grows, or states no size
@@ -201,7 +209,7 @@ def open_regular(path: str | os.PathLike[str], *, buffering: int = -1, inside: b
         inside: whether a file that is a link has to be in the project.
 
     Raises:
-        InputLimitError: it is a pipe, a device or a socket, or a link that may not be followed.
+        InputLimitError: it is no regular file, a pointer of Git LFS, or a link that may not be followed.
         OSError: it can't be opened.
     """
     descriptor = _open(path, inside=inside)
@@ -213,6 +221,8 @@ def open_regular(path: str | os.PathLike[str], *, buffering: int = -1, inside: b
         os.close(descriptor)
         raise
     with os.fdopen(descriptor, "rb", buffering) as file:
+        _check_fetched(path, file.read(len(LFS)))
+        file.seek(0)
         yield file
 
 
@@ -371,6 +381,11 @@ def _not_regular(path: str | os.PathLike[str], mode: int) -> OSError:
         return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "no regular file")
     return InputLimitError(errno.EINVAL, f"is {kind}, not a file", "replace it by a file, or remove it", path)
+
+
+def _check_fetched(path: str | os.PathLike[str], head: bytes) -> None:
+    if head.startswith(LFS):
+        raise InputLimitError(errno.EINVAL, "is a pointer of Git LFS, not the file itself", "run git lfs pull", path)
 
 
 def _too_large(path: str | os.PathLike[str], limit: Limit) -> InputLimitError:

@@ -158,7 +158,7 @@ def policy_of(suite: Suite, pack: Pack, project: PolicyProject) -> Policy:
         code=_code(pack, config, project.home),
         pack_version=pack.version,
         settings=project.settings,
-        baseline=text_sha256(read_regular(path, LIMITS[path.name])) if path.is_file() else None,
+        baseline=text_sha256(read_regular(path, LIMITS[path.name]._replace(hashed=True))) if path.is_file() else None,
         hooks=_hooks(project),
     )
 

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.limits import LIMITS, format_size
+from pytest_packbench.limits import LFS, LIMITS, format_size
 from pytest_packbench.model.policy import PolicyError
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ _LIMIT = LIMITS["policy"]
 _MAX_LINKS = 40
 # files of one process, so that not all of a large suite are in memory
 _BATCH = 2_000
-_LFS = b"version https://git-lfs.github.com/spec/"
 _FETCH = "fetch it, with actions/checkout by fetch-depth: 0, or with git fetch --unshallow"
 
 
@@ -151,7 +150,7 @@ class GitTree:
                 raise PolicyError(f"{path}: the object {entry.object_id[:12]} is missing in this clone; {_FETCH}")
             size = int(head[2])
             raw = output[end + 1 : end + 1 + size]
-            if raw.startswith(_LFS):
+            if raw.startswith(LFS):
                 raise PolicyError(f"{path}: is stored in Git LFS, where git can't read it; name a run as the base")
             start = end + size + 2
             yield path, raw

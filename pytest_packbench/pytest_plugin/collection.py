@@ -40,7 +40,7 @@ from pytest_packbench.model.errors import CaseError, duplicate_id
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
 from pytest_packbench.model.suite import CONFIG_NAME
-from pytest_packbench.plugin import CONTROL, rootdir_of
+from pytest_packbench.plugin import CONTROL, arguments_of, rootdir_of
 from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun, FixturelessItem, run_of, without_own_traceback
 from pytest_packbench.pytest_plugin.integrations import opt_out_of_reruns
 from pytest_packbench.pytest_plugin.suites import refuse
@@ -248,6 +248,14 @@ class CaseLines(CaseFile):
         return item
 
 
+class NoCases(pytest.File):
+    """What an argument names in a folder of suites although it has no case, as `storage/benchmarks/support/*` does."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield nothing; without such a node, pytest would say that the argument was not found, and run nothing."""
+        yield from ()
+
+
 class CaseFolder(pytest.Directory):
     """A folder of cases: its case files are collected without calling every plugin for each.
 
@@ -284,6 +292,7 @@ class CaseFolder(pytest.Directory):
                 # an error of its own
                 is_folder = False
             if is_folder and (is_hidden(entry.name) or self._is_uncounted_link(entry, path)):
+                yield from self._nodes(self.collector.without_cases(path, self))
                 continue
             if (may_ignore or is_folder or not is_case) and self._is_ignored(path, with_parents=is_folder):
                 continue
@@ -300,12 +309,12 @@ class CaseFolder(pytest.Directory):
     def _is_uncounted_link(self, entry: os.DirEntry[str], path: Path) -> bool:
         return (self.linked or entry.is_symlink()) and not self.collector.is_counted(path)
 
-    def _nodes(self, file: CaseFile | None) -> Iterable[pytest.Item | pytest.Collector]:
+    def _nodes(self, file: pytest.File | None) -> Iterable[pytest.Item | pytest.Collector]:
         """Return a file's item directly: pytest would report on each file, which takes longer than reading it."""
         if file is None:
             return ()
         # pytest looks for an argument that names a file among files
-        return (file,) if isinstance(file, CaseLines) or self.collector.by_file else file.collect()
+        return (file,) if isinstance(file, CaseLines | NoCases) or self.collector.by_file else file.collect()
 
     def _is_ignored(self, path: Path, *, with_parents: bool) -> bool:
         if self.session.isinitpath(path, with_parents=with_parents):
@@ -375,6 +384,8 @@ class Collector:
         self.by_file = bool(selection.files)
         self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in contexts.suites.values()]
         self._folders_of_suites = [(str(suite.path) + os.sep, suite) for suite in contexts.suites.values()]
+        self._without_cases: set[str] = set()
+        self._roots = {suite.path.parent for suite in contexts.suites.values()}
         self._root = str(rootdir_of(contexts.config)) + os.sep
         self._fixtures = {} if contexts.settings.mode != FIXTURE else _fixtures_of(contexts.suites.values())
         self._folders: dict[str, frozenset[str]] = {}
@@ -419,8 +430,11 @@ class Collector:
         folder: CaseFolder = CaseFolder.from_parent(parent, path=path, collector=self)
         return folder
 
-    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> CaseFile | None:
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.File | None:
         """Collect the case files of the requested suites that are in the shard, and their stray files."""
+        return self._file_at(file_path, parent) or self.without_cases(file_path, parent)
+
+    def _file_at(self, file_path: Path, parent: pytest.Collector) -> CaseFile | None:
         text = str(file_path)
         if _is_case(file_path.name):
             for folder, suite in self._suites:
@@ -430,6 +444,14 @@ class Collector:
             if text.startswith(folder):
                 return self._stray(file_path, text, parent, suite)
         return None
+
+    def without_cases(self, path: Path, parent: pytest.Collector) -> NoCases | None:
+        """Return a node for what an argument names in a folder of suites; None if none does."""
+        if not parent.session.isinitpath(path) or self._roots.isdisjoint(path.parents):
+            return None
+        self._without_cases.add(str(path))
+        node: NoCases = NoCases.from_parent(parent, path=path)
+        return node
 
     def _stray(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
         return self._unread(path, text, parent, suite, stray_problem(text)) if is_stray(suite, text) else None
@@ -525,6 +547,7 @@ class Collector:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note that no conftest.py will be added; refuse unused rules, a missing target, and recording again in CI."""
         self.finished = True
+        self._refuse_without_cases(session.config)
         if self._unused_rules:
             refuse(session.config, "; ".join(self._unused_rules))
         opt_out_of_reruns(session.config, session.items)
@@ -532,6 +555,14 @@ class Collector:
             self._refuse_missing_targets(session)
         if self._contexts.settings.mode == "record" and os.environ.get("CI") and not session.config.option.collectonly:
             self._refuse_recorded(session)
+
+    def _refuse_without_cases(self, config: pytest.Config) -> None:
+        """Refuse arguments that select a suite and nothing that runs."""
+        for folder, _ in self._folders_of_suites:
+            paths = [path for path, _ in arguments_of(config) if path.startswith(folder)]
+            if paths and self._without_cases.issuperset(paths):
+                expected = "expected the folder of the suite, or files or folders of its cases"
+                refuse(config, f"{os.path.relpath(paths[0])}: contains no case; {expected}")
 
     def _refuse_missing_targets(self, session: pytest.Session) -> None:
         suites = {item.packbench_run.suite.name: item.packbench_run.suite for item in session.items if _is_run(item)}
