@@ -358,6 +358,10 @@ def setting_of(name: str, namespace: object, getini: Callable[[str], Any]) -> tu
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Find the requested suites: clients that a conftest.py or a target creates at import have to find the gateway."""
     _request_suites(early_config, [])
+    if SELECTION in early_config.stash:
+        # of suites alone it would be wrong, and pytest can't be told otherwise before it has parsed the arguments
+        namespace = early_config.known_args_namespace
+        namespace.pythonwarnings = [*(namespace.pythonwarnings or ()), "ignore:No files were found in testpaths"]
 
 
 def _request_suites(config: pytest.Config, collected: list[str]) -> None:
