@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import cached_property, lru_cache, partial
 from inspect import unwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pytest
@@ -46,8 +47,7 @@ from pytest_packbench.pytest_plugin.integrations import opt_out_of_reruns
 from pytest_packbench.pytest_plugin.suites import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.errors import Problem
@@ -252,7 +252,7 @@ class NoCases(pytest.File):
     """What an argument names in a folder of suites although it has no case, as `storage/benchmarks/support/*` does."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield nothing; without such a node, pytest would say that the argument was not found, and run nothing."""
+        """Yield nothing."""
         yield from ()
 
 
@@ -292,7 +292,6 @@ class CaseFolder(pytest.Directory):
                 # an error of its own
                 is_folder = False
             if is_folder and (is_hidden(entry.name) or self._is_uncounted_link(entry, path)):
-                yield from self._nodes(self.collector.without_cases(path, self))
                 continue
             if (may_ignore or is_folder or not is_case) and self._is_ignored(path, with_parents=is_folder):
                 continue
@@ -309,12 +308,12 @@ class CaseFolder(pytest.Directory):
     def _is_uncounted_link(self, entry: os.DirEntry[str], path: Path) -> bool:
         return (self.linked or entry.is_symlink()) and not self.collector.is_counted(path)
 
-    def _nodes(self, file: pytest.File | None) -> Iterable[pytest.Item | pytest.Collector]:
+    def _nodes(self, file: CaseFile | None) -> Iterable[pytest.Item | pytest.Collector]:
         """Return a file's item directly: pytest would report on each file, which takes longer than reading it."""
         if file is None:
             return ()
         # pytest looks for an argument that names a file among files
-        return (file,) if isinstance(file, CaseLines | NoCases) or self.collector.by_file else file.collect()
+        return (file,) if isinstance(file, CaseLines) or self.collector.by_file else file.collect()
 
     def _is_ignored(self, path: Path, *, with_parents: bool) -> bool:
         if self.session.isinitpath(path, with_parents=with_parents):
@@ -385,7 +384,10 @@ class Collector:
         self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in contexts.suites.values()]
         self._folders_of_suites = [(str(suite.path) + os.sep, suite) for suite in contexts.suites.values()]
         self._without_cases: set[str] = set()
-        self._roots = {suite.path.parent for suite in contexts.suites.values()}
+        roots = tuple(f"{suite.path.parent}{os.sep}" for suite in contexts.suites.values())
+        self._named = [
+            Path(path) for path, name in arguments_of(contexts.config) if path.startswith(roots) and not name
+        ]
         self._root = str(rootdir_of(contexts.config)) + os.sep
         self._fixtures = {} if contexts.settings.mode != FIXTURE else _fixtures_of(contexts.suites.values())
         self._folders: dict[str, frozenset[str]] = {}
@@ -430,11 +432,8 @@ class Collector:
         folder: CaseFolder = CaseFolder.from_parent(parent, path=path, collector=self)
         return folder
 
-    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.File | None:
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> CaseFile | None:
         """Collect the case files of the requested suites that are in the shard, and their stray files."""
-        return self._file_at(file_path, parent) or self.without_cases(file_path, parent)
-
-    def _file_at(self, file_path: Path, parent: pytest.Collector) -> CaseFile | None:
         text = str(file_path)
         if _is_case(file_path.name):
             for folder, suite in self._suites:
@@ -444,14 +443,6 @@ class Collector:
             if text.startswith(folder):
                 return self._stray(file_path, text, parent, suite)
         return None
-
-    def without_cases(self, path: Path, parent: pytest.Collector) -> NoCases | None:
-        """Return a node for what an argument names in a folder of suites; None if none does."""
-        if not parent.session.isinitpath(path) or self._roots.isdisjoint(path.parents):
-            return None
-        self._without_cases.add(str(path))
-        node: NoCases = NoCases.from_parent(parent, path=path)
-        return node
 
     def _stray(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
         return self._unread(path, text, parent, suite, stray_problem(text)) if is_stray(suite, text) else None
@@ -497,6 +488,20 @@ class Collector:
         # with its name, which pytest would compute more slowly
         file: CaseFile = CaseFile.from_parent(parent, path=path, name=path.name, nodeid=nodeid, suite=suite, pack=pack)
         return file
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Add a node for each argument in a folder that has no case: pytest would not find it, and run nothing."""
+        report = yield
+        if self._named and isinstance(collector, pytest.Directory):
+            found = {node.path for node in report.result}
+            for path in self._named:
+                if path.parent == collector.path and path not in found:
+                    self._without_cases.add(str(path))
+                    report.result.append(NoCases.from_parent(collector, path=path))
+        return report
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Count the collected cases, before any is deselected."""
