@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from pytest_packbench.cases.packed import RECORDINGS
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.engine.attribution import UNKNOWN, attribution, cost_of, count_reported_usage
 from pytest_packbench.engine.conditions import check_conditions, record_again
@@ -470,6 +471,8 @@ def _replay(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> LLM:
     own = context.serving if context.backend != STUB and not context.caller.without_model else None
     if asks or own is not None:
         try:
+            # which is looked into first, and may be unreadable
+            source = f"fixtures/{RECORDINGS}"
             recording = find_recording(context.suite, loaded.case.id)
             source = recording.file
             cassette, sha256 = recording.load()
