@@ -95,6 +95,12 @@ def test_no_option_takes_the_folder_of_a_suite(mixed: Project) -> None:
     assert ended(mixed, runs) == [[1, [ONE, TWO, *OWN]]] * 3
 
 
+def test_a_requested_suite_needs_no_files_in_testpaths(project: Project) -> None:
+    project.case("one")
+    project.pytester.makeini("[pytest]\ntestpaths = none\nfilterwarnings = error\n")
+    project.run_toy().assert_outcomes(passed=1)
+
+
 @pytest.mark.parametrize("kind", ["rootdir", "root"])
 def test_a_path_through_a_link_names_what_it_leads_to(
     mixed: Project, tmp_path_factory: pytest.TempPathFactory, kind: str
