@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_packbench.model.strict_json import U64_MAX
+from pytest_packbench.model.strict_json import NUMBERS, U64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -60,10 +60,10 @@ def parse_json_text(text: str) -> Any:
     """Parse what a model wrote as JSON.
 
     Raises:
-        UnreadableAnswer: it is no JSON, or JSON that can't be written again (NaN, nested too deeply).
+        UnreadableAnswer: it is no JSON, or JSON that can't be written again (1e400, NaN, nested too deeply).
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, **NUMBERS)
     except (ValueError, RecursionError) as error:
         line = " ".join(text.split())
         excerpt = f"{line[:_EXCERPT]}..." if len(line) > _EXCERPT else line
@@ -172,7 +172,3 @@ def fits_strict(schema: Any) -> bool:
     if "items" in schema:
         children.append(schema["items"])
     return all(fits_strict(child) for child in children)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")

@@ -14,6 +14,7 @@ from pytest_packbench.backends.client import CONNECT_S, check_url
 from pytest_packbench.backends.errors import ErrorFactory
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import ModelAnswer
+from pytest_packbench.model.strict_json import NUMBERS
 
 if TYPE_CHECKING:
     from pytest_packbench.backends import BackendOptions
@@ -75,7 +76,7 @@ class JsonServer:
         if len(content) > _MAX_BYTES:
             raise self._errors.bad_response(ValueError(f"an answer longer than {_MAX_BYTES // 2**20} MiB"), None)
         try:
-            return json.loads(content)
+            return json.loads(content, **NUMBERS)
         except (ValueError, RecursionError) as error:
             raise self._errors.bad_response(error, None) from None
 

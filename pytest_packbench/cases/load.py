@@ -38,7 +38,7 @@ from pytest_packbench.model.errors import (
     unreadable,
     validation_problems,
 )
-from pytest_packbench.model.strict_json import has_control_characters
+from pytest_packbench.model.strict_json import NUMBERS, NumberError, has_control_characters
 from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, PENDING, Suite, SuiteConfig
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+FINITE = "expected a number below 1.8e308, or null"
 
 
 # they may be links, within the project
@@ -79,7 +80,8 @@ class JsonError(ValueError):
 def parse_json(raw: bytes, limit: Limit = CASE) -> Any:
     """Parse a JSON document of the user.
 
-    Stricter than `json`: duplicate keys, NaN and infinities are errors, because other programs read them differently.
+    Stricter than `json`: duplicate keys, and numbers that no double holds, are errors, because other programs read them
+    differently.
     A byte order mark is allowed.
 
     Args:
@@ -91,7 +93,7 @@ def parse_json(raw: bytes, limit: Limit = CASE) -> Any:
     """
     try:
         check_size(raw, limit)
-        data = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+        data = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_no_duplicates, **NUMBERS)
         if may_be_deep(raw, limit):
             check_depth(data, limit)
     except ShapeError as error:
@@ -102,11 +104,9 @@ def parse_json(raw: bytes, limit: Limit = CASE) -> Any:
         raise JsonError(_not_json(error)) from None
     except RecursionError:
         raise JsonError(Problem("", "nested too deeply", "expected a JSON object of a few levels")) from None
-    except JsonError:
-        raise
-    except ValueError:
-        # Python converts no integer of more than 4,300 digits
-        raise JsonError(_long_number(raw)) from None
+    except NumberError as error:
+        line, column = position_of(error.token, raw)
+        raise JsonError(Problem("", f"line {line} column {column}: {error}", FINITE)) from None
     return data
 
 
@@ -373,14 +373,12 @@ def in_line(problem: Problem) -> Problem:
     return problem._replace(wrong=problem.wrong.removeprefix("line 1 "))
 
 
-def _long_number(raw: bytes) -> Problem:
+def position_of(token: str, raw: bytes) -> tuple[int, int]:
+    """Return line and column of the first number or word of a JSON text that is a token."""
     # outside of strings, whose digits are no number
-    tokens = re.finditer(rb'"(?:[^"\\]++|\\.)*+"|(\d++)(?![.eE])|\d[\d.eE+\-]*+', raw, re.DOTALL)
-    found = next((token for token in tokens if token[1] and len(token[1]) > sys.get_int_max_str_digits()), None)
-    if found is None:
-        return Problem("", "contains a number with thousands of digits", "expected a number")
-    line, column = raw.count(b"\n", 0, found.start(1)) + 1, found.start(1) - raw.rfind(b"\n", 0, found.start(1))
-    return Problem("", f"line {line} column {column}: a number with thousands of digits", "expected a number")
+    tokens = re.finditer(rb'"(?:[^"\\]++|\\.)*+"|[^\s,:\[\]{}"]++', raw, re.DOTALL)
+    start = next(found.start() for found in tokens if found[0] == token.encode())
+    return raw.count(b"\n", 0, start) + 1, start - raw.rfind(b"\n", 0, start)
 
 
 def _not_json(error: json.JSONDecodeError) -> Problem:
@@ -410,10 +408,6 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         key = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add() returns None, which counts as false
         raise JsonError(Problem("", f'duplicate key "{key}" in one object', "keep one"))
     return result
-
-
-def _no_constant(word: str) -> float:
-    raise JsonError(Problem("", f"{word} is not JSON", "expected a finite number or null"))
 
 
 def _bounded_loader(limit: Limit) -> Any:
@@ -473,6 +467,14 @@ def _yaml_loader(limit: Limit) -> Any:
                         Problem("", f'line {key_node.start_mark.line + 1}: duplicate key "{key}"', "keep one")
                     )
             return super().construct_mapping(node, deep)
+
+        def construct_object(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - pyyaml's signature
+            value = super().construct_object(node, deep)
+            # `.nan`, `1.0e+400`, an integer of 400 digits
+            if type(value) in {int, float} and not abs(value) <= sys.float_info.max:
+                wrong = f"line {node.start_mark.line + 1}: {NumberError(node.value)}"
+                raise JsonError(Problem("", wrong, FINITE))
+            return value
 
     return Strict
 

@@ -36,6 +36,7 @@ from pytest_packbench.model.errors import CassetteError, describe_error, error_t
 from pytest_packbench.model.request import AnswerError, Usage, VerifyContext, VerifyRequest, WatchedContext
 from pytest_packbench.model.run import STUB
 from pytest_packbench.model.score import TRUNCATED, UNREADABLE, Outcome, ResultError, Score
+from pytest_packbench.model.strict_json import NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -209,7 +210,7 @@ class Plain(NamedTuple):
         """Convert a result, while its case runs: it may have methods of its own, and the target may change it later."""
         try:
             text = _STRICT_ENCODER.encode(result)
-            return cls(json.loads(text), text)
+            return cls(json.loads(text, **NUMBERS), text)
         except Exception as error:  # noqa: BLE001 - as above
             return cls(not_json=error_text(error) or type(error).__name__)
 

@@ -18,6 +18,7 @@ from pytest_packbench.atomic import write_atomic
 from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ToolCall, Usage
+from pytest_packbench.model.strict_json import NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,7 +125,7 @@ class AnswerCache:
 
     def _load(self, key: str) -> Any:
         try:
-            data = json.loads(read_regular(self._path(key), LIMITS["cached answer"]))
+            data = json.loads(read_regular(self._path(key), LIMITS["cached answer"]), **NUMBERS)
             intact = data["cache_version"] == CACHE_VERSION and data["sha256"] == canonical_sha256(data["answer"])
             return data["answer"] if intact else None
         except (OSError, ValueError, TypeError, KeyError, RecursionError):

@@ -11,6 +11,7 @@ import json
 import re
 from itertools import count
 from math import isfinite
+from sys import float_info
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,7 +35,34 @@ _CLOSER = {"[": "]", "{": "}"}
 _MAX_LENGTH = 60
 # Well below the limits of json and pydantic_core, so that every valid record can be written and read.
 _MAX_DEPTH = 100
-_MAX_BITS = 14_000
+# as in a double
+_MAX_BITS = 1_023
+
+
+class NumberError(ValueError):
+    """A text has a number that no double holds, or a word that is no number of JSON: its `token`."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__(f"{token[:20]} is no finite number")
+        self.token = token
+
+
+def _finite(token: str) -> float:
+    number = float(token)
+    if not isfinite(number):
+        raise NumberError(token)
+    return number
+
+
+def _integer(token: str) -> int:
+    # the longest that are certainly finite
+    if len(token) > float_info.max_10_exp:
+        _finite(token)
+    return int(token)
+
+
+NUMBERS: dict[str, Any] = {"parse_float": _finite, "parse_int": _integer, "parse_constant": _finite}
+"""How `json` has to read the numbers of all that users and other programs write; others raise NumberError."""
 
 
 class SerdeError(ValueError):

@@ -15,6 +15,7 @@ from pytest_packbench.limits import LIMITS, open_regular
 from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.run import BUNDLED, RUN_DOCUMENT_VERSION, Run
 from pytest_packbench.model.score import COUNTED, FIXTURE, TOLERANCE, VERDICTS
+from pytest_packbench.model.strict_json import NUMBERS
 from pytest_packbench.runs.folder import REPORT, StoredRunError, is_run_id
 from pytest_packbench.runs.metadata import parse_run
 from pytest_packbench.runs.report import open_report
@@ -315,13 +316,7 @@ def _header(data: mmap) -> tuple[dict[str, Any] | None, int]:
 
 
 def _json(data: bytes) -> Any:
-    from pydantic_core import from_json
-
-    try:
-        return from_json(data)
-    except ValueError:
-        # it rejects surrogates
-        return json.loads(data)
+    return json.loads(data, **NUMBERS)
 
 
 def _cases(rows: Iterable[Mapping[str, Any]], rule: object) -> dict[str, EarlierCase]:

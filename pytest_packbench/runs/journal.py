@@ -18,7 +18,7 @@ from pytest_packbench.atomic import replace_atomic
 from pytest_packbench.limits import LIMITS, format_size, lines_of, open_regular
 from pytest_packbench.model.result import CaseResult, EndedAttempt
 from pytest_packbench.runs.folder import WORKER_JOURNALS
-from pytest_packbench.runs.lines import compact_json
+from pytest_packbench.runs.lines import finite_line
 from pytest_packbench.runs.metadata import RunFieldError, parse_run
 
 if TYPE_CHECKING:
@@ -380,7 +380,7 @@ def _parse_line(line: bytes) -> dict[str, Any]:
 
 
 def _line(data: dict[str, Any]) -> bytes:
-    return compact_json(data, finite=False) + b"\n"
+    return finite_line(data) + b"\n"
 
 
 def _entry_line(entry: Entry) -> bytes:

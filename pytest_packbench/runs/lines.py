@@ -22,7 +22,7 @@ from pytest_packbench.limits import PAYLOAD, RECORD, format_size, lines_of, open
 from pytest_packbench.model.record import EvalRecord, RecordError, strict_problem
 from pytest_packbench.model.result import ERROR_LINE_FIELDS
 from pytest_packbench.model.score import VERDICTS
-from pytest_packbench.model.strict_json import U32_MAX, expected_integer, has_surrogate, printable
+from pytest_packbench.model.strict_json import NUMBERS, U32_MAX, expected_integer, has_surrogate, printable
 from pytest_packbench.runs.folder import CONTROLS, ERRORS, PAYLOADS, RECORDS, StoredRunError
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ _WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".jo
 _READ_BUFFER = 1 << 20
 _WRITE_BUFFER = 1 << 18
 _SCALARS = (str, int)
-_ANY_NUMBER_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _FINITE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 LineT = TypeVar("LineT")
 
@@ -105,33 +104,39 @@ class ErrorLine(NamedTuple):
 
 
 # the fields that a report counts by
-_LONG_NUMBER = "contains a number with thousands of digits"
 _COUNTED_FIELDS = ERROR_LINE_FIELDS[:4]
 _PAYLOAD_FIELDS = ("run_id", "test_id", "case_id")
 _IDS = frozenset(_PAYLOAD_FIELDS)
 
 
-def compact_json(value: Any, *, finite: bool = True) -> bytes:
+def compact_json(value: Any) -> bytes:
     r"""Return plain JSON as UTF-8 on one line without spaces; a surrogate, which UTF-8 lacks, becomes its escape.
 
     Args:
         value: plain JSON: objects with strings as keys, arrays, strings, numbers, true, false and null.
-        finite: whether all numbers must be finite; otherwise `NaN`, `Infinity` and `-Infinity` are written.
 
     Raises:
         TypeError: the value contains something that is not JSON; not every such object is detected.
-        ValueError: a number is not finite although it must be, or the value contains itself.
+        ValueError: a number is not finite, or the value contains itself.
         RecursionError: the value is nested too deeply.
     """
     try:
         # several times as fast as `json`, but it rejects surrogates and deep nesting
         text = to_json(value, inf_nan_mode="constants")
     except ValueError:
-        return encode_utf8((_FINITE_ENCODER if finite else _ANY_NUMBER_ENCODER).encode(value))
-    if finite and (b"NaN" in text or b"Infinity" in text):
+        return encode_utf8(_FINITE_ENCODER.encode(value))
+    if b"NaN" in text or b"Infinity" in text:
         # the words may also be part of a string
         _FINITE_ENCODER.encode(value)
     return text
+
+
+def finite_line(value: Any) -> bytes:
+    """Return plain JSON as `compact_json` does; a number that is not finite becomes null."""
+    try:
+        return compact_json(value)
+    except ValueError:
+        return compact_json(finite_json(value))
 
 
 def finite_json(value: Any) -> Any:
@@ -531,26 +536,13 @@ def _value(location: str, line: bytes) -> Any:
 
 
 def strict_json_line(text: str) -> Any:
-    """Parse a text as each reader of JSON does: without a key twice, and without numbers that JSON does not have.
+    """Parse a text as each reader of JSON does: without a key twice, and without numbers that no double holds.
 
     Raises:
         ValueError: the line is not JSON.
         RecursionError: it is nested too deeply.
     """
-    try:
-        return json.loads(
-            text, object_pairs_hook=without_duplicates, parse_constant=_finite_float, parse_float=_finite_float
-        )
-    except ValueError as error:
-        # Python's own message is about Python
-        raise (ValueError(_LONG_NUMBER) if str(error).startswith("Exceeds the limit") else error) from None
-
-
-def _finite_float(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text[:20]} is no number of JSON")
-    return number
+    return json.loads(text, object_pairs_hook=without_duplicates, **NUMBERS)
 
 
 def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

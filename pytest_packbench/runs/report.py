@@ -21,9 +21,9 @@ from pytest_packbench.limits import LIMITS, format_size, open_regular
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.score import COUNTED
-from pytest_packbench.model.strict_json import printable
+from pytest_packbench.model.strict_json import NUMBERS, printable
 from pytest_packbench.runs.folder import JOURNAL, RECORDS, REPORT, StoredRunError
-from pytest_packbench.runs.lines import compact_json, finite_json, without_duplicates
+from pytest_packbench.runs.lines import finite_json, finite_line, without_duplicates
 from pytest_packbench.runs.metadata import RunFieldError, missing_fields, parse_run
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.run import Run
 
-_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 _HEADER_KEYS = frozenset({"version", "status", "run"})
 # absent in reports of other versions
 _OPTIONAL_KEYS = frozenset(
@@ -88,7 +88,7 @@ def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any]
     """
     if list(document)[-1] != "cases" or document["cases"]:
         raise ValueError("cases must be the last key of the run document, and empty")
-    text = _ENCODE({"packbench": document})
+    text = _encoded({"packbench": document})
     split = len(text) - len("]}}")
     with replace_atomic(path) as file:
         file.write(b"{")
@@ -105,21 +105,22 @@ def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any]
 def _member(key: str, value: object) -> Iterator[str]:
     """Yield a key with its value and a comma as JSON, a list such as that of all tests element by element."""
     if not isinstance(value, list):
-        yield f"{_ENCODE({key: value})[1:-1]},"
+        yield f"{_encoded({key: value})[1:-1]},"
         return
-    yield _ENCODE({key: []})[1:-2]
+    yield _encoded({key: []})[1:-2]
     for number, element in enumerate(value):
-        yield f",{_ENCODE(element)}" if number else _ENCODE(element)
+        yield f",{_encoded(element)}" if number else _encoded(element)
     yield "],"
+
+
+def _encoded(value: object) -> str:
+    # another plugin's part of the document may have any number
+    return _ENCODER.encode(finite_json(value))
 
 
 def row_line(result: CaseResult) -> bytes:
     """Return the row of one result as compact JSON; a number that is not finite becomes null."""
-    row = result.row()
-    try:
-        return compact_json(row)
-    except ValueError:
-        return compact_json(finite_json(row))
+    return finite_line(result.row())
 
 
 def open_report(path: Path) -> OpenRun:
@@ -336,7 +337,7 @@ class JsonStream:
         self._position = 0
         self._discarded = 0
         self._at_end = False
-        self._decode = json.JSONDecoder(object_pairs_hook=without_duplicates).raw_decode
+        self._decode = json.JSONDecoder(object_pairs_hook=without_duplicates, **NUMBERS).raw_decode
 
     def value(self) -> Any:
         """Return the whole value at the cursor and move behind it.
@@ -356,11 +357,8 @@ class JsonStream:
                     raise self._error(error.msg, error.pos) from None
                 continue
             except ValueError as error:
-                if "occurs twice" in str(error):
-                    text = str(error)
-                    raise self._error(text[0].upper() + text[1:]) from None
-                # Python converts no integer of more than 4,300 digits
-                raise self._error("A number with thousands of digits") from None
+                text = str(error)
+                raise self._error(text[0].upper() + text[1:]) from None
             is_whole = self._buffer[end - 1] in _CLOSING or self._buffer[end : end + 1] in _AFTER_VALUE
             if is_whole or not self._read_more():
                 self._position = end

@@ -24,6 +24,7 @@ from pytest_packbench.engine.gateway.protocols import (
 )
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import format_value
+from pytest_packbench.model.strict_json import NUMBERS
 
 if TYPE_CHECKING:
     import asyncio
@@ -182,7 +183,7 @@ def _parsed(body: bytes) -> tuple[Any, Any]:
     if not body:
         return None, None
     try:
-        value = json.loads(body)
+        value = json.loads(body, **NUMBERS)
         canonical_sha256(value)
     except (ValueError, RecursionError):
         return None, {"sha256": hashlib.sha256(body).hexdigest()}
@@ -205,10 +206,10 @@ def answer_as_json(content: bytes, *, stream: bool) -> dict[str, Any]:
 def _round_trips(text: str) -> bool:
     """Whether a text is a JSON value that can be written again without loss: but for its spaces, the same text."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, **NUMBERS)
         if value is None:
             return False
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        json.dumps(value, ensure_ascii=False).encode()
         words = "".join(text.split())
         # repeated names, and numbers that Python writes otherwise, make a difference
         return any("".join(json.dumps(value, ensure_ascii=plain).split()) == words for plain in (False, True))

@@ -18,10 +18,11 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from pytest_packbench.analysis.trials import MEAN, fold_case, group_by_case
 from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.strict_json import NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -381,7 +382,7 @@ class _Details:
         if text.startswith("{"):
             # written as results are, so that what both have is compressed as one; what is not JSON stays as it is
             with suppress(ValueError):
-                value = from_json(text, allow_inf_nan=False)
+                value = json.loads(text, **NUMBERS)
                 text = _json({key: value[key] for key in keys if key in value} if keys else value)
         if keys and '_sha256"' in text:
             text = _DIGESTS.sub("", text)

@@ -8,15 +8,16 @@ import json
 import re
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from pytest_packbench.cases.load import parse_json
+from pytest_packbench.cases.load import parse_json, position_of
 from pytest_packbench.limits import LIMITS, ShapeError, check_size, read_regular
 from pytest_packbench.model.case import ListOf, StrictModel, Text
 from pytest_packbench.model.errors import format_value, validation_problems
+from pytest_packbench.model.strict_json import NUMBERS, NumberError
 from pytest_packbench.packs.agent_safety.injecagent.react import SENDING_TOOL
 from pytest_packbench.packs.agent_safety.model import as_word
 
@@ -37,7 +38,6 @@ _PUBLISHED = {
     "0a8186468d21389af432e8c7b399ae42264d1b93a07b65c7a489468508604305": COMMIT,
     "4daab35c62a3845e8b9400f4dca58b9c9f37e57cd33b2337552557fbb26282e9": COMMIT,
 }
-_STRING_OR_CONSTANT = re.compile(rb'"(?:[^"\\]|\\.)*"|NaN|-?Infinity')
 _STEPS = {"dh": 1, "ds": 2}
 _TEXTS = (
     "Attacker Instruction",
@@ -168,7 +168,7 @@ def _file(path: Path, kind: Kind, setting: Setting) -> InjecAgentFile:
     rows: Any = []
     try:
         check_size(raw, _LIMIT)
-        rows = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_object, parse_constant=_refuse)
+        rows = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_object, **NUMBERS)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         location, problem = f"{path.name}:{line}", "not UTF-8; save it as UTF-8"
@@ -176,29 +176,15 @@ def _file(path: Path, kind: Kind, setting: Setting) -> InjecAgentFile:
         location, problem = f"{path.name}:{error.lineno}", f"not JSON: {error.msg}; download the file again"
     except ShapeError as error:
         problem = str(error)
-    except _ConstantError as error:
-        location, problem = f"{path.name}:{_line_of_constant(raw)}", f"{error}; download the file again"
-    except (ValueError, RecursionError):
-        problem = "not JSON that can be read: nested too deeply, or has a number with thousands of digits; "
-        problem += "download the file again"
+    except NumberError as error:
+        location, problem = f"{path.name}:{position_of(error.token, raw)[0]}", f"{error}; download the file again"
+    except RecursionError:
+        problem = "not JSON that can be read: nested too deeply; download the file again"
     if not problem and (not isinstance(rows, list) or not rows):
         rows, problem = [], f"got {format_value(rows)}, expected a list of test cases"
     return InjecAgentFile(
         name=path.name, kind=kind, setting=setting, sha256=sha256, rows=tuple(rows), location=location, problem=problem
     )
-
-
-class _ConstantError(ValueError):
-    """`NaN` or an infinity, which Python's `json` accepts although they are not JSON."""
-
-
-def _refuse(word: str) -> NoReturn:
-    raise _ConstantError(f"not JSON: {word}")
-
-
-def _line_of_constant(raw: bytes) -> int:
-    start = next(found.start() for found in _STRING_OR_CONSTANT.finditer(raw) if found[0][:1] != b'"')
-    return raw.count(b"\n", 0, start) + 1
 
 
 def _object(pairs: list[tuple[str, Any]]) -> _Object:
