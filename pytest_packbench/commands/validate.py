@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ from pytest_packbench.model.errors import (
     ControlError,
     InputError,
     Problem,
+    SuiteError,
     duplicate_id,
     pluralize,
     suggestion,
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.files import CaseLine
     from pytest_packbench.model.control import Control
     from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.suite import SuiteConfig
     from pytest_packbench.packs.registry import Packs
 
 
@@ -185,9 +188,24 @@ def _case(path: Path, data: Any, packs: Packs) -> str:
     if isinstance(name, str) and name not in packs:
         problem = Problem("/pack_id", f'unknown pack "{name}"', suggestion(name, sorted(packs)))
         raise CaseError(str(path), [problem])
-    model = packs[name].case_model if isinstance(name, str) else Case
+    model = _case_model(name, path, packs) if isinstance(name, str) else Case
     case = check_case(data, model, source=str(path), stem=path.stem, pack=None).case
     return f"case of pack {case.pack_id}"
+
+
+def _case_model(name: str, path: Path, packs: Packs) -> type[Case]:
+    """Return the model of the cases of a file: that of its suite, which a run reads them by, if it has one."""
+    suite = next((folder.parent for folder in path.absolute().parents if folder.name == "cases"), None)
+    config = None if suite is None else _config_of(suite, packs)
+    return packs[name].case_model if config is None or config.pack != name else packs[name].for_suite(config).case_model
+
+
+@lru_cache(maxsize=4)
+def _config_of(suite: Path, packs: Packs) -> SuiteConfig | None:
+    # a mistake in the rules is reported with their own file
+    with suppress(SuiteError):
+        return load_suite(suite, packs=packs).config
+    return None
 
 
 def _is_control(path: Path, data: object) -> bool:
@@ -336,7 +354,7 @@ def _case_line(line: CaseLine, name: Any, path: Path, packs: Packs, ids: dict[st
     if not isinstance(name, str) or name not in packs:
         problem = Problem("/pack_id", f'unknown pack "{name!s:.60}"', suggestion(str(name), sorted(packs)))
         raise CaseError(format_location(str(path), line.number), [problem])
-    case_id = parse_line(line, packs[name].case_model, file=str(path), pack=None).case.id
+    case_id = parse_line(line, _case_model(name, path, packs), file=str(path), pack=None).case.id
     first = ids.setdefault(case_id, line.number)
     if first != line.number:
         raise CaseError(format_location(str(path), line.number), [duplicate_id(case_id, f"line {first}")])

@@ -92,6 +92,9 @@ class Packs(Mapping[str, "Pack"]):
         """Iterate over the names; imports nothing."""
         return iter({**_BUILTIN, **self._loaded, **self._entry_points})
 
+    # as a key of a cache; comparing two would import every pack
+    __hash__ = object.__hash__
+
     def __len__(self) -> int:
         """Return the number of packs."""
         return len(list(iter(self)))

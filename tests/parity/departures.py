@@ -45,6 +45,7 @@ FIRST = ("match", "forbidden_code", "no_savings_violation", "gri_sequence", "cit
 LAST = "process_bonus"
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 MISMATCH = "refusal_category_mismatch"
+FULL = 10
 
 
 def field(result: Json, key: str) -> Any:
@@ -89,11 +90,11 @@ class Readings:
         self.given = result
         self.reasons: tuple[str, ...] = ()
 
-    def short_codes(self) -> None:
+    def case_codes_by_grammar(self) -> None:
         expected = self.case["expected"]
         for key in CODES:
             if expected.get(key):
-                expected[key] = [code for code in expected[key] if chapter(code) is not None]
+                expected[key] = list(filter(is_code, expected[key]))
 
     def limits_out_of_range(self) -> None:
         odd_values.soften_limits(self.case["expected"])
@@ -255,15 +256,18 @@ class Rules:
     def codes_as_text(self) -> None:
         is_one = not self.code or parse_code(self.code) is not None
         if self.is_compared and is_one and spelling_matters(self.code or "", self.expected):
-            level = text_level(self.code, self.expected)
-            self.ledger["match"] = MATCH[level or "miss"]
-            self._set("forbidden_code", None, present=level is None)
+            self._match_as_text()
+
+    def bare_suffix(self) -> None:
+        if self.is_compared and self.code and parse_code(self.code):
+            longer = f"{ascii_digits(self.code)}00"
+            others = [code for key in CODES for code in self.expected.get(key) or []]
+            if len(longer) == FULL and longer in map(ascii_digits, others):
+                self._match_as_text()
 
     def codes_by_grammar(self) -> None:
         if self.is_compared and self.code and parse_code(self.code) is None:
-            level = text_level(self.code, self.expected)
-            self.ledger["match"] = MATCH[level or "miss"]
-            self._set("forbidden_code", None, present=level is None)
+            self._match_as_text()
 
     def citations_are_looked_up(self) -> None:
         claimed_failure = self.is_compared and self.outcome.citations_ok is False
@@ -338,6 +342,11 @@ class Rules:
         self._set("duty_total_rate", None, present=total is not None and self.duty.misses(total))
         self._set("duty_delta_direction", None, present=direction not in {None, self.duty.direction})
 
+    def _match_as_text(self) -> None:
+        level = text_level(self.code, self.expected)
+        self.ledger["match"] = MATCH[level or "miss"]
+        self._set("forbidden_code", None, present=level is None)
+
     def _set(self, name: str, points: float | None, *, present: bool) -> None:
         if present:
             self.ledger[name] = points
@@ -380,9 +389,9 @@ def drop_unread_rates(breakdown: Json) -> None:
 
 
 def spelling_matters(code: str, expected: Json) -> bool:
-    """Return whether a code is under an expected one of another spelling, or an expected one has no chapter."""
+    """Return whether a code is under an expected one of another spelling, or an expected one is no code."""
     return any(
-        chapter(other) is None
+        not is_code(other)
         or any(digits(each) != ascii_digits(each) for each in (code, other))
         or (other != code and ascii_digits(code).startswith(ascii_digits(other)))
         for key in CODES
@@ -398,6 +407,11 @@ def text_level(code: str | None, expected: Json) -> str | None:
         if code in (expected.get(f"{level}_hts") or []):
             return level
     return "chapter" if code and chapter(code) in map(chapter, expected["preferred_hts"]) else "miss"
+
+
+def is_code(text: str) -> bool:
+    """Return whether a text may stand in a case of ours: one code, or a chapter."""
+    return bool(parse_code(text) or re.fullmatch("[0-9]{2}", text))
 
 
 def digits(code: str) -> str:

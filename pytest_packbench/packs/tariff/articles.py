@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.score import Term
-from pytest_packbench.packs.tariff.notation import digits, is_under
+from pytest_packbench.packs.tariff.notation import is_under, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -213,8 +213,8 @@ def describe_answers(answers: Sequence[ArticleAnswer]) -> str:
 
 
 def same_code(left: str | None, right: str | None) -> bool:
-    """Return whether two codes have the same digits."""
-    return digits(left or "") == digits(right or "")
+    """Return whether two codes are the same line."""
+    return line_of(left or "") == line_of(right or "")
 
 
 def _label(answer: ArticleAnswer) -> str:

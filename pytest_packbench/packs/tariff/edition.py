@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pytest_packbench.packs.tariff.notation import LEVELS
+from pytest_packbench.packs.tariff.notation import LEVELS, dotted
 
 EditionName = Literal["us_2026_revision_10"]
 """The editions that come with the package, as `schedule` in `suite.yaml` names them."""
@@ -100,6 +100,12 @@ class Edition:
         index = bisect_left(self._lines, prefix)
         found = index < len(self._lines) and self._lines[index].startswith(prefix)
         return self._lines[index] if found else None
+
+
+def describe_unlisted(code: str, existing: str) -> str:
+    """Describe a code that is not in the schedule, of which only `existing` is."""
+    known = f"only {dotted(existing)} is" if existing else "neither is its chapter"
+    return f"{code} is not in the schedule; {known}"
 
 
 def _suffixes(field: str) -> list[tuple[str, list[str]]]:

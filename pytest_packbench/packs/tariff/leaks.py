@@ -78,11 +78,10 @@ def leaks(case: TariffCase, file: str) -> Iterator[Finding]:
     finding = partial(Finding, file=file)
     texts = list(_texts(case))
     mentions = [mention for text in texts for mention in _mentions(text)]
-    preferred = [digits(code) for code in case.expected.all_preferred]
     planted = PLANTED_CODE in case.notes.tags
     for mention in mentions:
         message = f'the text contains "{mention.excerpt}"; remove it'
-        if mention.code and any(code.startswith(mention.code) for code in preferred):
+        if mention.code and any(is_under(code, mention.code) for code in case.expected.all_preferred):
             yield finding(pointer=mention.pointer, rule="leak_gold", message=message)
         elif not planted:
             yield finding(pointer=mention.pointer, rule=mention.rule, message=message)

@@ -14,7 +14,8 @@ from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.tariff.checks.duty import TOLERANCE_PCT, same_rate
 from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.leaks import leaks
-from pytest_packbench.packs.tariff.notation import LEVELS, chapter, digits, dotted, is_under
+from pytest_packbench.packs.tariff.model import CODE_LISTS
+from pytest_packbench.packs.tariff.notation import chapter, digits, dotted, is_under, line_of
 from pytest_packbench.packs.tariff.scoring import threshold_of
 
 if TYPE_CHECKING:
@@ -80,7 +81,6 @@ _CODE_FORMAT = re.compile(r"\d{2}|\d{4}|\d{4}\.\d{2}|\d{4}\.\d{2}\.\d{2}|\d{4}\.
 _FULL_DIGITS = 10
 # 77 is reserved; codes of 98 and 99 are reported in addition to a code, never instead of one
 _CHAPTERS_WITHOUT_GOODS = frozenset({"00", "77", "98", "99"})
-_CODE_LISTS = ("preferred_hts", "allowed_hts", "must_not_hts")
 _LEVER_KEYS = (
     "lever_found_expected",
     "lever_count_min",
@@ -130,7 +130,7 @@ class LintedCase:
     def codes_of(self, scope: str, *names: str) -> Iterator[tuple[str, str]]:
         """Yield the codes of the named lists (default: all) of one scope with their pointers."""
         lists = dict(self.scopes())[scope]
-        for name in names or _CODE_LISTS:
+        for name in names or CODE_LISTS:
             for index, code in enumerate(getattr(lists, name) or ()):
                 yield f"{scope}/{name}/{index}", code
 
@@ -210,10 +210,7 @@ def _preferred(linted: LintedCase) -> Iterator[Finding]:
 def _code_form(linted: LintedCase) -> Iterator[Finding]:
     for pointer, code in linted.codes():
         count = len(digits(code))
-        if count not in LEVELS:
-            message = f"got {count} digits in {code}; expected one of {', '.join(map(str, LEVELS))}"
-            yield linted.finding(pointer, "code_length", message)
-        elif not _CODE_FORMAT.fullmatch(code):
+        if not _CODE_FORMAT.fullmatch(code):
             yield linted.finding(pointer, "code_form", f"got {code}; expected the format ####.##.####")
         elif chapter(code) in _CHAPTERS_WITHOUT_GOODS:
             yield linted.finding(pointer, "code_impossible", f"got {code}; chapter {chapter(code)} classifies no goods")
@@ -239,7 +236,7 @@ def _conflicts(
     """Check the codes of one scope; `everywhere` are those that the case forbids for each article."""
     for pointer, code in (*forbidden, *everywhere):
         for _, other in accepted:
-            if digits(code) == digits(other):
+            if line_of(code) == line_of(other):
                 message = f"{code} is both accepted and forbidden; remove one of them"
                 yield linted.finding(pointer, "code_conflict", message)
             elif is_under(other, code):
@@ -249,7 +246,7 @@ def _conflicts(
     yield from _repeated(linted, forbidden)
     for pointer, code in forbidden:
         wider = next(
-            (prefix for _, prefix in forbidden if is_under(code, prefix) and digits(prefix) != digits(code)), None
+            (prefix for _, prefix in forbidden if is_under(code, prefix) and line_of(prefix) != line_of(code)), None
         )
         if wider is not None:
             message = f"{code} has no effect: {wider} already forbids it; remove one of them"
@@ -259,21 +256,21 @@ def _conflicts(
 def _repeated(linted: LintedCase, codes: Iterable[tuple[str, str]]) -> Iterator[Finding]:
     seen: set[str] = set()
     for pointer, code in codes:
-        if digits(code) in seen:
+        if line_of(code) in seen:
             yield linted.finding(pointer, "code_repeated", f"duplicate code {code}; remove one")
-        seen.add(digits(code))
+        seen.add(line_of(code))
 
 
 def _reasons(linted: LintedCase) -> Iterator[Finding]:
-    reasons = {digits(code): text for code, text in linted.notes.reasons.items()}
+    reasons = {line_of(code): text for code, text in linted.notes.reasons.items()}
     for pointer, code in linted.codes("allowed_hts", "must_not_hts"):
-        if not reasons.get(digits(code), "").strip():
+        if not reasons.get(line_of(code), "").strip():
             yield linted.finding(
                 pointer, "reason_missing", f"no reason for {code} in /notes/reasons; add why it is allowed or forbidden"
             )
-    listed = {digits(code) for _, code in linted.codes()}
+    listed = {line_of(code) for _, code in linted.codes()}
     for code in linted.notes.reasons:
-        if digits(code) not in listed:
+        if line_of(code) not in listed:
             message = f"the case does not list the code {dotted(code)}; correct the code or remove the reason"
             yield linted.finding(f"/notes/reasons/{code}", "reason_unused", message)
 
@@ -347,8 +344,6 @@ def _target_problem(target: SavingTarget, expected: TariffExpected, edition: Edi
         return f"got {len(plain)} digits in {target.code}; a rate needs 8 or 10"
     if edition is None or expected.savings is None:
         return ""
-    if edition.existing(plain) != plain:
-        return f"{target.code} is not in the schedule of the suite"
     rate = edition.rate(plain)
     after = target.rate_pct if target.rate_pct is not None else rate.pct if rate is not None else None
     if after is None:
@@ -510,8 +505,7 @@ class _FinalProposal:
 def _schedule_findings(linted: LintedCase, schedule: Schedule) -> Iterator[Finding]:
     """Check the codes and rates of a case and of its cassette's last proposal against the schedule."""
     for pointer, code in linted.codes():
-        # the rule code_length reports other lengths
-        if len(digits(code)) in LEVELS and not schedule.exists(code):
+        if not schedule.exists(code):
             yield linted.finding(pointer, "code_unknown", _unknown_code(code, schedule))
     final = _final_proposal(linted)
     yield from _expected_rate(linted, schedule, final)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
@@ -13,8 +14,8 @@ from pytest_packbench.model.metric import Metric
 from pytest_packbench.model.score import TOLERANCE
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.tariff.articles import best_wrong_score
-from pytest_packbench.packs.tariff.edition import EditionName  # noqa: TC001 - pydantic reads it at run time
-from pytest_packbench.packs.tariff.notation import LEVELS, RULES, digits, parse_rule
+from pytest_packbench.packs.tariff.edition import EditionName, describe_unlisted, load_edition
+from pytest_packbench.packs.tariff.notation import LEVELS, RULES, digits, parse_code, parse_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,9 +25,10 @@ RefusalCategory = Literal["insufficient_info", "ambiguous", "out_of_scope", "mis
 Direction = Literal["increase", "decrease", "flat"]
 SOURCE = r"^(expert|synthetic|internal|imported|ruling:[A-Za-z0-9_-]+)$"
 """The pattern of `notes.source`."""
+CODE_LISTS = ("preferred_hts", "allowed_hts", "must_not_hts")
 FORBIDDEN_LEVEL = "forbidden_code"
 """The match level of a forbidden code."""
-_MIN_DIGITS = 2
+_CHAPTER = re.compile("[0-9]{2}")
 _REFUSALS = "negative"
 _MIXED = "adversarial"
 _RANGE_LENGTH = 2
@@ -34,10 +36,9 @@ _SEVERAL = 2
 
 
 def _code(value: str) -> str:
-    if len(digits(value)) < _MIN_DIGITS or not value.isprintable():
-        raise PydanticCustomError(
-            "hts_code", "too short", {"expected": "a tariff code with at least two digits, such as 6404.11.9020"}
-        )
+    if not (parse_code(value) or _CHAPTER.fullmatch(value)):
+        expected = "one tariff code of 2, 4, 6, 8 or 10 digits, such as 6404.11.9020"
+        raise PydanticCustomError("hts_code", "no code", {"expected": expected})
     return value
 
 
@@ -210,6 +211,16 @@ class TariffExpected(StrictModel):
         """The preferred codes, those of several articles in their order."""
         return (*self.preferred_hts, *(code for article in self.articles or () for code in article.preferred_hts))
 
+    def codes(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield each code with its place: those of lists, of articles, and of savings."""
+        articles = enumerate(self.articles or ())
+        for place, part in (((), self), *((("articles", index), article) for index, article in articles)):
+            for key in CODE_LISTS:
+                for index, code in enumerate(getattr(part, key) or ()):
+                    yield (*place, key, index), code
+        for index, target in enumerate(self.savings.targets if self.savings else ()):
+            yield ("savings", "targets", index, "code"), target.code
+
     @field_validator("expected_refusal_category", mode="before")
     @classmethod
     def _reject_null_as_text(cls, value: Any) -> Any:
@@ -287,6 +298,17 @@ def _unread(expected: TariffExpected) -> Iterator[InitErrorDetails]:
         if value is not None and value != () and not (key == "no_savings_expected" and value is False):
             wrong = "the case expects a refusal, so no rule reads this key"
             yield _unread_at(key, wrong, "no such key, or expected_accept: true")
+
+
+def _unlisted(expected: TariffExpected, schedule: EditionName) -> Iterator[InitErrorDetails]:
+    """Yield an error for each code of a case that is not in the schedule, so that no answer can have it."""
+    edition = load_edition(schedule)
+    for location, code in expected.codes():
+        existing = edition.existing(digits(code))
+        if existing != digits(code):
+            details = {"wrong": describe_unlisted(code, existing), "expected": f"a code of {schedule}"}
+            problem = PydanticCustomError("unlisted", "unlisted", details)
+            yield InitErrorDetails(type=problem, loc=("expected", *location), input=None)
 
 
 def _unread_at(key: str, wrong: str, expected: str) -> InitErrorDetails:
@@ -515,8 +537,9 @@ class TariffSuiteConfig(SuiteConfig):
             @model_validator(mode="after")
             def _check_expectations(self) -> Self:
                 unread = list(_unread(self.expected))
-                if unread:
-                    raise ValidationError.from_exception_data("tariff", unread)
+                unlisted = [] if rules.schedule is None else list(_unlisted(self.expected, rules.schedule))
+                if unread or unlisted:
+                    raise ValidationError.from_exception_data("tariff", [*unread, *unlisted])
                 return self
 
             @model_validator(mode="after")

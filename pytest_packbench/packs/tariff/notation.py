@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LEVELS = (2, 4, 6, 8, 10)
 _LONGEST = 40
+_LINE = 8
 
 # full-width forms and their ASCII characters; other compatibility characters, such as footnote marks, stay as they are
 _FULL_WIDTH = {0xFF01 + offset: 0x21 + offset for offset in range(0x5E)}
@@ -118,6 +119,12 @@ def chapter(code: str) -> str:
     return digits(code)[:2]
 
 
+def line_of(code: str) -> str:
+    """Return the digits of a code; eight for ten that end in 00: a line with this suffix has no other."""
+    plain = digits(code)
+    return plain[:_LINE] if len(plain) == LEVELS[-1] and plain.endswith("00") else plain
+
+
 def depth(left: str, right: str) -> int:
     """Return how many leading digits two codes share: 0, 2, 4, 6, 8 or 10."""
     left_digits, right_digits = digits(left), digits(right)
@@ -131,8 +138,10 @@ def depth(left: str, right: str) -> int:
 
 def is_under(code: str, prefix: str) -> bool:
     """Return whether `code` is `prefix` or a line below it; two codes in one string are under none."""
-    code_digits, prefix_digits = digits(code), digits(prefix)
-    return bool(prefix_digits) and len(code_digits) <= LEVELS[-1] and code_digits.startswith(prefix_digits)
+    code_digits, prefix_line = digits(code), line_of(prefix)
+    if prefix_line != digits(prefix):
+        return line_of(code) == prefix_line
+    return bool(prefix_line) and len(code_digits) <= LEVELS[-1] and code_digits.startswith(prefix_line)
 
 
 def dotted(code: str) -> str:

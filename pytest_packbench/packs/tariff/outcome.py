@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 from pytest_packbench.model.score import Firing, Outcome, ResultError
 from pytest_packbench.packs.tariff.articles import describe_answers, same_code
 from pytest_packbench.packs.tariff.decision import last_iteration, read_decision
-from pytest_packbench.packs.tariff.notation import Level, Rule, digits, parse_rule
+from pytest_packbench.packs.tariff.notation import Level, Rule, digits, line_of, parse_rule
 from pytest_packbench.packs.tariff.reading import OBJECT, both, is_unicode
 from pytest_packbench.packs.tariff.reading import Node as _Node
 from pytest_packbench.packs.tariff.reading import find as _find
@@ -213,13 +213,13 @@ def _dossier_parts(plain: dict[str, object]) -> dict[str, frozenset[object]]:
         parts[f"rates of the {name}"] = frozenset(
             item for item in rates if item[1] is not None and item[1] is not False
         )
-        parts[f"code of the {name}"] = frozenset({digits(part.code)} if part is not None and part.code else ())
+        parts[f"code of the {name}"] = frozenset({line_of(part.code)} if part is not None and part.code else ())
     trace = plain.get("gri_trace")
     steps = _plain_items(trace.get("steps") if isinstance(trace, dict) else None)
     return {
         **parts,
         "steps": frozenset(enumerate(map(_step, steps))),
-        "articles": frozenset((part.code and digits(part.code), *part[1:]) for part in stated.articles),
+        "articles": frozenset((part.code and line_of(part.code), *part[1:]) for part in stated.articles),
         "citations": frozenset(_quotation(_Node(item)) for item in _plain_items(plain.get("citations"))),
         "what-ifs": frozenset((*stated.what_ifs, stated.best) if stated.best else stated.what_ifs),
         "mutations": frozenset(stated.mutations),
@@ -339,7 +339,7 @@ def _answer(baseline: str | None, optimized: str | None, articles: tuple[Article
     if len(articles) > 1:
         return describe_answers(articles)
     # the suite decides which of the two is scored, so tables show both
-    if baseline is None or optimized is None or digits(baseline) == digits(optimized):
+    if baseline is None or optimized is None or same_code(baseline, optimized):
         return optimized or baseline
     return f"{baseline}, optimised {optimized}"
 

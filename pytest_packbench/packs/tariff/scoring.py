@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from pytest_packbench.model.errors import format_value, pluralize
 from pytest_packbench.model.score import TOLERANCE, Score, Term, judged
 from pytest_packbench.packs.tariff.articles import article_terms, forbidden_articles, match_articles
+from pytest_packbench.packs.tariff.edition import describe_unlisted
 from pytest_packbench.packs.tariff.model import FORBIDDEN_LEVEL
-from pytest_packbench.packs.tariff.notation import LEVELS, depth, digits, dotted, is_under, parse_code
+from pytest_packbench.packs.tariff.notation import LEVELS, depth, digits, is_under, parse_code
 from pytest_packbench.packs.tariff.proof import describe_missing, prove_citations, prove_orders, rule_fault
 from pytest_packbench.packs.tariff.savings import TARGET, SavingsInput, judge_savings
 
@@ -54,7 +55,7 @@ UNSAFE_TERMS = frozenset({FORBIDDEN, SAVINGS, TARGET, UNEXPECTED_LEVER, UNEXPECT
 RATE_TOLERANCE = 0.0001
 """How far a total duty rate may be from the expected one, percentage points (as in the original harness)."""
 
-_PREFIX_LENGTHS = (6, 8)
+_SHORTEST_PREFIX = 6
 _FULL_MATCHES = frozenset({"preferred", "allowed"})
 _CHAPTER = 2
 _MULTI_STEP = 2
@@ -246,7 +247,7 @@ def match_code(
         malformed = f"{shown}; expected one code of 4, 6, 8 or 10 digits and nothing else"
         return Match(level=NO_MATCH, detail=f"{shown} is not one code", malformed=malformed)
     existing = plain if edition is None else edition.existing(plain)
-    invalid = "" if existing == plain else _describe_invalid(code, existing)
+    invalid = "" if existing == plain else describe_unlisted(_shown(code), existing)
     agreed = min(depth_of(expected, plain), len(existing))
     code_lists = (
         ("preferred", expected.preferred_hts, rules.scoring.preferred),
@@ -261,11 +262,6 @@ def match_code(
     return Match(level=level, points=points, detail=detail, depth=agreed, invalid=invalid)
 
 
-def _describe_invalid(code: str, existing: str) -> str:
-    known = f"only {dotted(existing)} is" if existing else "neither is its chapter"
-    return f"{_shown(code)} is not in the schedule; {known}"
-
-
 def _shown(code: str) -> str:
     """Return a code as it is shown: as it was written where it is plain, else quoted."""
     return code if code.isascii() and code.isprintable() and parse_code(code) else format_value(code)
@@ -273,7 +269,7 @@ def _shown(code: str) -> str:
 
 def _matches(plain: str, expected_code: str) -> bool:
     wanted = digits(expected_code)
-    return plain == wanted or (len(wanted) in _PREFIX_LENGTHS and plain.startswith(wanted))
+    return is_under(plain, wanted) and (len(wanted) >= _SHORTEST_PREFIX or plain == wanted)
 
 
 def _partial_credits(agreed: int, rules: TariffSuiteConfig) -> Iterator[tuple[str, float]]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_packbench.packs.tariff.checks.base import WIDTHS, Violation, check, check_result, listed, quoted
-from pytest_packbench.packs.tariff.notation import digits, occurs_in, single_spaced
+from pytest_packbench.packs.tariff.notation import digits, line_of, occurs_in, single_spaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -242,7 +242,7 @@ def _malformed_step(number: int, step: GriStep) -> Iterator[Violation]:
         yield Violation(
             "choice_missing", "the step is decided without a chosen code; name the chosen candidate", step=number
         )
-    elif digits(step.chosen) not in {digits(code) for code in step.candidates}:
+    elif line_of(step.chosen) not in map(line_of, step.candidates):
         yield Violation(
             "choice_not_a_candidate",
             f"the step chooses {quoted(step.chosen)}, which is not among its candidates; add it to them",

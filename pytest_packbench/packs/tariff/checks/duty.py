@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from pytest_packbench.packs.tariff.checks.base import Violation, check, listed, quoted
-from pytest_packbench.packs.tariff.notation import digits
+from pytest_packbench.packs.tariff.notation import line_of
 from pytest_packbench.packs.tariff.savings import UNLAWFUL, named_change
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _optimized_mismatch(optimized: Optimized, what_ifs: tuple[WhatIf, ...]) -> I
             f"optimized names the what-if {quoted(optimized.what_if_id)}, which is not in what_if_candidates; "
             "name one that is",
         )
-    elif digits(optimized.hts_code) != digits(chosen.expected_hts):
+    elif line_of(optimized.hts_code) != line_of(chosen.expected_hts):
         yield Violation(
             "optimized_code_differs",
             f"the code of optimized is {quoted(optimized.hts_code)}, but the what-if {quoted(chosen.id)} expects "
