@@ -272,7 +272,7 @@ GOOD |= {"by": "b", "run_id": "01ABC", "marked_at": "2026-03-01T12:00:00Z"}
             "1: /result/0: nested deeper than 100; remove levels",
         ),
         ([{**GOOD, "result": "x" * 2**20}], "1: longer than 1 MB"),
-        (["NaN"], "1: NaN is not JSON"),
+        (["NaN"], "1: column 1: NaN is no finite number"),
         (["[]"], "1: "),
         ([""], " contains no mark;"),
         ([{**GOOD, "suite": "unknown"}], 'unknown suite "unknown"'),

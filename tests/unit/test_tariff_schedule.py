@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.load import parse_case
+from pytest_packbench.cli import main
 from pytest_packbench.engine.attempt import attempt
 from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.recordings import Replay
@@ -27,7 +28,7 @@ from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.packs.tariff.schedule import DutyRate, Schedule, ScheduleError, TariffLine, parse_rate
 from tests.unit.small_tariff_suite import SCHEDULE, small_suite
-from tests.unit.tariff_cases import table
+from tests.unit.tariff_cases import case, table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +48,59 @@ def spellings(draw: st.DrawFn) -> tuple[str, str]:
     zero = draw(st.sampled_from(["0", "\uff10"]))
     written = "".join(chr(ord(zero) + int(char)) + mark for char, mark in zip(plain, marks, strict=True))
     return plain, draw(st.sampled_from(["", "HTS ", "HTSUS: "])) + written
+
+
+UNLISTED = (
+    ("preferred_hts", 1, "6205.20.2000", "only 6205.20.20 is"),
+    ("allowed_hts", 0, "6404.11.90.20.", ""),
+    ("allowed_hts", 1, "6404.11.9021", "only 6404.11.90 is"),
+    ("must_not_hts", 2, "8503.00.2010", "only 8503.00.20 is"),
+    ("must_not_hts", 0, "00", "neither is its chapter"),
+    ("must_not_hts", 0, "8503.00.2000", ""),
+    ("must_not_hts", 0, "8503.00.20", ""),
+    ("must_not_hts", 1, "HTS 6404.13", "only 6404 is"),
+    ("must_not_hts", 0, "9802", ""),
+)
+
+
+def written(folder: Path, expected: dict[str, Any], schedule: str) -> Path:
+    """Write a suite of one case."""
+    (folder / "cases" / "positive").mkdir(parents=True, exist_ok=True)
+    (folder / "suite.yaml").write_text(f"pack: tariff\ntarget: x:y\nallow_pass: a test\n{schedule}", "utf-8")
+    path = folder / "cases" / "positive" / "c.json"
+    path.write_text(json.dumps({**case(**expected), "id": "c", "case_type": "positive"}), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("key", "index", "code", "why"), UNLISTED)
+def test_a_code_that_the_schedule_of_the_suite_lacks_is_an_error_of_its_case(
+    key: str, index: int, code: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    codes = [*["8544.42.9090", "6404.11.9020"][:index], code]
+    articles = [{"name": "shoe", "preferred_hts": ["6404.11.9020"], key: codes}]
+    articles += [{"name": "cable", "preferred_hts": ["8544.42.9090"]}]
+    listed = {"preferred_hts": [], "articles": articles}
+    for expected, pointer in (({key: codes}, f"/expected/{key}"), (listed, f"/expected/articles/0/{key}")):
+        path = written(tmp_path, expected, "schedule: us_2026_revision_10\n")
+        assert main(["validate", str(path)]) == (2 if why else 0)
+        problem = f"{pointer}/{index}: {code} is not in the schedule; {why}; expected a code of us_2026_revision_10"
+        assert (problem in capsys.readouterr().out) is bool(why)
+        assert main(["lint", str(tmp_path)]) == 1
+        assert (problem.replace(": ", ": case_unreadable: ", 1) in capsys.readouterr().out) is bool(why)
+        # without a schedule, nothing is known
+        assert main(["validate", str(written(tmp_path, expected, ""))]) == 0
+
+
+def test_a_code_of_a_saving_that_the_schedule_lacks_is_an_error_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    savings = {"targets": [{"code": code, "change": "x"} for code in ("8503.00.20", "6404.19.3799")], "least": 1}
+    path = written(tmp_path, {"savings": savings}, "schedule: us_2026_revision_10\n")
+    assert main(["validate", str(path)]) == 2
+    assert "/expected/savings/targets/1/code: 6404.19.3799 is not in the sch" in capsys.readouterr().out
+    # rules that can't be read are an error of their own
+    (tmp_path / "suite.yaml").write_text("pack: tariff\nschedule: 1\n", "utf-8")
+    assert main(["validate", str(path)]) == 0
 
 
 @given(spellings())

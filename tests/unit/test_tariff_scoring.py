@@ -170,7 +170,7 @@ def test_more_digits_never_score_less(ladder: dict[str, float], chapter: float, 
     assert (worse.score or 0.0) <= (better.score or 0.0)
 
 
-@given(st.sampled_from([6, 8]), st.text("0123456789", min_size=10, max_size=10), st.sampled_from([2, 4, 5, 7, 9]))
+@given(st.sampled_from([6, 8]), st.from_regex(r"[0-9]{9}[1-9]", fullmatch=True), st.sampled_from([2, 4]))
 def test_only_a_prefix_of_six_or_eight_digits_is_a_preferred_code(length: int, code: str, other: int) -> None:
     assert score_of(case(preferred_hts=[code[:length]]), answer(code)).match_level == "preferred"
     assert score_of(case(preferred_hts=[code[:other]]), answer(code)).match_level == "chapter"
