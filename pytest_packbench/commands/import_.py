@@ -19,7 +19,7 @@ from pytest_packbench.cli import FINE, UNUSABLE, UsageError
 from pytest_packbench.commands.paths import ROOT, add_root, packs_for_options, root_of
 from pytest_packbench.engine.recordings import write_recording
 from pytest_packbench.limits import RECORDING, read_regular
-from pytest_packbench.model.authoring import CaseDraft, SourceFlaw, SourceRemark
+from pytest_packbench.model.authoring import CaseDraft, SourceDoubt, SourceFlaw, SourceRemark
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CaseError, CassetteError, Problem, pluralize
 from pytest_packbench.model.suite import CONFIG_NAME, FIXTURES
@@ -28,7 +28,7 @@ from pytest_packbench.runs.folder import DRAFTS
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.model.authoring import Importer
@@ -134,13 +134,16 @@ class _SourceSummary:
         self.recordings = 0
         self.flaws = 0
         self.remarks: list[SourceRemark] = []
+        self.doubts: list[SourceDoubt] = []
         self.first_case: CheckedCase | None = None
         self.first_flaws: list[SourceFlaw] = []
         self.states: Counter[str] = Counter()
         self.types: Counter[str] = Counter()
 
     def add(self, entry: CheckedCase | SourceFlaw | SourceRemark) -> None:
-        if isinstance(entry, SourceRemark):
+        if isinstance(entry, SourceDoubt):
+            self.doubts.append(entry)
+        elif isinstance(entry, SourceRemark):
             self.remarks.append(entry)
         elif isinstance(entry, CheckedCase):
             self.cases += 1
@@ -166,11 +169,17 @@ class _SourceSummary:
         if self.remarks:
             yield f"{pluralize(len(self.remarks), 'file')} left out:"
             yield from (_entry_line(remark) for remark in self.remarks)
+        if self.doubts:
+            yield from _first_lines("may not be what its author wrote", len(self.doubts), self.doubts[: self._shown])
         if self.flaws:
-            yield f"{self.flaws} {'entry' if self.flaws == 1 else 'entries'} of the source can't be imported:"
-            yield from (_entry_line(flaw) for flaw in self.first_flaws)
-        if self.flaws > len(self.first_flaws):
-            yield f"  and {self.flaws - len(self.first_flaws)} more"
+            yield from _first_lines("can't be imported", self.flaws, self.first_flaws)
+
+
+def _first_lines(what: str, count: int, first: Sequence[SourceFlaw | SourceRemark]) -> Iterator[str]:
+    yield f"{count} {'entry' if count == 1 else 'entries'} of the source {what}:"
+    yield from map(_entry_line, first)
+    if count > len(first):
+        yield f"  and {count - len(first)} more"
 
 
 def _entry_line(entry: SourceFlaw | SourceRemark) -> str:

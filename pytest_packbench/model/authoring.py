@@ -116,6 +116,10 @@ class SourceRemark:
     message: str
 
 
+class SourceDoubt(SourceRemark):
+    """A part of the source that is imported, although it may not be what its author wrote; the message says why."""
+
+
 class Importer(ABC):
     """Converts existing data to drafts of cases; the command validates, previews and writes them.
 

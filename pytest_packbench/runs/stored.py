@@ -318,6 +318,7 @@ def _from_records(path: Path) -> StoredRun:
     first: EvalRecord | None = None
     shared: tuple[Any, ...] = ()
     results: dict[tuple[str, int], CaseResult] = {}
+    ends: dict[tuple[str, int], str] = {}
     started, finished = "", ""
     for location, record in read_run_records(path):
         if first is None:
@@ -326,6 +327,11 @@ def _from_records(path: Path) -> StoredRun:
         result = CaseResult.from_record(record)
         # of an attempt that was written twice the first line counts, as in a report
         results.setdefault((result.test_id, result.trial), result)
+        end = f"{result.verdict}, {record.agent_decision}, score {result.score}"
+        earlier = ends.setdefault((result.test_id, result.trial), end)
+        if end != earlier:
+            problem = f"{printable(result.test_id)} is there twice: {end}; above: {earlier}"
+            raise StoredRunError(f"{location}: {problem}; remove the line that is wrong")
         started = min(started or record.timestamp, record.timestamp)
         finished = max(finished, record.timestamp)
     if first is None:

@@ -72,10 +72,11 @@ def written(folder: Path, expected: dict[str, Any], schedule: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("key", "index", "code", "why"), UNLISTED)
+@pytest.mark.parametrize("row", UNLISTED)
 def test_a_code_that_the_schedule_of_the_suite_lacks_is_an_error_of_its_case(
-    key: str, index: int, code: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    row: tuple[str, int, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    key, index, code, why = row
     codes = [*["8544.42.9090", "6404.11.9020"][:index], code]
     articles = [{"name": "shoe", "preferred_hts": ["6404.11.9020"], key: codes}]
     articles += [{"name": "cable", "preferred_hts": ["8544.42.9090"]}]

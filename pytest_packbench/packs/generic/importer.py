@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw, case_id
+from pytest_packbench.model.authoring import CaseDraft, Importer, SourceDoubt, SourceFlaw, case_id
 from pytest_packbench.model.case import Difficulty, canonical_sha256
 from pytest_packbench.model.errors import format_value, json_pointer
-from pytest_packbench.packs.generic.tables import TAB, CsvFormat, csv_header, csv_rows, jsonl_rows
+from pytest_packbench.packs.generic.tables import TAB, CsvFormat, TableRow, csv_header, csv_rows, jsonl_rows
 from pytest_packbench.packs.generic.values import MISSING, compile_path
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.packs.generic.tables import TableRow
 
 PACK = "generic"
 _TARGET = "\n# the pipeline under test\n# target: package.module:function\n"
@@ -47,7 +46,7 @@ class Csv(Importer):
         parser.add_argument("--delimiter", default=",", metavar="CHAR", help=about)
         parser.add_argument("--encoding", default="utf-8", help="the encoding of the file (default: utf-8)")
 
-    def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw]:
+    def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw | SourceDoubt]:
         """Yield one draft per row.
 
         Raises:
@@ -62,7 +61,9 @@ class Csv(Importer):
                 if name not in columns:
                     wrong = f'{arguments.file}: no column "{name}"; set another one with {option}'
                     raise ValueError(f"{wrong}; columns: {', '.join(columns)}")
-        return _drafts(csv_rows(arguments.file, format_), mapping, arguments.file)
+        used = (column.name for column in (*mapping.input, *mapping.expected))
+        verbatim = [name for name in used if name not in mapping.as_json]
+        return _drafts(csv_rows(arguments.file, format_, verbatim), mapping, arguments.file)
 
     def files(self, arguments: argparse.Namespace) -> Mapping[str, str]:
         """Return the rules of a new suite: the expected columns, compared for equality."""
@@ -81,7 +82,7 @@ class Jsonl(Importer):
         _add_columns(parser, "KEY", "a key, or a JSON pointer such as /messages/0/text")
         parser.set_defaults(as_json=[], omit_empty=False)
 
-    def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw]:
+    def read(self, arguments: argparse.Namespace) -> Iterator[CaseDraft | SourceFlaw | SourceDoubt]:
         """Yield one draft per line, or per member of the list.
 
         Raises:
@@ -154,11 +155,12 @@ def _column_or_constant(text: str | None) -> Column | Constant | None:
 
 
 def _drafts(
-    rows: Iterable[TableRow | SourceFlaw], mapping: ColumnMapping, file: Path
-) -> Iterator[CaseDraft | SourceFlaw]:
+    rows: Iterable[TableRow | SourceFlaw | SourceDoubt], mapping: ColumnMapping, file: Path
+) -> Iterator[CaseDraft | SourceFlaw | SourceDoubt]:
     number = 0
-    for number, row in enumerate(rows, start=1):
-        yield row if isinstance(row, SourceFlaw) else mapping.draft(row, number)
+    for row in rows:
+        number += not isinstance(row, SourceDoubt)
+        yield mapping.draft(row, number) if isinstance(row, TableRow) else row
     if not number:
         yield SourceFlaw(place=str(file), message="contains no rows; expected at least one")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.limits import CASE, LIMITS, lines_of, open_regular, read_regular
-from pytest_packbench.model.authoring import SourceFlaw
+from pytest_packbench.model.authoring import SourceDoubt, SourceFlaw
 from pytest_packbench.model.errors import format_value, pluralize
 
 if TYPE_CHECKING:
@@ -22,6 +23,13 @@ TAB = "tab"
 # cells may contain whole documents; the limit of csv is 128 KiB
 _MAX_CELL = 64 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
+# how a spreadsheet is told the delimiter
+_DELIMITER_LINE = re.compile("sep=.?", re.IGNORECASE)
+_DOUBTS = {
+    "the blanks around it are kept": re.compile(r"\s.*|.*\s", re.DOTALL),
+    "an error of a spreadsheet": re.compile(r"#[A-Z/0]+[!?]|#N/A|#GETTING_DATA|#+|Err:[0-9]{3}"),
+    "a number that a spreadsheet shortened": re.compile(r"[+-]?[0-9]+([.,][0-9]+)?E[+-][0-9]{2,}"),
+}
 _OTHER_DELIMITERS = {";": "';'", "\t": TAB, "|": "'|'"}
 
 
@@ -75,13 +83,21 @@ def csv_header(path: Path, format_: CsvFormat) -> list[str]:
     return names
 
 
-def csv_rows(path: Path, format_: CsvFormat) -> Iterator[TableRow | SourceFlaw]:
+def csv_rows(
+    path: Path, format_: CsvFormat, verbatim: Sequence[str] = ()
+) -> Iterator[TableRow | SourceFlaw | SourceDoubt]:
     """Read the rows below the header one by one, without those that have no text.
 
     As in RFC 4180, quoted cells may contain delimiters, quotes and line ends.
 
+    Args:
+        path: the file.
+        format_: its format.
+        verbatim: the columns whose blanks count.
+
     Yields:
-        Rows whose values are strings, and flaws for what is not a row of the header's columns.
+        Rows whose values are strings, flaws for what is not a row of the header's columns, and doubts about cells that
+        a spreadsheet may have changed.
 
     Raises:
         ValueError: see `csv_header`.
@@ -89,7 +105,9 @@ def csv_rows(path: Path, format_: CsvFormat) -> Iterator[TableRow | SourceFlaw]:
     """
     names = csv_header(path, format_)
     with _open_records(path, format_) as records:
-        next(records)
+        header = next(records)
+        if not isinstance(header, SourceFlaw) and header[0] > 1:
+            yield SourceDoubt(place=f"{path}:1", message="names the delimiter, for spreadsheets only; it is no row")
         for record in records:
             if isinstance(record, SourceFlaw):
                 yield record
@@ -99,11 +117,22 @@ def csv_rows(path: Path, format_: CsvFormat) -> Iterator[TableRow | SourceFlaw]:
             if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) == len(names):
-                yield TableRow(location, {name: cell for name, cell in zip(names, cells, strict=True) if name})
+                row = TableRow(location, {name: cell for name, cell in zip(names, cells, strict=True) if name})
+                yield row
+                cells_read = ((name, cell if name in verbatim else cell.strip()) for name, cell in row.values.items())
+                doubts = [doubt for name, cell in cells_read if (doubt := _doubt(name, cell))]
+                if doubts:
+                    yield SourceDoubt(place=location, message="; ".join(doubts))
             else:
                 counts = f"{pluralize(len(cells), 'cell')}, but {len(names)} in the header"
                 hint = "quote cells that contain a delimiter or a line end"
                 yield SourceFlaw(place=location, message=f"{counts}; {hint}")
+
+
+def _doubt(name: str, cell: str) -> str:
+    """Return why a cell may not be what its author wrote; empty if nothing speaks for that."""
+    what = next((what for what, pattern in _DOUBTS.items() if pattern.fullmatch(cell)), "")
+    return f"{format_value(name)} is {format_value(cell)}: {what}" if what else ""
 
 
 @contextmanager
@@ -133,7 +162,8 @@ def _records(reader: Any, path: Path, encoding: str) -> Iterator[tuple[int, list
         except UnicodeError:
             raise ValueError(_decoding_error(path, encoding)) from None
         else:
-            yield line, cells
+            if line > 1 or not _DELIMITER_LINE.fullmatch(reader.dialect.delimiter.join(cells)):
+                yield line, cells
 
 
 def _decoding_error(path: Path, encoding: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.metric import AUTHORED, Figure, Panel
 from pytest_packbench.packs.tariff.model import RefusalCategory
-from pytest_packbench.packs.tariff.notation import LEVELS, depth, digits, parse_code
+from pytest_packbench.packs.tariff.notation import LEVELS, depth, digits, is_under, parse_code
 from pytest_packbench.packs.tariff.proof import prove_citations, prove_orders
 from pytest_packbench.packs.tariff.scoring import FORBIDDEN, matched_articles, scored_code
 
@@ -233,7 +233,7 @@ def duty_gap(given: str, right: str, edition: Edition | None) -> float | None:
     """
     if edition is None or edition.existing(given) != given:
         return None
-    if given.startswith(right):
+    if is_under(given, right):
         return 0.0
     rate, expected = edition.rate(given), edition.rate(right)
     if rate is None or expected is None:
