@@ -84,7 +84,7 @@ def csv_header(path: Path, format_: CsvFormat) -> list[str]:
 
 
 def csv_rows(
-    path: Path, format_: CsvFormat, verbatim: Sequence[str] = ()
+    path: Path, format_: CsvFormat, verbatim: Container[str] = ()
 ) -> Iterator[TableRow | SourceFlaw | SourceDoubt]:
     """Read the rows below the header one by one, without those that have no text.
 
@@ -119,20 +119,20 @@ def csv_rows(
             if len(cells) == len(names):
                 row = TableRow(location, {name: cell for name, cell in zip(names, cells, strict=True) if name})
                 yield row
-                cells_read = ((name, cell if name in verbatim else cell.strip()) for name, cell in row.values.items())
-                doubts = [doubt for name, cell in cells_read if (doubt := _doubt(name, cell))]
-                if doubts:
-                    yield SourceDoubt(place=location, message="; ".join(doubts))
+                if doubts := "; ".join(_doubts(row, verbatim)):
+                    yield SourceDoubt(place=location, message=doubts)
             else:
                 counts = f"{pluralize(len(cells), 'cell')}, but {len(names)} in the header"
                 hint = "quote cells that contain a delimiter or a line end"
                 yield SourceFlaw(place=location, message=f"{counts}; {hint}")
 
 
-def _doubt(name: str, cell: str) -> str:
-    """Return why a cell may not be what its author wrote; empty if nothing speaks for that."""
-    what = next((what for what, pattern in _DOUBTS.items() if pattern.fullmatch(cell)), "")
-    return f"{format_value(name)} is {format_value(cell)}: {what}" if what else ""
+def _doubts(row: TableRow, verbatim: Container[str]) -> Iterator[str]:
+    """Yield why cells of a row may not be what its author wrote."""
+    for name, cell in row.values.items():
+        read = cell if name in verbatim else cell.strip()
+        reasons = (what for what, pattern in _DOUBTS.items() if pattern.fullmatch(read))
+        yield from (f"{format_value(name)} is {format_value(cell)}: {what}" for what in reasons)
 
 
 @contextmanager
