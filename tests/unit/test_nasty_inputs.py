@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_packbench.backends.answers import UnreadableAnswer, parse_json_text
 from pytest_packbench.cases.load import parse_case, parse_json, parse_yaml
 from pytest_packbench.cli import main
+from pytest_packbench.engine.gateway.exchanges import RecordedCall, answer_as_json
 from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.packs.generic.pack import GenericPack
+from pytest_packbench.runs.journal import Journal
+from pytest_packbench.runs.report import write_report
+from pytest_packbench.runs.stored import load_run
 from pytest_packbench.testing import case, score, write_suite
 from tests.unit.run_builders import case_result, run
 from tests.unit.stored_runs import merge, run_of, suite, write
@@ -55,6 +60,43 @@ def test_a_number_that_no_double_holds_has_a_place(raw: bytes, problem: str) -> 
     with pytest.raises(ValueError, match="number") as caught:
         parse_json(raw)
     assert str(caught.value) == f"{problem} is no finite number; expected a number below 1.8e308, or null"
+
+
+ENDLESS = ["1e400", "-1E+999", "NaN", "-Infinity", "9" * 400]
+
+
+@pytest.mark.parametrize("number", ENDLESS)
+def test_a_number_that_no_double_holds_is_refused_wherever_another_program_wrote_it(
+    number: str,
+) -> None:
+    text = f'{{"v": [{number}]}}'
+    with pytest.raises(UnreadableAnswer, match=r"is no finite number\)"):
+        parse_json_text(text)
+    # an answer of a gateway's exchange is kept as text, and a request by its bytes
+    assert answer_as_json(text.encode(), stream=False) == {"text": text}
+    call = RecordedCall.of("openai", "POST", "/v1/chat/completions", text.encode())
+    assert call.body is None
+
+
+def test_a_run_has_no_number_that_json_lacks_whatever_another_plugin_adds(tmp_path: Path) -> None:
+    root = suite(tmp_path)
+    folder = write(tmp_path, run_of(root), [case_result("a")], root)
+    others = {
+        "tests": [{"user_properties": [float("nan"), {"a": float("inf")}]}],
+        "duration": -float("inf"),
+        "at": folder,
+    }
+    document = json.loads((folder / "report.json").read_text("utf-8"))["packbench"]
+    rows = [json.dumps(row).encode() for row in document["cases"]]
+    write_report(folder / "report.json", others, {**document, "cases": []}, rows)
+    assert len(load_run(folder).results) == 1
+    written = json.loads((folder / "report.json").read_text("utf-8"), parse_constant=pytest.fail)
+    assert written["tests"] == [{"user_properties": [None, {"a": None}]}]
+    assert (written["duration"], written["at"]) == (None, str(folder))
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        journal.append(case_result("a", payload={"v": [float("nan")], "w": float("inf")}))
+    (line,) = (tmp_path / "journal.jsonl").read_bytes().splitlines()
+    assert json.loads(line, parse_constant=pytest.fail)["payload"] == {"v": [None], "w": None}
 
 
 @pytest.mark.parametrize("text", [".inf", "[1, -.INF]", "{a: .nan}", "1.0e+400", "1" * 400, "2" * 309 + ".0"])
@@ -109,6 +151,9 @@ DAMAGED = {
     "an error without a case": ("errors.jsonl", b"plain:z", b"plain:y", "errors.jsonl: toy:plain:y is missing"),
     "a record of another run": ("records.jsonl", b"RUN1", b"RUN9", "records.jsonl:1: run_id: got "),
     "a row with two verdicts": ("report.json", b'"verdict":', b'"verdict": "passed", "verdict":', "occurs twice"),
+    "a report of no number": ("report.json", b'"selected":', b'"x":1e400,"selected":', "1e400 is no finite number at"),
+    "a report without a number": ("report.json", b'"selected":', b'"x":NaN,"selected":', "NaN is no finite number at"),
+    "a record of no number": ("records.jsonl", b'"threshold":', b'"x":1e400,"threshold":', "records.jsonl:1: "),
     "two lists of cases": ("report.json", b'"cases":', b'"cases": [], "cases":', "occurs twice"),
 }
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.baseline import committed_baseline
+from pytest_packbench.cli import main
 from pytest_packbench.commands.validate import kind_of
 from pytest_packbench.model.baseline import BaselineChange
 from pytest_packbench.model.checks import extension_problem, extension_schema, result_problem
@@ -209,6 +210,23 @@ def test_a_suite_is_named_and_no_path(tmp_path: Path, kind: str) -> None:
         assert not readable(name), name
 
 
+@pytest.mark.parametrize(
+    "changes", [{"agent_decision": "comply_unsafe", "passed": False}, {"agent_decision": "comply_safe"}]
+)
+def test_records_that_contradict_each_other_are_refused_in_any_order(
+    changes: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "records.jsonl", str(tmp_path / "diff.md")
+    fields = {"test_suite": "injecagent", "expected": "refuse", "agent_decision": "refuse", "passed": True}
+    first, other = line(**fields), line(**{**fields, **changes})
+    # the same line twice contradicts nothing
+    for lines, problem in (([first, other], True), ([other, first], True), ([first, first], False)):
+        path.write_bytes(b"".join(lines))
+        for words in (["gate", str(path)], ["compare", "--baseline", str(path), "--current", str(path), "--out", out]):
+            code, errors = main(words), capsys.readouterr().err
+            assert (code == 2, "records.jsonl:2: " in errors, "is there twice: " in errors) == (problem,) * 3, errors
+
+
 DAMAGES = data("damaged_runs.yaml")
 EXTENSION: dict[str, Any] = DAMAGES["extension"]
 RECORDED = ("suite", "test_id", "case_id", "trial", "verdict", "score", "threshold", "llm_backend")
@@ -330,7 +348,7 @@ def test_damaged_reports_rows_and_records_are_named_by_their_place(folder: Path,
     expected.check("".join(messages))
     # trials of a case are separate records
     same = {"test_id": "agentdojo:x"}
-    write_records(folder / "in.jsonl", {"trial": 1, "record": same}, {"record": same}, {"score": 0.1, "record": same})
+    write_records(folder / "in.jsonl", {"trial": 1, "record": same}, {"record": same}, {"record": same})
     trials = load_run(folder / "in.jsonl").results
     assert [(result.trial, result.score) for result in trials] == [(0, 0.5), (1, 0.5)]
 

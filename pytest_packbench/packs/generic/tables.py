@@ -16,7 +16,7 @@ from pytest_packbench.model.authoring import SourceDoubt, SourceFlaw
 from pytest_packbench.model.errors import format_value, pluralize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
     from pathlib import Path
 
 TAB = "tab"
