@@ -117,7 +117,7 @@ class SourceRemark:
 
 
 class SourceDoubt(SourceRemark):
-    """A part of the source that is imported, although it may not be what its author wrote; the message says why."""
+    """A part of the source that is imported, although it may not be what its author wrote; the message states why."""
 
 
 class Importer(ABC):

@@ -40,7 +40,7 @@ _MAX_BITS = 1_023
 
 
 class NumberError(ValueError):
-    """A text has a number that no double holds, or a word that is no number of JSON: its `token`."""
+    """A text has a number that is too large for a double, or a word that is no number of JSON: its `token`."""
 
     def __init__(self, token: str) -> None:
         super().__init__(f"{token[:20]} is no finite number")
