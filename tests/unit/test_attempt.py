@@ -93,7 +93,14 @@ class BreakingDict(dict[str, Any]):
 
 
 def test_a_result_that_nobody_can_read_is_an_answer_with_the_score_0(tmp_path: Path) -> None:
-    results: list[Any] = [{"points": float("nan")}, {"points": 10**400}, {"points": {1}}, [1], None, BreakingDict(points=1.0)]
+    results: list[Any] = [
+        {"points": float("nan")},
+        {"points": 10**400},
+        {"points": {1}},
+        [1],
+        None,
+        BreakingDict(points=1.0),
+    ]
     for result in results:
         finished = attempt_with(tmp_path, lambda request, *, result=result: result)
         assert finished.failure is None
