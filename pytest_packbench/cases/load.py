@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Hashable
 from contextlib import suppress
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -470,8 +470,8 @@ def _yaml_loader(limit: Limit) -> Any:
 
         def construct_object(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - pyyaml's signature
             value = super().construct_object(node, deep)
-            # `.nan`, `1.0e+400`, an integer of 400 digits
-            if type(value) in {int, float} and not abs(value) <= sys.float_info.max:
+            # `.nan`, `1.0e+400`
+            if type(value) is float and not isfinite(value):
                 wrong = f"line {node.start_mark.line + 1}: {NumberError(node.value)}"
                 raise JsonError(Problem("", wrong, FINITE))
             return value

@@ -11,7 +11,6 @@ import json
 import re
 from itertools import count
 from math import isfinite
-from sys import float_info
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,8 +34,7 @@ _CLOSER = {"[": "]", "{": "}"}
 _MAX_LENGTH = 60
 # Well below the limits of json and pydantic_core, so that every valid record can be written and read.
 _MAX_DEPTH = 100
-# as in a double
-_MAX_BITS = 1_023
+_MAX_BITS = 14_000
 
 
 class NumberError(ValueError):
@@ -55,10 +53,11 @@ def _finite(token: str) -> float:
 
 
 def _integer(token: str) -> int:
-    # the longest that are certainly finite
-    if len(token) > float_info.max_10_exp:
-        _finite(token)
-    return int(token)
+    try:
+        return int(token)
+    except ValueError:
+        # Python converts no integer of more than 4,300 digits
+        raise NumberError(token) from None
 
 
 NUMBERS: dict[str, Any] = {"parse_float": _finite, "parse_int": _integer, "parse_constant": _finite}
