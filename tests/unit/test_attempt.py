@@ -95,7 +95,6 @@ class BreakingDict(dict[str, Any]):
 def test_a_result_that_nobody_can_read_is_an_answer_with_the_score_0(tmp_path: Path) -> None:
     results: list[Any] = [
         {"points": float("nan")},
-        {"points": 10**400},
         {"points": {1}},
         [1],
         None,
@@ -122,7 +121,7 @@ def test_a_later_change_of_a_result_has_no_effect(tmp_path: Path) -> None:
 
 
 def test_a_reported_token_count_counts_where_a_record_can_contain_it(tmp_path: Path) -> None:
-    counts: dict[Any, int | None] = {2**64 - 1: 2**64 - 1, 0: 0, 2**64: None, 10**300: None, -1: None, True: None}
+    counts: dict[Any, int | None] = {2**64 - 1: 2**64 - 1, 0: 0, 2**64: None, 10**4200: None, -1: None, True: None}
     for reported, counted in counts.items():
         usage = {"tokens_input": reported, "tokens_output": 1}
         finished = attempt_with(tmp_path, lambda request, *, usage=usage: {"points": 0.5, "usage": usage})

@@ -47,8 +47,8 @@ def test_half_of_a_surrogate_pair_where_a_rule_expects_something_is_an_error_of_
     [
         (b"[1,\n  " + b"9" * 5000 + b"]", f"line 2 column 3: {'9' * 20}"),
         (b'{"' + b"7" * 5000 + b'": "\\"", "a": ' + b"8" * 5000 + b"}", f"line 1 column 5017: {'8' * 20}"),
-        (b'{"a": 0.' + b"5" * 5000 + b',\n"b": ' + b"8" * 400 + b"}", f"line 2 column 6: {'8' * 20}"),
-        (b"[" + b"1" * 309 + b",\n-" + b"9" * 309 + b"]", f"line 2 column 1: -{'9' * 19}"),
+        (b'{"a": 0.' + b"5" * 5000 + b',\n"b": ' + b"8" * 5000 + b"}", f"line 2 column 6: {'8' * 20}"),
+        (b"[" + b"8" * 4300 + b",\n-" + b"9" * 4301 + b"]", f"line 2 column 1: -{'9' * 19}"),
         (b'{"1e400": "1e400",\n "b": [1e308, 1e400]}', "line 2 column 15: 1e400"),
         (b"[-1E+999, 1e400]", "line 1 column 2: -1E+999"),
         (b"[11e400, 1e400]", "line 1 column 2: 11e400"),
@@ -62,7 +62,7 @@ def test_a_number_that_no_double_holds_has_a_place(raw: bytes, problem: str) -> 
     assert str(caught.value) == f"{problem} is no finite number; expected a number below 1.8e308, or null"
 
 
-ENDLESS = ["1e400", "-1E+999", "NaN", "-Infinity", "9" * 400]
+ENDLESS = ["1e400", "-1E+999", "NaN", "-Infinity", "9" * 5000]
 
 
 @pytest.mark.parametrize("number", ENDLESS)
@@ -99,7 +99,7 @@ def test_a_run_has_no_number_that_json_lacks_whatever_another_plugin_adds(tmp_pa
     assert json.loads(line, parse_constant=pytest.fail)["payload"] == {"v": [None], "w": None}
 
 
-@pytest.mark.parametrize("text", [".inf", "[1, -.INF]", "{a: .nan}", "1.0e+400", "1" * 400, "2" * 309 + ".0"])
+@pytest.mark.parametrize("text", [".inf", "[1, -.INF]", "{a: .nan}", "1.0e+400", "2" * 309 + ".0"])
 def test_a_number_of_yaml_that_no_double_holds_has_its_line(text: str) -> None:
     with pytest.raises(SuiteError, match=r"^x: line 2: .+ is no finite number; expected a number below 1\.8e308"):
         parse_yaml(f"a: 1\nb: {text}".encode(), source="x")
