@@ -142,6 +142,11 @@ def _ignored(name: str, old: Any, new: Any) -> Iterator[PolicyChange]:
             yield PolicyChange("ignored", CONFIG_NAME, f"/{name}", ABSENT, shown(pattern))
 
 
+def _recording(name: str, old: Any, new: Any) -> Iterator[PolicyChange]:
+    before, after = (each["ignore_headers"] if isinstance(each, dict) else [] for each in (old, new))
+    yield from _ignored(f"{name}/ignore_headers", before, after)
+
+
 def _reason_given(name: str, old: Any, new: Any) -> Iterator[PolicyChange]:
     if new is not None and new is not MISSING:
         before = MISSING if old is None else old
@@ -204,6 +209,7 @@ _RULES: dict[str, Callable[[str, Any, Any], Iterator[PolicyChange]]] = {
     "allow_pass": _reason_given,
     "gates": _gates,
     "ignore": _ignored,
+    "recording": _recording,
     "thresholds": _thresholds,
     "trials": _trials,
 }

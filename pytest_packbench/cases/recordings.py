@@ -230,7 +230,7 @@ def _without_prompts(text: str) -> str | None:
         exchanges = recording.get(name)
         if isinstance(exchanges, list):
             recording[name] = [
-                {key: value for key, value in each.items() if key != asked}
+                {key: value for key, value in each.items() if key not in {asked, "request_headers"}}
                 for each in exchanges
                 if isinstance(each, dict)
             ]

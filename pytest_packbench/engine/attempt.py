@@ -590,6 +590,7 @@ def _traffic_of(context: SuiteContext, state: Attempt) -> AbstractContextManager
     """Return the block in which calls of the target's own model clients belong to the attempt."""
     if state.traffic is None:
         return nullcontext()
+    state.traffic.ignored_headers = context.suite.config.recording.ignore_headers
     if context.caller.opaque and context.serving is not None:
         return context.serving.outside_process(state.traffic)
     return state.traffic.active()

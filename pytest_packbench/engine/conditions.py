@@ -159,6 +159,10 @@ def check_conditions(cassette: Cassette, context: SuiteContext, *, case_id: str,
             # its answers come from a person, not from a run with these guards
             continue
         remarks += [f"the code of {kind.removesuffix('s')} {name} has changed since the recording" for name in changed]
+    if any(exchange.request_headers is None for exchange in cassette.gateway):
+        remarks.append(
+            "recorded without the headers of requests, which are not compared; record it again to compare them"
+        )
     if cassette.origin == "recorded" and recorded.pack.version not in {None, context.pack.version}:
         remarks.append(
             f"recorded with version {recorded.pack.version} of the pack {context.pack.name}, now {context.pack.version}"

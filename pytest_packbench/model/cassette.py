@@ -7,9 +7,10 @@ from binascii import Error as Base64Error
 from binascii import a2b_base64
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from pytest_packbench.model.case import CaseId, CurrentVersion, ListOf, StrictModel, Text
+from pytest_packbench.model.credentials import without_secrets
 from pytest_packbench.model.request import Usage
 from pytest_packbench.model.run import Origin  # noqa: TC001 - pydantic reads it when the model is made
 
@@ -92,8 +93,12 @@ class GatewayExchange(StrictModel):
         provider: whose protocol it is.
         method: the HTTP method.
         path: the path, and the query without keys.
+        version: 2; None in older recordings, which do not know the headers of requests.
+        request_headers: the headers of the request that decide on its answer, names in lower case: values in words, as
+            `[redacted]`, or as `sha256:` and a hash.
         request: the JSON body of the request; None where it has none, or prompts are not recorded.
-        request_sha256: hash of method, path and body.
+        request_sha256: hash of method, path, headers and body without credentials; in older recordings of method, path
+            and body.
         status: the HTTP status of the answer; None where it never began.
         headers: those of the answer that clients read, names in lower case.
         body: the answer, where it is JSON.
@@ -108,7 +113,9 @@ class GatewayExchange(StrictModel):
     provider: Literal["openai", "anthropic", "ollama", "gemini"]
     method: Text
     path: Text
-    request: Any = None
+    version: Literal[2] | None = None
+    request_headers: dict[str, str] | None = None
+    request: Annotated[Any, AfterValidator(without_secrets)] = None
     request_sha256: Digest
     status: Annotated[int, Field(ge=200, le=599)] | None = None
     headers: dict[str, str] = Field(default_factory=dict)
@@ -125,6 +132,8 @@ class GatewayExchange(StrictModel):
         stated = {"body", "text", "body_base64", "stream", "stream_base64"} & self.model_fields_set
         if len(stated) > 1:
             raise ValueError(f"an answer has one of the keys {', '.join(sorted(stated))}")
+        if (self.version is None) != (self.request_headers is None):
+            raise ValueError("version 2 states request_headers, and only version 2")
         if self.status is None and self.end == "complete":
             raise ValueError("an answer without a status is not complete")
         if any("\r" in text or "\n" in text for pair in self.headers.items() for text in pair):

@@ -77,6 +77,17 @@ class AtLeast(StrictModel):
     at_least: Annotated[int, Field(ge=1)]
 
 
+class RecordingRules(StrictModel):
+    """How calls of a target's own clients are compared with recorded ones.
+
+    Attributes:
+        ignore_headers: names of request headers that do not decide on an answer, in addition to those that never do;
+            `*` is any text.
+    """
+
+    ignore_headers: ListOf[Annotated[str, Field(pattern=r"^[!#-'*+.^-z|~-]+$")]] = ()
+
+
 def _validate_trials_rule(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     try:
         return handler(value)
@@ -105,6 +116,7 @@ class SuiteConfig(StrictModel):
             suite's folder, or names, with `*` and `?`; cases can't be ignored.
         trials: how several trials decide a case: `mean` (the mean score reaches the threshold), `all`, `any`, or
             `at_least: k` (k trials pass); an error in one trial makes the case an error.
+        recording: how calls of the target's own clients are compared with recorded ones.
         metrics: the metrics that gates can use in addition to the general ones, by name; a pack defines its own here.
         not_scoring: keys that do not change a score; a pack may extend it (see `cases.load.scoring_sha256`).
     """
@@ -120,10 +132,11 @@ class SuiteConfig(StrictModel):
     prices: dict[Text, Prices] = Field(default_factory=dict)
     ignore: ListOf[Text] = ()
     trials: Trials = "mean"
+    recording: RecordingRules = RecordingRules.model_construct()
 
     metrics: ClassVar[Mapping[str, Metric]] = {}
     not_scoring: ClassVar[frozenset[str]] = frozenset(
-        {"backend", "description", "gates", "guards", "ignore", "model", "prices", "target", "trials"}
+        {"backend", "description", "gates", "guards", "ignore", "model", "prices", "recording", "target", "trials"}
     )
 
     @field_validator("gates")

@@ -10,9 +10,11 @@ from binascii import b2a_base64
 from collections import defaultdict, deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_packbench.engine.gateway import stamps
+from pytest_packbench.engine.gateway.headers import DIGEST, IGNORED, SHOWN, deciding, identity, stored
 from pytest_packbench.engine.gateway.protocols import (
     CHATS,
     is_stream,
@@ -20,20 +22,20 @@ from pytest_packbench.engine.gateway.protocols import (
     model_of,
     uses_tokens,
     without_keys,
-    without_secrets,
 )
 from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.model.credentials import without_credentials, without_secrets
 from pytest_packbench.model.errors import format_value
+from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.strict_json import NUMBERS
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pytest_packbench.backends import BackendError
     from pytest_packbench.engine.metering import CallLimit
     from pytest_packbench.model.cassette import GatewayExchange
-    from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.request import Usage
 
 KEPT_HEADERS = (
@@ -46,6 +48,8 @@ UNSUPPORTED = "unsupported_call"
 _QUESTIONS = ("messages", "input", "contents", "prompt")
 _MAX_DIFF_LINES = 40
 _MAX_COMPARED_LINES = 2000
+_HEADERS = "request_headers"
+_HEADER_ADVICE = ", or name the header in suite.yaml (recording: ignore_headers) if it does not decide on the answer"
 _ADVICE = "if the pipeline has changed, record it again (--packbench-mode=record)"
 
 
@@ -58,7 +62,11 @@ class RecordedCall:
         method: the HTTP method.
         path: the path, and the query without keys.
         body: the JSON body of the request; None where it has none.
-        request_sha256: hash of method, path and body.
+        request_headers: the headers of the request that decide on its answer.
+        redactor: removes secrets; gets to know those of the request.
+        decides: method, path, and what decides on the answer in the body.
+        body_sha256: hash of method, path and body, as recordings without headers of requests state it.
+        request_sha256: hash of `decides` and `request_headers`.
         model: the model that it names; empty where it names none.
         status: the HTTP status of the answer; None as long as it has not begun.
         headers: the headers of the answer that are recorded.
@@ -74,8 +82,12 @@ class RecordedCall:
     method: str
     path: str
     body: Any
-    request_sha256: str
+    request_headers: dict[str, str]
+    redactor: Redactor
+    decides: dict[str, Any]
+    body_sha256: str
     model: str
+    request_sha256: str = ""
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
     pieces: list[bytes] = field(default_factory=list)
@@ -84,15 +96,46 @@ class RecordedCall:
     error: BackendError | None = None
     cached: bool = False
     cost_usd: float | None = 0.0
-    redactor: Redactor | None = None
 
     @classmethod
-    def of(cls, provider: str, method: str, target: str, body: bytes, redactor: Redactor | None = None) -> RecordedCall:
+    def of(
+        cls,
+        provider: str,
+        method: str,
+        target: str,
+        body: bytes,
+        redactor: Redactor | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> RecordedCall:
         """Return the call of a request; `target` is its path and query as the client sent them."""
-        path = without_keys(target)
+        path, redactor = without_keys(target), redactor or Redactor()
         value, key = _parsed(body)
-        sha256 = canonical_sha256({"method": method, "path": path, "body": key})
-        return cls(provider, method, path, value, sha256, model_of(path, value), redactor=redactor)
+        sent, found = without_credentials(dict(headers))
+        asked, more = without_credentials(key)
+        redactor.add([*found, *more], "a credential of a request")
+        decides = {"method": method, "path": path, "body": key}
+        call = cls(
+            provider,
+            method,
+            path,
+            value,
+            sent,
+            redactor,
+            {**decides, "body": asked},
+            canonical_sha256(decides),
+            model_of(path, value),
+        )
+        call.leave_out(IGNORED)
+        return call
+
+    def leave_out(self, names: tuple[str, ...]) -> None:
+        """Leave out headers with these names, which do not decide on the answer."""
+        self.request_headers = deciding(self.request_headers, names)
+        self.request_sha256 = self.sha256_with(self.request_headers)
+
+    def sha256_with(self, headers: Mapping[str, str]) -> str:
+        """Return the hash that the call would have with these headers, or with their hashes."""
+        return canonical_sha256({**self.decides, "headers": identity(headers)})
 
     @property
     def uses_tokens(self) -> bool:
@@ -141,22 +184,24 @@ class RecordedCall:
 
     def __str__(self) -> str:
         """Return method, path and model."""
-        path = self.path if self.redactor is None else self.redactor.text(self.path)
+        path = self.redactor.text(self.path)
         is_named = not self.model or f"models/{self.model}" in path
         return f"{self.method} {path}{'' if is_named else f' (model {self.model})'}"
 
     def shown_body(self) -> Any:
         """Return the JSON body of the request without secrets; None where it has none."""
-        body = without_secrets(self.body)
-        return body if self.redactor is None else self.redactor.json(body)
+        return self.redactor.json(without_secrets(self.body))
+
+    def shown_headers(self, words: Collection[str]) -> Any:
+        """Return the headers of the request without secrets; those with these names in words, others as a hash."""
+        return self.redactor.json(stored(self.request_headers, words))
 
     def as_exchange(self, prompts: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - its only argument
         """Return the call as a cassette states it (see `GatewayExchange`), plain JSON without the request's secrets.
 
         Args:
-            prompts: whether to include the body of the request.
+            prompts: whether to include the body of the request, and values of its headers.
         """
-        path = self.path if self.redactor is None else self.redactor.text(self.path)
         body = self.shown_body() if prompts else None
         usage = (
             {}
@@ -167,7 +212,9 @@ class RecordedCall:
         return {
             "provider": self.provider,
             "method": self.method,
-            "path": path,
+            "path": self.redactor.text(self.path),
+            "version": 2,
+            _HEADERS: self.shown_headers(SHOWN if prompts else ()),
             **({"request": body} if prompts and body is not None else {}),
             "request_sha256": self.request_sha256,
             "status": self.status,
@@ -238,6 +285,7 @@ class CaseTraffic:
         redactor: removes secrets from requests and messages.
 
     Attributes:
+        ignored_headers: names of headers that do not decide on an answer, in addition to those that never do.
         token: names the case to the gateway, in the path or in a header.
         calls: the calls in the order in which they began.
         mismatch: the first call that is not in the recording, in one line, or what is in it and was not asked for.
@@ -262,6 +310,7 @@ class CaseTraffic:
         redactor: Redactor | None = None,
     ) -> None:
         self.case_id = case_id
+        self.ignored_headers: tuple[str, ...] = ()
         self.trial = trial
         self.token = secrets.token_urlsafe(12)
         self.calls: list[RecordedCall] = []
@@ -316,7 +365,7 @@ class CaseTraffic:
 
     def take(self, call: RecordedCall) -> GatewayExchange | None:
         """Return the next recorded answer to a call; None where there is none, which is a mismatch."""
-        left = self._left[call.provider, call.request_sha256]
+        left = self._left[call.provider, call.request_sha256] or self._left[call.provider, call.body_sha256]
         if left:
             return self._recorded[left.popleft()]
         if not self.mismatch:
@@ -359,7 +408,7 @@ class CaseTraffic:
                 return call.error
             later = [other for other in self.calls[position + 1 :] if other.succeeded]
             is_answer = call.error.kind != "network"
-            if not any(is_answer or other.request_sha256 == call.request_sha256 for other in later):
+            if not any(is_answer or other.body_sha256 == call.body_sha256 for other in later):
                 return call.error
         return None
 
@@ -380,42 +429,56 @@ class CaseTraffic:
         same = [
             exchange
             for exchange in self._recorded
-            if (exchange.provider, exchange.request_sha256) == (call.provider, call.request_sha256)
+            if exchange.provider == call.provider and exchange.request_sha256 in {call.request_sha256, call.body_sha256}
         ]
         if same:
             return f"{call}: asked more often than the {len(same)} time(s) that it was recorded; {_ADVICE}"
-        asked = call.shown_body()
-        nearest = self._nearest(call, asked)
         problem = f"{call} is none of the {len(self._recorded)} recorded requests"
+        nearest = self._nearest(call)
         if nearest is None:
             return f"{problem}, of which none has a body to compare; {_ADVICE}"
-        exchange = self._recorded[nearest]
-        if exchange.path != call.path:
-            where = f"/path: recorded {format_value(exchange.path)}, now {format_value(call.path)}"
+        position, recorded, now = nearest
+        path = self._recorded[position].path
+        if path != call.path:
+            where = f"/path: recorded {format_value(path)}, now {format_value(call.path)}"
         else:
-            where = first_difference(exchange.request, asked) or "which differs in what is not shown (a redacted value)"
-        return f"{problem}; the nearest is /gateway/{nearest}, {where}; {_ADVICE}"
+            where = first_difference(recorded, now) or "which differs in what is not shown (a redacted value)"
+        advice = _HEADER_ADVICE if where.startswith(f"/{_HEADERS}/") else ""
+        return f"{problem}; the nearest is /gateway/{position}, {where}; {_ADVICE}{advice}"
 
-    def _nearest(self, call: RecordedCall, asked: Any) -> int | None:
-        """Return the position of the recorded request that is most like a call; keep how they differ."""
-        now = _lines(asked)
-        best: tuple[float, int] | None = None
+    def _nearest(self, call: RecordedCall) -> tuple[int, Any, Any] | None:
+        """Return the position of the recorded request that is most like a call, and both; keep how they differ."""
+        asked = call.shown_body()
+        best: tuple[float, int, Any, Any] = (0, 0, None, None)
         for position, exchange in enumerate(self._recorded):
-            if exchange.request is None or exchange.provider != call.provider:
+            headers, body = exchange.request_headers, exchange.request
+            # without a body, one that differs in its headers alone
+            if exchange.provider != call.provider or (
+                body is None and call.sha256_with(headers or {}) != exchange.request_sha256
+            ):
                 continue
-            ratio = difflib.SequenceMatcher(None, _lines(exchange.request), now, autojunk=False).ratio()
-            ratio += exchange.path == call.path
-            if best is None or ratio > best[0]:
-                best = (ratio, position)
-        if best is None:
+            words = [name for name, value in (headers or {}).items() if not value.startswith(DIGEST)]
+            now = _whole(None if body is None else asked, None if headers is None else call.shown_headers(words))
+            recorded = _whole(body, headers)
+            ratio = difflib.SequenceMatcher(None, _lines(recorded), _lines(now), autojunk=False).ratio() + 1
+            best = max(
+                best, (ratio + (exchange.path == call.path), -position, recorded, now), key=lambda each: each[:2]
+            )
+        ratio, position, recorded, now = best
+        if not ratio:
             return None
-        recorded = self._recorded[best[1]]
-        before = [f"{recorded.method} {recorded.path}", *_lines(recorded.request)]
-        after = [f"{call.method} {call.path}", *now]
+        exchange = self._recorded[-position]
+        before = [f"{exchange.method} {exchange.path}", *_lines(recorded)]
+        after = [f"{call.method} {call.path}", *_lines(now)]
         lines = list(difflib.unified_diff(before, after, "recorded", "now", lineterm="", n=1))
         more = [f"... {len(lines) - _MAX_DIFF_LINES} more lines"] if len(lines) > _MAX_DIFF_LINES else []
         self.difference = (*lines[:_MAX_DIFF_LINES], *more)
-        return best[1]
+        return -position, recorded, now
+
+
+def _whole(body: Any, headers: Mapping[str, str] | None) -> dict[str, Any]:
+    """Return a request for a comparison."""
+    return {**(body if isinstance(body, dict) else {"": body}), _HEADERS: headers}
 
 
 def _lines(value: Any) -> list[str]:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
-from pytest_packbench.model.redaction import REDACTED
+from pytest_packbench.model.credentials import is_secret_name
 from pytest_packbench.model.request import Usage
 
 if TYPE_CHECKING:
@@ -21,11 +21,6 @@ PLACEHOLDER_KEY = "no-key-needed"
 """The value of key variables where nothing is forwarded: clients insist on one."""
 CHATS = re.compile(r".*(/completions|/responses|/v1/messages|/api/chat|/api/generate|:(streamG|g)enerateContent)")
 """The paths of calls that ask a chat model."""
-_SECRET_PARAMETER = re.compile(
-    # a token of a page is no secret, and names one of several requests; nor is the name of OpenAI's cache
-    r"(?i)^(?!(((next|prev|previous)[-_]?)?page[-_]?token|prompt_cache_key)$)(.*[-_])?"
-    r"(key|token|secret|sig|signature|auth|password|api_?key|(access|auth|id|refresh|session)_?token|client_?secret)$"
-)
 _NO_TOKENS = re.compile(r".*(/count_tokens|/input_tokens|:countTokens|/moderations|/api/show)$")
 _EMBEDDINGS = re.compile(r".*(/embeddings|/api/embed|:(batchE|e)mbedContents?)$")
 _ANTHROPIC_INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
@@ -215,20 +210,8 @@ def without_keys(target: str) -> str:
     path, question, query = target.partition("?")
     if not question:
         return path
-    kept = sorted(pair for pair in parse_qsl(query, keep_blank_values=True) if _SECRET_PARAMETER.match(pair[0]) is None)
+    kept = sorted(pair for pair in parse_qsl(query, keep_blank_values=True) if not is_secret_name(pair[0]))
     return f"{path}?{urlencode(kept)}" if kept else path
-
-
-def without_secrets(body: Any) -> Any:
-    """Return the JSON body of a request; `[redacted]` replaces texts whose names are those of keys in a query."""
-    if isinstance(body, list):
-        return [without_secrets(item) for item in body]
-    if not isinstance(body, dict):
-        return body
-    return {
-        name: REDACTED if isinstance(value, str) and value and _SECRET_PARAMETER.match(name) else without_secrets(value)
-        for name, value in body.items()
-    }
 
 
 def is_allowed(provider: Provider, method: str, path: str) -> bool:

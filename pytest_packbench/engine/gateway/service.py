@@ -348,7 +348,8 @@ class Gateway:
         token, name, path = _split(request.target)
         stamp = request.headers.pop(stamps.CASE_HEADER, "")
         caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
-        return token, stamp, caller, RecordedCall.of(name, request.method, path, request.body, self._redactor)
+        call = RecordedCall.of(name, request.method, path, request.body, self._redactor, request.headers)
+        return token, stamp, caller, call
 
     def _turned_away(self, request: Request, reason: str) -> None:
         """Note a request that the server refuses."""
@@ -368,6 +369,7 @@ class Gateway:
         """Answer a call of a case."""
         task: Any = asyncio.current_task()
         call = asked.call
+        call.leave_out(case.ignored_headers)
         case.tasks[task] = call
         case.calls.append(call)
         try:

@@ -1,0 +1,109 @@
+"""Which headers of a request decide on its answer, and what a recording keeps of them."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import translate
+from functools import cache
+from typing import TYPE_CHECKING
+
+from pytest_packbench.model.case import canonical_sha256
+from pytest_packbench.model.redaction import REDACTED
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+IGNORED = (
+    # programs, libraries and their versions
+    "user-agent",
+    "*-user-agent",
+    "x-stainless-*",
+    "x-goog-api-client",
+    "*-sdk-version",
+    "sec-*",
+    # tracing
+    "traceparent",
+    "tracestate",
+    "*-trace",
+    "*-trace-*",
+    "baggage",
+    "sentry-*",
+    "b3",
+    "x-b3-*",
+    "x-datadog-*",
+    "elastic-apm-*",
+    "x-newrelic-*",
+    # one request, or one try of it
+    "*request-id",
+    "*correlation-id",
+    "*idempotency-key",
+    "*-call-id",
+    "*-invocation-id",
+    "amz-sdk-request",
+    "*retry-count",
+    # what a client can read
+    "accept*",
+    # the connection and the form of the body
+    "host",
+    "connection",
+    "keep-alive",
+    "proxy-*",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "http2-settings",
+    "expect",
+    "via",
+    "forwarded",
+    "x-forwarded-*",
+    "content-length",
+    "content-md5",
+    "*-content-sha256",
+    "*timeout",
+    "cache-control",
+    "pragma",
+    # times
+    "date",
+    "*-date",
+    "*-timestamp",
+    # who pays, which differs between machines as keys do
+    "openai-organization",
+    "openai-project",
+    "anthropic-workspace-id",
+    "x-goog-user-project",
+)
+"""The headers of a request that do not decide on its answer, lower case; `*` is any text."""
+SHOWN = ("anthropic-beta", "anthropic-version", "content-type", "openai-beta")
+"""The headers whose values recordings keep in words."""
+DIGEST = "sha256:"
+"""The beginning of a value that is kept as a hash."""
+_BOUNDARY = re.compile(r"(?i);\s*boundary=(\"[^\"]*\"|[^;]*)")
+# of the same key: which one is sent depends on the variable that is set
+_KEYS = frozenset({"api-key", "authorization", "x-api-key", "x-goog-api-key"})
+
+
+def deciding(headers: Mapping[str, str], ignored: tuple[str, ...] = IGNORED) -> dict[str, str]:
+    """Return the headers of a request that decide on its answer, sorted."""
+    pattern = _pattern(ignored)
+    return {name: _BOUNDARY.sub("", value) for name, value in sorted(headers.items()) if not pattern.fullmatch(name)}
+
+
+def stored(headers: Mapping[str, str], words: Collection[str] = ()) -> dict[str, str]:
+    """Return headers with hashes instead of their values, except for those with these names, and for credentials."""
+    return {
+        name: value
+        if name in words or value == REDACTED or value.startswith(DIGEST)
+        else DIGEST + canonical_sha256(value)
+        for name, value in headers.items()
+    }
+
+
+def identity(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return what of the headers is part of a request's hash."""
+    return {"key" if name in _KEYS else name: value for name, value in stored(headers).items()}
+
+
+@cache
+def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(translate(name.lower()) for name in names))

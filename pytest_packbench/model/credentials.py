@@ -1,0 +1,93 @@
+"""Credentials in requests: what they are called in a query, a header or a JSON body, and requests without them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pytest_packbench.model.redaction import REDACTED
+
+# whatever it is called there, what is asked decides on the answer
+_CONTENT = frozenset(
+    {
+        *("contents", "input", "instructions", "messages", "prompt", "system"),
+        *("systemInstruction", "system_instruction"),
+    }
+)
+_NAME = re.compile(
+    # a token of a page or of a vocabulary is no secret; nor is the name of OpenAI's cache
+    r"(?i)(?!(.*[-_])?(next|prev|previous|page|continuation|bos|eos|pad|unk|sep|cls|mask|stop|start|end)[-_]?token$"
+    r"|prompt_cache_key$)(.*[-_])?(key|token|sig|signature|secrets?|auth|authentication|authorization|passwd|pwd|"
+    r"passwords?|passphrase|headers|credentials?|cookies?|bearer|jwt|assertion|connection_string|api_?keys?|client_?secret|"
+    r"(access|auth|bearer|id|refresh|session)_?tokens?)([-_](value|string|header|config))?"
+)
+# the key of a filter, a cache or a route
+_ANY_KEY = re.compile(
+    r"(?i)(?!.*(api|access|account|auth|client|master|private|secret|service|signing|subscription)).*key"
+)
+_PLAIN = re.compile(
+    r"(?i)accept(-.+)?|content-.+|user-agent|host|cache-control|connection|origin|referer|date|type|scheme|name"
+)
+# their members are named by the user
+_SCHEMAS = frozenset({"properties", "$defs", "definitions"})
+# a login, and the parameters of a query
+_IN_URL = re.compile(r"((?<=://)|[?&]([\w.-]{1,60})=)([^\s/?#@&]+)(?(2)|(?=@))")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_TOKEN = re.compile(r"(?=\S*[0-9])(?=\S*[A-Za-z])[^\s;,=:]{16,}")
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether what is called so may be a credential."""
+    return _NAME.fullmatch(_HUMP.sub("_", name)) is not None
+
+
+def is_credential(name: str, value: object) -> bool:
+    """Whether a value is a credential, which decides on no answer; what is only called a key is one by its form."""
+    return is_secret_name(name) and (not _ANY_KEY.fullmatch(name) or _TOKEN.fullmatch(str(value)) is not None)
+
+
+def without_secrets(body: Any) -> Any:
+    """Return the JSON body of a request as it may be shown: `[redacted]` replaces its credentials."""
+    return _hide(body, "", [])
+
+
+def without_credentials(body: Any) -> tuple[Any, list[str]]:
+    """Return what decides on the answer in the JSON body of a request, and texts that are secret wherever they occur.
+
+    What is asked stays as it is.
+    """
+    found: list[str] = []
+    if isinstance(body, dict):
+        body = {name: item if name in _CONTENT else _hide(item, name, found) for name, item in body.items()}
+    return body, found
+
+
+def _hide(value: Any, name: str, found: list[str], *, is_closed: bool = False) -> Any:
+    """Return a JSON value without credentials.
+
+    Args:
+        value: what to look at.
+        name: its key.
+        found: gets the texts that are secret wherever they occur.
+        is_closed: whether it is part of headers or credentials, of which only plain members are kept.
+    """
+    is_named = isinstance(value, str | dict | list) and is_credential(name, value)
+    is_closed = (is_closed or is_named) and not _PLAIN.fullmatch(name)
+    if isinstance(value, list):
+        return [_hide(item, "", found, is_closed=is_closed) for item in value]
+    if isinstance(value, dict):
+        # a schema describes a member, whatever it is called
+        are_schemas = name in _SCHEMAS
+        return {
+            key: _hide(item, "" if are_schemas and isinstance(item, dict) else key, found, is_closed=is_closed)
+            for key, item in value.items()
+        }
+    if is_closed and value:
+        text = str(value)
+        # not a word of settings, such as `interactive`
+        found += [word for word in text.split()[-1:] if is_named and not word.isalpha()]
+        found += _TOKEN.findall(text)
+        return REDACTED
+    if isinstance(value, str):
+        return _IN_URL.sub(lambda match: match[1] + _hide(match[3], match[2] or "password", found), value)
+    return value
