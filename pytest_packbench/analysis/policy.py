@@ -142,11 +142,6 @@ def _ignored(name: str, old: Any, new: Any) -> Iterator[PolicyChange]:
             yield PolicyChange("ignored", CONFIG_NAME, f"/{name}", ABSENT, shown(pattern))
 
 
-def _recording(name: str, old: Any, new: Any) -> Iterator[PolicyChange]:
-    before, after = (each["ignore_headers"] if isinstance(each, dict) else [] for each in (old, new))
-    yield from _ignored(f"{name}/ignore_headers", before, after)
-
-
 def _reason_given(name: str, old: Any, new: Any) -> Iterator[PolicyChange]:
     if new is not None and new is not MISSING:
         before = MISSING if old is None else old
@@ -209,7 +204,9 @@ _RULES: dict[str, Callable[[str, Any, Any], Iterator[PolicyChange]]] = {
     "allow_pass": _reason_given,
     "gates": _gates,
     "ignore": _ignored,
-    "recording": _recording,
+    "recording": lambda name, old, new: _ignored(
+        f"{name}/ignore_headers", *(each is not MISSING and each["ignore_headers"] for each in (old, new))
+    ),
     "thresholds": _thresholds,
     "trials": _trials,
 }

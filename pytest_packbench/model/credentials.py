@@ -8,12 +8,7 @@ from typing import Any
 from pytest_packbench.model.redaction import REDACTED
 
 # whatever it is called there, what is asked decides on the answer
-_CONTENT = frozenset(
-    {
-        *("contents", "input", "instructions", "messages", "prompt", "system"),
-        *("systemInstruction", "system_instruction"),
-    }
-)
+_CONTENT = re.compile(r"(?i)contents|input|instructions|messages|prompt|system(_?instruction)?")
 _NAME = re.compile(
     # a token of a page or of a vocabulary is no secret; nor is the name of OpenAI's cache
     r"(?i)(?!(.*[-_])?(next|prev|previous|page|continuation|bos|eos|pad|unk|sep|cls|mask|stop|start|end)[-_]?token$"
@@ -33,6 +28,8 @@ _SCHEMAS = frozenset({"properties", "$defs", "definitions"})
 # a login, and the parameters of a query
 _IN_URL = re.compile(r"((?<=://)|[?&]([\w.-]{1,60})=)([^\s/?#@&]+)(?(2)|(?=@))")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+# no word of settings, such as `interactive`
+_WORD = re.compile(r"(?<!\S)\S*[^A-Za-z\s]\S*")
 _TOKEN = re.compile(r"(?=\S*[0-9])(?=\S*[A-Za-z])[^\s;,=:]{16,}")
 
 
@@ -51,15 +48,16 @@ def without_secrets(body: Any) -> Any:
     return _hide(body, "", [])
 
 
-def without_credentials(body: Any) -> tuple[Any, list[str]]:
-    """Return what decides on the answer in the JSON body of a request, and texts that are secret wherever they occur.
+def without_credentials(body: Any, found: list[str]) -> Any:
+    """Return the JSON body of a request without its credentials; what is asked stays as it is.
 
-    What is asked stays as it is.
+    Args:
+        body: the body.
+        found: gets texts that are secret wherever they occur.
     """
-    found: list[str] = []
-    if isinstance(body, dict):
-        body = {name: item if name in _CONTENT else _hide(item, name, found) for name, item in body.items()}
-    return body, found
+    if not isinstance(body, dict):
+        return body
+    return {name: item if _CONTENT.fullmatch(name) else _hide(item, name, found) for name, item in body.items()}
 
 
 def _hide(value: Any, name: str, found: list[str], *, is_closed: bool = False) -> Any:
@@ -83,10 +81,7 @@ def _hide(value: Any, name: str, found: list[str], *, is_closed: bool = False) -
             for key, item in value.items()
         }
     if is_closed and value:
-        text = str(value)
-        # not a word of settings, such as `interactive`
-        found += [word for word in text.split()[-1:] if is_named and not word.isalpha()]
-        found += _TOKEN.findall(text)
+        found += _TOKEN.findall(str(value)) + (_WORD.findall(value) if is_named else [])
         return REDACTED
     if isinstance(value, str):
         return _IN_URL.sub(lambda match: match[1] + _hide(match[3], match[2] or "password", found), value)

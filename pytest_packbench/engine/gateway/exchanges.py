@@ -7,14 +7,12 @@ import hashlib
 import json
 import secrets
 from binascii import b2a_base64
-from collections import defaultdict, deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_packbench.engine.gateway import stamps
-from pytest_packbench.engine.gateway.headers import DIGEST, IGNORED, SHOWN, deciding, identity, stored
+from pytest_packbench.engine.gateway.headers import SHOWN, as_recorded, deciding
 from pytest_packbench.engine.gateway.protocols import (
     CHATS,
     is_stream,
@@ -31,7 +29,7 @@ from pytest_packbench.model.strict_json import NUMBERS
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_packbench.backends import BackendError
     from pytest_packbench.engine.metering import CallLimit
@@ -48,8 +46,6 @@ UNSUPPORTED = "unsupported_call"
 _QUESTIONS = ("messages", "input", "contents", "prompt")
 _MAX_DIFF_LINES = 40
 _MAX_COMPARED_LINES = 2000
-_HEADERS = "request_headers"
-_HEADER_ADVICE = ", or name the header in suite.yaml (recording: ignore_headers) if it does not decide on the answer"
 _ADVICE = "if the pipeline has changed, record it again (--packbench-mode=record)"
 
 
@@ -64,9 +60,8 @@ class RecordedCall:
         body: the JSON body of the request; None where it has none.
         request_headers: the headers of the request that decide on its answer.
         redactor: removes secrets; gets to know those of the request.
-        decides: method, path, and what decides on the answer in the body.
-        body_sha256: hash of method, path and body, as recordings without headers of requests state it.
-        request_sha256: hash of `decides` and `request_headers`.
+        request_sha256: hash of method, path, and the body without credentials.
+        whole_sha256: hash of method, path and body, which older recordings state.
         model: the model that it names; empty where it names none.
         status: the HTTP status of the answer; None as long as it has not begun.
         headers: the headers of the answer that are recorded.
@@ -84,10 +79,9 @@ class RecordedCall:
     body: Any
     request_headers: dict[str, str]
     redactor: Redactor
-    decides: dict[str, Any]
-    body_sha256: str
+    request_sha256: str
+    whole_sha256: str
     model: str
-    request_sha256: str = ""
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
     pieces: list[bytes] = field(default_factory=list)
@@ -105,37 +99,20 @@ class RecordedCall:
         target: str,
         body: bytes,
         redactor: Redactor | None = None,
-        headers: Mapping[str, str] = MappingProxyType({}),
+        *,
+        headers: Mapping[str, str] | None = None,
     ) -> RecordedCall:
         """Return the call of a request; `target` is its path and query as the client sent them."""
         path, redactor = without_keys(target), redactor or Redactor()
         value, key = _parsed(body)
-        sent, found = without_credentials(dict(headers))
-        asked, more = without_credentials(key)
-        redactor.add([*found, *more], "a credential of a request")
-        decides = {"method": method, "path": path, "body": key}
-        call = cls(
-            provider,
-            method,
-            path,
-            value,
-            sent,
-            redactor,
-            {**decides, "body": asked},
-            canonical_sha256(decides),
-            model_of(path, value),
+        found: list[str] = []
+        kept = deciding(without_credentials(dict(headers or {}), found))
+        first, second = (
+            canonical_sha256({"method": method, "path": path, "body": each})
+            for each in (without_credentials(key, found), key)
         )
-        call.leave_out(IGNORED)
-        return call
-
-    def leave_out(self, names: tuple[str, ...]) -> None:
-        """Leave out headers with these names, which do not decide on the answer."""
-        self.request_headers = deciding(self.request_headers, names)
-        self.request_sha256 = self.sha256_with(self.request_headers)
-
-    def sha256_with(self, headers: Mapping[str, str]) -> str:
-        """Return the hash that the call would have with these headers, or with their hashes."""
-        return canonical_sha256({**self.decides, "headers": identity(headers)})
+        redactor.add(found, "a credential of a request")
+        return cls(provider, method, path, value, redactor.json(kept), redactor, first, second, model_of(path, value))
 
     @property
     def uses_tokens(self) -> bool:
@@ -192,10 +169,6 @@ class RecordedCall:
         """Return the JSON body of the request without secrets; None where it has none."""
         return self.redactor.json(without_secrets(self.body))
 
-    def shown_headers(self, words: Collection[str]) -> Any:
-        """Return the headers of the request without secrets; those with these names in words, others as a hash."""
-        return self.redactor.json(stored(self.request_headers, words))
-
     def as_exchange(self, prompts: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - its only argument
         """Return the call as a cassette states it (see `GatewayExchange`), plain JSON without the request's secrets.
 
@@ -214,7 +187,7 @@ class RecordedCall:
             "method": self.method,
             "path": self.redactor.text(self.path),
             "version": 2,
-            _HEADERS: self.shown_headers(SHOWN if prompts else ()),
+            "request_headers": as_recorded(self.request_headers, SHOWN if prompts else ()),
             **({"request": body} if prompts and body is not None else {}),
             "request_sha256": self.request_sha256,
             "status": self.status,
@@ -326,9 +299,7 @@ class CaseTraffic:
         self.redactor = redactor
         self._scope = scope
         self._recorded = tuple(recorded or ())
-        self._left: defaultdict[tuple[str, str], deque[int]] = defaultdict(deque)
-        for position, exchange in enumerate(self._recorded):
-            self._left[exchange.provider, exchange.request_sha256].append(position)
+        self._left = list(range(len(self._recorded)))
 
     @property
     def has_recording(self) -> bool:
@@ -365,16 +336,17 @@ class CaseTraffic:
 
     def take(self, call: RecordedCall) -> GatewayExchange | None:
         """Return the next recorded answer to a call; None where there is none, which is a mismatch."""
-        left = self._left[call.provider, call.request_sha256] or self._left[call.provider, call.body_sha256]
-        if left:
-            return self._recorded[left.popleft()]
+        for position in self._left:
+            if self._is_of(self._recorded[position], call):
+                self._left.remove(position)
+                return self._recorded[position]
         if not self.mismatch:
             self.mismatch = self._missing(call)
         return None
 
     def finish(self) -> None:
         """Report recorded exchanges that nobody asked for as a mismatch."""
-        left = sorted(position for positions in self._left.values() for position in positions)
+        left = self._left
         if left and not self.mismatch:
             first = self._recorded[left[0]]
             self.mismatch = (
@@ -408,7 +380,7 @@ class CaseTraffic:
                 return call.error
             later = [other for other in self.calls[position + 1 :] if other.succeeded]
             is_answer = call.error.kind != "network"
-            if not any(is_answer or other.body_sha256 == call.body_sha256 for other in later):
+            if not any(is_answer or other.request_sha256 == call.request_sha256 for other in later):
                 return call.error
         return None
 
@@ -420,65 +392,69 @@ class CaseTraffic:
             call.succeeded and call.question == question for call in earlier
         )
 
+    def _is_of(self, exchange: GatewayExchange, call: RecordedCall) -> bool:
+        """Whether an exchange is the recording of a call."""
+        is_asked = exchange.request_sha256 in {call.request_sha256, call.whole_sha256}
+        return exchange.provider == call.provider and is_asked and not self._other_headers(exchange, call)
+
+    def _other_headers(self, exchange: GatewayExchange, call: RecordedCall) -> list[str]:
+        """Return the names of headers that differ from the recorded ones; none where these are not known."""
+        if exchange.request_headers is None:
+            return []
+        recorded = deciding(exchange.request_headers, self.ignored_headers)
+        return sorted(dict(as_recorded(recorded).items() ^ as_recorded(call.request_headers).items()))
+
     def _missing(self, call: RecordedCall) -> str:
         if not self._recorded:
             return (
                 f"the target's own client calls a model ({call}), and the case has no recorded exchanges; "
                 "record them (--packbench-mode=record)"
             )
-        same = [
-            exchange
-            for exchange in self._recorded
-            if exchange.provider == call.provider and exchange.request_sha256 in {call.request_sha256, call.body_sha256}
-        ]
+        same = [exchange for exchange in self._recorded if self._is_of(exchange, call)]
         if same:
             return f"{call}: asked more often than the {len(same)} time(s) that it was recorded; {_ADVICE}"
+        asked = call.shown_body()
+        nearest = self._nearest(call, asked)
         problem = f"{call} is none of the {len(self._recorded)} recorded requests"
-        nearest = self._nearest(call)
         if nearest is None:
             return f"{problem}, of which none has a body to compare; {_ADVICE}"
-        position, recorded, now = nearest
-        path = self._recorded[position].path
-        if path != call.path:
-            where = f"/path: recorded {format_value(path)}, now {format_value(call.path)}"
-        else:
-            where = first_difference(recorded, now) or "which differs in what is not shown (a redacted value)"
-        advice = _HEADER_ADVICE if where.startswith(f"/{_HEADERS}/") else ""
-        return f"{problem}; the nearest is /gateway/{position}, {where}; {_ADVICE}{advice}"
-
-    def _nearest(self, call: RecordedCall) -> tuple[int, Any, Any] | None:
-        """Return the position of the recorded request that is most like a call, and both; keep how they differ."""
-        asked = call.shown_body()
-        best: tuple[float, int, Any, Any] = (0, 0, None, None)
-        for position, exchange in enumerate(self._recorded):
-            headers, body = exchange.request_headers, exchange.request
-            # without a body, one that differs in its headers alone
-            if exchange.provider != call.provider or (
-                body is None and call.sha256_with(headers or {}) != exchange.request_sha256
-            ):
-                continue
-            words = [name for name, value in (headers or {}).items() if not value.startswith(DIGEST)]
-            now = _whole(None if body is None else asked, None if headers is None else call.shown_headers(words))
-            recorded = _whole(body, headers)
-            ratio = difflib.SequenceMatcher(None, _lines(recorded), _lines(now), autojunk=False).ratio() + 1
-            best = max(
-                best, (ratio + (exchange.path == call.path), -position, recorded, now), key=lambda each: each[:2]
+        exchange = self._recorded[nearest]
+        others = self._other_headers(exchange, call)
+        if exchange.path != call.path:
+            where = f"/path: recorded {format_value(exchange.path)}, now {format_value(call.path)}"
+        elif others:
+            where = (
+                "with other headers (name those that decide on no answer in suite.yaml, recording: ignore_headers): "
+                f"{', '.join(others)}"
             )
-        ratio, position, recorded, now = best
-        if not ratio:
+        else:
+            where = first_difference(exchange.request, asked) or "which differs in what is not shown (a redacted value)"
+        return f"{problem}; the nearest is /gateway/{nearest}, {where}; {_ADVICE}"
+
+    def _nearest(self, call: RecordedCall, asked: Any) -> int | None:
+        """Return the position of the recorded request that is most like a call; keep how they differ."""
+        for position, exchange in enumerate(self._recorded):
+            if (exchange.provider, exchange.request_sha256) == (call.provider, call.request_sha256):
+                # the same, but for its headers
+                return position
+        now = _lines(asked)
+        best: tuple[float, int] | None = None
+        for position, exchange in enumerate(self._recorded):
+            if exchange.request is None or exchange.provider != call.provider:
+                continue
+            ratio = difflib.SequenceMatcher(None, _lines(exchange.request), now, autojunk=False).ratio()
+            ratio += exchange.path == call.path
+            if best is None or ratio > best[0]:
+                best = (ratio, position)
+        if best is None:
             return None
-        exchange = self._recorded[-position]
-        before = [f"{exchange.method} {exchange.path}", *_lines(recorded)]
-        after = [f"{call.method} {call.path}", *_lines(now)]
+        recorded = self._recorded[best[1]]
+        before = [f"{recorded.method} {recorded.path}", *_lines(recorded.request)]
+        after = [f"{call.method} {call.path}", *now]
         lines = list(difflib.unified_diff(before, after, "recorded", "now", lineterm="", n=1))
         more = [f"... {len(lines) - _MAX_DIFF_LINES} more lines"] if len(lines) > _MAX_DIFF_LINES else []
         self.difference = (*lines[:_MAX_DIFF_LINES], *more)
-        return -position, recorded, now
-
-
-def _whole(body: Any, headers: Mapping[str, str] | None) -> dict[str, Any]:
-    """Return a request for a comparison."""
-    return {**(body if isinstance(body, dict) else {"": body}), _HEADERS: headers}
+        return best[1]
 
 
 def _lines(value: Any) -> list[str]:

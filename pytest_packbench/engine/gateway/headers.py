@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from fnmatch import translate
-from functools import cache
+from fnmatch import filter as matching
 from typing import TYPE_CHECKING
 
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.redaction import REDACTED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 IGNORED = (
     # programs, libraries and their versions
@@ -76,34 +75,29 @@ IGNORED = (
 """The headers of a request that do not decide on its answer, lower case; `*` is any text."""
 SHOWN = ("anthropic-beta", "anthropic-version", "content-type", "openai-beta")
 """The headers whose values recordings keep in words."""
-DIGEST = "sha256:"
-"""The beginning of a value that is kept as a hash."""
+_DIGEST = "sha256:"
+_KEPT = (_DIGEST, REDACTED)
 _BOUNDARY = re.compile(r"(?i);\s*boundary=(\"[^\"]*\"|[^;]*)")
 # of the same key: which one is sent depends on the variable that is set
-_KEYS = frozenset({"api-key", "authorization", "x-api-key", "x-goog-api-key"})
+_KEYS = re.compile(r"^(authorization|(x-)?(goog-)?api-key)$")
+_KEY = "authorization/x-api-key"
 
 
-def deciding(headers: Mapping[str, str], ignored: tuple[str, ...] = IGNORED) -> dict[str, str]:
-    """Return the headers of a request that decide on its answer, sorted."""
-    pattern = _pattern(ignored)
-    return {name: _BOUNDARY.sub("", value) for name, value in sorted(headers.items()) if not pattern.fullmatch(name)}
+def deciding(headers: Mapping[str, str], ignored: Iterable[str] = ()) -> dict[str, str]:
+    """Return the headers of a request that decide on its answer, sorted.
+
+    Args:
+        headers: the headers, names in lower case.
+        ignored: names of headers that do not, in addition to those that never do.
+    """
+    left_out = {name for pattern in (*IGNORED, *ignored) for name in matching(headers, pattern.lower())}
+    kept = {_KEYS.sub(_KEY, name): _BOUNDARY.sub("", headers[name]) for name in headers.keys() - left_out}
+    return dict(sorted(kept.items()))
 
 
-def stored(headers: Mapping[str, str], words: Collection[str] = ()) -> dict[str, str]:
+def as_recorded(headers: Mapping[str, str], words: Collection[str] = ()) -> dict[str, str]:
     """Return headers with hashes instead of their values, except for those with these names, and for credentials."""
     return {
-        name: value
-        if name in words or value == REDACTED or value.startswith(DIGEST)
-        else DIGEST + canonical_sha256(value)
+        name: value if name in words or value.startswith(_KEPT) else _DIGEST + canonical_sha256(value)
         for name, value in headers.items()
     }
-
-
-def identity(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return what of the headers is part of a request's hash."""
-    return {"key" if name in _KEYS else name: value for name, value in stored(headers).items()}
-
-
-@cache
-def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(translate(name.lower()) for name in names))

@@ -14,6 +14,7 @@ from pytest_packbench.backends import BackendError
 from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory
 from pytest_packbench.engine.gateway import stamps
 from pytest_packbench.engine.gateway.exchanges import KEPT_HEADERS, UNSUPPORTED, CaseTraffic, RecordedCall
+from pytest_packbench.engine.gateway.headers import as_recorded, deciding
 from pytest_packbench.engine.gateway.protocols import (
     PROVIDERS,
     error_body,
@@ -348,7 +349,7 @@ class Gateway:
         token, name, path = _split(request.target)
         stamp = request.headers.pop(stamps.CASE_HEADER, "")
         caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
-        call = RecordedCall.of(name, request.method, path, request.body, self._redactor, request.headers)
+        call = RecordedCall.of(name, request.method, path, request.body, self._redactor, headers=request.headers)
         return token, stamp, caller, call
 
     def _turned_away(self, request: Request, reason: str) -> None:
@@ -369,7 +370,7 @@ class Gateway:
         """Answer a call of a case."""
         task: Any = asyncio.current_task()
         call = asked.call
-        call.leave_out(case.ignored_headers)
+        call.request_headers = deciding(call.request_headers, case.ignored_headers)
         case.tasks[task] = call
         case.calls.append(call)
         try:
@@ -441,6 +442,7 @@ class Gateway:
             "provider": call.provider,
             "upstream": self.upstreams[call.provider],
             "request_sha256": call.request_sha256,
+            "headers": as_recorded(call.request_headers),
             "trial": case.trial,
             "again": case.repetition(call),
         }
