@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -207,6 +208,8 @@ class Clients:
                 "base_url": options.base_url,
                 "temperature": options.temperature,
                 "max_output_tokens": options.max_output_tokens,
+                # clients send these too
+                **{name: value for name, value in os.environ.items() if name.endswith("_CUSTOM_HEADERS")},
             }
             self._cache = AnswerCache(options.cache, parameters, self._redactor)
             try:

@@ -140,8 +140,11 @@ def check_conditions(cassette: Cassette, context: SuiteContext, *, case_id: str,
             "/llm_model", f"recorded with the scripted model {cassette.llm_model}, run with {context.model}", again
         )
         raise CassetteError(source, [problem])
-    knows_headers = not cassette.gateway or cassette.gateway[0].version is not None
-    remarks = [] if knows_headers else ["recorded without the headers of requests, so they are not compared"]
+    remarks = [
+        "recorded without the headers of requests, so they are not compared"
+        for exchange in cassette.gateway[:1]
+        if exchange.version is None
+    ]
     for kind, parts, parts_now in (
         ("guards", recorded.guards, context.guard_parts),
         ("judges", recorded.judges, context.judge_parts),

@@ -75,9 +75,8 @@ def _hide(value: Any, name: str, found: list[str], *, is_closed: bool = False) -
         return [_hide(item, "", found, is_closed=is_closed) for item in value]
     if isinstance(value, dict):
         # a schema describes a member, whatever it is called
-        are_schemas = name in _SCHEMAS
         return {
-            key: _hide(item, "" if are_schemas and isinstance(item, dict) else key, found, is_closed=is_closed)
+            key: _hide(item, "" if name in _SCHEMAS and isinstance(item, dict) else key, found, is_closed=is_closed)
             for key, item in value.items()
         }
     if is_closed and value:

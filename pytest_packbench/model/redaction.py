@@ -288,7 +288,8 @@ FORMS = (
 _LOOSE_HINTS = ("bearer", "basic", "authorization", "api-key", "sk-", "://")
 _LOOSE_FORMS = (
     Form("", (), r"(?i)\b(?:bearer|basic)\s+([\w.~+/=*-]{6,})"),
-    Form("", (), r"(?i)\b(?:(?:proxy-)?authorization|(?:x-)?api-key)\W{1,4}(?!bearer|basic)([^\s\"',}]+)"),
+    # not the words after a name in a mismatch
+    Form("", (), r"(?i)\b(?:authorization|api-key)\W{1,4}(?!bearer|basic|no longer|not in|if the)([^\s\"',}]+)"),
     Form("", (), r"\bsk-[\w*-]{6,}"),
     Form("", (), r"(?<=://)[^/\s@]+(?=@)"),
 )

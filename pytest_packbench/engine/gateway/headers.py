@@ -76,11 +76,9 @@ IGNORED = (
 SHOWN = ("anthropic-beta", "anthropic-version", "content-type", "openai-beta")
 """The headers whose values recordings keep in words."""
 _DIGEST = "sha256:"
-_KEPT = (_DIGEST, REDACTED)
 _BOUNDARY = re.compile(r"(?i);\s*boundary=(\"[^\"]*\"|[^;]*)")
 # of the same key: which one is sent depends on the variable that is set
 _KEYS = re.compile(r"^(authorization|(x-)?(goog-)?api-key)$")
-_KEY = "authorization/x-api-key"
 
 
 def deciding(headers: Mapping[str, str], ignored: Iterable[str] = ()) -> dict[str, str]:
@@ -91,13 +89,16 @@ def deciding(headers: Mapping[str, str], ignored: Iterable[str] = ()) -> dict[st
         ignored: names of headers that do not, in addition to those that never do.
     """
     left_out = {name for pattern in (*IGNORED, *ignored) for name in matching(headers, pattern.lower())}
-    kept = {_KEYS.sub(_KEY, name): _BOUNDARY.sub("", headers[name]) for name in headers.keys() - left_out}
+    kept = {
+        _KEYS.sub("authorization/x-api-key", name): _BOUNDARY.sub("", headers[name])
+        for name in headers.keys() - left_out
+    }
     return dict(sorted(kept.items()))
 
 
 def as_recorded(headers: Mapping[str, str], words: Collection[str] = ()) -> dict[str, str]:
     """Return headers with hashes instead of their values, except for those with these names, and for credentials."""
     return {
-        name: value if name in words or value.startswith(_KEPT) else _DIGEST + canonical_sha256(value)
+        name: value if name in words or value.startswith((_DIGEST, REDACTED)) else _DIGEST + canonical_sha256(value)
         for name, value in headers.items()
     }
