@@ -12,9 +12,9 @@ _CONTENT = re.compile(r"(?i)contents|input|instructions|messages|prompt|system(_
 _NAME = re.compile(
     # a token of a page or of a vocabulary is no secret; nor is the name of OpenAI's cache
     r"(?i)(?!(.*[-_])?(next|prev|previous|page|continuation|bos|eos|pad|unk|sep|cls|mask|stop|start|end)[-_]?token$"
-    r"|prompt_cache_key$)(.*[-_])?(key|token|sig|signature|secrets?|auth|authentication|authorization|passwd|pwd|"
-    r"passwords?|passphrase|headers|credentials?|cookies?|bearer|jwt|assertion|connection_string|api_?keys?|client_?secret|"
-    r"(access|auth|bearer|id|refresh|session)_?tokens?)([-_](value|string|header|config))?"
+    r"|prompt_cache_key$)(.*[-_])?(key|token|sig|signature|secrets?|auth|oauth2?|authentication|authorization|pat|"
+    r"pass|passwd|pwd|passwords?|passcode|passphrase|headers|credentials?|cookies?|bearer|jwt|assertion|connection_string|service_account|api_?keys?|client_?secret|"
+    r"(access|auth|bearer|id|refresh|session)_?tokens?)([-_](value|string|header|config|json|pem|b64))?"
 )
 # the key of a filter, a cache or a route
 _ANY_KEY = re.compile(
@@ -29,7 +29,7 @@ _SCHEMAS = frozenset({"properties", "$defs", "definitions"})
 _IN_URL = re.compile(r"((?<=://)|[?&]([\w.-]{1,60})=)([^\s/?#@&]+)(?(2)|(?=@))")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # no word of settings, such as `interactive`
-_WORD = re.compile(r"(?<!\S)\S*[^A-Za-z\s]\S*")
+_WORD = re.compile(r"(?<!\S)(?:\S*[^A-Za-z\s]\S*|\S{16,})")
 _TOKEN = re.compile(r"(?=\S*[0-9])(?=\S*[A-Za-z])[^\s;,=:]{16,}")
 
 

@@ -85,7 +85,7 @@ class RecordingRules(StrictModel):
             `*` is any text.
     """
 
-    ignore_headers: ListOf[Annotated[str, Field(pattern=r"^[!#-'*+.^-z|~-]+$")]] = ()
+    ignore_headers: ListOf[Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]] = ()
 
 
 def _validate_trials_rule(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:

@@ -156,12 +156,12 @@ def test_which_parameters_are_keys(name: str, *, is_secret: bool) -> None:
         assert f'"{name}":"{value}"'.encode() in server.requests[0].replace(b'": "', b'":"')
         assert f"?{name}={value}".encode() in server.requests[0]
     first, second, third = stored(traffic)
-    assert (value in f"{first.path} {first.request}") is not is_secret
+    assert (value in first.path) is not is_secret
     assert (first.request_sha256 == second.request_sha256) is is_secret
-    # bodies are compared with their keys
-    assert first.request_sha256 != third.request_sha256
-    hidden = "[redacted]" if is_secret else value
-    assert first.request == {**body, "tools": [{name: hidden}]}
+    # what is only called a key may be that of a filter
+    is_hidden = is_secret and name != "key"
+    assert (first.request_sha256 == third.request_sha256) is is_hidden
+    assert first.request == {**body, "tools": [{name: "[redacted]" if is_hidden else value}]}
     assert first.path == ("/v1/chat/completions" if is_secret else f"/v1/chat/completions?{name}={value}")
 
 
@@ -171,11 +171,11 @@ def test_a_difference_in_a_redacted_value_is_named_as_such() -> None:
         recording(server.url) as gateway,
         (traffic := gateway.open_case("one")).active(),
     ):
-        ask_streaming(gateway, api_key="plain-words")
+        ask_streaming(gateway, prompt=f"{KEY}-one")
     with replaying() as gateway, (replayed := gateway.open_case("one", stored(traffic))).active():
-        ask_streaming(gateway, api_key="other-words")
+        ask_streaming(gateway, prompt=f"{KEY}-two")
     assert "/gateway/0, which differs in what is not shown" in replayed.mismatch
-    assert "words" not in f"{replayed.mismatch} {replayed.difference}"
+    assert KEY not in f"{replayed.mismatch} {replayed.difference}"
 
 
 def check_error(wire: list[bytes], kind: str) -> None:

@@ -90,7 +90,7 @@ def deciding(headers: Mapping[str, str], ignored: Iterable[str] = ()) -> dict[st
     """
     left_out = {name for pattern in (*IGNORED, *ignored) for name in matching(headers, pattern.lower())}
     kept = {
-        _KEYS.sub("authorization/x-api-key", name): _BOUNDARY.sub("", headers[name])
+        _KEYS.sub("authorization_or_api-key", name): _BOUNDARY.sub("", headers[name])
         for name in headers.keys() - left_out
     }
     return dict(sorted(kept.items()))
