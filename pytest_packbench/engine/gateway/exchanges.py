@@ -430,7 +430,8 @@ class CaseTraffic:
                 f"{', '.join(others)}"
             )
         else:
-            where = first_difference(exchange.request, asked) or "which differs in what is not shown (a redacted value)"
+            recorded = without_secrets(exchange.request)
+            where = first_difference(recorded, asked) or "which differs in what is not shown (a redacted value)"
         return f"{problem}; the nearest is /gateway/{nearest}, {where}; {_ADVICE}"
 
     def _nearest(self, call: RecordedCall, asked: Any) -> int | None:
@@ -460,7 +461,9 @@ class CaseTraffic:
 
 
 def _lines(value: Any) -> list[str]:
-    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).splitlines()[:_MAX_COMPARED_LINES]
+    # older recordings contain some
+    shown = without_secrets(value)
+    return json.dumps(shown, indent=1, sort_keys=True, ensure_ascii=False).splitlines()[:_MAX_COMPARED_LINES]
 
 
 def first_difference(before: Any, after: Any, pointer: str = "") -> str:
@@ -502,7 +505,7 @@ def transcript_of(exchange: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         exchange: as a cassette states it, with all its keys or without those that are not set.
     """
     title = f"{exchange['method']} {exchange['path']}"
-    lines = [(title, role, text) for role, text in _asked(exchange.get("request"))]
+    lines = [(title, role, text) for role, text in _asked(without_secrets(exchange.get("request")))]
     status = exchange.get("status")
     label = "answer" if status == 200 else f"answer (status {status or 'none'})"  # noqa: PLR2004 - the status of success
     if (end := exchange.get("end", "complete")) != "complete":
