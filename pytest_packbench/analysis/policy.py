@@ -205,7 +205,7 @@ _RULES: dict[str, Callable[[str, Any, Any], Iterator[PolicyChange]]] = {
     "gates": _gates,
     "ignore": _ignored,
     "recording": lambda name, old, new: _ignored(
-        f"{name}/ignore_headers", *(each is not MISSING and each["ignore_headers"] for each in (old, new))
+        f"{name}/ignore_headers", *(isinstance(each, dict) and each.get("ignore_headers") for each in (old, new))
     ),
     "thresholds": _thresholds,
     "trials": _trials,

@@ -199,6 +199,22 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         ["ignored: suite.yaml: /ignore: absent -> c"],
     ),
     "files are ignored": (config(), config(ignore=["c"]), ["ignored: suite.yaml: /ignore: absent -> c"]),
+    "a header is ignored": (
+        config(recording={"ignore_headers": ["a"]}),
+        config(recording={"ignore_headers": ["a", "x-*"]}),
+        ["ignored: suite.yaml: /recording/ignore_headers: absent -> x-*"],
+    ),
+    "a header of a base that knows none": (
+        config(),
+        config(recording={"ignore_headers": ["b"]}),
+        ["ignored: suite.yaml: /recording/ignore_headers: absent -> b"],
+    ),
+    "no header is ignored in a base that knows none": (config(), config(recording={"ignore_headers": []}), []),
+    "fewer headers are ignored": (
+        config(recording={"ignore_headers": ["a"]}),
+        config(recording={"ignore_headers": []}),
+        [],
+    ),
     "a pass is allowed": (
         config(allow_pass=None),
         {"config": {"allow_pass": "why"}},
