@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 
 
 CONFIDENCE = 0.95
-RESAMPLES = 2_000
-# above it the normal approximation is accurate, and resampling would take minutes
-MAX_RESAMPLED = 2_000
-_SEED = 20_000_101
 _POWER = 0.8
 _STEPS = 200
 _EXACT = 1e-14
@@ -137,13 +133,14 @@ class PairedMean(NamedTuple):
 
     Attributes:
         n: pairs.
-        clusters: number of independent clusters of pairs, 1 to `n`; these are resampled.
+        clusters: number of independent clusters of pairs, 1 to `n`.
         mean: their mean difference.
-        low: lower end of the two-sided 95 % interval; None with fewer than two clusters.
-        high: its upper end.
-        method: `bootstrap` (percentile, 2,000 resamples, fixed seed) or `normal`.
+        low: lower end of the 95 % interval, -1 or more; None with fewer than two clusters.
+        high: its upper end, 1 at most.
+        method: `t` (two-sided), `exact` where all clusters changed alike, or not at all, `none` without an interval.
         detectable: the smallest true mean difference that is detected with 80 % power (two-sided, 5 % level), at this
-            number of pairs and the observed spread between clusters; None if nothing differs.
+            number of pairs and the observed spread between clusters; None if all clusters changed alike, and if no
+            change that is possible, up to 1, is detected.
     """
 
     n: int
@@ -156,13 +153,17 @@ class PairedMean(NamedTuple):
 
 
 def paired_mean(differences: Sequence[float], clusters: Sequence[str] | None = None) -> PairedMean | None:
-    """Return the mean of paired differences with its interval (Efron and Tibshirani 1993, percentile interval).
+    """Return the mean of paired differences with an interval that also holds for few pairs.
 
-    Pairs of one cluster are drawn together (Field and Welsh 2007, JRSS B 69:369-390), and their differences count as
-    one sum (Cameron and Miller 2015, Journal of Human Resources 50:317-372).
+    It is Student's interval of the mean with one more cluster of each extreme, -1 and +1, in its spread, so that few
+    pairs can't hide a change that none of them shows. For flips, this is the idea of A. Agresti and B. Coull (1998, The
+    American Statistician 52:119-126). Where all clusters changed alike, or not at all, it reaches as far as the share
+    of others that they don't rule out: see `unseen_rate_bound`. `python -m benchmarks.intervals` shows its coverage.
+
+    Pairs of one cluster count as one sum (Cameron and Miller 2015, Journal of Human Resources 50:317-372).
 
     Args:
-        differences: current minus baseline, one per case; trials of a case have been averaged.
+        differences: current minus baseline, -1 to 1, one per case; trials of a case have been averaged.
         clusters: the cluster of each difference; None if all are independent.
 
     Returns:
@@ -176,21 +177,27 @@ def paired_mean(differences: Sequence[float], clusters: Sequence[str] | None = N
         return None
     mean = _without_noise(math.fsum(differences) / n)
     groups = _cluster_sums(differences, clusters)
-    if len(groups) == 1:
+    count = len(groups)
+    if count == 1:
         return PairedMean(n=n, clusters=1, mean=mean, low=None, high=None, method="none", detectable=None)
-    error = _standard_error(groups, mean, n)
-    method = "bootstrap" if n <= MAX_RESAMPLED else "normal"
-    half = _quantile(CONFIDENCE) * error
-    ends = _bootstrap(groups) if n <= MAX_RESAMPLED else (mean - half, mean + half)
-    reach = _quantile(CONFIDENCE) + _normal_quantile(_POWER)
+    spread = math.fsum((total - size * mean) ** 2 for total, size in groups)
+    method, half, detectable = "exact", unseen_rate_bound(count) or 0.0, None
+    if math.sqrt(spread) / n > TOLERANCE:
+        size = n / count
+        spread += size**2 * ((1 - mean) ** 2 + (1 + mean) ** 2)
+        # for clusters of one pair this is the usual standard error of a mean, with two pairs more
+        error = math.sqrt((count + 2) / (count + 1) * spread) / (n + 2 * size)
+        method, half = "t", _t_quantile(count - 1) * error
+        reach = half + _normal_quantile(_POWER) * error
+        detectable = reach if reach <= 1 else None
     return PairedMean(
         n=n,
-        clusters=len(groups),
+        clusters=count,
         mean=mean,
-        low=_without_noise(ends[0]),
-        high=_without_noise(ends[1]),
+        low=max(-1.0, mean - half),
+        high=min(1.0, mean + half),
         method=method,
-        detectable=reach * error if error > 0 else None,
+        detectable=detectable,
     )
 
 
@@ -294,28 +301,3 @@ def _cluster_sums(differences: Sequence[float], clusters: Sequence[str] | None) 
     for cluster, difference in zip(clusters, differences, strict=True):
         members.setdefault(cluster, []).append(difference)
     return [(math.fsum(each), len(each)) for each in members.values()]
-
-
-def _standard_error(groups: Sequence[tuple[float, int]], mean: float, n: int) -> float:
-    # for clusters of one pair this is the usual standard error of a mean
-    spread = math.fsum((total - size * mean) ** 2 for total, size in groups)
-    return math.sqrt(len(groups) / (len(groups) - 1) * spread) / n
-
-
-def _bootstrap(groups: Sequence[tuple[float, int]]) -> tuple[float, float]:
-    from random import Random
-
-    random = Random(_SEED)  # noqa: S311 - resampling needs repeatability, not secrecy
-    if all(size == 1 for _, size in groups):
-        # same draws as below, many times faster
-        totals = [total for total, _ in groups]
-        n = len(totals)
-        means = sorted(math.fsum(random.choices(totals, k=n)) / n for _ in range(RESAMPLES))
-    else:
-        means = sorted(_mean_of(random.choices(groups, k=len(groups))) for _ in range(RESAMPLES))
-    tail = (1 - CONFIDENCE) / 2
-    return means[round(tail * (RESAMPLES - 1))], means[round((1 - tail) * (RESAMPLES - 1))]
-
-
-def _mean_of(groups: Sequence[tuple[float, int]]) -> float:
-    return math.fsum(total for total, _ in groups) / sum(size for _, size in groups)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.comparison import SMALLER, THRESHOLD
 from pytest_packbench.analysis.formatting import format_change
-from pytest_packbench.analysis.intervals import RESAMPLES, unseen_rate_bound
+from pytest_packbench.analysis.intervals import unseen_rate_bound
 from pytest_packbench.analysis.trials import cluster_facet, dependence_note, facet_words
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.runs.folder import DIFF
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.baseline import BaselineOutcome
     from pytest_packbench.analysis.comparison import RunComparison
+    from pytest_packbench.analysis.intervals import PairedMean
 
 _SIGNIFICANCE = 0.05
+_SMALLEST_P = 0.001
 
 
 def baseline_lines(outcome: BaselineOutcome) -> list[str]:
@@ -92,17 +94,14 @@ def sentences(comparison: RunComparison) -> list[str]:
     elif mean.low is None or mean.high is None:
         texts.append(f"{change}; all pairs share one {facet_words(facet)}, so no interval is shown.")
     else:
-        how = f"bootstrap, {RESAMPLES} resamples, fixed seed" if mean.method == "bootstrap" else "normal approximation"
-        how += f", clustered by {pluralize(mean.clusters, facet_words(facet))}" if mean.clusters < mean.n else ""
-        ends = f"{format_change(mean.low, 3)} to {format_change(mean.high, 3)}"
-        texts.append(f"{change}, two-sided 95 % confidence interval {ends} ({how}).")
+        texts.append(f"{change}{_interval(mean, mean.low, mean.high, facet_words(facet))}.")
     if mean.detectable is not None:
         texts.append(
             f"At this number of pairs and this spread, a true mean change of "
             f"{format_change(mean.detectable, 3).removeprefix('+')} is detected with 80 % power (two-sided, 5 % level)."
         )
     texts += _flips(comparison)
-    if not comparison.lost + comparison.won:
+    if not comparison.lost + comparison.won and (mean.method != "exact" or mean.mean):
         bound = unseen_rate_bound(mean.n)
         texts.append(
             f"No case flipped between passed and failed; exact one-sided 95 % upper bound on the flip rate: "
@@ -110,13 +109,27 @@ def sentences(comparison: RunComparison) -> list[str]:
         )
     if mean.clusters < mean.n:
         note = dependence_note(mean.n, mean.clusters, facet)
-        texts.append(f"{note}; p values and exact bounds assume independent cases.")
+        texts.append(f"{note}; p values and bounds on flips assume independent cases.")
     if comparison.current.mode == "fixture":
         texts.append(
             "Fixture mode replays recorded answers: each change above comes from the pipeline, the scoring, a case "
             "or a recording, not from variation between the model's answers."
         )
     return texts
+
+
+def _interval(mean: PairedMean, low: float, high: float, facet: str) -> str:
+    """Say how far chance may have moved a mean change; `facet` is what pairs of one cluster share, in words."""
+    ends = f"{format_change(low, 3)} to {format_change(high, 3)}"
+    clustered = mean.clusters < mean.n
+    if mean.method != "exact":
+        by = f", clustered by {pluralize(mean.clusters, facet)}" if clustered else ""
+        return f", two-sided 95 % confidence interval {ends} (Student's t{by})"
+    cases = f"groups by {facet}" if clustered else "cases"
+    bound = f"at most {100 * (unseen_rate_bound(mean.clusters) or 0):.1f} % of {cases}"
+    seen = "All changed alike" if mean.mean else "No mean changed" if clustered else "No score changed"
+    other = "may change otherwise" if mean.mean else "may have changed"
+    return f". {seen}: {bound} {other} (exact one-sided 95 % bound), a mean change of {ends}"
 
 
 def trials_sentences(comparison: RunComparison) -> Iterator[str]:
@@ -137,4 +150,9 @@ def _flips(comparison: RunComparison) -> list[str]:
         return []
     chance = "unlikely to be chance" if comparison.p_flips < _SIGNIFICANCE else "may be chance"
     flips = f"Pass flips: {comparison.lost} lost, {comparison.won} won"
-    return [f"{flips}; exact McNemar test p = {comparison.p_flips:.3f} ({chance}, if the cases are a random sample)."]
+    return [f"{flips}; exact McNemar test {_p_value(comparison.p_flips)} ({chance}, if the cases are a random sample)."]
+
+
+def _p_value(value: float) -> str:
+    """Write a p value with three decimals, but never as none."""
+    return f"p = {value:.3f}" if value >= _SMALLEST_P else f"p < {_SMALLEST_P}"

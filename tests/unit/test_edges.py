@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,7 +13,6 @@ from pydantic_core import SchemaValidator, ValidationError
 
 from pytest_packbench.analysis.baseline import baseline_outcome
 from pytest_packbench.analysis.comparison import compare, differences
-from pytest_packbench.analysis.intervals import paired_mean
 from pytest_packbench.analysis.metrics import measure, merged
 from pytest_packbench.analysis.tally import Tally
 from pytest_packbench.cases.recordings import SourceTexts, hide_prompts
@@ -74,15 +72,6 @@ def test_runs_name_the_first_twelve_digits_of_other_rules() -> None:
     assert differences(one, other) == (f"scoring rules: '{'a' * 12}' before, '{'b' * 12}' now",)
     alike = "a" * 12 + "c" * 52
     assert differences(one, run(suite_sha256=alike)) == (f"scoring rules: '{'a' * 64}' before, '{alike}' now",)
-
-
-def test_an_interval_is_of_2000_draws_with_a_fixed_seed_up_to_2000_pairs() -> None:
-    values = [math.sin(number) for number in range(2001)]
-    mean = paired_mean(values[:30])
-    assert mean is not None
-    assert (mean.low, mean.high) == pytest.approx((-0.2038970474938872, 0.28078080541540396), abs=1e-12)
-    methods = [each.method for count in (2000, 2001) if (each := paired_mean(values[:count]))]
-    assert methods == ["bootstrap", "normal"]
 
 
 def test_a_category_that_is_not_known_is_named() -> None:

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, hypergeom, norm, sem
+from scipy.stats import t as student
 
+from benchmarks.intervals import KINDS, coverage, ends_of
 from pytest_packbench.analysis.comparison import RunComparison, compare
 from pytest_packbench.analysis.formatting import figure_interval, format_duration
 from pytest_packbench.analysis.gates import gate_tally, judge_gates
 from pytest_packbench.analysis.intervals import (
-    MAX_RESAMPLED,
     PairedMean,
     exact_bound,
     mcnemar_p_value,
@@ -251,38 +252,51 @@ def ends(mean: PairedMean) -> tuple[float, float]:
     return mean.low, mean.high
 
 
-@pytest.mark.parametrize(("size", "count"), [(1, MAX_RESAMPLED + 1), (5, MAX_RESAMPLED // 2)])
-def test_many_pairs_or_clusters_of_one_size_get_the_normal_interval_of_their_averages(size: int, count: int) -> None:
-    values = [math.sin(number // size) + math.cos(number) / 9 for number in range(size * count)]
-    averages = [fmean(values[start : start + size]) for start in range(0, len(values), size)]
-    mean = mean_of(values, None if size == 1 else [str(number // size) for number in range(len(values))])
-    error = stdev(averages) / math.sqrt(count)
-    assert (mean.method, mean.clusters) == ("normal", count)
-    normal = norm.interval(0.95, fmean(averages), error)
-    assert ends(mean) == pytest.approx(normal)
-    # 80 % power at the 5 % level
-    assert mean.detectable == pytest.approx((norm.ppf(0.975) + norm.ppf(0.8)) * error)
-    resampled = mean_of(averages[:MAX_RESAMPLED])
-    assert resampled.method == "bootstrap"
-    if size == 1:
-        assert ends(resampled) == pytest.approx(normal, abs=0.005)
-
-
-@settings(max_examples=15)
-@given(st.lists(st.lists(CHANGES, min_size=1, max_size=3), min_size=2, max_size=4))
-def test_the_interval_is_that_of_all_possible_draws_of_clusters(groups: list[list[float]]) -> None:
+@settings(max_examples=30)
+@given(st.lists(st.lists(CHANGES, min_size=1, max_size=3), min_size=2, max_size=12))
+def test_the_interval_is_students_with_one_more_cluster_of_each_extreme(groups: list[list[float]]) -> None:
     clusters = [str(number) for number, group in enumerate(groups) for _ in group]
     values = [value for group in groups for value in group]
     mean = mean_of(values, clusters)
-    assert mean == paired_mean(values, clusters)
-    assert mean.mean == pytest.approx(fmean(values))
-    draws = sorted(fmean(value for group in drawn for value in group) for drawn in product(groups, repeat=len(groups)))
     assert mean.clusters == len(groups)
+    assert mean.mean == pytest.approx(fmean(values))
     low, high = ends(mean)
-    # 2,000 draws find the 2.5 % point between the 1 % and the 5 % point of all of them
-    one, five, ninety_five, ninety_nine = (draws[round(share * (len(draws) - 1))] for share in (0.01, 0.05, 0.95, 0.99))
-    assert one - 1e-9 <= low <= five + 1e-9
-    assert ninety_five - 1e-9 <= high <= ninety_nine + 1e-9
+    assert -1 <= low < high <= 1
+    size = len(values) / len(groups)
+    # what a cluster adds to the sum beyond its share of the mean
+    beyond = [sum(group) - len(group) * fmean(values) for group in groups]
+    if max(map(abs, beyond)) < 1e-9:
+        half, method = 1 - 0.05 ** (1 / len(groups)), "exact"
+    else:
+        beyond += [size * (1 - fmean(values)), size * (-1 - fmean(values))]
+        error = math.sqrt(len(beyond) / (len(beyond) - 1) * sum(each**2 for each in beyond)) / (len(values) + 2 * size)
+        half, method = student.ppf(0.975, len(groups) - 1) * error, "t"
+        reach = half + norm.ppf(0.8) * error
+        assert mean.detectable == (pytest.approx(reach) if reach <= 1 else None)
+    assert (low, high) == pytest.approx((max(-1, mean.mean - half), min(1, mean.mean + half)), abs=1e-9)
+    assert mean.method == method
+
+
+def test_many_pairs_get_the_normal_interval() -> None:
+    values = [math.sin(number) + math.cos(number) / 9 for number in range(5_000)]
+    error = stdev(values) / math.sqrt(len(values))
+    assert ends(mean_of(values)) == pytest.approx(norm.interval(0.95, fmean(values), error), abs=1e-3)
+
+
+@pytest.mark.parametrize("pairs", [8, 12, 24, 50])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_interval_covers_the_true_mean(kind: str, pairs: int) -> None:
+    assert coverage(kind, ends_of(kind, pairs, draws=400)) >= 0.93
+
+
+@pytest.mark.parametrize("n", [8, 12, 20, 50, 120])
+def test_the_interval_covers_every_rate_of_flips(n: int) -> None:
+    ends_of = [ends(mean_of([-1.0] * lost + [0.0] * (n - lost))) for lost in range(n + 1)]
+    covered = {
+        rate: sum(binom.pmf(lost, n, rate) for lost, (low, high) in enumerate(ends_of) if low <= -rate <= high)
+        for rate in (number / 100 for number in range(1, 100))
+    }
+    assert min(covered.values()) >= 0.93, min(covered.items(), key=lambda item: item[1])
 
 
 def test_impossible_counts_and_one_cluster_have_no_interval_and_no_estimate() -> None:
@@ -294,7 +308,11 @@ def test_impossible_counts_and_one_cluster_have_no_interval_and_no_estimate() ->
     assert mean.mean == pytest.approx(2 / 3)
     assert (mean.low, mean.high, mean.method) == (None, None, "none")
     equal = mean_of([0.25] * 3)
-    assert (equal.mean, equal.low, equal.high, equal.detectable) == (0.25, 0.25, 0.25, None)
+    assert (equal.mean, equal.method, equal.detectable) == (0.25, "exact", None)
+    # a share of others up to this has a chance of 5 % that a sample of three shows none
+    assert ends(equal) == pytest.approx((0.25 - (1 - 0.05 ** (1 / 3)), 0.25 + (1 - 0.05 ** (1 / 3))))
+    assert ends(mean_of([0.0] * 12)) == pytest.approx((-0.2209, 0.2209), abs=1e-4)
+    assert ends(mean_of([-1.0] * 3)) == pytest.approx((-1.0, -0.3684), abs=1e-4)
     with pytest.raises(ValueError, match="argument 2"):
         paired_mean([0.0, 1.0], ["a"])
     counts = ((0, 0, 1), (3, 4, 1), (3, -1, 1), (3, 1, 0), (3, 1, 4))
