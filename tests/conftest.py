@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import minijinja
 import pytest
 import tabulate
-import ulid
 import yaml
 
 import pytest_packbench.packs.agent_safety.pack
@@ -53,7 +52,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 SUITE = Path(__file__).parents[1] / "storage" / "benchmarks" / "tariff"
 # pytester forgets what a run imported: what is imported here is imported once
-_WARM = (pytest_packbench, concurrent.futures, minijinja, tabulate, ulid, yaml)
+_WARM = (pytest_packbench, concurrent.futures, minijinja, tabulate, yaml)
 
 
 @dataclass

@@ -204,15 +204,14 @@ def write_first_baseline(name: str, root: Path) -> Path:
 
 
 def _baseline(context: SuiteContext) -> CommittedBaseline:
-    from ulid import ULID
-
     from pytest_packbench.analysis.baseline import committed_baseline
     from pytest_packbench.cases.files import iter_cases
     from pytest_packbench.model.baseline import BaselineChange
     from pytest_packbench.model.result import format_timestamp
     from pytest_packbench.model.run import Run
+    from pytest_packbench.runs.folder import new_run_id
 
-    suite, run_id = context.suite, str(ULID())
+    suite, run_id = context.suite, new_run_id()
     results = [_result(context, location, run_id) for location in iter_cases(suite.cases_path)]
     now = format_timestamp(time.time_ns())
     run = Run(

@@ -57,19 +57,18 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError: the runs can't be merged, or a file of the merged run can't be written.
     """
-    from ulid import ULID
-
     from pytest_packbench.analysis.conclusion import RunEvaluator, run_verdict
     from pytest_packbench.cases.files import CaseIndex, suite_locations
     from pytest_packbench.commands.open import ProjectOfRun, conclusion_page, pages_html
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.terminal import control_lines, summary_lines
+    from pytest_packbench.runs.folder import new_run_id
     from pytest_packbench.runs.merge import Merge
     from pytest_packbench.runs.stored import BaselineLookup, load_run
     from pytest_packbench.runs.writer import RunWriter
 
     folders = [find_run_folder(path, arguments.output) for path in arguments.runs]
-    merge = Merge(folders, str(ULID()))
+    merge = Merge(folders, new_run_id())
     merged, shards = merge.run, merge.shards
     _check_output(arguments.output, merged.suite)
     if shards is not None and shards.missing and not arguments.allow_missing:

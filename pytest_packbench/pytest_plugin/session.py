@@ -150,14 +150,14 @@ def _check_from_files(resumed: ResumedRun) -> None:
 
 
 def _run_id(config: pytest.Config) -> str:
-    from ulid import ULID
+    from pytest_packbench.runs.folder import new_run_id
 
     seed = ""
     if hasattr(config, "workerinput") or config.pluginmanager.hasplugin(CONTROLLER):
         from pytest_packbench.pytest_plugin.xdist_controller import RUN_SEED, SEED
 
         seed = getattr(config, "workerinput", {}).get(SEED) or config.stash.get(RUN_SEED, "")
-    return str(ULID.from_hex(seed) if seed else ULID())
+    return new_run_id(seed)
 
 
 def _start_prefetcher(config: pytest.Config, contexts: SessionSuites) -> Prefetcher | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from pathlib import Path
 
 from pytest_packbench.atomic import write_atomic
@@ -33,7 +35,8 @@ PASSED = "passed"
 """The word that users write for the last complete run whose gates held."""
 BASELINE_WORDS = (NO_BASELINE, LATEST, PASSED, COMMITTED)
 
-_ULID = re.compile("[0-9A-HJKMNP-TV-Z]{26}")
+_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_ULID = re.compile(f"[{_DIGITS}]{{26}}")
 _GITIGNORE = "# reports are not committed by default; use git add --force to keep one\n*\n"
 
 
@@ -44,6 +47,17 @@ class StoredRunError(ValueError):
 def is_run_id(text: str) -> bool:
     """Return whether a text is a run id, a ULID."""
     return _ULID.fullmatch(text) is not None
+
+
+def new_run_id(seed: str = "") -> str:
+    """Return a new run id, so that ids sort by time: https://github.com/ulid/spec.
+
+    Args:
+        seed: its 16 bytes in hexadecimal, the first six are the time in milliseconds; by default now and random.
+    """
+    number = int(seed, 16) if seed else (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10))
+    # 26 digits of five bits each, of which the first has three
+    return "".join(_DIGITS[number >> shift & 31] for shift in range(125, -1, -5))
 
 
 def ensure_gitignore(folder: Path) -> None:
