@@ -266,11 +266,6 @@ def parse_yaml(raw: bytes, *, source: str, models: Mapping[str, type[SuiteConfig
         check_size(raw, limit)
         loader = _yaml_loader(limit)(raw.decode("utf-8-sig"))
         data = loader.get_single_data()
-        if isinstance(data, dict) and (model := models.get(str(data.get("pack")))):
-            # its types may still be names; what is wrong with it is told where the content is validated
-            with suppress(Exception):
-                model.model_rebuild()
-            _require_quotes(loader.root, model)
     except ShapeError as error:
         raise SuiteError(source, [Problem(error.pointer, error.wrong, error.expected)]) from None
     except JsonError as error:
@@ -289,6 +284,12 @@ def parse_yaml(raw: bytes, *, source: str, models: Mapping[str, type[SuiteConfig
         raise SuiteError(
             source, [Problem("", "contains a value that YAML cannot read", "expected plain values")]
         ) from None
+    model = models.get(str(data.get("pack"))) if isinstance(data, dict) else None
+    if model is not None:
+        # its types may still be names; what is wrong with it is told where the content is validated
+        with suppress(Exception):
+            model.model_rebuild()
+        _require_quotes(loader.root, model, source)
     return data
 
 
@@ -512,7 +513,7 @@ def _check_nodes(root: Any, limit: Limit) -> None:
         pending += [(member, False) for member in members]
 
 
-def _require_quotes(node: Any, kind: Any, form: re.Pattern[str] = _SCALAR) -> None:
+def _require_quotes(node: Any, kind: Any, source: str, form: re.Pattern[str] = _SCALAR) -> None:
     """Check the values of the user: where a model takes any value, or another model in a short form.
 
     Beside the `text_keys` of a model, and under them, a decimal has to keep the zeros at its end.
@@ -520,19 +521,20 @@ def _require_quotes(node: Any, kind: Any, form: re.Pattern[str] = _SCALAR) -> No
     Args:
         node: the part of a YAML document.
         kind: the type that the model has for it.
+        source: the name of the file for error messages.
         form: how a value that is no text has to be written.
 
     Raises:
-        JsonError: a value is written in another way, so that YAML may read something else than is meant.
+        SuiteError: a value is written in another way, so that YAML may read something else than is meant.
     """
     model = model_in(kind)
     if isinstance(node.value, str):
         if (model or str(Any) in str(kind)) and not node.tag.endswith(":str") and not form.fullmatch(node.value):
             wrong = f"line {node.start_mark.line + 1}: YAML reads {node.value} as {node.tag.rpartition(':')[2]}"
-            raise JsonError(Problem("", wrong, "put it in quotes, or write it as JSON does"))
+            raise SuiteError(source, [Problem("", wrong, "put it in quotes, or write it as JSON does")])
     elif model is None or node.id == "sequence":
         for member in _members(node):
-            _require_quotes(member, kind, form)
+            _require_quotes(member, kind, source, form)
     else:
         keys = getattr(model, "text_keys", ())
         if any(part.value in keys for pair in node.value if isinstance(pair[1].value, str) for part in pair):
@@ -541,7 +543,8 @@ def _require_quotes(node: Any, kind: Any, form: re.Pattern[str] = _SCALAR) -> No
             field = model.model_fields.get(key.value)
             # short forms name rules instead of fields, and rules have fields of their own
             if field or not isinstance(value.value, str):
-                _require_quotes(value, field.annotation if field else kind, _SEARCHED if key.value in keys else form)
+                searched = _SEARCHED if key.value in keys else form
+                _require_quotes(value, field.annotation if field else kind, source, searched)
 
 
 def _members(node: Any) -> list[Any]:

@@ -116,6 +116,7 @@ class SourceRemark:
     message: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceDoubt(SourceRemark):
     """A part of the source that is imported, although it may not be what its author wrote; the message states why."""
 

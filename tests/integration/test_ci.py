@@ -320,7 +320,7 @@ def test_the_pull_request_workflow_catches(recorded: Server, name: str) -> None:
         # their case is the removed one
         shutil.rmtree(folder / SUPPORT / "fixtures" / "controls")
     merge(folder)
-    assert set(recorded.job(job)) > {0}
+    assert any(recorded.job(job))
     assert any(fnmatchcase(each, line) for each in recorded.page.output), "\n".join(recorded.page.output)
 
 

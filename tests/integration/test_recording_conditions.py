@@ -108,7 +108,7 @@ def test_a_client_of_ones_own_is_not_recorded_in_silence(both: Project, model: M
     result.stdout.fnmatch_lines(
         [
             "Nothing was recorded: the target called no model through packbench; call models through context.llm, *",
-            "used: not known; 2 attempts without a call through packbench",
+            "used: 0 model calls, 0 tokens, 0.0000 USD",
         ]
     )
     assert "Nothing was recorded: " in (both.left() / "summary.md").read_text("utf-8")

@@ -168,7 +168,7 @@ def deep_answer(_: object) -> ModelAnswer:
     ("answer", "words"),
     [
         ("your key is planted-value-1", "contains the value of API_KEY at /answer"),
-        (ModelAnswer(content="", refusal="AKIA" + "Q7" * 8), "contains an AWS access key at /refusal"),
+        (ModelAnswer(content="", refusal="AKIA" + "Q7" * 8), "contains a key of AWS at /refusal"),
         (
             ModelAnswer(content="", tool_calls=(ToolCall(id="1", name="look", arguments={"at": "planted-value-1"}),)),
             "contains the value of API_KEY at /tool_calls/0/arguments/at",

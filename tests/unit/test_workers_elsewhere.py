@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import execnet
 import pytest
 
-from pytest_packbench.plugin import SELECTION
+from pytest_packbench.plugin import ROOT, SELECTION
 from pytest_packbench.pytest_plugin import suites
 from pytest_packbench.pytest_plugin.suites import CONTROLLERS, WORKERS, common_ground, differences
 from pytest_packbench.pytest_plugin.xdist_controller import is_elsewhere, is_in_other_folder, name_of_worker
@@ -64,7 +64,7 @@ class Machine:
         plugins = [SimpleNamespace(__file__=str(self.root / name)) for name in self.modules]
         manager = SimpleNamespace(get_plugins=lambda: plugins)
         selection = SimpleNamespace(suites=[SimpleNamespace(name=name) for name in self.selected])
-        config = SimpleNamespace(rootpath=self.root, pluginmanager=manager, stash={SELECTION: selection})
+        config = SimpleNamespace(rootpath=self.root, pluginmanager=manager, stash={SELECTION: selection, ROOT: self.root})
         folder = self.root / "suites" / "mine"
         suite = SimpleNamespace(name="mine", path=folder, bundled=self.bundled)
         name, version = self.pack.split()
