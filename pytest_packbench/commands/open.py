@@ -18,7 +18,16 @@ from pytest_packbench.model.gate import GateResult
 from pytest_packbench.model.run import HOOK_TARGET_PREFIX, RECORD_PROMPTS, TEST_TARGET_PREFIX, pytest_options
 from pytest_packbench.model.score import FIXTURE, TOLERANCE
 from pytest_packbench.model.suite import BASELINE_NAME
-from pytest_packbench.runs.folder import JOURNAL, PAGE, REPORT, StoredRunError, find_run_folder, is_run_id, read_latest
+from pytest_packbench.runs.folder import (
+    JOURNAL,
+    PAGE,
+    REPORT,
+    StoredRunError,
+    find_run_folder,
+    is_run_id,
+    new_run_id,
+    read_latest,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -77,10 +86,8 @@ def _newest(output: Path) -> Sequence[Path]:
 
     A later folder may be that of an incomplete run, or have come from elsewhere.
     """
-    from ulid import ULID
-
     # run ids sort by time
-    now = str(ULID())
+    now = new_run_id()
     runs = [folder for pattern in ("*/*/", "*/*/*/") for folder in output.glob(pattern) if is_run_id(folder.name)]
     known = [folder for folder in runs if folder.name <= now and (_is_latest(folder) or _is_in_progress(folder))]
     newest = max((folder.name for folder in known), default="")
