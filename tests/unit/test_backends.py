@@ -204,7 +204,9 @@ def test_each_reply_is_an_answer_or_an_error_of_one_line(provider: str, expected
                 fields = {key: value for key, value in asdict(answer).items() if value not in (None, ())}
                 del fields["usage"]
                 assert [call.as_json() for call in answer.tool_calls] == list(fields.get("tool_calls", ()))
-                line = re.sub(r"JSON \((?:[^()]|\([^()]*\))*\)", "JSON (...)", json.dumps(fields)) + tokens(answer.usage)
+                line = re.sub(r"JSON \((?:[^()]|\([^()]*\))*\)", "JSON (...)", json.dumps(fields)) + tokens(
+                    answer.usage
+                )
             except AnswerError as error:
                 line = f"said {error.text[:40]!r}: {describe(error)}"
             except BackendError as error:

@@ -64,7 +64,9 @@ class Machine:
         plugins = [SimpleNamespace(__file__=str(self.root / name)) for name in self.modules]
         manager = SimpleNamespace(get_plugins=lambda: plugins)
         selection = SimpleNamespace(suites=[SimpleNamespace(name=name) for name in self.selected])
-        config = SimpleNamespace(rootpath=self.root, pluginmanager=manager, stash={SELECTION: selection, ROOT: self.root})
+        config = SimpleNamespace(
+            rootpath=self.root, pluginmanager=manager, stash={SELECTION: selection, ROOT: self.root}
+        )
         folder = self.root / "suites" / "mine"
         suite = SimpleNamespace(name="mine", path=folder, bundled=self.bundled)
         name, version = self.pack.split()
