@@ -349,7 +349,7 @@ def _is_same(older: Recording, cassette: Cassette) -> bool:
     ignored: Any = {
         "recorded_at": True,
         "exchanges": {"__all__": {"usage", "prompt"}},
-        "gateway": {"__all__": {"usage", "request", "request_headers", "headers"}},
+        "gateway": {"__all__": {"usage", "request", "headers"}},
     }
     old, new = (each.model_dump(exclude=ignored) for each in (before, cassette))
     for exchange in (*old["gateway"], *new["gateway"]):

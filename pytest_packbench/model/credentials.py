@@ -14,7 +14,7 @@ _NAME = re.compile(
     r"(?i)(?!(.*[-_])?(next|prev|previous|page|continuation|bos|eos|pad|unk|sep|cls|mask|stop|start|end)[-_]?token$"
     r"|prompt_cache_key$)(.*[-_])?(key|token|sig|signature|secrets?|auth|oauth2?|authentication|authorization|pat|"
     r"pass|passwd|pwd|passwords?|passcode|passphrase|headers|credentials?|cookies?|bearer|jwt|assertion|connection_string|service_account|api_?keys?|client_?secret|"
-    r"(access|auth|bearer|id|refresh|session)_?tokens?)([-_](value|string|header|config|json|pem|b64))?"
+    r"(access|api|auth|bearer|id|refresh|session)_?tokens?|(access|secret)_?keys?)([-_](value|string|header|config|json|pem|b64|\d+))?"
 )
 # the key of a filter, a cache or a route
 _ANY_KEY = re.compile(
@@ -24,7 +24,10 @@ _PLAIN = re.compile(
     r"(?i)accept(-.+)?|content-.+|user-agent|host|cache-control|connection|origin|referer|date|type|scheme|name"
 )
 # their members are named by the user
-_SCHEMAS = frozenset({"properties", "$defs", "definitions"})
+_SCHEMAS = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentRequired", "dependentSchemas"}
+)
+_EXAMPLES = frozenset({"const", "default", "enum", "example", "examples", "input_examples"})
 # a login, and the parameters of a query
 _IN_URL = re.compile(r"((?<=://)|[?&]([\w.-]{1,60})=)([^\s/?#@&]+)(?(2)|(?=@))")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -74,13 +77,20 @@ def _hide(value: Any, name: str, found: list[str], *, is_closed: bool = False) -
     if isinstance(value, list):
         return [_hide(item, "", found, is_closed=is_closed) for item in value]
     if isinstance(value, dict):
+        pair = next((text for key in ("name", "key") if isinstance(text := value.get(key), str)), "")
+        names = {"value": pair if is_secret_name(pair) else "value"}
         # a schema describes a member, whatever it is called
+        names |= {key: "" for key, item in value.items() if name in _SCHEMAS and isinstance(item, dict | list)}
         return {
-            key: _hide(item, "" if name in _SCHEMAS and isinstance(item, dict) else key, found, is_closed=is_closed)
+            key: item
+            if key in _EXAMPLES and not is_closed
+            else _hide(item, names.get(key, key), found, is_closed=is_closed)
             for key, item in value.items()
         }
     if is_closed and value:
         found += _TOKEN.findall(str(value)) + (_WORD.findall(value) if is_named else [])
+        # a passphrase of several words
+        found += [value] if is_named and len(value.split()) > 1 else []
         return REDACTED
     if isinstance(value, str):
         return _IN_URL.sub(lambda match: match[1] + _hide(match[3], match[2] or "password", found), value)

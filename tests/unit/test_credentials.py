@@ -60,3 +60,31 @@ def test_ordinary_words_are_not_hidden_elsewhere(body: dict[str, Any], text: str
 @pytest.mark.parametrize(("value", "shown"), [(5, 5), (None, None), (True, True), ("", "")])
 def test_what_is_no_text_stays(value: object, shown: object) -> None:
     assert call({"token": value}, "~", "~").shown_body() == {"model": "m", "token": shown}
+
+
+def test_a_passphrase_is_hidden_where_a_provider_repeats_it() -> None:
+    redactor = Redactor()
+    call({"password": "correct horse battery staple"}, "", "", redactor)
+    assert "horse" not in redactor.text("401: the password correct horse battery staple is wrong")
+
+
+def test_a_member_that_is_there_twice_is_another_request() -> None:
+    bodies = (b'{"model": "a", "model": "m"}', b'{"model": "b", "model": "m"}')
+    calls = [RecordedCall.of("openai", "POST", "/v1/responses", body, Redactor()) for body in bodies]
+    assert len({each.request_sha256 for each in calls}) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "asks"),
+    [
+        ("/v1/chat/completions", True),
+        ("/v1/chat/completions/", True),
+        ("/v1/complete", True),
+        ("/v1/responses/compact", True),
+        ("/v1beta/models/m:generateContent", True),
+        ("/v1/embeddings", False),
+        ("/v1/responses/resp_1/input_items", False),
+    ],
+)
+def test_the_calls_that_ask_a_chat_model(path: str, asks: bool) -> None:
+    assert RecordedCall.of("openai", "POST", path, b"{}", Redactor()).asks_chat_model is asks

@@ -205,11 +205,19 @@ def _parsed(body: bytes) -> tuple[Any, Any]:
     if not body:
         return None, None
     try:
-        value = json.loads(body, **NUMBERS)
+        value = json.loads(body, object_pairs_hook=_once_each, **NUMBERS)
         canonical_sha256(value)
     except (ValueError, RecursionError):
         return None, {"sha256": hashlib.sha256(body).hexdigest()}
     return value, value
+
+
+def _once_each(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object, unless it names a member twice: who reads the first one reads another request."""
+    value = dict(members)
+    if len(value) < len(members):
+        raise ValueError("a member is there twice")
+    return value
 
 
 def answer_as_json(content: bytes, *, stream: bool) -> dict[str, Any]:

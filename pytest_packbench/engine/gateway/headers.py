@@ -31,7 +31,17 @@ IGNORED = (
     "x-b3-*",
     "x-datadog-*",
     "elastic-apm-*",
+    "newrelic",
     "x-newrelic-*",
+    "x-instana-*",
+    "x-dynatrace*",
+    "uber-*",
+    "ot-tracer-*",
+    "x-ot-span-context",
+    "sw8*",
+    "*trace-id",
+    "*traceid",
+    "*span-id",
     # one request, or one try of it
     "*request-id",
     "*correlation-id",
@@ -40,6 +50,8 @@ IGNORED = (
     "*-invocation-id",
     "amz-sdk-request",
     "*retry-count",
+    "*retry-attempt",
+    "*request-start",
     # what a client can read
     "accept*",
     # the connection and the form of the body

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 PLACEHOLDER_KEY = "no-key-needed"
 """The value of key variables where nothing is forwarded: clients insist on one."""
-CHATS = re.compile(r".*(/completions|/responses|/v1/messages|/api/chat|/api/generate|:(streamG|g)enerateContent)")
+CHATS = re.compile(
+    r".*(/complet(e|ions)|/responses(/compact)?|/v1/messages|/api/chat|/api/generate|:(streamG|g)enerateContent)/?"
+)
 """The paths of calls that ask a chat model."""
 _NO_TOKENS = re.compile(r".*(/count_tokens|/input_tokens|:countTokens|/moderations|/api/show)$")
 _EMBEDDINGS = re.compile(r".*(/embeddings|/api/embed|:(batchE|e)mbedContents?)$")
