@@ -61,6 +61,7 @@ _FOLDERS = ("cases", FIXTURES, f"{FIXTURES}/{CONTROLS}", f"{FIXTURES}/{PENDING}"
 _FIELD_NAMES: dict[frozenset[str], set[str]] = {}
 # how JSON writes a value that is no text; nothing stands for null
 _SCALAR = re.compile(r"(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)?")
+_EXPONENT = re.compile(r"-?\d+(?:\.\d+)?[eE][+-]?\d+$")
 # without a decimal that loses the zeros at its end
 _SEARCHED = re.compile(rf"(?!.*\.\d+0$){_SCALAR.pattern}")
 
@@ -477,6 +478,8 @@ def _yaml_loader(limit: Limit) -> Any:
                 raise JsonError(Problem("", wrong, FINITE))
             return value
 
+    # `1e3` is a number of JSON and of YAML 1.2, and a text of YAML 1.1
+    Strict.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, "-0123456789")
     return Strict
 
 

@@ -98,11 +98,11 @@ def _problem(path: Path) -> str:
 def _load(path: Path, output: Path) -> StoredRun:
     from pytest_packbench.model.suite import BASELINE_NAME
     from pytest_packbench.runs.folder import find_run_folder
-    from pytest_packbench.runs.stored import load_run
+    from pytest_packbench.runs.stored import read_run
 
     if path.name == BASELINE_NAME:
         raise UsageError(f"{path}: is a baseline; expected the folder of a run, or SUITE/latest")
-    return load_run(find_run_folder(path, output))
+    return read_run(find_run_folder(path, output), checked=True)
 
 
 def _check(stored: StoredRun, suite: Suite) -> None:
@@ -116,6 +116,8 @@ def _check(stored: StoredRun, suite: Suite) -> None:
         raise UsageError(f'suite "{suite.name}" is bundled and can\'t be changed; copy it with packbench init --from')
     if run.partial:
         raise UsageError(f"run {run.run_id} is partial ({run.partial}); expected a complete run")
+    if run.pack != suite.config.pack:
+        raise UsageError(f"run {run.run_id} used the pack {run.pack}; expected one of pack {suite.config.pack}")
     if run.suite_sha256 != suite.sha256:
         raise UsageError(f"run {run.run_id} used other scoring rules than suite.yaml has now; run the suite again")
 

@@ -77,14 +77,15 @@ def _hide(value: Any, name: str, found: list[str], *, is_closed: bool = False) -
     if isinstance(value, list):
         return [_hide(item, "", found, is_closed=is_closed) for item in value]
     if isinstance(value, dict):
-        pair = next((text for key in ("name", "key") if isinstance(text := value.get(key), str)), "")
-        names = {"value": pair if is_secret_name(pair) else "value"}
+        called = (value.get(key) for key in ("name", "key"))
+        pairs = (text for text in called if isinstance(text, str) and is_secret_name(text))
+        names: dict[str, str] = {"value": next(pairs, "value")}
         # a schema describes a member, whatever it is called
         names |= {key: "" for key, item in value.items() if name in _SCHEMAS and isinstance(item, dict | list)}
         return {
             key: item
             if key in _EXAMPLES and not is_closed
-            else _hide(item, names.get(key, key), found, is_closed=is_closed)
+            else _hide(item, names[key] if key in names else key, found, is_closed=is_closed)
             for key, item in value.items()
         }
     if is_closed and value:

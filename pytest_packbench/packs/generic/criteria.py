@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable
 from copy import deepcopy
+from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -343,15 +344,23 @@ def _as_list(expected: Any) -> list[Any]:
     return expected if isinstance(expected, list) else [expected]
 
 
+@lru_cache
+def _in_text(value: float) -> str:
+    """Return a pattern for a number in a text: not a part of a longer number, nor of a negative one."""
+    plain = format(Decimal(repr(value)), "f")
+    number = re.escape(plain.rstrip("0").rstrip(".") if "." in plain else plain)
+    zeros = "0*" if "\\." in number else r"(?:\.0+)?"
+    # the digits come first, which is faster
+    before = "".join(f"(?<!{sign}{number})" for sign in (r"\d", r"\d[.,]", r"\d[eE]", r"(?<!\w)[-\u2212]"))
+    return rf"{number}{before}{zeros}(?![.,]?\d|[eE][-+]?\d)"
+
+
 def _is_in(value: Any, part: Any) -> bool:
     """Whether a part is inside a text or one of a list, or is equal to another value."""
     if isinstance(value, list):
         return any(json_equal(element, part) for element in value)
     if isinstance(value, str) and is_number(part):
-        number = re.escape(str(part))
-        # not a part of a longer number, nor of a negative one; the digits come first, which is faster
-        whole = rf"{number}(?<!\d{number})(?<!\d\.{number})(?<!(?<!\w)-{number})(?!\.?\d)"
-        return re.search(whole, value) is not None
+        return re.search(_in_text(part), value) is not None
     return part in value if isinstance(value, str) and isinstance(part, str) else json_equal(value, part)
 
 

@@ -120,11 +120,18 @@ def forbidden_matches(
         if expected is MISSING:
             continue
         # a pattern and a function look at what is written
-        spelled = forms if criterion.rule in _PLAIN_RULES else forms[:1]
-        for form, wanted in zip(spelled, spellings(expected), strict=False):
-            value = criterion.value_in(form, expected)
+        is_plain = criterion.rule in _PLAIN_RULES
+        spelled = forms if is_plain else forms[:1]
+        found = criterion.value_in(outcome.result, expected)
+        # a path names a key as it is written, or in its plain form
+        values = (
+            spellings(found)
+            if is_plain and found is not outcome.result and found is not MISSING
+            else (criterion.value_in(form, expected) for form in spelled)
+        )
+        for value, wanted in zip(values, spellings(expected), strict=False):
             if value is not MISSING and _grade(criterion, value, wanted, case.input).points > 0:
-                spelling = _spelling(criterion, outcome.result, expected) if spelled is forms else ""
+                spelling = _spelling(criterion, outcome.result, expected) if is_plain else ""
                 yield criterion.title, f"{criterion.describe(expected)}{spelling}"
                 break
 
