@@ -79,13 +79,11 @@ def _hide(value: Any, name: str, found: list[str], *, is_closed: bool = False) -
     if isinstance(value, dict):
         called = (value.get(key) for key in ("name", "key"))
         pairs = (text for text in called if isinstance(text, str) and is_secret_name(text))
-        names: dict[str, str] = {"value": next(pairs, "value")}
+        names = {key: key for key in value} | {"value": next(pairs, "value")}
         # a schema describes a member, whatever it is called
         names |= {key: "" for key, item in value.items() if name in _SCHEMAS and isinstance(item, dict | list)}
         return {
-            key: item
-            if key in _EXAMPLES and not is_closed
-            else _hide(item, names[key] if key in names else key, found, is_closed=is_closed)
+            key: item if key in _EXAMPLES and not is_closed else _hide(item, names[key], found, is_closed=is_closed)
             for key, item in value.items()
         }
     if is_closed and value:
