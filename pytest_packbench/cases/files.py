@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_packbench.cases.load import case_sha256, in_line, parse_case, parse_json
 from pytest_packbench.limits import (
     CASE,
+    MIB,
     RECORDING,
     InputLimitError,
     check_link,
@@ -300,7 +301,7 @@ def case_lines(path: str | os.PathLike[str]) -> Iterator[CaseLine]:
             start += len(raw)
             if len(raw) == size and not raw.endswith(b"\n"):
                 # the rest of a line that is too long
-                while rest := file.readline(size):
+                while rest := file.readline(MIB):
                     start += len(rest)
                     if rest.endswith(b"\n"):
                         break
@@ -320,6 +321,8 @@ def read_id(raw: bytes, key: str = "id") -> str | None:
     if match is not None:
         name = match[1].decode("ascii")
         return name if len(name) <= CASE_ID_LENGTH else None
+    if len(raw) > RECORDING.size:
+        return None
     try:
         data = json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError):

@@ -15,6 +15,7 @@ from pytest_packbench import limits
 from pytest_packbench.cases.files import load_case, suite_locations
 from pytest_packbench.cases.load import parse_case, parse_json, parse_yaml, read_suite
 from pytest_packbench.cases.suites import case_counts
+from pytest_packbench.cli import main
 from pytest_packbench.limits import LIMITS, Limit, lines_of, open_regular, read_line, read_regular
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.errors import CaseError, SuiteError
@@ -260,3 +261,11 @@ def test_a_linked_folder_out_of_the_project_counts_as_one_case_that_cannot_be_re
     for location in found:
         with pytest.raises(CaseError, match=r"^x: is a link that leaves the project; replace it by a copy"):
             load_case(location, Case, file="x", pack=None)
+
+
+def test_a_line_of_a_table_that_is_too_long_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"id,input,expected\na,b," + b"x" * (17 * 2**20) + b"\n")
+    words = ["import", "csv", str(path), "--suite", "mine", "--input", "input", "--expected", "expected"]
+    assert main(words) == 2
+    assert "rows.csv:2: invalid CSV: a line of more than 16 MiB" in capsys.readouterr().out

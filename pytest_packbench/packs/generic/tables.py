@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.limits import CASE, LIMITS, lines_of, open_regular, read_regular
+from pytest_packbench.limits import CASE, LIMITS, format_size, lines_of, open_regular, read_regular
 from pytest_packbench.model.authoring import SourceDoubt, SourceFlaw
 from pytest_packbench.model.errors import format_value, pluralize
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TAB = "tab"
 # cells may contain whole documents; the limit of csv is 128 KiB
-_MAX_CELL = 64 * 1024 * 1024
+_MAX_CELL = 16 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 # how a spreadsheet is told the delimiter
 _DELIMITER_LINE = re.compile("sep=.?", re.IGNORECASE)
@@ -143,11 +143,18 @@ def _open_records(path: Path, format_: CsvFormat) -> Iterator[Iterator[tuple[int
     previous_limit = csv.field_size_limit(_MAX_CELL)
     try:
         with open_regular(path) as source, TextIOWrapper(source, encoding=encoding, newline="") as file:
-            yield _records(csv.reader(file, delimiter=delimiter, strict=True), path, encoding)
+            yield _records(csv.reader(_lines(file), delimiter=delimiter, strict=True), path, encoding)
     except LookupError:
         raise ValueError(f'unknown encoding "{format_.encoding}"; expected a name such as utf-8 or cp1252') from None
     finally:
         csv.field_size_limit(previous_limit)
+
+
+def _lines(file: TextIOWrapper) -> Iterator[str]:
+    while line := file.readline(_MAX_CELL):
+        if len(line) == _MAX_CELL:
+            raise csv.Error(f"a line of more than {format_size(_MAX_CELL)}")
+        yield line
 
 
 def _records(reader: Any, path: Path, encoding: str) -> Iterator[tuple[int, list[str]] | SourceFlaw]:
