@@ -751,7 +751,7 @@ def _is_complete(text: str, what: str) -> bool:
 
 
 def _printed(leaf: Any) -> str:
-    """Return a text, a key or another leaf as it stands in JSON: a number may be a password."""
+    """Return a text, a key or another leaf as JSON writes it: a number may be a password."""
     return leaf if isinstance(leaf, str) else json.dumps(leaf, default=str)
 
 
