@@ -16,7 +16,6 @@ import re
 import shlex
 import shutil
 import sys
-import tarfile
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,8 +41,7 @@ _RULES = (
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
-    with tarfile.open(HERE / "runs.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+    shutil.unpack_archive(HERE / "runs.tar.xz", folder)
     return folder
 
 
