@@ -11,7 +11,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, TypeAdapter, ValidationError, model_validator
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from pytest_packbench.model.case import Case, Fraction, ListOf, Notes, StrictModel, Threshold
@@ -160,7 +160,9 @@ class GenericSuiteConfig(SuiteConfig):
         text_keys: the keys whose values are looked for in texts.
     """
 
-    criteria: Annotated[ListOf[AnyCriterion], AfterValidator(_not_empty)] = (Exact.model_construct(rule="exact"),)
+    criteria: Annotated[ListOf[AnyCriterion], AfterValidator(_not_empty)] = Field(
+        default_factory=lambda: (Exact(rule="exact"),)
+    )
     refusal: RefusalRules = RefusalRules.model_construct()
     forbidden: ListOf[AnyForbidden] = ()
     input_schema: CaseSchema | None = None
