@@ -161,7 +161,7 @@ class GenericSuiteConfig(SuiteConfig):
     """
 
     criteria: Annotated[ListOf[AnyCriterion], AfterValidator(_not_empty)] = Field(
-        default_factory=lambda: (Exact(rule="exact"),)
+        ({"rule": "exact"},), validate_default=True
     )
     refusal: RefusalRules = RefusalRules.model_construct()
     forbidden: ListOf[AnyForbidden] = ()
