@@ -27,7 +27,7 @@ from pytest_packbench.engine.result_builder import (
     not_run_trial,
     redacted_trial,
 )
-from pytest_packbench.engine.targets import TimeLimit, timed_out
+from pytest_packbench.engine.targets import TimeLimit
 from pytest_packbench.model.errors import CaseError, describe_error
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import CaseResult
@@ -284,18 +284,6 @@ class CaseRun:
             raise pytest.xfail.Exception(line)
         self.explanation = self.explanation or line
         raise CaseFailure(line)
-
-    def give_up(self) -> None:
-        """Make a case an error that can't be ended, and with which the process ends.
-
-        Raises:
-            CaseBroken: always.
-        """
-        what = "the test" if self.test_function else "the target"
-        failure = timed_out(what, self.item.config.stash[CONTEXTS].settings.case_timeout_s or 0)
-        message = f"{failure}; it catches the exception of the time limit again and again, so the run ended with it"
-        self.conclude([error_trial(self.case_ref(), Failure(kind=failure.kind, message=message))])
-        raise CaseBroken(message)
 
     def note_error(self, error: BaseException) -> None:
         """Record an exception that ended a phase without a result; for case files the recorder does so from reports."""
