@@ -40,11 +40,12 @@ from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.policy import CHANGES_NAME
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
+from pytest_packbench.model.strict_json import parse_strict
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES
 from pytest_packbench.reports.terminal import printable
 from pytest_packbench.runs.committed import read_baseline
 from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, parse_entry
-from pytest_packbench.runs.lines import RecordLineError, RecordSource, check_line, read_records, strict_json_line
+from pytest_packbench.runs.lines import RecordLineError, RecordSource, check_line, read_records
 from pytest_packbench.runs.report import is_report, open_report
 
 if TYPE_CHECKING:
@@ -426,6 +427,6 @@ def _object(line: bytes) -> dict[str, Any]:
 def _check_as_read(line: bytes) -> None:
     """Refuse bytes and keys of an object that other readers of JSON refuse, or read differently."""
     try:
-        strict_json_line(line.decode("utf-8-sig"))
+        parse_strict(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8: {error.reason} at byte {error.start}") from None

@@ -10,8 +10,8 @@ from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.policy import POLICY_VERSION, CaseFacts, Policy, PolicyError
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import BUNDLED, Run
+from pytest_packbench.model.strict_json import parse_strict
 from pytest_packbench.runs.folder import StoredRunError
-from pytest_packbench.runs.lines import strict_json_line
 from pytest_packbench.runs.report import open_report
 
 _RESTORE = "restore it, or set it again with packbench baseline set"
@@ -37,7 +37,7 @@ def read_baseline(path: Path) -> CommittedBaseline:
 
     try:
         raw = read_regular(path, LIMITS["baseline.json"])
-        data = strict_json_line(raw.decode("utf-8"))
+        data = parse_strict(raw.decode("utf-8"))
     except RecursionError:
         raise StoredRunError(f"{path}: not a committed baseline: nested too deeply; {_RESTORE}") from None
     except ValueError as error:

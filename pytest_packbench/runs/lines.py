@@ -22,7 +22,7 @@ from pytest_packbench.limits import PAYLOAD, RECORD, format_size, lines_of, open
 from pytest_packbench.model.record import EvalRecord, RecordError, strict_problem
 from pytest_packbench.model.result import ERROR_LINE_FIELDS
 from pytest_packbench.model.score import VERDICTS
-from pytest_packbench.model.strict_json import NUMBERS, U32_MAX, expected_integer, has_surrogate, printable
+from pytest_packbench.model.strict_json import U32_MAX, expected_integer, has_surrogate, parse_strict, printable
 from pytest_packbench.runs.folder import CONTROLS, ERRORS, PAYLOADS, RECORDS, StoredRunError
 
 if TYPE_CHECKING:
@@ -526,39 +526,13 @@ def _values(path: Path, limit: Limit = RECORD) -> Iterator[tuple[str, Any]]:
 
 def _value(location: str, line: bytes) -> Any:
     try:
-        return strict_json_line(line.decode("utf-8"))
+        return parse_strict(line.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise StoredRunError(f"{location}: not UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
         raise StoredRunError(f"{location}: not JSON: nested too deeply") from None
     except ValueError as error:
         raise StoredRunError(f"{location}: not JSON: {error}") from None
-
-
-def strict_json_line(text: str) -> Any:
-    """Parse a text as each reader of JSON does: without a key twice, and without numbers that no double holds.
-
-    Raises:
-        ValueError: the line is not JSON.
-        RecursionError: it is nested too deeply.
-    """
-    return json.loads(text, object_pairs_hook=without_duplicates, **NUMBERS)
-
-
-def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object, for `json`: of two values for a key, it would not be known which one counts.
-
-    Raises:
-        ValueError: a key occurs twice.
-    """
-    data = dict(pairs)
-    if len(data) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise ValueError(f"the key {json.dumps(key)} occurs twice")
-            seen.add(key)
-    return data
 
 
 def _attempts(path: Path, limit: Limit) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
@@ -650,7 +624,7 @@ def _strict_record(line: bytes | str) -> EvalRecord:
 
 def _error_line(line: bytes | str) -> ErrorLine:
     try:
-        fields = strict_json_line(line if isinstance(line, str) else line.decode("utf-8"))
+        fields = parse_strict(line if isinstance(line, str) else line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise RecordError(" ".join(str(error).split())) from None
     if not isinstance(fields, dict):

@@ -21,9 +21,9 @@ from pytest_packbench.limits import LIMITS, format_size, open_regular
 from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.score import COUNTED
-from pytest_packbench.model.strict_json import NUMBERS, printable
+from pytest_packbench.model.strict_json import NUMBERS, printable, without_duplicates
 from pytest_packbench.runs.folder import JOURNAL, RECORDS, REPORT, StoredRunError
-from pytest_packbench.runs.lines import finite_json, finite_line, without_duplicates
+from pytest_packbench.runs.lines import finite_json, finite_line
 from pytest_packbench.runs.metadata import RunFieldError, missing_fields, parse_run
 
 if TYPE_CHECKING:
