@@ -212,19 +212,17 @@ class Progress:
             self.close()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logstart(self) -> Generator[None, object, object]:
-        """Let pytest write about an item that begins."""
-        return (yield from self._around())
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self) -> Generator[None, object, object]:
-        """Let pytest write about a phase that has ended."""
-        return (yield from self._around())
+        """Let pytest write about an item that begins or has ended, or about a phase of it."""
+        was_visible = self._is_visible
+        self.clear()
+        result = yield
+        # answers may come so fast that pytest never waits
+        if was_visible or time.monotonic() - self._written_s >= _TICK_S:
+            self.tick()
+        return result
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logfinish(self) -> Generator[None, object, object]:
-        """Let pytest write about an item that has ended."""
-        return (yield from self._around())
+    pytest_runtest_logstart = pytest_runtest_logfinish = pytest_runtest_logreport
 
     def pytest_enter_pdb(self) -> None:
         """Leave the terminal to a debugger."""
@@ -235,15 +233,6 @@ class Progress:
         self.clear()
         self._is_over = True
         self._end.set()
-
-    def _around(self) -> Generator[None, object, object]:
-        was_visible = self._is_visible
-        self.clear()
-        result = yield
-        # answers may come so fast that pytest never waits
-        if was_visible or time.monotonic() - self._written_s >= _TICK_S:
-            self.tick()
-        return result
 
     def _tick_loop(self, queue: Any) -> None:
         while not self._end.wait(_TICK_S):
