@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.cases.load import case_sha256, in_line, parse_case, parse_json
+from pytest_packbench.cases.load import case_sha256, parse_case, parse_json
 from pytest_packbench.limits import (
     CASE,
     MIB,
@@ -477,7 +477,7 @@ def load_case(location: CaseLocation, model: type[Case], *, file: str, pack: str
     except OSError as error:
         raise CaseError(location.label(file), [unreadable_file(error)]) from None
     if location.line:
-        loaded = parse_line(CaseLine(location.line, location.start, raw), model, file=file, pack=pack)
+        loaded = parse_case(raw, model, source=location.label(file), stem=None, pack=pack)
         if loaded.case.id != location.name:
             duplicate = location.duplicate_of
             other = format_location(file, duplicate[1]) if duplicate is not None else "an earlier line"
@@ -489,15 +489,6 @@ def load_case(location: CaseLocation, model: type[Case], *, file: str, pack: str
         # its lines could not be read when the cases were listed
         raise CaseError(file, [Problem("", "the lines can't be read", "expected one case per line; run it again")])
     return parse_case(raw, model, source=file, stem=location.name, pack=pack)
-
-
-def parse_line(line: CaseLine, model: type[Case], *, file: str, pack: str | None) -> LoadedCase:
-    """Parse and validate the case of a line; arguments and errors as in `load_case`."""
-    source = format_location(file, line.number)
-    try:
-        return parse_case(line.raw.rstrip(b"\r\n"), model, source=source, stem=None, pack=pack)
-    except CaseError as error:
-        raise CaseError(source, [in_line(problem) for problem in error.problems]) from None
 
 
 def no_lines() -> Problem:

@@ -158,17 +158,14 @@ def parse_case(raw: bytes, model: type[Case], *, source: str, stem: str | None, 
     Args:
         raw: the bytes of the case.
         model: the pack's case model.
-        source: the name of the file for error messages.
-        stem: the name of the file without its suffix, which must be the id; None if the case has no file of its own.
+        source: the name of the file for error messages, with the line if it is one.
+        stem: the name of the file without its suffix, which must be the id; None for a line.
         pack: the name of the suite's pack, which the case must name as well; None to accept any.
 
     Raises:
         CaseError: the case is invalid; one line with file, JSON pointer, problem and what was expected.
     """
-    try:
-        data = parse_json(raw)
-    except JsonError as error:
-        raise CaseError(source, [error.problem]) from None
+    data = _parsed(raw, CASE, source, CaseError, is_line=stem is None)
     return check_case(data, model, source=source, stem=stem, pack=pack)
 
 
@@ -199,20 +196,6 @@ def case_sha256(data: object) -> str:
     return canonical_sha256(plain)
 
 
-def load_cassette(path: Path, *, source: str) -> tuple[Cassette, str]:
-    """Load the cassette of a file and return it with the hash of its content.
-
-    Args:
-        path: its file.
-        source: the name of the file for error messages.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        CassetteError: the cassette is invalid; one line with file, JSON pointer, problem and what was expected.
-    """
-    return parse_cassette(read_regular(path, RECORDING), source=source)
-
-
 def parse_cassette(raw: bytes, *, source: str, is_line: bool = False) -> tuple[Cassette, str]:
     """Parse a cassette and return it with the hash of its content.
 
@@ -226,10 +209,7 @@ def parse_cassette(raw: bytes, *, source: str, is_line: bool = False) -> tuple[C
     """
     from pytest_packbench.model.cassette import Cassette  # many cases have none
 
-    try:
-        data = parse_json(raw, RECORDING)
-    except JsonError as error:
-        raise CassetteError(source, [in_line(error.problem) if is_line else error.problem]) from None
+    data = _parsed(raw, RECORDING, source, CassetteError, is_line=is_line)
     if isinstance(data, dict) and "conditions" not in data:
         version = data.get("cassette_version")
         problem = Problem(
@@ -256,10 +236,7 @@ def parse_control(raw: bytes, *, source: str, name: str | None, names_checks: bo
     """
     from pytest_packbench.model.control import Control, control_problems  # most suites have none
 
-    try:
-        data = parse_json(raw, CONTROL)
-    except JsonError as error:
-        raise ControlError(source, [in_line(error.problem) if name is None else error.problem]) from None
+    data = _parsed(raw, CONTROL, source, ControlError, is_line=name is None)
     if isinstance(data, dict) and "cassette_version" in data and "expected" not in data:
         advice = "put its exchanges under cassette of a control (for its format: packbench schema control)"
         raise ControlError(source, [Problem("", "a recording, which has no expected end", advice)])
@@ -409,9 +386,15 @@ def read_suite(
     return Suite(name=name or path.name, path=path, config=rules, sha256=scoring_sha256(rules), bundled=bundled)
 
 
-def in_line(problem: Problem) -> Problem:
-    """Return a problem of one line of a file: the parser counts lines from the start of this one."""
-    return problem._replace(wrong=problem.wrong.removeprefix("line 1 "))
+def _parsed(raw: bytes, limit: Limit, source: str, error_type: type[InputError], *, is_line: bool) -> Any:
+    """Parse a document, or a line, in which the parser counts lines from the start of this one."""
+    try:
+        return parse_json(raw.rstrip(b"\r\n") if is_line else raw, limit)
+    except JsonError as error:
+        problem = error.problem
+        if is_line:
+            problem = problem._replace(wrong=problem.wrong.removeprefix("line 1 "))
+        raise error_type(source, [problem]) from None
 
 
 def position_of(token: str, raw: bytes) -> tuple[int, int]:

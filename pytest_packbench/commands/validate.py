@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.api import load_suite
-from pytest_packbench.cases.files import CaseIndex, CaseLine, case_lines, format_location, iter_cases, parse_line
+from pytest_packbench.cases.files import CaseIndex, case_lines, format_location, iter_cases
 from pytest_packbench.cases.load import (
     JsonError,
     parse_case,
@@ -229,11 +229,8 @@ def _case(piece: Piece) -> Found:
         problem = Problem("/pack_id", f'unknown pack "{name:.60}"', suggestion(name, sorted(packs)))
         raise CaseError(piece.source, [problem])
     model = _case_model(name, piece.path, packs) if isinstance(name, str) else Case
-    file = str(piece.path)
-    if piece.line:
-        case = parse_line(CaseLine(piece.line, 0, piece.raw), model, file=file, pack=None).case
-    else:
-        case = parse_case(piece.raw, model, source=file, stem=piece.path.stem, pack=None).case
+    stem = None if piece.line else piece.path.stem
+    case = parse_case(piece.raw, model, source=piece.source, stem=stem, pack=None).case
     return Found(f"case of pack {case.pack_id}", id=case.id)
 
 

@@ -30,8 +30,8 @@ from pytest_packbench.cases.files import (
 from pytest_packbench.cases.load import (
     JsonError,
     check_case,
-    load_cassette,
     parse_case,
+    parse_cassette,
     parse_json,
     read_config,
     scoring_sha256,
@@ -110,7 +110,7 @@ def test_each_mistake_in_a_file_is_one_line_with_its_location(expected: Expected
     def cassette(version: object) -> object:
         content = authored_cassette("a", 1, [], cassette_version=version)
         path = write_lines(tmp_path / "a.json", content)
-        return load_cassette(path, source="f")
+        return parse_cassette(path.read_bytes(), source="f")
 
     readers: dict[str, Callable[[Any], object]] = {
         "cases": lambda changes: loaded(changed_case(changes)),
