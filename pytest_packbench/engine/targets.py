@@ -181,7 +181,7 @@ def _end_process() -> None:
     """End the process on top of frames that never return; other cases are run by another one."""
     case = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0] or "a case"
     line = (
-        f"\npackbench: {case} caught the exception of its time limit and went on for {_GRACE_S:g} s more, so the "
+        f"\npackbench: {case} caught the exception of its time limit and continued for {_GRACE_S:g} s, so the "
         "process ends here; what has run is kept: correct the target, then resume the run (--packbench-resume=latest)\n"
     )
     try:

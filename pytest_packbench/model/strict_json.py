@@ -73,7 +73,7 @@ class RepeatedKeyError(ValueError):
 
 
 def parse_strict(text: str) -> Any:
-    """Parse JSON as every reader of JSON does: without a key twice, and without numbers that no double holds.
+    """Parse JSON as every reader of JSON does: without a key twice, and without numbers too large for a double.
 
     Raises:
         RepeatedKeyError: an object has a key twice.

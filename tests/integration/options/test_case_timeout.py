@@ -192,11 +192,11 @@ IMPATIENT = (
 import pytest_packbench.engine.targets as t; t._GRACE_S = 0.1
 """
 )
-STUCK = "*packbench: *::case_01 caught the exception of its time limit and went on for 0.1 s more, so the process ends*"
+STUCK = "*packbench: *::case_01 caught the exception of its time limit and continued for 0.1 s, so the process ends*"
 
 
 @pytest.mark.parametrize("how", ["retry", "retry_async"])
-def test_what_catches_the_exception_and_goes_on_ends_the_process_and_its_run_is_resumed(
+def test_what_catches_the_exception_and_continues_ends_the_process_and_its_run_is_resumed(
     project: Project, how: str
 ) -> None:
     prepare(project, "fine", how, "fine")
@@ -223,7 +223,7 @@ def test_with_workers_only_its_worker_ends(project: Project, how: str) -> None:
     assert [line["kind"] for line in project.lines("errors.jsonl")] == ["worker_crashed"]
 
 
-def test_a_marked_test_that_catches_it_and_goes_on_ends_the_process(project: Project) -> None:
+def test_a_marked_test_that_catches_it_and_continues_ends_the_process(project: Project) -> None:
     prepare(project, "fine", "retry")
     project.write("pipeline.py", IMPATIENT)
     result = project.pytester.runpytest_subprocess("-p", "no:cacheprovider", *SOON, "pipeline.py", timeout=60)
