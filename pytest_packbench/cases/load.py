@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 FINITE = "expected a number below 1.8e308, or null"
+UNSTATED_ADVICE = "delete it and record the case again, or write into it what it was made with (key conditions)"
+"""What to do with a recording that does not state its conditions."""
 
 
 # they may be links, within the project
@@ -195,7 +197,7 @@ def parse_cassette(raw: bytes, *, source: str, is_line: bool = False) -> tuple[C
             "/conditions",
             f"the key is missing{' (version 1)' if version == 1 else ''}: the recording does not state its target, "
             "guards, judges and tools",
-            "packbench accept --adopt SUITE adds those of today",
+            UNSTATED_ADVICE,
         )
         raise CassetteError(source, [problem])
     return _validated(data, Cassette, source, CassetteError), canonical_sha256(data)
