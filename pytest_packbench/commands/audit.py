@@ -43,7 +43,8 @@ _CASES = 500
 _PROGRESS = 50
 # what is tried before a case counts as one that can't fail
 _THOROUGH = 1000
-_OTHERS = 2
+# whose results are tried, of so many other cases
+_OTHERS, _SAMPLE = 2, 20
 _REPLAY = ("--packbench-mode=fixture", "-pno:cacheprovider")
 # what a terminal shows of a list, and of a sentence
 _MAX = 20
@@ -205,8 +206,9 @@ def _audit(
     pack, config = context.pack, context.suite.config
     criteria, forbidding = pack.criteria(config), dict[str, None]()
     for case, loaded in _with_progress("broken results", passing):
-        others = [other.result for other, also in passing if also.case.expected != loaded.case.expected]
-        ways = list(changes(case.result, chooser.sample(others, min(_OTHERS, len(others)))))
+        sample = chooser.sample(passing, min(_SAMPLE, len(passing)))
+        others = [other.result for other, also in sample if also.case.expected != loaded.case.expected]
+        ways = list(changes(case.result, others[:_OTHERS]))
         for rule, result in pack.wrong_results(loaded.case, case.result, config):
             forbidding[rule] = None
             if result is not None:

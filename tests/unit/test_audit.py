@@ -101,6 +101,18 @@ def test_the_same_seed_breaks_the_same_and_another_something_else(
     expected.check(texts[0])
 
 
+def test_broken_results_that_pass_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    suite(SUITES["parts that no rule reads"])
+    assert main(["audit", "mine", "--json=audit.json"]) == 0
+    audit = json.loads(Path("audit.json").read_bytes())
+    assert audit["unread_parts"] == ["/labels", "/text", "/why"]
+    for each in audit["cases"]:
+        assert {"/text: removed", "/why/at/1: changed", "/labels: that of another case"} <= set(each["passed"])
+        assert not any(name.startswith(("/queue", "the result")) for name in each["passed"])
+        assert each["tried"] == each["judged"] + 1
+    assert "2 could not be read" in capsys.readouterr().out
+
+
 def test_results_of_a_run_are_those_of_its_cases(capsys: pytest.CaptureFixture[str]) -> None:
     root = stored_runs.suite(Path(), criteria=[{"exact": "/said"}])
     for name in "ab":
