@@ -82,7 +82,7 @@ class Conclusion:
         terminal_cases: the cases that a terminal lists, in its order.
         baseline: what came of comparing it with its baseline; None if none was requested.
         policy: in which points its acceptance policy differs from that of a base; None if none was requested.
-        stored_policy: its acceptance policy, as `Policy.stored` returns it; None where it is not known.
+        stored_policy: its acceptance policy, as `policy_of` returns it; None where it is not known.
         controls: how its controls ended; None if it has none.
         figures: the named figures of its pack, in the order in which they are shown.
         paired_figures: those of what changed since the baseline.

@@ -136,19 +136,26 @@ def file_stem(path: str) -> str:
     return os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - strings, because there may be a million
 
 
-def case_folders(folder: str | os.PathLike[str]) -> Iterator[tuple[str, list[str]]]:
+def case_folders(
+    folder: str | os.PathLike[str], *, skip: Iterable[str | os.PathLike[str]] = ()
+) -> Iterator[tuple[str, list[str]]]:
     """Yield a folder and its subfolders recursively, sorted, with the names of their files.
 
     Symbolic links to folders outside are followed, to each folder once, so that they cannot form a cycle. One that
     leads out of the project is not followed; it appears among the files. Hidden folders are skipped.
+
+    Args:
+        folder: the folder.
+        skip: the paths of subfolders that are left out.
     """
+    skipped = {os.fspath(path) for path in skip}
     linked: set[str] = set()
     seen: set[str] = set()
 
     def is_visited(parent: str, name: str) -> bool:
-        if is_hidden(name):
-            return False
         path = os.path.join(parent, name)  # noqa: PTH118 - strings, as os.walk returns them
+        if is_hidden(name) or path in skipped:
+            return False
         # folders that are not reached by a link need no further check
         if parent not in linked and not os.path.islink(path):  # noqa: PTH114 - see above
             return True

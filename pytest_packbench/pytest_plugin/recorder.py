@@ -518,7 +518,7 @@ class Recorder:
         suite, project = run.suite, self.policy_project
         pack = self.contexts.pack_of(suite)
         try:
-            stored = self.contexts.redactor.json(policy_of(suite, pack, project).stored())
+            stored = self.contexts.redactor.json(policy_of(suite, pack, project))
         except OSError as error:
             run.problems.append(f"the acceptance policy can't be stored: {error}")
             return {}

@@ -52,7 +52,7 @@ class OpenRun(NamedTuple):
         attempts: see `StoredRun`.
         held: whether all gates passed, no condition on the comparison was met, and neither the baseline nor the
             acceptance policy failed the run.
-        policy: the acceptance policy, as `Policy.stored` returns it; None where the report has none.
+        policy: the acceptance policy, as `policy_of` returns it; None where the report has none.
         policy_failed: whether the run failed because its acceptance policy was not as strict as that of its base.
         figures: the figures of its pack, as plain JSON.
         controls: the counts of its controls, as `ControlTally.as_json` returns them; None where the report has none.

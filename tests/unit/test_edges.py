@@ -20,7 +20,7 @@ from pytest_packbench.engine.conditions import parts_of
 from pytest_packbench.engine.gateway.exchanges import transcript_of
 from pytest_packbench.model.case import Fraction, StrictModel, Threshold
 from pytest_packbench.model.checks import schema_of
-from pytest_packbench.model.policy import Policy, PolicyChange, PolicyOutcome
+from pytest_packbench.model.policy import PolicyChange, PolicyOutcome
 from pytest_packbench.model.run import RunOptions
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import FileError
 from pytest_packbench.packs.agent_safety.harmbench.classifier import prompts_of, reproduction
@@ -32,7 +32,7 @@ from pytest_packbench.packs.tariff.notation import is_long_enough
 from pytest_packbench.packs.tariff.outcome import read
 from pytest_packbench.packs.tariff.proof import prove_orders
 from pytest_packbench.packs.tariff.scoring import describe_category
-from pytest_packbench.runs.committed import run_policy
+from pytest_packbench.policy import run_policy
 from pytest_packbench.runs.folder import StoredRunError, ensure_gitignore
 from pytest_packbench.runs.lines import checked_results
 from pytest_packbench.runs.report import open_report
@@ -395,15 +395,16 @@ def test_another_code_in_the_answer_is_forbidden_or_contradicts_it() -> None:
 def test_the_policy_of_a_run_has_the_recordings_that_it_replayed(
     mode: str, recordings: dict[str, str], tmp_path: Path
 ) -> None:
-    policy = Policy("toy", {}, {}, {}, "1", {}, recordings={"c": "2"})
+    parts: dict[str, Any] = {name: {} for name in ("config", "files", "code", "hooks", "settings")}
+    policy = {"version": 1, **parts, "recordings": {"c": "2"}, "baseline": None}
     results = [case_result("a", case_sha256="d" * 64, cassette_sha256="1" * 64), case_result("b")]
     stored = document(run(mode=mode, suite="toy"), results, COMPLETE)
     rows = stored.pop("cases")
-    report = {"packbench": {**stored, "policy": policy.stored(), "cases": rows}}
+    report = {"packbench": {**stored, "policy": policy, "cases": rows}}
     (tmp_path / "report.json").write_text(json.dumps(report), "utf-8")
     found, of = run_policy(tmp_path, "toy")
-    assert (found.recordings, of) == (recordings, mode)
-    assert {name: facts.sha256 for name, facts in found.cases.items()} == {
+    assert (found["recordings"], of) == (recordings, mode)
+    assert {name: facts.sha256 for name, facts in found["cases"].items()} == {
         "a": "d" * 64,
         "b": case_result("b").case_sha256,
     }
