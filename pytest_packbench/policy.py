@@ -15,7 +15,8 @@ import re
 import shlex
 import sys
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cases.files import (
@@ -23,12 +24,10 @@ from pytest_packbench.cases.files import (
     SUFFIXES,
     case_folders,
     case_lines,
-    find_case,
     is_hidden,
     iter_cases,
     read_case_bytes,
     read_id,
-    split_location,
 )
 from pytest_packbench.cases.load import JsonError, case_sha256, parse_json
 from pytest_packbench.cases.packed import RECORDINGS
@@ -51,7 +50,6 @@ from pytest_packbench.packs import functions_into
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.cases.git_tree import CommitFolder
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.policy import AllowedChange, PolicyChange
@@ -75,9 +73,9 @@ DEFAULT_SETTINGS = {
     "target": "",
     "backend": "",
     "model": "",
-    "guard": "",
     "trials": "1",
     "mode": "fixture",
+    "guard": "",
 }
 """The settings that decide what fails a run, and what it tests, with their defaults."""
 TESTED = ("target", "backend", "model", "guard", "trials", "mode")
@@ -85,18 +83,18 @@ TESTED = ("target", "backend", "model", "guard", "trials", "mode")
 HOOKS = ("target", "guards", "judges")
 """The hooks that decide what is tested, without their prefix."""
 _YES = frozenset({"yes", "true", "1"})
-# where pytest looks for its configuration, in this order, and the tables in which it is
+# where pytest looks for its configuration, in this order, and the table in which it is
 _CONFIGURATIONS = {
-    "pytest.toml": ("pytest",),
-    ".pytest.toml": ("pytest",),
-    "pytest.ini": ("pytest",),
-    ".pytest.ini": ("pytest",),
-    "pyproject.toml": ("tool.pytest", "tool.pytest.ini_options"),
-    "tox.ini": ("pytest",),
-    "setup.cfg": ("tool:pytest",),
+    "pytest.toml": "pytest",
+    ".pytest.toml": "pytest",
+    "pytest.ini": "pytest",
+    ".pytest.ini": "pytest",
+    "pyproject.toml": "tool.pytest",
+    "tox.ini": "pytest",
+    "setup.cfg": "tool:pytest",
 }
 # pytest takes these even without a table
-_ALWAYS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")
+_ALWAYS = ("pytest.", ".pytest.")
 
 
 class PolicyProject(NamedTuple):
@@ -150,14 +148,11 @@ def policy_settings(values: Mapping[str, Any], suites: Iterable[str], file: str)
     given = {name: values.get(name) or default for name, default in DEFAULT_SETTINGS.items()}
     conditions = ("".join(part.split()) for part in str(given["fail_on"]).split(","))
     return {
-        "gate": str(given["gate"]),
-        "stale": str(given["stale"]),
+        **{name: str(value) for name, value in given.items()},
         "baseline_optional": "yes" if str(given["baseline_optional"]).lower() in _YES else "no",
         "fail_on": sorted(filter(None, conditions)),
-        "baseline": str(given["baseline"]),
         "root": posixpath.normpath(str(given["root"]).replace(os.sep, "/")),
         "target": _without_secrets(str(given["target"])),
-        **{name: str(given[name]) for name in ("backend", "model", "trials", "mode")},
         "guard": _joined(given["guard"]),
         "suite": sorted(suites),
         "file": file,
@@ -276,25 +271,13 @@ def _both(base: PolicyBase, suite: Suite, pack: Pack, project: PolicyProject) ->
         return old, {**now, "files": short["files"], "baseline": short["baseline"], "recordings": recordings}, notes
     now["suites"] = tuple(find_suites(project.root))
     with commit_folder(base.repository, base.commit) as commit:
-        old, folder = _policy_in(commit, base, suite, now, project)
-        if folder is None:
-            return old, now, (f"{base.label} has no suite {suite.name}",)
-        was, becomes = old["cases"], now["cases"]
-        old["cases"] = _with_data(was, becomes, folder)
-        now["cases"] = _with_data(becomes, was, suite.path)
-    added = len(becomes.keys() - was.keys()) if was else 0
+        old, is_there = _policy_in(commit, base, suite, now, project)
+    if not is_there:
+        return old, now, (f"{base.label} has no suite {suite.name}",)
+    if any(facts.data for facts in old["cases"].values()):
+        now["cases"] = _cases_in(suite.path, old["cases"])
+    added = len(now["cases"].keys() - old["cases"].keys()) if old["cases"] else 0
     return old, now, (f"{pluralize(added, 'case')} added, which may change a rate",) if added else ()
-
-
-def _with_data(cases: dict[str, CaseFacts], others: dict[str, CaseFacts], folder: Path) -> dict[str, CaseFacts]:
-    """Return cases, those with their content that differ from the other side: one that is the same is not kept."""
-    found = dict(cases)
-    for case_id, facts in cases.items():
-        other = others.get(case_id)
-        if other is not None and facts.sha256 != other.sha256 and None not in (facts.sha256, other.sha256):
-            location = find_case(str(folder / split_location(facts.file)[0]), case_id)
-            found[case_id] = facts._replace(data=_data_at(location))
-    return found
 
 
 def _allowed(suite: Suite) -> tuple[AllowedChange, ...]:
@@ -309,14 +292,11 @@ def _allowed(suite: Suite) -> tuple[AllowedChange, ...]:
 def _run_folder(name: str, project: PolicyProject) -> Path | None:
     from pytest_packbench.runs.folder import StoredRunError, find_run_folder
 
-    try:
-        folder = find_run_folder(project.home / name, project.output)
-    except (StoredRunError, OSError):
-        try:
-            folder = find_run_folder(Path(name), project.output)
-        except (StoredRunError, OSError):
-            return None
-    return folder.resolve() if (folder / "report.json").is_file() else None
+    for path in (project.home / name, Path(name)):
+        with suppress(StoredRunError, OSError):
+            folder = find_run_folder(path, project.output)
+            return folder.resolve() if (folder / "report.json").is_file() else None
+    return None
 
 
 # -- the policy of a folder, here or of a commit -----------------------------------------------------------------------
@@ -335,43 +315,47 @@ def policy_of(suite: Suite, pack: Pack, project: PolicyProject) -> Policy:
     path = suite.baseline_path
     modules = {kind.__module__ for kind in type(pack).__mro__} | function_modules(config)
     sources = (getattr(sys.modules.get(name), "__file__", None) for name in sorted(modules))
-    tests = (path.name for path in project.home.glob("test*"))
     return {
         "version": POLICY_VERSION,
         "config": config,
         "files": files,
         "code": _digests(project.home, source_files(sources, project.home)),
-        "hooks": _hooks(project.home, _conftests(project, tests), _hooks_found(project)),
+        "hooks": _hooks(project.home, project, own_files(project.hooks, project.home)),
         "recordings": recordings,
         "settings": dict(project.settings),
         "baseline": text_sha256(read_regular(path, _BASELINE_LIMIT)) if path.is_file() else None,
     }
 
 
-def suite_policy(folder: Path) -> Policy:
+def suite_policy(folder: Path, others: Mapping[str, CaseFacts] = MappingProxyType({})) -> Policy:
     """Return what the acceptance policy of a suite depends on in its folder, but for `suite.yaml`.
 
-    Of two cases with one id neither counts: the run reports them.
+    Args:
+        folder: the folder of the suite.
+        others: the cases of the other side: only cases that differ from these are kept as data.
 
     Raises:
         OSError: a file that is neither a case nor a recording can't be read.
     """
     files, recordings = _hashes_of(folder, whole=True)
-    cases: dict[str, CaseFacts] = {}
+    baseline = _baseline_in(folder)
+    return {"files": files, "recordings": recordings, "baseline": baseline, "cases": _cases_in(folder, others)}
+
+
+def _cases_in(folder: Path, others: Mapping[str, CaseFacts]) -> dict[str, CaseFacts]:
+    """Return the cases of a suite by id; of two with one id the first one, since the run reports them."""
+    found: dict[str, CaseFacts] = {}
     for location in iter_cases(folder / "cases"):
-        data = _data_at(location)
+        data = None
+        # one that can't be read is an error of the run
+        with suppress(OSError, ValueError):
+            data = parse_json(read_case_bytes(location))
+        sha256 = case_sha256(data) if isinstance(data, dict) else None
+        other = others.get(location.name)
+        is_kept = sha256 is not None and other is not None and sha256 != other.sha256
         file = location.label(Path(location.path).relative_to(folder).as_posix())
-        cases.setdefault(location.name, CaseFacts(file, None if data is None else case_sha256(data)))
-    return {"files": files, "recordings": recordings, "baseline": _baseline_in(folder), "cases": cases}
-
-
-def _data_at(location: CaseLocation | None) -> dict[str, Any] | None:
-    """Return the content of a case; None for one that can't be read, which the run reports as an error."""
-    try:
-        data = parse_json(read_case_bytes(location)) if location is not None else None
-    except (OSError, ValueError):
-        return None
-    return data if isinstance(data, dict) else None
+        found.setdefault(location.name, CaseFacts(file, sha256, data if is_kept else None))
+    return found
 
 
 def _hashes_of(suite: Path, *, whole: bool) -> tuple[dict[str, str], dict[str, str]]:
@@ -460,6 +444,19 @@ def _is_other(path: str) -> bool:
     return not (path in _OWN_FILES or name.startswith("README") or name.endswith(("~", ".pyc")))
 
 
+def own_files(names: Iterable[str | None], root: Path) -> list[str]:
+    """Return those of some Python files that are the project's: path from its folder.
+
+    Args:
+        names: the files; None for a module without one.
+        root: the project's folder, absolute.
+    """
+    # without following links
+    paths = (Path(os.path.abspath(name)) for name in names if name is not None)  # noqa: PTH100
+    own = (path for path in paths if path.suffix == ".py" and root in path.parents)
+    return [path.relative_to(root).as_posix() for path in own if "site-packages" not in path.parts]
+
+
 def source_files(modules: Iterable[str | None], root: Path) -> list[str]:
     """Return the files of modules that are the project's: path from its folder, sorted.
 
@@ -469,14 +466,10 @@ def source_files(modules: Iterable[str | None], root: Path) -> list[str]:
         modules: the files of the modules; None for one without a file.
         root: the project's folder, absolute.
     """
-    found: set[str] = set()
-    for name in modules:
-        path = Path(os.path.abspath(name or ""))  # noqa: PTH100 - without following links
-        if name is None or path.suffix != ".py" or root not in path.parents or "site-packages" in path.parts:
-            continue
-        whole = (path.parent / "__init__.py").exists() and path.parent != root
-        paths = sorted(path.parent.glob("*.py")) if whole else [path]
-        found |= {each.relative_to(root).as_posix() for each in paths}
+    found = {*own_files(modules, root)}
+    for folder in {posixpath.dirname(path) for path in found} - {""}:
+        if (root / folder / "__init__.py").exists():
+            found |= {path.relative_to(root).as_posix() for path in (root / folder).glob("*.py")}
     return sorted(found)
 
 
@@ -498,42 +491,25 @@ def _digests(home: Path, paths: Iterable[str]) -> dict[str, str]:
     return {path: text_sha256((home / path).read_bytes()) for path in sorted(paths) if (home / path).is_file()}
 
 
-def _conftests(project: PolicyProject, tests: Iterable[str]) -> set[str]:
-    """Return the paths of each conftest.py that pytest may read for a suite, from the project's folder.
+def _hooks(home: Path, project: PolicyProject, known: Iterable[str]) -> dict[str, str]:
+    """Return the hashes of files that decide with hooks what is tested.
 
     Args:
+        home: the project's folder, here or in a commit.
         project: the project.
-        tests: the names of files and folders in the project's folder.
+        known: files in which hooks were found, from the project's folder; others are each conftest.py that pytest may
+            read for a suite, if it has one.
     """
-    root = os.path.relpath(project.root, project.home).replace(os.sep, "/")
-    folders = {"", *(name for name in tests if name.startswith("test"))}
-    while root not in {"", "."} and not root.startswith(".."):
-        folders.add(root)
-        root = posixpath.dirname(root)
-    return {posixpath.join(folder, "conftest.py") for folder in folders}
-
-
-def _hooks(home: Path, conftests: set[str], known: set[str]) -> dict[str, str]:
-    """Return the hashes of the files known to have hooks for what is tested, and of each conftest.py with one."""
     names = [f"pytest_packbench_{name}".encode() for name in HOOKS]
-    read = {path: (home / path).read_bytes() for path in conftests if (home / path).is_file()}
-    return _digests(home, known | {path for path, raw in read.items() if any(name in raw for name in names)})
+    paths = {home / folder / "conftest.py" for folder in (*home.glob("test*"), *_folders_to(project))}
+    with_hook = {path for path in paths if path.is_file() and any(name in path.read_bytes() for name in names)}
+    return _digests(home, {*known, *(path.relative_to(home).as_posix() for path in with_hook)})
 
 
-def _hooks_found(project: PolicyProject) -> set[str]:
-    """Return the project's files in which hooks were found, from its folder."""
-    # without following links
-    paths = (Path(os.path.abspath(name)) for name in project.hooks)  # noqa: PTH100
-    own = (path for path in paths if project.home in path.parents and "site-packages" not in path.parts)
-    return {path.relative_to(project.home).as_posix() for path in own}
-
-
-def _merged(defaults: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(defaults)
-    for key, value in data.items():
-        default = defaults.get(key)
-        merged[key] = _merged(default, value) if isinstance(default, dict) and isinstance(value, dict) else value
-    return merged
+def _folders_to(project: PolicyProject) -> list[PurePath]:
+    """Return the folders from the project's folder to that of its suites, relative to the former."""
+    root = PurePath(os.path.relpath(project.root, project.home))
+    return [PurePath(), *(() if ".." in root.parts else (root, *root.parents))]
 
 
 def _dumped(config: SuiteConfig) -> dict[str, Any]:
@@ -545,42 +521,39 @@ def _dumped(config: SuiteConfig) -> dict[str, Any]:
 
 def _policy_in(
     commit: CommitFolder, base: PolicyBase, suite: Suite, now: Policy, project: PolicyProject
-) -> tuple[Policy, Path | None]:
-    """Return the policy in a commit, and the folder of the suite there; None without one."""
+) -> tuple[Policy, bool]:
+    """Return the policy in a commit, and whether it has the suite."""
     from pytest_packbench.cases.suites import find_suites
 
+    def unpack(*paths: str) -> None:
+        for path in paths:
+            commit.unpack(posixpath.join(base.prefix, path))
+
     home = commit.folder / base.prefix
-    for name in _CONFIGURATIONS:
-        commit.unpack(posixpath.join(base.prefix, name))
+    unpack(*_CONFIGURATIONS)
     settings = _settings_in(home)
     root = posixpath.normpath(posixpath.join(base.prefix, settings["root"]))
     if root.startswith("..") or posixpath.isabs(settings["root"]):
         raise PolicyError(f"{settings['file']}: packbench_root is outside of the repository in {base.label}")
     for name in commit.names(root):
         commit.unpack(f"{root}/{name}/{CONFIG_NAME}")
-    conftests = _conftests(project, commit.names(base.prefix))
+    tests = [name for name in commit.names(base.prefix) if name.startswith("test")]
+    unpack(*now["hooks"], *(f"{folder}/conftest.py" for folder in (*tests, *_folders_to(project))))
     code = {*now["code"]}
-    for folder in {posixpath.dirname(path) for path in code if path.endswith("/__init__.py")}:
+    for folder in {posixpath.dirname(path) for path in now["code"] if path.endswith("/__init__.py")}:
         names = commit.names(posixpath.join(base.prefix, folder))
         code |= {f"{folder}/{name}" for name in names if name.endswith(".py")}
-    for path in (*conftests, *now["hooks"], *code):
-        commit.unpack(posixpath.join(base.prefix, path))
-    name = os.path.relpath(suite.path, project.root).replace(os.sep, "/")
-    folder = posixpath.normpath(f"{root}/{name}")
-    if name.startswith(".."):
-        folder = posixpath.join(base.prefix, os.path.relpath(suite.path, project.home).replace(os.sep, "/"))
-    path = commit.unpack(folder)
-    shared = {
-        **now,
-        "hooks": _hooks(home, conftests, {*now["hooks"]}),
-        "settings": settings,
-        "suites": tuple(find_suites(commit.folder / root)),
-        "pack_version": None,
-    }
+    unpack(*code)
+    outside = not suite.path.is_relative_to(project.root)
+    top, start = (base.prefix, project.home) if outside else (root, project.root)
+    path = commit.unpack(posixpath.join(top, os.path.relpath(suite.path, start).replace(os.sep, "/")))
+    suites = tuple(find_suites(commit.folder / root))
+    hooks = _hooks(home, project, now["hooks"])
+    shared = {**now, "hooks": hooks, "settings": settings, "suites": suites, "pack_version": None}
     if not (path / CONFIG_NAME).is_file():
-        return {**shared, "cases": {}, "recordings": {}, "baseline": None}, None
+        return {**shared, "cases": {}, "recordings": {}, "baseline": None}, False
     config = _config_in(path / CONFIG_NAME, now, suite, project, base)
-    return {**shared, "config": config, "code": _digests(home, code), **suite_policy(path)}, path
+    return {**shared, "config": config, "code": _digests(home, code), **suite_policy(path, now["cases"])}, True
 
 
 def _config_in(path: Path, now: Policy, suite: Suite, project: PolicyProject, base: PolicyBase) -> dict[str, Any]:
@@ -605,6 +578,14 @@ def _config_in(path: Path, now: Policy, suite: Suite, project: PolicyProject, ba
     return {**_merged(defaults, data), **unchanged}
 
 
+def _merged(defaults: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(defaults)
+    for key, value in data.items():
+        default = defaults.get(key)
+        merged[key] = _merged(default, value) if isinstance(default, dict) and isinstance(value, dict) else value
+    return merged
+
+
 def _settings_in(home: Path) -> dict[str, Any]:
     """Return the settings in the configuration file that pytest would choose.
 
@@ -614,16 +595,16 @@ def _settings_in(home: Path) -> dict[str, Any]:
     Raises:
         PolicyError: the file can't be read.
     """
-    for name, tables in _CONFIGURATIONS.items():
+    for name, table in _CONFIGURATIONS.items():
         if not (home / name).is_file():
             continue
         try:
-            found = _tables(name, read_regular(home / name, LIMITS["configuration"]), tables)
+            values = _table(name, read_regular(home / name, LIMITS["configuration"]).decode("utf-8-sig"), table)
         except ValueError as error:
             raise PolicyError(f"{name} in the base can't be read: {' '.join(str(error).split())}") from None
-        if found is None and name not in _ALWAYS:
+        if values is None and not name.startswith(_ALWAYS):
             continue
-        values = found or {}
+        values = values or {}
         own = {key.removeprefix("packbench_"): value for key, value in values.items() if key.startswith("packbench_")}
         own |= {"guard": _words(own["guard"])} if "guard" in own else {}
         own |= _options(values.get("addopts", ""))
@@ -631,26 +612,23 @@ def _settings_in(home: Path) -> dict[str, Any]:
     return policy_settings({}, (), "")
 
 
-def _tables(name: str, raw: bytes, tables: tuple[str, ...]) -> dict[str, Any] | None:
-    text = raw.decode("utf-8-sig")
-    if name.endswith(".toml"):
-        import tomllib
+def _table(name: str, text: str, table: str) -> dict[str, Any] | None:
+    """Return the values of pytest in a configuration file; None without any."""
+    if not name.endswith(".toml"):
+        from iniconfig import IniConfig, ParseError
 
-        found: dict[str, Any] | None = None
-        for table in tables:
-            inner: Any = tomllib.loads(text)
-            for key in table.split("."):
-                inner = inner.get(key) if isinstance(inner, dict) else None
-            if isinstance(inner, dict):
-                found = {**(found or {}), **inner}
-        return found
-    from iniconfig import IniConfig, ParseError
+        try:
+            sections = IniConfig(name, data=text).sections
+        except ParseError as error:
+            raise ValueError(str(error)) from None
+        return dict(sections[table]) if table in sections else None
+    import tomllib
 
-    try:
-        sections = IniConfig(name, data=text).sections
-    except ParseError as error:
-        raise ValueError(str(error)) from None
-    return dict(sections[tables[0]]) if tables[0] in sections else None
+    found: Any = tomllib.loads(text)
+    for key in table.split("."):
+        found = found.get(key) if isinstance(found, dict) else None
+    # pyproject.toml has a table in this one as well
+    return {**found, **found.get("ini_options", {})} if isinstance(found, dict) else None
 
 
 def _words(value: Any) -> list[str]:
@@ -705,9 +683,9 @@ def run_policy(folder: Path, suite: str) -> tuple[Policy, str]:
         )
     if run.partial:
         raise PolicyError(f"run {run.run_id} is partial ({run.partial}); expected a complete run")
-    keys = {"config": dict, "files": dict, "code": dict, "recordings": dict, "settings": dict}
-    is_valid = isinstance(stored, dict) and stored.get("version") == POLICY_VERSION
-    if not is_valid or stored is None or not all(isinstance(stored.get(key), kind) for key, kind in keys.items()):
+    parts = ("config", "files", "code", "recordings", "settings")
+    is_known = isinstance(stored, dict) and stored.get("version") == POLICY_VERSION
+    if not is_known or stored is None or not all(isinstance(stored.get(part), dict) for part in parts):
         raise PolicyError(f"run {run.run_id} stores no acceptance policy; run the suite again, or name a commit")
     cases: dict[str, CaseFacts] = {}
     recordings: dict[str, str] = dict(stored["recordings"])

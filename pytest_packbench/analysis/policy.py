@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 _LOWER, _HIGHER = -1, 1
 _BOUNDS = {
-    **dict.fromkeys(("min", "confidence", "min_mean_change"), _HIGHER),
+    **dict.fromkeys(("min", "confidence", "min_mean_change", "score", "passed"), _HIGHER),
     **dict.fromkeys(("max", "max_ratio_to_baseline", "max_regressions", "max_new_failures"), _LOWER),
 }
-"""In which direction the bounds of a gate get tighter."""
+"""In which direction the bounds of a gate, and the numbers of a case in the baseline, get tighter."""
 _JUDGED = ("passed", "failed")
 _BASELINE_RUN = ("mode", "target", "trials", "trials_rule", "authored")
 # compared as they are, not key by key
@@ -173,11 +173,7 @@ def _tree(policy: Policy, other: Policy) -> dict[str, Any]:
         config.pop("allow_pass", None)
     settings, pipeline = policy["settings"], policy.get("pipeline", {})
     return {
-        "settings": {
-            name: value
-            for name, value in settings.items()
-            if name != "file" and None not in (value, other["settings"].get(name))
-        },
+        "settings": {name: value for name, value in settings.items() if name != "file" and name in other["settings"]},
         "suites": dict.fromkeys(known("suites"), True),
         "hooks": known("hooks"),
         "pipeline": {name: value for name, value in pipeline.items() if name in other.get("pipeline", {})},
@@ -267,11 +263,7 @@ def _is_more(difference: Difference) -> bool:
     return set(old) <= set(new)
 
 
-def _is_higher(difference: Difference) -> bool:
-    return _number(difference.new, -1) > _number(difference.old, -1)
-
-
-def _is_tighter_bound(difference: Difference) -> bool:
+def _is_tighter_number(difference: Difference) -> bool:
     sign, old, new = _BOUNDS.get(str(difference.place[-1]), 0), difference.old, difference.new
     if not (sign and _is_number(new) and (old is MISSING or _is_number(old))):
         return False
@@ -361,7 +353,7 @@ _RULES: tuple[tuple[str, str, Callable[[Difference], bool]], ...] = (
     ("/config/trials", "trials rule changed", _is_stricter_rule),
     ("/config/gates/[^/]*", "gate removed", _is_new),
     ("/config/gates/[^/]*/must_pass", "gate loosened", _is_more),
-    ("/config/gates/.*", "gate loosened", _is_tighter_bound),
+    ("/config/gates/.*", "gate loosened", _is_tighter_number),
     ("/config/allow_pass", "allow_pass changed", _is_gone),
     ("/config/.*", "scoring changed", _never),
     ("/ignored/.*", "ignored", _is_gone),
@@ -383,7 +375,7 @@ _RULES: tuple[tuple[str, str, Callable[[Difference], bool]], ...] = (
     ("/baseline", "baseline changed", _is_new),
     ("/baseline/run/.*", "baseline changed", _never),
     ("/baseline/cases/[^/]*", "baseline loosened", _is_entry_of_no_case),
-    ("/baseline/cases/[^/]*/(score|passed)", "baseline loosened", _is_higher),
+    ("/baseline/cases/[^/]*/(score|passed)", "baseline loosened", _is_tighter_number),
     ("/baseline/cases/[^/]*/(verdict|kind)", "baseline loosened", _is_judged),
     ("/baseline/cases/[^/]*/sha256", "baseline loosened", _is_hash_of_case),
     ("/baseline/.*", "baseline loosened", _never),

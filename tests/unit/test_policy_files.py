@@ -278,6 +278,8 @@ def test_what_git_can_t_read_is_one_line_with_its_remedy(tmp_path: Path) -> None
     for name, target in links.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).symlink_to(target)
+    # what an archive leaves out or a checkout changes
+    (tmp_path / ".gitattributes").write_text("a/** export-ignore\n*.txt text eol=crlf ident\n", encoding="utf-8")
     git(tmp_path, "add", "--all")
     git(tmp_path, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},sub/module")
     git(tmp_path, "commit", "--quiet", "--message=x")
@@ -289,7 +291,7 @@ def test_what_git_can_t_read_is_one_line_with_its_remedy(tmp_path: Path) -> None
         assert sorted(path.name for path in folder.iterdir()) == ["b.txt", "c.txt", "nowhere", "self"]
         assert [(folder / name).read_bytes() for name in ("b.txt", "self/self/c.txt")] == [b"b", b"b"]
         assert commit_.names("a/self") == ["b.txt", "c.txt", "nowhere", "self"]
-        assert commit_.names("") == ["a", "gone", "lfs", "loop", "out", "sub"]
+        assert commit_.names("") == [".gitattributes", "a", "gone", "lfs", "loop", "out", "sub"]
     assert not folder.exists()
     for name, problem in {
         "lfs": "x: is stored in Git LFS, where git can't read it; name a run as the base",
