@@ -25,7 +25,7 @@ _GIT = ("git", "-C")
 _LINK, _SUBMODULE = "120000", "160000"
 _LIMIT = LIMITS["policy"]
 # a link that leads into itself makes a path longer and longer
-_LONGEST_PATH = 4_096
+_LONGEST_PATH = 1_024
 _FETCH = "fetch it, with actions/checkout by fetch-depth: 0, or with git fetch --unshallow"
 
 
