@@ -484,7 +484,7 @@ def _serve_sessions() -> int:
     import pytest_packbench.packs.generic.pack
     import pytest_packbench.pytest_plugin.prefetch
     import pytest_packbench.pytest_plugin.session
-    import pytest_packbench.reports.markdown
+    import pytest_packbench.reports.story
 
     _ = (openai, pytest_packbench)
     with contextlib.redirect_stdout(io.StringIO()):

@@ -10,7 +10,7 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pytest_packbench.analysis.intervals import PairedMean, mcnemar_p_value, paired_mean
-from pytest_packbench.analysis.listing import MAX_ROWS, TopRows, keep_first
+from pytest_packbench.analysis.listing import MAX_ROWS, TopRows
 from pytest_packbench.analysis.metrics import run_sums
 from pytest_packbench.analysis.tally import TAG, Tally, judges_differ, same_case
 from pytest_packbench.analysis.trials import (
@@ -281,8 +281,7 @@ def _is_of_kind(change: Change, kind: str) -> bool:
 
 
 def _keep(rows: TopRows[Change], change: Change, kind: str) -> None:
-    rows.count += 1
-    keep_first(rows.first, change, MAX_ROWS, key=_largest_first if kind == SMALLER else _worst_first)
+    rows.add(change, _largest_first if kind == SMALLER else _worst_first)
 
 
 def _worst_first(change: Change) -> tuple[float, str]:

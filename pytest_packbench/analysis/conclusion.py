@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.baseline import BaselineOutcome, Changes
     from pytest_packbench.analysis.comparison import ComparedRun
-    from pytest_packbench.analysis.listing import Order
     from pytest_packbench.analysis.statistics import Exposure, Statistics
     from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.gate import Gate, GateResult
@@ -78,8 +77,7 @@ class Conclusion:
         run: what is true of all its results.
         statistics: their numbers.
         gates: how the gates decided.
-        page_cases: the cases that the run's page lists, in its order.
-        terminal_cases: the cases that a terminal lists, in its order.
+        page_cases: the cases that its reports list.
         baseline: what came of comparing it with its baseline; None if none was requested.
         policy: in which points its acceptance policy differs from that of a base; None if none was requested.
         stored_policy: its acceptance policy, as `Policy.stored` returns it; None where it is not known.
@@ -94,7 +92,6 @@ class Conclusion:
     statistics: Statistics
     gates: Sequence[GateResult]
     page_cases: Listing = field(default_factory=Listing)
-    terminal_cases: Listing = field(default_factory=Listing)
     baseline: BaselineOutcome | None = None
     policy: PolicyOutcome | None = None
     stored_policy: dict[str, Any] | None = None
@@ -144,22 +141,19 @@ class RunEvaluator:
         rules: the suite's, with its gates.
         pack: the suite's pack, which names the levels of agreement.
         earlier: the earlier run to compare with; None if there is no such request.
-        order: of the cases that a terminal lists.
 
     Raises:
         TrialsRuleError: the settings of a run contain an invalid trials rule.
     """
 
-    def __init__(
-        self, run: Run, rules: SuiteConfig, pack: Pack, earlier: BaselineLookup | None, *, order: Order = "given"
-    ) -> None:
+    def __init__(self, run: Run, rules: SuiteConfig, pack: Pack, earlier: BaselineLookup | None) -> None:
         rule = trials_rule_of(run, rules.trials_rule())
         self._levels = pack.depths or None
         self._gates = rules.all_gates()
         self._baseline = gate_baseline(earlier, self._gates, rule)
         self._earlier = earlier
         self._compared = _compared_run(run, earlier, self._gates)
-        self._page_cases, self._terminal_cases = Listing("worst"), Listing(order)
+        self._page_cases = Listing()
         self._durations: array[int] | None = None if run.mode == FIXTURE else array("Q")
         self._tally = gate_tally(
             self._gates,
@@ -168,7 +162,7 @@ class RunEvaluator:
             facet=cluster_facet(run),
             mode=run.mode,
             baseline=self._baseline,
-            each_case=(self._page_cases.add, self._terminal_cases.add),
+            each_case=(self._page_cases.add,),
         )
 
     def add(self, result: CaseResult) -> None:
@@ -207,7 +201,6 @@ class RunEvaluator:
             statistics=statistics_of(self._tally, levels=self._levels),
             gates=gates,
             page_cases=self._page_cases,
-            terminal_cases=self._terminal_cases,
             baseline=outcome,
             times=times_of(self._durations or ()),
         )

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_packbench.analysis.conclusion import Conclusion, RunEvaluator
-    from pytest_packbench.analysis.listing import Order
     from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.cases.recordings import FoundControl
     from pytest_packbench.model.control import ControlResult, ControlTally
@@ -61,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.cases.files import CaseIndex, suite_locations
     from pytest_packbench.commands.open import ProjectOfRun, conclusion_page, pages_html
     from pytest_packbench.reports.document import run_document
-    from pytest_packbench.reports.terminal import control_lines, summary_lines
+    from pytest_packbench.reports.story import control_lines, summary_lines
     from pytest_packbench.runs.folder import new_run_id
     from pytest_packbench.runs.merge import Merge
     from pytest_packbench.runs.stored import BaselineLookup, load_run
@@ -88,9 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     index = CaseIndex(suite_locations(suite))
     # shards together cover the suite: a case in none of them did not run
     absent = partial(_absent, merged, suite, shards, pack=pack, index=index) if shards is not None else None
-    # results come in the order of case ids, and the table of cases with trials is in that of test ids
-    order: Order = "given" if merged.settings.get("trials", 1) == 1 else "test"
-    evaluator = RunEvaluator(merged, suite.config, pack, earlier, order=order)
+    evaluator = RunEvaluator(merged, suite.config, pack, earlier)
     writer = RunWriter(arguments.output, merged.suite, merged.run_id, atomic=True)
     try:
         with writer:
@@ -233,7 +230,7 @@ def _with_figures(
 
 def _write_summary(writer: RunWriter, conclusion: Conclusion) -> None:
     from pytest_packbench.reports.diff import diff_markdown
-    from pytest_packbench.reports.markdown import summary_markdown
+    from pytest_packbench.reports.story import summary_markdown
 
     writer.write_page(SUMMARY, summary_markdown(conclusion))
     outcome = conclusion.baseline

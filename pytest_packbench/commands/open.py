@@ -296,7 +296,7 @@ def _conclusion(
     from pytest_packbench.analysis.trials import cluster_facet, trials_rule_of
 
     run, header = report.run, report.header
-    listing = Listing("id")
+    listing = Listing()
     tally = gate_tally(
         (), trials_rule=trials_rule_of(run), facet=cluster_facet(run), mode=run.mode, each_case=(listing.add,)
     ).add_all(results)
@@ -314,7 +314,6 @@ def _conclusion(
         statistics=statistics,
         gates=_gates(header, report.source),
         page_cases=listing,
-        terminal_cases=listing,
         baseline=outcome,
         policy=_policy(header, notes),
         stored_policy=report.policy,

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from pytest_packbench.policy import PolicyBase
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.reports.markdown import Place
+    from pytest_packbench.reports.story import Place
     from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.stored import BaselineLookup
 
@@ -537,8 +537,8 @@ class Recorder:
         return {"policy": outcome, "stored_policy": stored}
 
     def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> None:
-        from pytest_packbench.reports.markdown import summary_markdown
         from pytest_packbench.reports.page.case_data import root_link
+        from pytest_packbench.reports.story import summary_markdown
 
         writer, outcome = run.results.writer, conclusion.baseline
         writer.write_results(run.ordered)
@@ -638,7 +638,7 @@ class Recorder:
             root: the path or address from the page to rootdir; None if there is none.
         """
         from pytest_packbench.pytest_plugin.explain import rerun_options
-        from pytest_packbench.reports.markdown import Place
+        from pytest_packbench.reports.story import Place
 
         return Place(root, rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)))
 

@@ -12,16 +12,19 @@ from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from pytest_packbench.analysis.formatting import DASH
+from pytest_packbench.analysis.formatting import DASH, figure_interval, figure_value, grouped_figures
 from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.reports.terminal import one_line, printable, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from pytest_packbench.model.metric import Figure
+
 WHERE = "report.json lists all"
 _CELL = 400
 _SENTENCE = 1600
+_ANSWER = 160
 _TICKS = re.compile("`+")
 _SPECIAL = str.maketrans(
     {
@@ -71,7 +74,17 @@ class Cell(NamedTuple):
     id: str = ""
 
 
-Row: TypeAlias = "Sequence[str | Cell | None]"
+_VERDICTS = {
+    "passed": ("✓", "pass"),
+    "failed": ("✗", "fail"),
+    "error": ("!", "broken"),
+    "vacuous": ("∅", "warn"),
+    "known_hole": ("○", "plain"),
+    "not_run": ("\u2013", "plain"),
+    "quarantined": ("‖", "plain"),
+}
+"""The sign and the colour of each verdict."""
+Row: TypeAlias = "Sequence[str | int | Cell | None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,17 +201,23 @@ def text(blocks: Iterable[Block]) -> list[str]:
 
 def _text_lines(block: Block) -> list[str]:
     match block:
-        case Text(said) | Code(said):
-            return [one_line(said, _SENTENCE)] if said else []
-        case Points(items):
-            return [one_line(item, _SENTENCE) for item in items]
-        case Facts(items):
-            return [one_line(f"{name}: {value}", _SENTENCE) for name, value in items]
         case Table():
             return _titled(block.title, _text_table(block))
         case Section(title, parts):
             return _titled(title, text(parts))
-        case Markup():
+        case _:
+            return [one_line(sentence, _SENTENCE) for sentence in _sentences(block)]
+
+
+def _sentences(block: Block) -> Sequence[str]:
+    match block:
+        case Text(said) | Code(said):
+            return [said] if said else []
+        case Points(items):
+            return items
+        case Facts(pairs):
+            return [f"{name}: {value}" for name, value in pairs]
+        case _:
             return []
 
 
@@ -210,7 +229,7 @@ def _titled(title: str, lines: Sequence[str]) -> list[str]:
 
 def _text_table(table: Table) -> list[str]:
     columns = table.columns()
-    rows = [table.head, *table.rows, *table.last] if any(table.head) else [*table.rows, *table.last]
+    rows: list[Row] = [table.head, *table.rows, *table.last]
     cells = [tuple(one_line(_said(row[column]), _SENTENCE) for column in columns) for row in rows]
     more = table.more(len(table.rows))
     aligned = text_table(cells, numbers=all(column in table.numbers for column in columns[1:]))
@@ -237,10 +256,8 @@ def _markdown(block: Block, level: int, max_rows: int) -> str:
         case Text(said, strong=strong) if said:
             shown = escape_markdown(said, _SENTENCE)
             written = f"**{shown}**" if strong else shown
-        case Points(items):
-            written = "\n".join(f"- {escape_markdown(item, _SENTENCE)}" for item in items)
-        case Facts(items):
-            written = "\n".join(f"- {escape_markdown(f'{name}: {value}', _SENTENCE)}" for name, value in items)
+        case Points() | Facts():
+            written = "\n".join(f"- {escape_markdown(sentence, _SENTENCE)}" for sentence in _sentences(block))
         case Code(said) if said:
             fence = "`" * max(3, *(len(ticks) + 1 for ticks in _TICKS.findall(said) or ("",)))
             written = f"{fence}sh\n{said}\n{fence}"
@@ -271,19 +288,19 @@ def _markdown_table(table: Table, max_rows: int) -> str:
     return f"{lines}\n\n{escape_markdown(more, _CELL)}" if more else lines
 
 
-def _markdown_cell(cell: str | Cell | None) -> str:
+def _markdown_cell(cell: str | int | Cell | None) -> str:
     shown = escape_markdown(_said(cell), _CELL)
     return f"[{shown}]({cell.href})" if isinstance(cell, Cell) and cell.href else shown
 
 
-def _said(cell: str | Cell | None) -> str:
+def _said(cell: str | int | Cell | None) -> str:
     """Return what text and Markdown show of a cell."""
     if isinstance(cell, Cell):
         return f"{cell.text}: {cell.below}" if cell.below else cell.text or DASH
-    return cell or DASH
+    return DASH if cell is None else str(cell) or DASH
 
 
-def _has_value(cell: str | Cell | None) -> bool:
+def _has_value(cell: str | int | Cell | None) -> bool:
     return _said(cell) != DASH or (isinstance(cell, Cell) and bool(cell.svg))
 
 
@@ -377,7 +394,7 @@ def _html_table(table: Table, redact: Callable[[str], str]) -> str:
 def _html_cells(table: Table, row: Row, columns: Sequence[int], redact: Callable[[str], str]) -> Iterator[str]:
     for column in columns:
         given = row[column]
-        cell = given if isinstance(given, Cell) else Cell(given or DASH)
+        cell = given if isinstance(given, Cell) else Cell(_said(given))
         css = f"num {cell.css}".strip() if column in table.numbers else cell.css
         shown = html_text(cell.text, redact)
         if cell.color:
@@ -397,3 +414,30 @@ def _badge(said: str, color: str, redact: Callable[[str], str]) -> str:
 
 def _class(css: str) -> str:
     return f' class="{css}"' if css else ""
+
+
+def verdict_cell(verdict: str, said: str = "") -> Cell:
+    """Return a verdict, with what was answered."""
+    sign, color = _VERDICTS.get(verdict, ("", "plain"))
+    return Cell(verdict.replace("_", " "), one_line(said, _ANSWER), sign=sign, color=color)
+
+
+def figure_tables(figures: Iterable[Figure], title: str = "Figures", *, defined: bool = False) -> list[Table]:
+    """Return a table for each group of figures, with their definitions in a column of their own if `defined`."""
+    head = ("figure", "value", "interval", "definition")
+    return [
+        Table(
+            f"{title}: {group}" if group else title,
+            head,
+            [
+                (
+                    Cell(each.name, note=each.definition),
+                    figure_value(each),
+                    figure_interval(each),
+                    each.definition if defined else None,
+                )
+                for each in members
+            ],
+        )
+        for group, members in grouped_figures(figures)
+    ]

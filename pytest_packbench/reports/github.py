@@ -19,8 +19,8 @@ from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.score import is_broken
 from pytest_packbench.model.suite import CONFIG_NAME
-from pytest_packbench.reports.markdown import NOWHERE, Place, summary_markdown
-from pytest_packbench.reports.tables import escape_markdown
+from pytest_packbench.reports.blocks import Section, Text, markdown
+from pytest_packbench.reports.story import NOWHERE, Place, summary_markdown
 from pytest_packbench.reports.terminal import one_line, printable
 
 if TYPE_CHECKING:
@@ -186,8 +186,8 @@ def _pages(run: FinishedRun) -> Iterator[str]:
     for rows in _ROWS:
         yield summary_markdown(conclusion, max_rows=rows, place=run.place)
     verdict = run_verdict(conclusion)
-    title = f"# packbench: {escape_markdown(conclusion.run.suite)} - {verdict.headline}"
-    yield f"{title}\n\n**{escape_markdown(verdict.sentence, _WIDTH)}**\n"
+    title = f"packbench: {conclusion.run.suite} - {verdict.headline}"
+    yield markdown([Section(title, [Text(one_line(verdict.sentence, _WIDTH), strong=True)])]) + "\n"
 
 
 def _policy_annotations(run: FinishedRun) -> Iterator[Annotation]:

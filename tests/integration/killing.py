@@ -28,7 +28,7 @@ import pytest
 
 import pytest_packbench.pytest_plugin.session
 import pytest_packbench.pytest_plugin.xdist_worker
-import pytest_packbench.reports.markdown
+import pytest_packbench.reports.story
 from pytest_packbench.runs.journal import read_journal
 
 _WARM = (pytest_packbench.pytest_plugin, pytest_packbench.reports)

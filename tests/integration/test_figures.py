@@ -61,7 +61,12 @@ def pytest_packbench_target(config, suite):
 
 
 """
-LINES = ["figures:", "full points 2 of 3 = 66.7 % 10.0 % to 90.0 % (a | method)", "nothing not measured; no case"]
+LINES = [
+    "Figures:",
+    "figure value interval",
+    "full points 2 of 3 = 66.7 % 10.0 % to 90.0 % (a | method)",
+    "nothing not measured; no case -",
+]
 
 
 @pytest.fixture
@@ -82,9 +87,9 @@ def test_figures_are_in_terminal_summary_report_and_report_command(
     measured: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     printed = words(measured.run_toy().outlines)
-    start = printed.index("figures:")
-    assert printed[start : start + 3] == LINES
-    assert printed[start + 4 : start + 6] == ["money:", "speed 3 m/s"]
+    start = printed.index("Figures:")
+    assert printed[start : start + 4] == LINES
+    assert printed[start + 5 : start + 8] == ["Figures: money:", "figure value", "speed 3 m/s"]
     results = SuiteResults(folder=measured.left())
     assert "cost" not in "".join(printed)
     for row in (

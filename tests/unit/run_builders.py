@@ -21,8 +21,7 @@ from pytest_packbench.model.result import CaseResult
 from pytest_packbench.model.run import Run
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.reports.document import run_document
-from pytest_packbench.reports.markdown import summary_markdown
-from pytest_packbench.reports.terminal import summary_lines
+from pytest_packbench.reports.story import summary_lines, summary_markdown
 from pytest_packbench.runs.report import row_line
 from pytest_packbench.runs.writer import sort_results
 
@@ -87,14 +86,19 @@ def check(
     return judge_gates(tally.add_all(results), rules, baseline)
 
 
+def listing_of(results: Iterable[CaseResult], rule: Rule = MEAN, **limits: int) -> Listing:
+    listing = Listing(**limits)
+    Tally(trials_rule=rule, each_case=[listing.add]).add_all(results)
+    return listing
+
+
 def conclusion_of(of: Run, results: Sequence[CaseResult], *rules: Gate) -> Conclusion:
     rule = trials_rule_of(of)
     return Conclusion(
         run=of,
         statistics=statistics(results, trials_rule=rule),
         gates=check(results, rules, trials_rule=rule, mode=of.mode),
-        page_cases=Listing("worst").add_all(results, rule),
-        terminal_cases=Listing("given").add_all(results, rule),
+        page_cases=listing_of(results, rule),
     )
 
 

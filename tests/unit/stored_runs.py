@@ -15,7 +15,7 @@ from pytest_packbench.cases.load import case_sha256
 from pytest_packbench.cli import main
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.packs.registry import builtin
-from pytest_packbench.reports.markdown import summary_markdown
+from pytest_packbench.reports.story import summary_markdown
 from pytest_packbench.runs.folder import SUMMARY
 from pytest_packbench.runs.lines import RecordSource, open_jsonl, read_records
 from pytest_packbench.runs.writer import RunWriter, sort_results

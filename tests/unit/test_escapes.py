@@ -21,9 +21,9 @@ from pytest_packbench.model.control import ControlResult, ControlTally
 from pytest_packbench.model.metric import Figure
 from pytest_packbench.model.policy import PolicyChange, PolicyOutcome
 from pytest_packbench.reports.github import FinishedRun, annotation_commands, step_summary
-from pytest_packbench.reports.markdown import summary_markdown
 from pytest_packbench.reports.page import page_html, run_page
-from pytest_packbench.reports.terminal import printable_json, summary_lines
+from pytest_packbench.reports.story import summary_lines, summary_markdown
+from pytest_packbench.reports.terminal import printable_json
 from pytest_packbench.testing import case, write_case
 from tests.unit.run_builders import COMPLETE, case_result, conclusion_of, gate, run
 from tests.unit.stored_runs import run_of, suite, write

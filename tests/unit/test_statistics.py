@@ -57,6 +57,7 @@ from tests.unit.run_builders import (
     case_results,
     check,
     gate,
+    listing_of,
     run,
     statistics,
 )
@@ -183,7 +184,7 @@ def test_results_counted_one_by_one_are_as_a_run_in_memory_and_a_listing_keeps_t
     assert [row.case.case_id for row in listing.first("passed", 100)] == [
         case.case_id for case in cases if case.verdict == "passed" and not case.quarantined
     ]
-    first = Listing(max_rows=most).add_all(results, rule)
+    first = listing_of(results, rule, max_rows=most)
     for name in TABLES:
         assert first.count(name) == listing.count(name)
         assert list(first.first(name, 100)) == list(listing.first(name, most))
@@ -200,7 +201,7 @@ def test_cases_that_share_a_part_form_clusters_and_others_are_their_own() -> Non
     assert dependence_note(4, 4, "part") == ""
     assert dependence_note(2, 1, "shared_part").startswith("2 cases share 1 shared part: ")
     assert cluster_facet(run(settings={CLUSTER_SETTING: ["no", "name"]})) == ""
-    (row,) = Listing().add_all([case_result(record={"a": 1}, payload="long")]).first("passed", 1)
+    (row,) = listing_of([case_result(record={"a": 1}, payload="long")]).first("passed", 1)
     assert (row.case.record, row.case.payload, row.trials) == (None, None, 1)
 
 

@@ -481,7 +481,7 @@ def _baseline(conclusion: Conclusion, link: Link | None) -> Iterator[Part]:
         color, sign = ("fail", "✗ not compared") if outcome.fails_unseen else ("warn", f"{_NONE} not compared")
         yield _text(_capitalized(outcome.problem) + ".", badge=color, sign=sign)
         return
-    from pytest_packbench.reports.comparison_text import sentences
+    from pytest_packbench.reports.diff import sentences
 
     notes = list(_about_comparison(outcome, comparison))
     yield from notes
@@ -505,7 +505,7 @@ def _baseline(conclusion: Conclusion, link: Link | None) -> Iterator[Part]:
 
 def _about_comparison(outcome: BaselineOutcome, comparison: RunComparison) -> Iterator[Part]:
     """Yield what to know before the cases: what was compared, and what limits or fails the comparison."""
-    from pytest_packbench.reports.comparison_text import comparison_headline, trials_sentences
+    from pytest_packbench.reports.diff import comparison_headline, trials_sentences
 
     baseline = comparison.baseline
     about = f"{_capitalized(comparison_headline(comparison))}, compared with run {baseline.run_id}"
