@@ -19,7 +19,6 @@ from pytest_packbench.model.run import HOOK_TARGET_PREFIX, RECORD_PROMPTS, TEST_
 from pytest_packbench.model.score import FIXTURE, TOLERANCE
 from pytest_packbench.model.suite import BASELINE_NAME
 from pytest_packbench.runs.folder import (
-    JOURNAL,
     PAGE,
     REPORT,
     StoredRunError,
@@ -82,14 +81,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _newest(output: Path) -> Sequence[Path]:
-    """Return the folders of the newest run that `latest` names, or that is in progress with a page, one for each suite.
+    """Return the folders of the newest run that `latest` names, one for each suite.
 
     A later folder may be that of an incomplete run, or have come from elsewhere.
     """
     # run ids sort by time
     now = new_run_id()
     runs = [folder for pattern in ("*/*/", "*/*/*/") for folder in output.glob(pattern) if is_run_id(folder.name)]
-    known = [folder for folder in runs if folder.name <= now and (_is_latest(folder) or _is_in_progress(folder))]
+    known = [folder for folder in runs if folder.name <= now and _is_latest(folder)]
     newest = max((folder.name for folder in known), default="")
     later = sorted(folder for folder in runs if folder.name > newest)
     if not known:
@@ -98,7 +97,7 @@ def _newest(output: Path) -> Sequence[Path]:
     if later:
         sys.stderr.write(f"packbench: not the latest complete run, so opened by its path only: {later[-1]}\n")
     same = (folder for folder in runs if folder.name == newest)
-    return sorted(folder for folder in same if (folder / REPORT).is_file() or _is_in_progress(folder))
+    return sorted(folder for folder in same if (folder / REPORT).is_file())
 
 
 def _is_latest(folder: Path) -> bool:
@@ -108,21 +107,10 @@ def _is_latest(folder: Path) -> bool:
         return False
 
 
-def _is_in_progress(folder: Path) -> bool:
-    from pytest_packbench.runs.journal import is_locked
-
-    return (folder / PAGE).is_file() and is_locked(folder / JOURNAL)
-
-
 def _page(folder: Path, arguments: argparse.Namespace) -> Path:
     """Return the page of a run; it is made from the run's files where it is missing."""
     page = folder / PAGE
-    if not page.is_file():
-        return write_page(folder, arguments)
-    if (folder / JOURNAL).is_file() and not (folder / REPORT).is_file():
-        now = "is in progress" if _is_in_progress(folder) else "was killed"
-        sys.stderr.write(f"packbench: the run {now}; the page has the attempts until it was last written: {folder}\n")
-    return page
+    return page if page.is_file() else write_page(folder, arguments)
 
 
 def _has_opened(page: Path) -> bool:

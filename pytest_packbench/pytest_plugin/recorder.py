@@ -591,36 +591,6 @@ class Recorder:
         page = run_page(conclusion, run.ordered, cases=cases, trend=trend_of(like), notes=notes, panels=panels)
         return page_html([page], title=metadata.suite, redact=self._redact)
 
-    def write_live_page(self, refresh_s: int) -> None:
-        """Write the pages of a run in progress, with the results so far; a browser loads them again.
-
-        Raises:
-            OSError: a page can't be written.
-        """
-        from pytest_packbench.analysis.conclusion import conclude
-        from pytest_packbench.reports.page import page_html, run_page
-
-        for run in self.runs.values():
-            if not run.selected:
-                continue
-            results = run.results.so_far()
-            attempts = len(run.selected) * self.contexts.settings.trials
-            standing = f"{len(results):,} of {pluralize(attempts, 'attempt')} done"
-            metadata = replace(self._metadata(run, results, time.time_ns()), partial=f"in progress: {standing}")
-            # gates and comparison need the whole run
-            conclusion = conclude(
-                metadata, results, run.suite.config, self.contexts.pack_of(run.suite), None, scope="shard"
-            )
-            note = (
-                "The run is in progress: all numbers are those of the attempts that are done. Gates, the comparison "
-                "with a baseline and all cases come at its end. Until then, this page loads itself every "
-                f"{refresh_s} seconds. It was last written at {metadata.finished_at}: if that is long ago, the run was "
-                "killed."
-            )
-            page = run_page(replace(conclusion, gates=()), results, notes=(note,), standing=standing)
-            html = page_html([page], title=run.suite.name, refresh=refresh_s, redact=self._redact)
-            run.results.writer.write_page(PAGE, html)
-
     def _panels(self, run: SuiteRun, conclusion: Conclusion) -> tuple[Panel, ...]:
         pack = self.contexts.pack_of(run.suite)
         try:

@@ -331,11 +331,6 @@ class RunResults:
         """Return all results in the order of all files."""
         return sort_results(result for trials in self.by_nodeid.values() for result in trials)
 
-    def so_far(self) -> list[CaseResult]:
-        """Return the same while the run is in progress, with the attempts whose case was not reported yet."""
-        waiting = [result for trials in list(self._unreported.values()) for result in list(trials.values())]
-        return sort_results([*self.ordered(), *waiting])
-
     def guard(self, write: Callable[[], object]) -> bool:
         """Call a function that writes to the run's folder; a failure is added to `problems` once, and not raised.
 

@@ -162,7 +162,7 @@ def test_the_keyboard_suffices(browser: Browser, pages: Pages) -> None:
         shown.page.locator("#case-keys").wait_for(state="hidden")
 
 
-def test_a_live_page_has_costs_and_the_conversation(browser: Browser, pages: Pages) -> None:
+def test_the_page_of_a_live_run_has_costs_and_the_conversation(browser: Browser, pages: Pages) -> None:
     with opened(browser, pages("live"), address=f"#case={projects.CONFUSED.lower()}") as shown:
         assert "USD" in shown.page.locator("#effort").inner_text()
         view = shown.page.locator("#case-view")

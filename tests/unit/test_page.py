@@ -409,9 +409,6 @@ def test_tokens_and_cost_are_those_of_all_calls(spent: dict[str, Any] | None, ti
     if spent is not None:
         assert f"used\n{spent_text(usual | spent).removeprefix('used: ')}\n" in shown
     assert "20 input, 10 output (of 2 of 2 attempts with a record" in shown
-    # a run in progress may not have called a model yet
-    started = Page(html_of(page(results, run=live, standing="0 of 9 attempts done"))).shown
-    assert ("Cost" in started.split("What this run shows")[0]) is (spent is None or spent.get("tokens") != 0)
 
 
 def test_the_effort_shows_the_slowest_and_the_dearest_attempts() -> None:
@@ -442,11 +439,9 @@ def test_authored_answers_get_counts_only() -> None:
     assert "3 of 4 = 75.0 %" in sampled[sampled.index("Rates by group") :]
 
 
-def test_a_live_page_is_loaded_again_and_secrets_are_replaced() -> None:
-    html = html_of(full(), refresh=10, redact=lambda view: _without(view, "says yes"))
-    assert '<meta http-equiv="refresh" content="10">' in html
+def test_secrets_are_replaced() -> None:
+    html = html_of(full(), redact=lambda view: _without(view, "says yes"))
     assert ("says yes" in html, "***" in html) == (False, True)
-    assert "refresh" not in html_of(full()).split("<style>")[0]
 
 
 def _without(value: Any, secret: str) -> Any:

@@ -490,12 +490,3 @@ def test_open_opens_the_newest_run_and_makes_its_page(
     code, out, err = packbench("open", killed)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "the run did not end" in err
-    # the page of a live run is there before the run ends
-    (killed / "report.html").write_text("In progress", encoding="utf-8")
-    assert packbench("open", "--print")[1] == f"{pages[1]}\n"
-    page, until = pages[1].parent.with_name(ulid(9)), "the page has the attempts until it was last written"
-    killed_text = f"packbench: the run was killed; {until}: {killed}\n"
-    assert packbench("open", killed, "--print") == (0, f"{killed / 'report.html'}\n", killed_text)
-    with Journal(killed / "journal.jsonl"):
-        in_progress = f"packbench: the run is in progress; {until}: {page}\n"
-        assert packbench("open", "--print") == (0, f"{page / 'report.html'}\n", in_progress)

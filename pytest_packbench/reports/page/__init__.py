@@ -116,7 +116,6 @@ class RunPage(NamedTuple):
         notes: what a reader has to know about the page, a sentence each.
         numbers: scores, times and tokens; None if they are not known.
         panels: what the pack adds.
-        standing: how far a run in progress is, such as `5 of 12 attempts done`; empty for a run that has ended.
     """
 
     conclusion: Conclusion
@@ -125,7 +124,6 @@ class RunPage(NamedTuple):
     notes: Sequence[str] = ()
     numbers: CaseNumbers | None = None
     panels: Sequence[Panel] = ()
-    standing: str = ""
 
 
 def run_page(
@@ -136,7 +134,6 @@ def run_page(
     trend: Sequence[TrendPoint] = (),
     notes: Sequence[str] = (),
     panels: Sequence[Panel] = (),
-    standing: str = "",
 ) -> RunPage:
     """Return what the page shows of a run.
 
@@ -147,9 +144,8 @@ def run_page(
         trend: earlier runs of the same kind, oldest first.
         notes: what a reader has to know about the page, a sentence each.
         panels: what the pack adds.
-        standing: how far a run in progress is; empty for a run that has ended.
     """
-    return RunPage(conclusion, cases, trend, notes, case_numbers(results), panels, standing)
+    return RunPage(conclusion, cases, trend, notes, case_numbers(results), panels)
 
 
 def shown_results(results: Callable[[], Iterable[CaseResult]], number: int) -> tuple[CaseResult, ...]:
@@ -259,7 +255,6 @@ def page_html(
     pages: Sequence[RunPage],
     *,
     title: str,
-    refresh: int | None = None,
     redact: Callable[[Any], Any] | None = None,
 ) -> str:
     """Render runs as one page.
@@ -267,7 +262,6 @@ def page_html(
     Args:
         pages: the runs, one or more, in the order of the page.
         title: the title of the page.
-        refresh: after how many seconds a browser loads the page again; None for never.
         redact: replaces secrets in all texts of a JSON value, other than those of `RunPage.cases`.
 
     Returns:
@@ -295,7 +289,6 @@ def page_html(
         _environment().render_template(
             _TEMPLATE,
             **_displayable(view if redact is None else redact(view)),
-            refresh=refresh,
             policy=policy,
             css=css,
             script=script,

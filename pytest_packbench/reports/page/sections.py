@@ -107,7 +107,7 @@ def run_view(page: RunPage, number: int, *, several: bool) -> dict[str, Any]:
     sign, color = _STATUS[verdict.status]
     backend = f"{run.backend} / {run.model}" if run.backend and run.model else ""
     about = (run.suite, f"{run.mode} mode", run.target, backend, _minute(run.finished_at), run.run_id)
-    view: dict[str, Any] = {
+    return {
         "number": number,
         "suffix": f"-{number + 1}" if several else "",
         "level": 2 if several else 1,
@@ -120,19 +120,6 @@ def run_view(page: RunPage, number: int, *, several: bool) -> dict[str, Any]:
         "limits": [*caveats(run, conclusion.statistics), *page.notes, *_case_notices(page)],
         "sections": sections,
         "nav": [{"id": section["id"], "nav": section["nav"]} for section in sections if section["nav"]],
-    }
-    return view | _in_progress(page) if page.standing else view
-
-
-def _in_progress(page: RunPage) -> dict[str, Any]:
-    """Return what the page says of a run in progress instead of its verdict, which it does not have yet."""
-    overall, judged = page.conclusion.statistics.overall, page.conclusion.statistics.overall.n
-    return {
-        "color": "warn",
-        "sign": "…",
-        "headline": ("In progress", f", {page.standing}"),
-        "sentence": f"{overall.passed} of {pluralize(judged, 'judged case')} passed so far." if judged else "",
-        **({} if judged else {"limits": list(page.notes)}),
     }
 
 
@@ -161,8 +148,7 @@ def overview_table(pages: Sequence[RunPage]) -> Part:
 
 def _sections(page: RunPage, link: Link | None) -> Iterator[Part | None]:
     conclusion = page.conclusion
-    if not page.standing:
-        yield _section("gates", "Gates", _gates(conclusion.gates))
+    yield _section("gates", "Gates", _gates(conclusion.gates))
     yield _section("policy", "Acceptance policy", _policy(conclusion), nav="Policy")
     yield _section("controls", "Controls", _controls(conclusion), screen=not _has_wrong_controls(conclusion))
     yield _section("baseline", "Since the baseline", _baseline(conclusion, link), nav="Changes")
@@ -236,9 +222,6 @@ def _effort_tiles(page: RunPage) -> Iterator[dict[str, str]]:
             f"95 % within {format_duration(_percentile(numbers.durations, _P95))}",
         )
     spent = recorded_spending(run)
-    if page.standing and spent is not None and not (spent["calls"] or spent["tokens"]):
-        # a run in progress may still call a model, or its calls can't be seen
-        return
     yield _tile("Tokens", *_tokens(numbers, spent))
     yield _tile("Cost", *_cost(numbers, spent))
 
@@ -706,7 +689,7 @@ def _trend(page: RunPage) -> Iterator[Part]:
 def _own_point(page: RunPage) -> Iterator[TrendPoint]:
     """Yield the run as a point of its trend; a part of a suite is no such point."""
     run, overall = page.conclusion.run, page.conclusion.statistics.overall
-    if run.partial or page.standing:
+    if run.partial:
         return
     yield page.trend[-1]._replace(
         run_id=run.run_id,
