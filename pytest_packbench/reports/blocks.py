@@ -366,7 +366,7 @@ def _html(block: Block, level: int, redact: Callable[[str], str]) -> str:
             elif inner:
                 written = f"<h{level}{_class(css)}>{shown}</h{level}>\n{inner}"
         case Markup(markup):
-            written = markup
+            written = redact(markup)
     return written
 
 
@@ -404,7 +404,7 @@ def _html_cells(table: Table, row: Row, columns: Sequence[int], redact: Callable
         below = f'<span class="said">{html_text(cell.below, redact)}</span>' if cell.below else ""
         note = f'<span class="definition">{html_text(cell.note, redact)}</span>' if cell.note else ""
         tag, scope = ("th", ' scope="row"') if column == columns[0] else ("td", "")
-        name = f' id="{html_text(cell.id)}"' if cell.id else ""
+        name = f' id="{html_text(cell.id, redact)}"' if cell.id else ""
         yield f"<{tag}{scope}{name}{_class(css)}>{cell.svg}{shown}{below}{note}</{tag}>"
 
 

@@ -7,10 +7,11 @@ import json
 from base64 import b64encode
 from functools import cache
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_packbench.reports.blocks import html_text
 from pytest_packbench.reports.page.plots import BINS
-from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 MAX_CASES = 10_000
 """How many cases a page contains at most, unless more did not pass."""
 _WORST = 10
-_TEMPLATE = "page.html"
 # written by the build of the wheel
 _PACKED = "_sources.json"
 
@@ -81,7 +81,7 @@ class CaseNumbers(NamedTuple):
         passed: how many of the passed attempts have a score in each of `BINS` equal parts of 0 to 1.
         failed: the same of the failed attempts.
         thresholds: how many attempts have each threshold.
-        durations: of all attempts with a record, milliseconds, sorted.
+        attempts: how many have a record.
         tokens_known: attempts whose tokens are known.
         tokens_input: their input tokens.
         tokens_output: their output tokens.
@@ -95,7 +95,7 @@ class CaseNumbers(NamedTuple):
     passed: tuple[int, ...]
     failed: tuple[int, ...]
     thresholds: dict[float, int]
-    durations: tuple[int, ...]
+    attempts: int
     tokens_known: int
     tokens_input: int
     tokens_output: int
@@ -228,7 +228,7 @@ def case_numbers(results: Iterable[CaseResult]) -> CaseNumbers:
         passed=tuple(bins["passed"]),
         failed=tuple(bins["failed"]),
         thresholds=dict(sorted(thresholds.items())),
-        durations=tuple(sorted(attempt.duration_ms for attempt in attempts)),
+        attempts=len(attempts),
         tokens_known=len(tokens),
         tokens_input=sum(used for used, _ in tokens),
         tokens_output=sum(used for _, used in tokens),
@@ -255,58 +255,43 @@ def page_html(
     pages: Sequence[RunPage],
     *,
     title: str,
-    redact: Callable[[Any], Any] | None = None,
+    redact: Callable[[str], str] = str,
 ) -> str:
     """Render runs as one page.
 
     Args:
         pages: the runs, one or more, in the order of the page.
         title: the title of the page.
-        redact: replaces secrets in all texts of a JSON value, other than those of `RunPage.cases`.
+        redact: replaces secrets in a text; not called for those of `RunPage.cases`.
 
     Returns:
         HTML in which all text of cases, models and files is escaped, and whose content security policy allows nothing
         but its own style and script.
     """
-    from pytest_packbench.reports.page.sections import overview_table, run_view
+    from pytest_packbench.reports.page.sections import overview_html, run_html, run_sections
 
-    views = [run_view(page, number, several=len(pages) > 1) for number, page in enumerate(pages)]
-    links = [{"id": each["id"] + view["suffix"], "text": each["nav"]} for view in views[:1] for each in view["nav"]]
-    view: dict[str, Any] = {
-        "title": title,
-        "links": links if len(pages) == 1 else [],
-        "overview": overview_table(pages) if len(pages) > 1 else None,
-        "runs": views,
-    }
+    several = len(pages) > 1
+    every = [run_sections(page, number, several=several) for number, page in enumerate(pages)]
+    links = [] if several else [(section.name, section.nav) for section in every[0] if section.nav]
+    runs = [
+        run_html(page, sections, number, several=several, redact=redact)
+        for number, (page, sections) in enumerate(zip(pages, every, strict=True))
+    ]
     blocks = [
-        {"run": number, "name": block.name, "text": block.text}
+        f'<script type="text/plain" class="packbench-data" data-run="{number}" data-name="{block.name}">{block.text}'
+        "</script>\n"
         for number, page in enumerate(pages)
         for block in (page.cases.blocks if page.cases is not None else ())
     ]
     css, script = page_source("page.css") + page_source("cases.css"), page_source("page.js") if blocks else ""
-    policy = _policy(css, script)
-    return str(
-        _environment().render_template(
-            _TEMPLATE,
-            **_displayable(view if redact is None else redact(view)),
-            policy=policy,
-            css=css,
-            script=script,
-            blocks=blocks,
-            has_data=bool(script),
-        )
+    return Template(page_source("page.html")).substitute(
+        title=html_text(title, redact),
+        policy=_policy(css, script),
+        css=css,
+        links="".join(f'<li><a href="#{name}">{nav}</a></li>' for name, nav in links),
+        runs="".join([overview_html(pages, title, redact) if several else "", *runs]),
+        data="".join([*blocks, f"<script>{script}</script>\n" if script else ""]),
     )
-
-
-def _displayable(value: Any) -> Any:
-    """Return plain data whose texts have no control characters, nor anything else that UTF-8 has no form for."""
-    if isinstance(value, str):
-        return value if value.isprintable() else printable(value)
-    if isinstance(value, dict):
-        return {name: _displayable(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_displayable(each) for each in value]
-    return value
 
 
 @cache
@@ -332,10 +317,3 @@ def _policy(css: str, script: str) -> str:
 
 def _digest(text: str) -> str:
     return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-@cache
-def _environment() -> Any:
-    from minijinja import Environment
-
-    return Environment(templates={_TEMPLATE: page_source(_TEMPLATE)}, trim_blocks=True, lstrip_blocks=True)
