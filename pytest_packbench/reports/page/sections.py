@@ -312,7 +312,7 @@ def _gates(gates: Sequence[GateResult]) -> Iterator[Block]:
         yield Text("The suite has no gate.", css="muted")
         return
     table = gates_table(gates, f"Gates: {gates_text(gates)}")
-    yield _drawn(table, "against the limit", list(map(_gate_svg, gates)))
+    yield replace(_drawn(table, "against the limit", list(map(_gate_svg, gates))), css="gates")
     yield _key(
         ("allowed", "values that pass"),
         ("limit", "limit"),
