@@ -20,8 +20,18 @@ from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.gate import CHANGE_METRICS, gates_text
 from pytest_packbench.model.score import FIXTURE
-from pytest_packbench.reports.blocks import Cell, Facts, Markup, Points, Section, Table, Text, html, html_text
-from pytest_packbench.reports.diff import changed_rows, comparison_headline, counted, sentences
+from pytest_packbench.reports.blocks import (
+    Cell,
+    Facts,
+    Markup,
+    Points,
+    Section,
+    Table,
+    Text,
+    figure_tables,
+    html,
+    html_text,
+)
 from pytest_packbench.reports.page.plots import (
     BINS,
     TrendMark,
@@ -37,7 +47,6 @@ from pytest_packbench.reports.story import (
     about,
     case_table,
     depth_table,
-    figure_tables,
     gates_table,
     rate_tables,
     refusals_table,
@@ -391,6 +400,8 @@ def _baseline(conclusion: Conclusion, link: Link) -> Iterator[Block]:
         color, sign = ("fail", "✗ not compared") if outcome.fails_unseen else ("warn", "\u2013 not compared")
         yield Text(f"{_capitalized(outcome.problem)}.", sign=sign, color=color)
         return
+    from pytest_packbench.reports.diff import counted
+
     yield from _about_comparison(outcome, comparison)
     yield _changed("New failures", comparison, "new_failures", link)
     yield _changed("Recovered", comparison, "fixed", link)
@@ -406,6 +417,8 @@ def _baseline(conclusion: Conclusion, link: Link) -> Iterator[Block]:
 
 def _about_comparison(outcome: BaselineOutcome, comparison: RunComparison) -> Iterator[Block]:
     """Yield what to know before the cases: what was compared, and what limits or fails the comparison."""
+    from pytest_packbench.reports.diff import comparison_headline
+
     baseline = comparison.baseline
     compared = f"{_capitalized(comparison_headline(comparison))}, compared with run {baseline.run_id}"
     yield Text(f"{compared} of {_minute(baseline.finished_at)}." if baseline.finished_at else f"{compared}.")
@@ -421,6 +434,8 @@ def _about_comparison(outcome: BaselineOutcome, comparison: RunComparison) -> It
 
 def _changed(title: str, comparison: RunComparison, kind: str, link: Link, *, printed: bool = True) -> Section:
     """Return the cases that changed in one way, with both answers."""
+    from pytest_packbench.reports.diff import changed_rows, counted
+
     titled = f"{title}: {counted(comparison, kind)}"
     rows = [(_case_cell(str(test_id), link), *row) for test_id, *row in changed_rows(comparison, kind)[:_MAX_FLIPS]]
     table = Table(titled, _CHANGED, rows, counted(comparison, kind), numbers=(4,), quiet=True, printed=printed)
@@ -435,6 +450,8 @@ def _case_cell(test_id: str, link: Link | None, more: str = "") -> Cell:
 
 def _not_compared(comparison: RunComparison) -> list[Row]:
     """Return the cases that are not compared: one that failed may have been removed, quarantined or edited."""
+    from pytest_packbench.reports.diff import changed_rows
+
     rows = [row for kind, word in _NOT_COMPARED.items() for row in changed_rows(comparison, kind, word)]
     # what failed and is no longer compared first
     return sorted(rows, key=lambda row: (row[1] == _NOT_COMPARED["added"], not _failed_before(row)))
@@ -447,6 +464,8 @@ def _failed_before(row: Row) -> bool:
 
 def _mean_change(comparison: RunComparison) -> Section:
     """Return the mean change as a drawing, and what the numbers mean; not for print."""
+    from pytest_packbench.reports.diff import sentences
+
     mean, drawing = comparison.mean, ""
     if mean is not None and mean.low is not None and mean.high is not None and not comparison.authored:
         ends = (mean.low, mean.high)
