@@ -84,7 +84,7 @@ _UNPRINTED = {
 _CHANGED = ("case", "change", "in the baseline", "now", "score", "why")
 _SAID = ("verdict", "score", "trials passed", "expected", "actual", "kind", "message", "terms in detail")
 """What the page says of each case that did not pass."""
-_LIMITS = "What this run shows, and what it can\u2019t tell"
+_LIMITS = "What this run shows, and what it does not"
 _TILES_OF_A_ROW = 7
 _MAX_FLIPS = 50
 _MAX_SMALL = 20
