@@ -332,7 +332,7 @@ class Bench:
         from pytest_packbench.runs.journal import read_entries
 
         journals = self.folder.glob(f"{output}/kills/*/journal*.jsonl")
-        kept = {entry.case_id for path in journals for entry in read_entries(path)}
+        kept = {entry.case.case_id for path in journals for entry in read_entries(path)}
         for path in self.folder.glob(f"{output}/kills/*/records.jsonl"):
             kept |= {json.loads(line)["packbench"]["case_id"] for line in path.read_text("utf-8").splitlines()}
         return {f"question {int(case_id[5:])}" for case_id in kept}
@@ -484,7 +484,7 @@ def _serve_sessions() -> int:
     import pytest_packbench.packs.generic.pack
     import pytest_packbench.pytest_plugin.prefetch
     import pytest_packbench.pytest_plugin.session
-    import pytest_packbench.reports.markdown
+    import pytest_packbench.reports.story
 
     _ = (openai, pytest_packbench)
     with contextlib.redirect_stdout(io.StringIO()):

@@ -97,7 +97,6 @@ MODULES = {
         "analysis/conclusion.py",
         "analysis/gates.py",
         "analysis/policy.py",
-        "cases/policy_files.py",
         "commands/gate.py",
         "model/gate.py",
         "model/metric.py",

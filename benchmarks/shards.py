@@ -21,7 +21,7 @@ from benchmarks.overhead import START, Usage, suite_command, used, write_suite
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
 
 CASES = (10_000, 100_000)
 SHARDS = 100
@@ -101,7 +101,7 @@ def _write_others(first: Path, ids: Sequence[str], shards: int) -> list[Path]:
     real = load_run(first)
     # the reports of a run contain no records: one is enough as a template
     record = json.loads((first / "records.jsonl").read_text("utf-8").partition("\n")[0])
-    pattern = replace(real.results[0], payload={})
+    pattern = replace(real.results[0], attempt=replace(real.results[0].attempt, payload={}))
     parts: dict[int, list[str]] = {}
     for case_id in ids:
         parts.setdefault(shard_of(case_id, shards), []).append(case_id)
@@ -122,14 +122,13 @@ def _write_others(first: Path, ids: Sequence[str], shards: int) -> list[Path]:
     return folders
 
 
-def _entry(pattern: CaseResult, record: dict[str, Any], case_id: str) -> CaseResult:
+def _entry(pattern: Result, record: dict[str, Any], case_id: str) -> Result:
     test_id = f"toy:plain:{case_id}"
     own = {**record["packbench"], "case_id": case_id}
+    nodeid = f"{pattern.case.nodeid.partition('::')[0]}::{case_id}"
     return replace(
         pattern,
-        case_id=case_id,
-        test_id=test_id,
-        nodeid=f"{pattern.nodeid.partition('::')[0]}::{case_id}",
+        case=replace(pattern.case, case_id=case_id, test_id=test_id, nodeid=nodeid),
         record={**record, "test_id": test_id, "packbench": own},
     )
 

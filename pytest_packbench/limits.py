@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from contextlib import contextmanager
 from functools import lru_cache
@@ -25,8 +24,6 @@ _IS_LINK = (errno.ELOOP, errno.EMLINK)
 _SUITE = "suite.yaml"
 _REPOSITORIES = (".git", ".hg", ".jj", ".svn")
 _PROJECTS = ("pyproject.toml", "pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg")
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-_NAMED = 2
 _LINE = 4096
 _KINDS = (
     (stat.S_ISFIFO, "a named pipe"),
@@ -118,20 +115,6 @@ def why_unreadable(error: OSError) -> str:
     return str(error.strerror) if isinstance(error, InputLimitError) else f"can't be read: {error.strerror or error}"
 
 
-class ShapeError(ValueError):
-    """A value is too large, too deep or has too many values.
-
-    Attributes:
-        pointer: the JSON pointer of the place, as far as it is known.
-        wrong: what is wrong.
-        expected: what to do.
-    """
-
-    def __init__(self, wrong: str, expected: str, pointer: str = "") -> None:
-        super().__init__(f"{f'{pointer}: ' if pointer else ''}{wrong}; {expected}")
-        self.pointer, self.wrong, self.expected = pointer, wrong, expected
-
-
 def read_regular(path: str | os.PathLike[str], limit: Limit) -> bytes:
     """Return the content of a file.
 
@@ -140,12 +123,8 @@ def read_regular(path: str | os.PathLike[str], limit: Limit) -> bytes:
         OSError: it can't be read.
     """
     # without an object for the file: there may be a million
-    descriptor = _open(path, inside=limit.inside)
+    descriptor, size = _open_regular(path, inside=limit.inside)
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise _not_regular(path, status.st_mode)
-        size = status.st_size
         if size > limit.size:
             raise _too_large(path, limit)
         raw = os.read(descriptor, size + 1)
@@ -177,11 +156,8 @@ def read_line(path: str | os.PathLike[str], start: int, limit: Limit) -> bytes:
         InputLimitError: the file is a pipe, a device or a socket, or a link that may not be followed.
         OSError: it can't be read.
     """
-    descriptor = _open(path, inside=limit.inside)
+    descriptor, _ = _open_regular(path, inside=limit.inside)
     try:
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            raise _not_regular(path, mode)
         os.lseek(descriptor, start, os.SEEK_SET)
         raw = os.read(descriptor, _LINE)
         end = raw.find(b"\n") + 1
@@ -212,14 +188,7 @@ def open_regular(path: str | os.PathLike[str], *, buffering: int = -1, inside: b
         InputLimitError: it is no regular file, a pointer of Git LFS, or a link that may not be followed.
         OSError: it can't be opened.
     """
-    descriptor = _open(path, inside=inside)
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            raise _not_regular(path, mode)
-    except OSError:
-        os.close(descriptor)
-        raise
+    descriptor, _ = _open_regular(path, inside=inside)
     with os.fdopen(descriptor, "rb", buffering) as file:
         _check_fetched(path, file.read(len(LFS)))
         file.seek(0)
@@ -262,49 +231,22 @@ def contains(outer: str, inner: str) -> bool:
     return (inner + os.sep).startswith(outer.rstrip(os.sep) + os.sep)
 
 
-def check_size(raw: bytes, limit: Limit) -> None:
-    """Check the size of a JSON document, and how many values it may have, before it is parsed.
-
-    Raises:
-        ShapeError: it is too large.
-    """
-    size = len(raw)
-    if size > limit.size:
-        raise ShapeError(f"is larger than {format_size(limit.size)}", limit.advice)
-    # a value takes two bytes at least: `1,`
-    if size > 2 * limit.values and _count(raw) > limit.values and _count(_STRING.sub(b"0", raw)) > limit.values:
-        raise ShapeError(f"has more than {limit.values:,} values", limit.advice)
-
-
-def check_depth(data: Any, limit: Limit) -> None:
-    """Check how deep a parsed value is.
-
-    Raises:
-        ShapeError: it is nested too deeply; with the beginning of the pointer.
-    """
-    if type(data) is not dict and type(data) is not list:
-        return
-    level: list[Any] = [data]
-    for _ in range(limit.depth):
-        level = [
-            member
-            for value in level
-            for member in (value.values() if type(value) is dict else value)
-            if type(member) is dict or type(member) is list
-        ]
-        if not level:
-            return
-    raise ShapeError(f"nested deeper than {limit.depth}", "remove levels", _deepest(data, limit.depth))
-
-
-def may_be_deep(raw: bytes, limit: Limit) -> bool:
-    """Return whether a JSON document can be nested too deeply, by the number of its brackets."""
-    return raw.count(b"{") + raw.count(b"[") > limit.depth
-
-
 def format_size(size: int) -> str:
     """Return a number of bytes as text: `16 MiB`."""
     return f"{size // MIB} MiB" if size >= MIB else f"{size:,} bytes"
+
+
+def _open_regular(path: str | os.PathLike[str], *, inside: bool) -> tuple[int, int]:
+    """Open a file if it is a regular one, and return its descriptor and its size."""
+    descriptor = _open(path, inside=inside)
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode):
+        return descriptor, status.st_size
+    os.close(descriptor)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    kind = next((name for is_kind, name in _KINDS if is_kind(status.st_mode)), "no regular file")
+    raise InputLimitError(errno.EINVAL, f"is {kind}, not a file", "replace it by a file, or remove it", path)
 
 
 def _open(path: str | os.PathLike[str], *, inside: bool) -> int:
@@ -354,33 +296,6 @@ def _above(folder: str, names: tuple[str, ...], *, outermost: bool = False) -> s
             break
         folder = parent
     return found
-
-
-def _deepest(data: Any, depth: int) -> str:
-    """Return the JSON pointer, cut after two names, of a value at a depth."""
-    pending: list[tuple[Any, int, str]] = [(data, 1, "")]
-    while pending:
-        value, level, pointer = pending.pop()
-        if level > depth:
-            return pointer
-        names = value.items() if isinstance(value, dict) else enumerate(value)
-        pending += [
-            (item, level + 1, f"{pointer}/{name}" if level <= _NAMED else pointer)
-            for name, item in names
-            if isinstance(item, dict | list)
-        ]
-    return ""
-
-
-def _count(raw: bytes) -> int:
-    return raw.count(b",") + raw.count(b"{") + raw.count(b"[") + 1
-
-
-def _not_regular(path: str | os.PathLike[str], mode: int) -> OSError:
-    if stat.S_ISDIR(mode):
-        return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-    kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "no regular file")
-    return InputLimitError(errno.EINVAL, f"is {kind}, not a file", "replace it by a file, or remove it", path)
 
 
 def _check_fetched(path: str | os.PathLike[str], head: bytes) -> None:

@@ -6,6 +6,7 @@ pytest.
 
 from __future__ import annotations
 
+import argparse
 import gc
 import os
 import sys
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from pytest_packbench.engine.serving import Serving
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.selection import Selection
     from pytest_packbench.pytest_plugin.suites import SessionSuites
@@ -36,7 +37,7 @@ SERVING: pytest.StashKey[Serving] = pytest.StashKey()
 PREFETCHER: pytest.StashKey[Prefetcher] = pytest.StashKey()
 RUN_ID = pytest.StashKey[str]()
 RESUMED: pytest.StashKey[ResumedRun] = pytest.StashKey()
-KEEP: pytest.StashKey[Callable[[CaseResult], object]] = pytest.StashKey()
+KEEP: pytest.StashKey[Callable[[Result], object]] = pytest.StashKey()
 """Stores a result at once, before pytest reports its item."""
 RESULTS_ATTRIBUTE = "packbench_entries"
 CONTROL = "packbench_control"
@@ -221,13 +222,6 @@ SETTINGS = (
         "default. Write --packbench-cache=DIR, with =, without a space.",
         {"metavar": "DIR"},
     ),
-    Setting(
-        "live_page",
-        "In live and record mode, rewrite report.html at most every 10 seconds while the run is in progress; a browser "
-        "that shows it loads it again until the run ends.",
-        {"action": "store_const", "const": "yes"},
-        default="no",
-    ),
     Setting("root", "The folder of suites, relative to rootdir.", default=DEFAULT_ROOT),
     Setting(
         "resume_changed",
@@ -249,6 +243,8 @@ SETTINGS = (
     Setting("retries", "How often a model call is retried after a temporary failure.", default="4"),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
+REMOVED = {"live_page": "a live run shows its progress in the terminal, and report.html is written at its end"}
+"""Settings that there are no more, each with what there is instead; who sets one gets this as a usage error."""
 
 
 def __dir__() -> list[str]:
@@ -313,8 +309,10 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
             flag = f"--packbench-{setting.name.replace('_', '-')}"
             group.addoption(flag, dest=dest, default=None, help=setting.help, **setting.option)
         parser.addini(f"packbench_{setting.name}", help=setting.help, type=setting.ini, default=None)
-    # only names: no pack is imported
-
+    for name, instead in REMOVED.items():
+        flag = f"--packbench-{name.replace('_', '-')}"
+        group.addoption(flag, dest=f"packbench_{name}", nargs="?", const="", help=argparse.SUPPRESS)
+        parser.addini(f"packbench_{name}", help=f"Removed: {instead}.", type="string", default=None)
     # imports no pack
     from pytest_packbench.packs import TARGET_FILES
 

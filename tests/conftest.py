@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import minijinja
 import pytest
 import tabulate
 import yaml
@@ -31,10 +30,10 @@ import pytest_packbench.pytest_plugin.selection
 import pytest_packbench.pytest_plugin.session
 import pytest_packbench.pytest_plugin.xdist_worker
 import pytest_packbench.reports.document
-import pytest_packbench.reports.markdown
 import pytest_packbench.reports.page.case_data
 import pytest_packbench.reports.page.plots
 import pytest_packbench.reports.page.sections
+import pytest_packbench.reports.story
 import pytest_packbench.runs.history
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 SUITE = Path(__file__).parents[1] / "storage" / "benchmarks" / "tariff"
 # pytester forgets what a run imported: what is imported here is imported once
-_WARM = (pytest_packbench, concurrent.futures, minijinja, tabulate, yaml)
+_WARM = (pytest_packbench, concurrent.futures, tabulate, yaml)
 
 
 @dataclass

@@ -1,108 +1,194 @@
-"""What the rules of a suite notice of broken results: counted by rule, by kind of change, by part and by case.
+"""Controls that are derived from right results by breaking them, and what the rules of a suite notice of them.
 
 A broken result is a copy of a right one that differs from it in one respect. Making one takes no knowledge of a domain:
-a result is JSON, and every part of it can be removed, emptied, changed or replaced.
+a result is JSON, and every part of it can be removed, emptied, changed or replaced. Its end is judged as that of a
+control that a person wrote.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_packbench.model.control import Control, ControlEnd, ControlExpected, compare
 from pytest_packbench.model.errors import json_pointer, pluralize
-from pytest_packbench.model.score import UNREAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from random import Random
 
-    from pytest_packbench.model.score import Score
+Location = tuple[str | int, ...]
+Points = dict[str, float]
 
-AUDIT_VERSION = 1
-INPUTS = ("empty", "shuffled", "another case's")
-"""The inputs with which targets are run, in the order of reports."""
-UNREADABLE = "(no score)"
-"""What notices a result that the pack can't read, or that it gives no score."""
-
-Points = dict[str, tuple[tuple[str, float], ...]]
+_REMOVED, _EMPTIED, _OF_ANOTHER_CASE = "removed", "emptied", "that of another case"
+_FAILS = ControlExpected(verdict="failed")
+_NOTHING = object()
+_MAX_DEPTH = 100
 
 
-class Scored(NamedTuple):
-    """A scored result.
+class Change(NamedTuple):
+    """One way to break a result.
 
     Attributes:
-        passed: whether the case passes.
-        points: what each term does to the score, by its name; empty tuples for remarks.
-        is_readable: whether the pack could read the result and give it a score.
+        what: what becomes of the part, in a few words.
+        location: the keys and positions of the part that changes; empty for the whole result.
+        replacement: what replaces it, as JSON; None to remove it.
+        rule: the rule of the suite that forbids the result; empty if none is known.
     """
 
-    passed: bool
-    points: Points
-    is_readable: bool = True
+    what: str
+    location: Location = ()
+    replacement: str | None = None
+    rule: str = ""
 
     @property
-    def given(self) -> Points:
-        """The points without remarks."""
-        return {name: points for name, points in self.points.items() if points}
+    def part(self) -> Location:
+        """The location with `*` instead of positions in lists: the same part of the results of all cases."""
+        return tuple("*" if isinstance(step, int) else step for step in self.location)
+
+    @property
+    def description(self) -> str:
+        """What becomes of which part."""
+        return f"{self.rule or json_pointer(self.location) or 'the result'}: {self.what}"
+
+    def control(self, case_id: str, right: str) -> Control:
+        """Return the control that is derived by the change: its case has to fail.
+
+        Args:
+            case_id: the id of its case.
+            right: the right result as JSON; each control has a copy of its own, which a pack may change.
+        """
+        root: dict[Any, Any] = {"": json.loads(right)}
+        parent: Any = root
+        *steps, last = ("", *self.location)
+        for step in steps:
+            parent = parent[step]
+        if self.replacement is None:
+            del parent[last]
+        else:
+            parent[last] = json.loads(self.replacement)
+        return Control.model_construct(
+            id=case_id, case=case_id, description=self.description, expected=_FAILS, payload=root.get("")
+        )
 
 
-class AuditedCase(NamedTuple):
+class BrokenResult(NamedTuple):
+    """What came of a derived control whose answer the pack could read.
+
+    Attributes:
+        change: how the result was broken.
+        passed: whether its case still passes.
+        noticed: the terms by which the score differs from that of the right result.
+        tested: the criteria that read another value in it than in the right result, and do read one.
+    """
+
+    change: Change
+    passed: bool
+    noticed: frozenset[str]
+    tested: frozenset[str]
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether anything noticed it."""
+        return bool(self.noticed) or not self.passed
+
+
+@dataclass(slots=True)
+class AuditedCase:
     """A case whose right result was broken, or could not be.
 
     Attributes:
         case_id: its id.
         file: its file, as it is shown.
         problem: why its result was not broken: it does not pass, or there is none; empty if it was.
-        tried: the number of broken results.
-        judged: those that could be read.
-        passed: those with which the case still passes.
-        passes_empty: whether it passes with an empty result.
+        result: its right result, as plain JSON.
+        points: what each term adds to the score of its right result.
+        broken: the broken results that could be read.
+        unread: the number of those that could not: they show nothing about any rule.
     """
 
     case_id: str
     file: str
     problem: str = ""
-    tried: int = 0
-    judged: int = 0
-    passed: int = 0
-    passes_empty: bool = False
-
-
-@dataclass(slots=True)
-class Count:
-    """How many broken results were tried, noticed, and made the case fail.
-
-    Attributes:
-        tried: all.
-        noticed: those that change the score.
-        failed: those with which the case fails.
-        missing: of the noticed ones, those without the value that the rule reads.
-        misshapen: of the noticed ones, those without it or with one of another type.
-    """
-
-    tried: int = 0
-    noticed: int = 0
-    failed: int = 0
-    missing: int = 0
-    misshapen: int = 0
+    result: Any = None
+    points: Points = field(default_factory=dict)
+    broken: list[BrokenResult] = field(default_factory=list)
+    unread: int = 0
 
     @property
-    def share(self) -> float | None:
-        """The share that was noticed; None if none was tried."""
-        return self.noticed / self.tried if self.tried else None
+    def passes_all(self) -> bool:
+        """Whether it passes with every broken result; also if there is none."""
+        return all(one.passed for one in self.broken)
+
+    def judge(self, change: Change, control: Control, end: ControlEnd, criteria: Mapping[str, Location]) -> None:
+        """Add a broken result: compare the end of its control with what it expects, and with the right result.
+
+        Args:
+            change: how it was broken.
+            control: the control that was derived.
+            end: how the control ended.
+            criteria: the location of what each criterion of the suite reads.
+        """
+        passed = end.verdict == "passed"
+        if not passed and any(row.deviation for row in compare(control.expected, end)):
+            self.unread += 1
+            return
+        points = points_of(end)
+        # a criterion that is not applied, as in a refusal, has noticed nothing
+        names = points.keys() | (self.points.keys() - criteria.keys())
+        noticed = frozenset(name for name in names if self.points.get(name, 0.0) != points.get(name, 0.0))
+        tested = frozenset(
+            name
+            for name, location in criteria.items()
+            if _value_at(control.payload, location) not in (_NOTHING, _value_at(self.result, location))
+        )
+        self.broken.append(BrokenResult(change, passed, noticed, tested))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain JSON, with the broken results that nothing noticed enough for the case to fail."""
+        return {
+            "case_id": self.case_id,
+            "file": self.file,
+            "problem": self.problem,
+            "tried": len(self.broken) + self.unread,
+            "judged": len(self.broken),
+            "passed": [one.change.description for one in self.broken if one.passed],
+        }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+def points_of(end: ControlEnd) -> Points:
+    """Return what each term adds to a score, by its name; 0 for a remark."""
+    points: Points = {}
+    for term in end.terms:
+        # the clamp follows from the other terms
+        if term["effect"] != "clamp":
+            value = float("-inf") if term["effect"] == "zero" else term["value"]
+            points[term["name"]] = points.get(term["name"], 0.0) + value
+    return points
+
+
+class Count(NamedTuple):
+    """What a rule noticed of the broken results that test it.
+
+    Attributes:
+        tried: their number.
+        noticed: those that it gives other points.
+        failed: of the noticed ones, those with which the case fails.
+    """
+
+    tried: int
+    noticed: int
+    failed: int
+
+
+class Finding(NamedTuple):
     """A reason for which an audit fails.
 
     Attributes:
-        kind: `rule`, `share`, `case`, `input` or `result`.
-        name: the rule, the case, or the kind of input or of broken result.
-        file: the file of a case; empty for others.
+        kind: `rule`, `share`, `result` or `case`.
+        name: the rule, the case, or the kind of broken result.
         message: one line: what was found and what to do.
+        file: the file of a case; empty for others.
     """
 
     kind: str
@@ -111,523 +197,126 @@ class Finding:
     file: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class InputCount:
-    """The cases that were run with another input.
-
-    Attributes:
-        kind: one of `INPUTS`.
-        tried: the number of runs.
-        passed: the cases that pass all the same, by id.
-        errors: the number of runs without a score.
-        different: of the runs with another case's input, those whose two cases expect different results.
-        different_passed: of these, those that pass all the same.
-    """
-
-    kind: str
-    tried: int
-    passed: tuple[str, ...]
-    errors: int
-    different: int = 0
-    different_passed: int = 0
-
-
-@dataclass(kw_only=True)
-class Audit:
-    """What was found out about a suite.
-
-    Attributes:
-        suite: its name.
-        pack: the name of its pack.
-        source: where the right results come from, in a few words.
-        seed: what chose the changes.
-        count: the largest number of changed parts for a case.
-        total: the number of cases of the suite.
-        cases: the cases that were looked at.
-        rules: by the name of a term or rule: the changes of what it reads.
-        expectations: by key of `expected`: the changes of all results of cases that have it.
-        kinds: by kind of change.
-        parts: by part of the results, as a JSON pointer; `*` is any position in a list.
-        other_results: the results of other cases that expect something else.
-        inputs: the runs with other inputs; empty if the target can't be run without a model.
-        inputs_note: why there are none; empty otherwise.
-        findings: why the audit fails.
-    """
-
-    suite: str
-    pack: str
-    source: str
-    seed: int
-    count: int
-    total: int = 0
-    cases: list[AuditedCase] = field(default_factory=list)
-    rules: dict[str, Count] = field(default_factory=dict)
-    expectations: dict[str, Count] = field(default_factory=dict)
-    kinds: dict[str, Count] = field(default_factory=dict)
-    parts: dict[str, Count] = field(default_factory=dict)
-    other_results: Count = field(default_factory=Count)
-    inputs: list[InputCount] = field(default_factory=list)
-    inputs_note: str = ""
-    findings: list[Finding] = field(default_factory=list)
-
-    @property
-    def broken(self) -> list[AuditedCase]:
-        """The cases whose result was broken."""
-        return [case for case in self.cases if not case.problem]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
-        return {"audit_version": AUDIT_VERSION, **asdict(self), "cases": [case._asdict() for case in self.cases]}
-
-
-class Tally:
-    """Counts what the rules of a suite notice.
+def rule_counts(
+    cases: Sequence[AuditedCase], criteria: Mapping[str, Location], forbidding: Iterable[str]
+) -> dict[str, Count]:
+    """Count what each rule noticed: criteria, rules that forbid something, and terms that occurred.
 
     Args:
-        criteria: the criteria that every answer of the suite is scored by: the name of the term of each, and the
-            location of the part of the result that it reads. Other rules are those that occur.
+        cases: the audited cases.
+        criteria: the location of what each criterion of the suite reads.
+        forbidding: the rules that forbid something, also those for which no wrong result is known.
     """
-
-    def __init__(self, criteria: Mapping[str, Location]) -> None:
-        self._criteria = criteria
-        # of the case under way: its changes, and the rules that occur in it
-        self._of_case: Counter[Location] = Counter()
-        self._in_case: set[str] = set()
-        self._right: Any = None
-        # by rule, the changes of the cases in which it occurs
-        self._changes: dict[str, Counter[Location]] = {name: Counter() for name in criteria}
-        self._noticed: dict[str, Counter[Location]] = {name: Counter() for name in criteria}
-        self._failed: Counter[str] = Counter()
-        self._missing: Counter[str] = Counter()
-        self._misshapen: Counter[str] = Counter()
-        self._wrong: dict[str, Count] = {}
-        self._expectations: dict[str, Count] = {}
-        self._kinds = {kind: Count() for kind in KINDS}
-        self._parts: dict[Location, Count] = {}
-        self._unreadable = 0
-
-    def start_case(self, right: Scored, result: Any) -> None:
-        """Begin with the broken results of another case; its right result is given with its score."""
-        self._right = result
-        self._of_case.clear()
-        self._in_case = {name for name, points in right.points.items() if points}
-
-    def end_case(self) -> None:
-        """Count the changes of the case for each rule that occurs in it."""
-        for name in self._in_case:
-            self._changes.setdefault(name, Counter()).update(self._of_case)
-
-    def add_rule(self, name: str) -> None:
-        """Add a rule for which no wrong result may be known."""
-        self._wrong.setdefault(name, Count())
-
-    def add(self, right: Scored, broken: Scored, change: Change, result: Any) -> None:
-        """Count a broken result.
-
-        Args:
-            right: the score of the right result.
-            broken: that of the broken one.
-            change: how it was broken.
-            result: the broken result.
-        """
-        failed = not broken.passed
-        noticed = set(self._noticing(right, broken))
-        is_seen = failed or bool(noticed)
-        counts = [self._kinds[change.kind], self._parts.setdefault(change.part, Count())]
-        if change.kind == WRONG:
-            counts[1:] = [self._wrong.setdefault(change.rule, Count())]
-        for count in counts:
-            count.tried += 1
-            count.noticed += is_seen
-            count.failed += failed
-        if change.kind == WRONG:
-            return
-        if not broken.is_readable:
-            self._unreadable += 1
-            return
-        self._of_case[change.part] += 1
-        self._in_case |= noticed
-        for name in noticed:
-            self._noticed.setdefault(name, Counter())[change.part] += 1
-            self._failed[name] += failed
-            if name in self._criteria:
-                before, now = (_type_at(each, self._criteria[name]) for each in (self._right, result))
-                self._missing[name] += now is None
-                self._misshapen[name] += now is not before
-
-    def add_expectation(self, key: str, right: Scored, without: Scored) -> None:
-        """Count a broken result, scored with and without a key of `expected`."""
-        count = self._expectations.setdefault(key, Count())
-        count.tried += 1
-        count.noticed += (right.passed, right.given) != (without.passed, without.given)
-        count.failed += without.passed and not right.passed
-
-    def _noticing(self, right: Scored, broken: Scored) -> Iterator[str]:
-        """Yield the terms by which the score of a broken result differs."""
-        if not broken.is_readable:
-            return
-        for name in right.points.keys() | broken.points.keys():
-            # a criterion that is not applied, as in a refusal, has noticed nothing
-            is_applied = name in broken.points or name not in self._criteria
-            if is_applied and right.points.get(name, ()) != broken.points.get(name, ()):
-                yield name
-
-    def fill(self, audit: Audit) -> None:
-        """Write the counts into an audit."""
-        audit.rules = {name: self._rule(name) for name in self._names()}
-        audit.rules |= self._wrong
-        if self._unreadable:
-            audit.rules[UNREADABLE] = Count(self._unreadable, self._unreadable, self._unreadable)
-        audit.expectations = dict(sorted(self._expectations.items()))
-        audit.kinds = {kind: count for kind, count in self._kinds.items() if count.tried}
-        audit.parts = {json_pointer(part): count for part, count in sorted(self._parts.items(), key=_by_text) if part}
-
-    def _names(self) -> list[str]:
-        return [*self._criteria, *sorted(self._changes.keys() - self._criteria.keys())]
-
-    def _rule(self, name: str) -> Count:
-        """Count the changes of the parts that a rule reads; of one that noticed nothing, of all parts."""
-        changes, noticed = self._changes[name], self._noticed.get(name, Counter())
-        if name in self._criteria:
-            read = [part for part in changes if _overlap(part, self._criteria[name])]
-        else:
-            read = list(noticed) if noticed else list(changes)
-        tried = sum(changes[part] for part in read)
-        return Count(tried, noticed.total(), self._failed[name], self._missing[name], self._misshapen[name])
+    found: dict[str, list[BrokenResult]] = {name: [] for name in (*criteria, *forbidding)}
+    for case in cases:
+        occurring = {name for name, points in case.points.items() if points}
+        occurring.update(*(one.noticed for one in case.broken if not one.change.rule))
+        for one in case.broken:
+            for name in [one.change.rule] if one.change.rule else sorted(occurring):
+                found.setdefault(name, []).append(one)
+    return {name: _count(name, results, is_criterion=name in criteria) for name, results in found.items()}
 
 
-def _by_text(item: tuple[Location, Count]) -> tuple[str, ...]:
-    return tuple(map(str, item[0]))
+def _count(name: str, results: Sequence[BrokenResult], *, is_criterion: bool) -> Count:
+    # what a term reads is known once it notices a change there
+    parts = {one.change.part for one in results if name in one.noticed}
+    tried = [one for one in results if (name in one.tested if is_criterion else one.change.part in parts or not parts)]
+    noticed = [one for one in tried if (one.is_seen if one.change.rule else name in one.noticed)]
+    return Count(len(tried), len(noticed), sum(not one.passed for one in noticed))
 
 
-def _overlap(part: Location, read: Location) -> bool:
-    """Whether one part of a result is, or is in, the other."""
-    return all(one in {other, ANY} or other == ANY for one, other in zip(part, read, strict=False))
+def unread_parts(cases: Iterable[AuditedCase]) -> list[str]:
+    """Return the parts of results whose changes no rule noticed, as JSON pointers, without parts of such parts."""
+    general = [one for case in cases for one in case.broken if not one.change.rule]
+    seen = {one.change.part for one in general if one.is_seen}
+    read = {part[:depth] for part in seen for depth in range(len(part) + 1)}
+    unread = {one.change.part for one in general} - read
+    outermost = (part for part in unread if not any(part[:depth] in unread for depth in range(len(part))))
+    return sorted(map(json_pointer, outermost))
 
 
-def _type_at(result: Any, location: Location) -> type | None:
-    """Return the type of the value at a location of a result; None if there is no value."""
-    for key in location:
-        if isinstance(result, list) and str(key).isdecimal() and int(key) < len(result):
-            result = result[int(key)]
-        elif isinstance(result, dict) and key in result:
-            result = result[key]
-        else:
-            return None
-    return type(result)
-
-
-def conclude(audit: Audit, *, fail_under: float) -> None:
-    """Write into an audit why it fails.
+def findings(cases: Sequence[AuditedCase], rules: Mapping[str, Count], *, fail_under: float) -> Iterator[Finding]:
+    """Yield why an audit fails.
 
     Args:
-        audit: with all counts.
-        fail_under: the smallest share of the changes of what a rule reads that it has to notice, 0 to 1.
+        cases: the audited cases.
+        rules: what each rule noticed.
+        fail_under: the smallest share of the broken results that test a rule that it has to notice, 0 to 1.
     """
-    audit.findings = [
-        *_rule_findings(audit.rules, fail_under),
-        *_case_findings(audit.broken),
-        *_result_findings(audit.other_results),
-        *_input_findings(audit.inputs),
-    ]
-
-
-def _rule_findings(rules: Mapping[str, Count], fail_under: float) -> Iterator[Finding]:
     for name, count in rules.items():
         if count.tried and not count.noticed:
             message = f"noticed none of {pluralize(count.tried, 'broken result')}; make it stricter, or remove it"
-            yield Finding(kind="rule", name=name, message=message)
-        elif count.tried and count.noticed == count.missing:
-            message = "noticed only missing values, and no wrong one; make it stricter, or remove it"
-            yield Finding(kind="rule", name=name, message=message)
-        elif count.share is not None and count.share < fail_under:
+            yield Finding("rule", name, message)
+        elif count.noticed < count.tried * fail_under:
             message = f"noticed {count.noticed} of {count.tried} changes of what it reads, less than {fail_under:.0%}"
-            yield Finding(kind="share", name=name, message=f"{message}; make it stricter")
-
-
-def _case_findings(cases: Iterable[AuditedCase]) -> Iterator[Finding]:
+            yield Finding("share", name, f"{message}; make it stricter")
+    whole = [(case, one) for case in cases for one in case.broken if not one.change.location]
+    others = [one.passed for _, one in whole if one.change.what == _OF_ANOTHER_CASE]
+    if len(others) > 1 and all(others):
+        message = f"all {len(others)} results of another case pass, although the cases expect different results"
+        yield Finding("result", "result of another case", f"{message}; make the rules stricter")
+    empty = {case.case_id for case, one in whole if one.passed and one.change.what in {_REMOVED, _EMPTIED}}
     for case in cases:
-        message = ""
-        if case.judged and case.passed == case.judged:
-            message = f"passes with all {case.judged} broken results that can be read; expect more, or remove the case"
-        elif case.passes_empty:
+        if case.broken and case.passes_all:
+            message = f"passes with all {len(case.broken)} broken results that can be read"
+            yield Finding("case", case.case_id, f"{message}; expect more, or remove the case", case.file)
+        elif case.case_id in empty:
             message = "passes with an empty result; expect something that an empty result does not have"
-        if message:
-            yield Finding(kind="case", name=case.case_id, message=message, file=case.file)
+            yield Finding("case", case.case_id, message, case.file)
 
 
-def _result_findings(others: Count) -> Iterator[Finding]:
-    if others.tried > 1 and not others.failed:
-        message = f"all {others.tried} results of another case pass, although the cases expect different results"
-        yield Finding(kind="result", name=OTHER_RESULT, message=f"{message}; make the rules stricter")
-
-
-def _input_findings(inputs: Sequence[InputCount]) -> Iterator[Finding]:
-    for count in inputs:
-        # words in another order may mean the same, and cases may be alike; one right guess shows nothing
-        if count.kind == INPUTS[0] and count.tried > 1 and len(count.passed) == count.tried:
-            message = f"all {count.tried} cases pass with {count.kind} input: the target does not read its input"
-            yield Finding(kind="input", name=count.kind, message=f"{message}, or the cases can be guessed")
-        elif count.different > 1 and count.different_passed == count.different:
-            message = (
-                f"all {count.different} cases pass with {count.kind} input, although they expect different results"
-            )
-            yield Finding(kind="input", name=count.kind, message=f"{message}; make the rules stricter")
-
-
-def scored(score: Score | None) -> Scored:
-    """Return what an audit compares of a score; None for a result that can't be read or scored."""
-    if score is None or score.score is None or any(term.name in UNREAD for term in score.terms):
-        return Scored(passed=False, points={}, is_readable=False)
-    points: dict[str, list[tuple[str, float]]] = {}
-    for term in score.terms:
-        # the clamp follows from the other terms
-        if term.effect != "clamp":
-            entries = points.setdefault(term.name, [])
-            # a remark and a term without points are the same
-            if term.effect == "zero" or term.value:
-                entries.append((term.effect, term.value))
-    return Scored(passed=score.passed, points={name: tuple(sorted(entries)) for name, entries in points.items()})
-
-
-def is_empty(change: Change) -> bool:
-    """Whether a change leaves an empty result."""
-    return change.kind == EMPTY
-
-
-Location = tuple[str | int, ...]
-
-EMPTY = "empty result"
-OTHER_RESULT = "result of another case"
-WRONG = "result that a rule forbids"
-KINDS = (
-    EMPTY,
-    OTHER_RESULT,
-    "all values emptied",
-    "value removed",
-    "value of another type",
-    "value of another case",
-    "text emptied",
-    "text changed",
-    "number changed",
-    "true and false swapped",
-    "list emptied",
-    "list shortened",
-    "expected value in the wrong place",
-    WRONG,
-)
-"""The ways in which results are broken, in the order of reports."""
-
-ANY = "*"
-"""Stands for the position in a list."""
-_OTHERS = 2
-_VALUES = 50
-_MAX_DEPTH = 100
-
-
-class Change(NamedTuple):
-    """One way to break a result.
-
-    Attributes:
-        kind: one of `KINDS`.
-        location: the keys and positions of the part that changes; empty for the whole result.
-        value: what replaces it.
-        is_removed: whether it is removed instead.
-        rule: the rule that has to notice it; empty if that is not known.
-    """
-
-    kind: str
-    location: Location = ()
-    value: Any = None
-    is_removed: bool = False
-    rule: str = ""
-
-    @property
-    def part(self) -> Location:
-        """The location without positions in lists: the same part of the results of all cases."""
-        return part_of(self.location)
-
-    def apply(self, text: str) -> Any:
-        """Return the broken copy of a result.
-
-        Args:
-            text: the result as JSON.
-        """
-        if not self.location:
-            return json.loads(json.dumps(self.value))
-        result = parent = json.loads(text)
-        for step in self.location[:-1]:
-            parent = parent[step]
-        if self.is_removed:
-            del parent[self.location[-1]]
-        else:
-            # a copy, so that a pack that changes its argument changes no other result
-            parent[self.location[-1]] = json.loads(json.dumps(self.value))
-        return result
-
-
-def part_of(location: Location) -> Location:
-    """Return a location without positions in lists."""
-    return tuple(ANY if isinstance(step, int) else step for step in location)
-
-
-class ResultBreaker:
-    """Chooses changes for the results of a suite, so that each part of them is changed in each way.
+def changes(result: Any, others: Sequence[Any]) -> Iterator[Change]:
+    """Yield the ways to break a result, those of the whole first; after each of them it differs.
 
     Args:
-        results: the right results of all cases, as plain JSON.
-        random: decides between equally good changes.
+        result: the right result, as plain JSON.
+        others: right results of cases that expect something else: what replaces it, or a part of it.
     """
-
-    def __init__(self, results: Sequence[Any], random: Random) -> None:
-        self._results = results
-        self._random = random
-        self._values: dict[Location, dict[str, Any]] = {}
-        self._tried: Counter[tuple[str, Location]] = Counter()
-        for result in results:
-            for location, value in parts(result):
-                if location and not isinstance(value, dict):
-                    known = self._values.setdefault(part_of(location), {})
-                    if len(known) < _VALUES:
-                        known.setdefault(json.dumps(value, sort_keys=True), value)
-
-    def changes(
-        self, result: Any, expected: Any, wrong: Iterable[tuple[str, Any]], count: int
-    ) -> tuple[list[Change], list[Change]]:
-        """Choose among the changes of one result: those of the whole, and some of those of its parts.
-
-        Args:
-            result: the right result.
-            expected: the key `expected` of its case.
-            wrong: results that rules of the suite forbid, each with the name of its rule.
-            count: the largest number of changes of parts, 1 or more.
-
-        Returns:
-            The chosen changes, the parts that were changed least so far first, and all others. After each of them the
-            result differs.
-        """
-        text = json.dumps(result, sort_keys=True)
-        whole = [change for change in self._whole(result, wrong) if json.dumps(change.value, sort_keys=True) != text]
-        candidates = [
-            (self._tried[change.kind, change.part], self._random.random(), position, change)
-            for position, change in enumerate(self._partial(result, _leaves(expected)))
-        ]
-        ordered = [change for *_, change in sorted(candidates, key=lambda each: each[:3])]
-        self._tried.update((change.kind, change.part) for change in ordered[:count])
-        return whole + ordered[:count], ordered[count:]
-
-    def _whole(self, result: Any, wrong: Iterable[tuple[str, Any]]) -> Iterator[Change]:
-        yield Change(EMPTY, value=None)
-        yield Change(EMPTY, value={})
-        yield Change("all values emptied", value=_emptied(result))
-        yield Change("value of another type", value=_of_another_type(result))
-        for other in self._random.sample(self._results, min(_OTHERS, len(self._results))):
-            yield Change(OTHER_RESULT, value=other)
-        for rule, value in wrong:
-            yield Change(WRONG, value=value, rule=rule)
-
-    def _partial(self, result: Any, expected: Sequence[Any]) -> Iterator[Change]:
-        for location, value in parts(result):
-            if not location:
-                continue
-            if isinstance(location[-1], str):
-                yield Change("value removed", location, is_removed=True)
-            if value is not None:
-                yield Change("value of another type", location, _of_another_type(value))
-            yield from _own_changes(location, value)
-            if isinstance(value, dict):
-                continue
-            own = json.dumps(value, sort_keys=True)
-            others = [other for key, other in self._values.get(part_of(location), {}).items() if key != own]
-            if others:
-                yield Change("value of another case", location, self._random.choice(others))
-            planted = [other for other in expected if _is_alike(other, value) and other != value]
-            if planted:
-                yield Change("expected value in the wrong place", location, self._random.choice(planted))
+    for location, value in parts(result):
+        if not location:
+            yield Change(_REMOVED, replacement="null")
+        elif isinstance(location[-1], str):
+            yield Change(_REMOVED, location)
+        for what, changed in _other_values(value):
+            yield Change(what, location, json.dumps(changed))
+        for other in others:
+            changed = _value_at(other, location)
+            if changed not in (_NOTHING, value):
+                yield Change(_OF_ANOTHER_CASE, location, json.dumps(changed))
 
 
 def parts(value: Any, location: Location = ()) -> Iterator[tuple[Location, Any]]:
     """Yield every part of a JSON value with its location, the whole first."""
     yield location, value
+    members: Iterable[tuple[str | int, Any]] = ()
     if len(location) < _MAX_DEPTH:
-        members: Iterable[tuple[str | int, Any]] = ()
-        if isinstance(value, dict):
-            members = value.items()
-        elif isinstance(value, list):
-            members = enumerate(value)
-        for key, member in members:
-            yield from parts(member, (*location, key))
+        members = value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ())
+    for key, member in members:
+        yield from parts(member, (*location, key))
 
 
-def _of_another_type(value: Any) -> Any:
-    return 1 if isinstance(value, str) else "text"
-
-
-def _own_changes(location: Location, value: Any) -> Iterator[Change]:
+def _other_values(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield values that differ from a value, each with what becomes of it."""
+    if value is not None:
+        yield "of another type", 1 if isinstance(value, str) else "text"
+    if isinstance(value, str | list | dict) and value:
+        yield _EMPTIED, type(value)()
     if isinstance(value, bool):
-        yield Change("true and false swapped", location, not value)
-    elif isinstance(value, int):
-        yield Change("number changed", location, value + 1)
-    elif isinstance(value, float):
-        yield Change("number changed", location, value * 1.5 + 1)
+        yield "swapped", not value
+    elif isinstance(value, int | float):
+        yield "changed", value + (1 if isinstance(value, int) else 1 + abs(value))
     elif isinstance(value, str) and value:
-        yield Change("text emptied", location, "")
-        yield Change("text changed", location, value[:-1] + _next(value[-1]))
-    elif isinstance(value, list) and value:
-        yield Change("list emptied", location, [])
-        if len(value) > 1:
-            yield Change("list shortened", location, value[:-1])
+        # the neighbour of a digit is a digit
+        yield "changed", value[:-1] + chr(ord(value[-1]) ^ 1)
+    elif isinstance(value, list) and len(value) > 1:
+        yield "shortened", value[:-1]
 
 
-def _next(character: str) -> str:
-    """Return another character of the same kind."""
-    if character.isdecimal():
-        return str((int(character) + 1) % 10)
-    return "x" if character != "x" else "y"
-
-
-def _emptied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _emptied(member) for key, member in value.items()}
-    if isinstance(value, str | list):
-        return type(value)()
-    if isinstance(value, bool):
-        return False
-    return None if value is None else 0
-
-
-def _leaves(value: Any) -> list[Any]:
-    return [part for _, part in parts(value) if isinstance(part, str | int | float) and not isinstance(part, bool)]
-
-
-def _is_alike(one: Any, other: Any) -> bool:
-    if isinstance(other, bool):
-        return False
-    return isinstance(one, str) if isinstance(other, str) else isinstance(one, int | float) and _is_number(other)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def changed_input(kind: str, value: Any, random: Random) -> Any:
-    """Return the input of a case with other content.
-
-    Args:
-        kind: `empty` (without any text or number) or `shuffled` (words of texts and members of lists in another order).
-        value: the input, as plain JSON.
-        random: decides about the order.
-    """
-    if kind == "empty":
-        return _emptied(value)
-    if isinstance(value, dict):
-        return {key: changed_input(kind, member, random) for key, member in value.items()}
-    if isinstance(value, list):
-        members = [changed_input(kind, member, random) for member in value]
-        random.shuffle(members)
-        return members
-    if isinstance(value, str):
-        words = value.split()
-        random.shuffle(words)
-        return " ".join(words)
-    return value
+def _value_at(result: Any, location: Location) -> Any:
+    """Return the value at a location of a result; `_NOTHING` if there is none."""
+    try:
+        for key in location:
+            result = result[int(key) if isinstance(result, list) else key]
+    except (LookupError, TypeError, ValueError):
+        return _NOTHING
+    return result

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.tally import Tally
     from pytest_packbench.model.baseline import BaselineChange
     from pytest_packbench.model.gate import Gate
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 
@@ -121,7 +121,7 @@ def baseline_outcome(earlier: BaselineLookup, comparison: RunComparison | None, 
     )
 
 
-def committed_baseline(run: Run, results: Iterable[CaseResult], history: Iterable[BaselineChange]) -> CommittedBaseline:
+def committed_baseline(run: Run, results: Iterable[Result], history: Iterable[BaselineChange]) -> CommittedBaseline:
     """Return a run as a committed baseline.
 
     Args:

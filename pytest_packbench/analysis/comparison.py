@@ -7,12 +7,12 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pytest_packbench.analysis.intervals import PairedMean, mcnemar_p_value, paired_mean
-from pytest_packbench.analysis.listing import MAX_ROWS, TopRows, keep_first
+from pytest_packbench.analysis.listing import MAX_ROWS, TopRows
 from pytest_packbench.analysis.metrics import run_sums
-from pytest_packbench.analysis.tally import TAG, Tally, judges_differ, same_case
+from pytest_packbench.analysis.tally import TAG, Identity, Tally, identity_of, judges_differ, same_case
 from pytest_packbench.analysis.trials import (
     MEAN,
     cluster_facet,
@@ -21,15 +21,15 @@ from pytest_packbench.analysis.trials import (
     trials_rule_of,
     trials_rule_text,
 )
-from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.run import BUNDLED
-from pytest_packbench.model.score import COUNTED, EFFECTS, TOLERANCE
+from pytest_packbench.model.score import COUNTED, EFFECTS, QUARANTINE, TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
+    from pytest_packbench.model.score import Term
     from pytest_packbench.runs.report import OpenRun
     from pytest_packbench.runs.stored import StoredRun
 
@@ -99,7 +99,7 @@ class ComparedCase:
         test_id: the case.
         verdict: over its trials.
         score: the mean over its trials; None if any of them has none.
-        kind: as in `CaseResult`, like the next three.
+        kind: as in `Result`, like the next three.
         message: as there.
         case_sha256: as there.
         judge: as there.
@@ -108,7 +108,7 @@ class ComparedCase:
         trials: how many there were.
         passed: how many of them passed.
         groups: name and value of the groups that it belongs to, of those that were asked for.
-        answer: as in `CaseResult`, cut.
+        answer: as in `Result`, cut.
         mismatch: of a failure, what was expected, and what was answered if `answer` is something else, in words.
         file: as there.
     """
@@ -133,6 +133,11 @@ class ComparedCase:
     def quarantined(self) -> bool:
         """Whether the case's notes exclude it from the rates."""
         return self.kind in QUARANTINE
+
+    @property
+    def identity(self) -> Identity:
+        """What it was judged by."""
+        return Identity(self.test_id, self.case_sha256, self.judge if self.counted else "")
 
     @property
     def counted(self) -> bool:
@@ -244,7 +249,7 @@ FIGURES = (*_KINDS, "quarantined", "added", "removed", "mean")
 """The figures that a condition may name."""
 
 
-def change_of(before: CaseResult, after: CaseResult) -> str:
+def change_of(before: Result, after: Result) -> str:
     """Return how a case has changed since an earlier run, one result for each.
 
     Returns:
@@ -252,12 +257,12 @@ def change_of(before: CaseResult, after: CaseResult) -> str:
         `regressed` and `improved` that is true, else `same`.
     """
     change = Change(
-        test_id=after.test_id,
-        before=before.verdict,
-        after=after.verdict,
-        score_before=None if before.quarantined else before.score,
-        score_after=None if after.quarantined else after.score,
-        hash_changed=not same_case(before, after),
+        test_id=after.case.test_id,
+        before=before.score.verdict,
+        after=after.score.verdict,
+        score_before=None if before.score.quarantined else before.score.score,
+        score_after=None if after.score.quarantined else after.score.score,
+        hash_changed=not same_case(identity_of(before), identity_of(after)),
     )
     return next((word for word, kind in _WORDS.items() if _is_of_kind(change, kind)), "same")
 
@@ -281,8 +286,7 @@ def _is_of_kind(change: Change, kind: str) -> bool:
 
 
 def _keep(rows: TopRows[Change], change: Change, kind: str) -> None:
-    rows.count += 1
-    keep_first(rows.first, change, MAX_ROWS, key=_largest_first if kind == SMALLER else _worst_first)
+    rows.add(change, _largest_first if kind == SMALLER else _worst_first)
 
 
 def _worst_first(change: Change) -> tuple[float, str]:
@@ -370,11 +374,11 @@ class ComparedRun:
         self._terms: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
         self._tally = Tally(trials_rule=trials_rule_of(run), each_case=(self._add,))
 
-    def add(self, result: CaseResult) -> None:
+    def add(self, result: Result) -> None:
         """Add a result; the trials of a case have to follow each other."""
         self._tally.add(result)
 
-    def add_all(self, results: Iterable[CaseResult]) -> Self:
+    def add_all(self, results: Iterable[Result]) -> Self:
         """Add the results of the run, in any order."""
         max_trials = self._run.settings.get("trials", 1)
         for attempts in stream_by_case(results, max_trials if isinstance(max_trials, int) else 1):
@@ -389,8 +393,8 @@ class ComparedRun:
         if attempts is None:
             return self.add_all(stored.results)
         for result in stored.results:
-            self._add(result, *attempts[result.test_id])
-            self.cases[result.test_id] = replace(self.cases[result.test_id], terms=None)
+            self._add(result, *attempts[result.case.test_id])
+            self.cases[result.case.test_id] = replace(self.cases[result.case.test_id], terms=None)
         return self
 
     def since(self, baseline: StoredRun | OpenRun, run: Run) -> RunComparison:
@@ -468,31 +472,31 @@ class ComparedRun:
         """Return the first `MAX_ROWS` cases that another run does not have, by test id."""
         return tuple(self.cases[test_id] for test_id in nsmallest(MAX_ROWS, self.cases.keys() - other.cases.keys()))
 
-    def _add(self, result: CaseResult, passed: int, trials: int) -> None:
-        terms = tuple((str(term["name"]), _points(term)) for term in result.terms) if result.counted else ()
+    def _add(self, result: Result, passed: int, trials: int) -> None:
+        terms = tuple((term.name, _points(term)) for term in result.score.terms) if result.score.counted else ()
         case = ComparedCase(
-            test_id=result.test_id,
-            verdict=result.verdict,
-            score=result.score,
-            kind=result.kind,
-            message=result.message,
-            case_sha256=result.case_sha256,
-            judge=result.judge,
+            test_id=result.case.test_id,
+            verdict=result.score.verdict,
+            score=result.score.score,
+            kind=result.score.kind,
+            message=result.score.message,
+            case_sha256=result.case.case_sha256,
+            judge=result.score.judge,
             cluster=cluster_of(result, self._facet) if self._facet else "",
             # equal tuples are shared, since most cases have the same terms
             terms=self._terms.setdefault(terms, terms),
             trials=trials,
             passed=passed,
             groups=tuple(group for name in self._by for group in _groups_of(result, name)),
-            answer=None if result.answer is None else result.answer[:_MAX_ANSWER],
+            answer=None if result.score.answer is None else result.score.answer[:_MAX_ANSWER],
             mismatch=_mismatch(result),
-            file=result.file,
+            file=result.case.file,
         )
-        twin = self.cases.get(result.test_id)
+        twin = self.cases.get(result.case.test_id)
         if twin is not None:
             worse = min(twin, case, key=_badness)
             case = replace(worse, trials=twin.trials + trials, passed=twin.passed + passed)
-        self.cases[result.test_id] = case
+        self.cases[result.case.test_id] = case
 
 
 class _Group:
@@ -521,21 +525,23 @@ class _Group:
         )
 
 
-def _groups_of(result: CaseResult, name: str) -> Iterable[tuple[str, str]]:
+def _groups_of(result: Result, name: str) -> Iterable[tuple[str, str]]:
     """Return the groups of this name that a case belongs to, as the tally counts them."""
-    values: Iterable[str] = (result.facets[name],) if name in result.facets else ()
+    values: Iterable[str] = (result.case.facets[name],) if name in result.case.facets else ()
     if name == TAG:
-        values = dict.fromkeys(result.tags)
+        values = dict.fromkeys(result.case.tags)
     elif name in {"case_type", "difficulty"}:
-        values = (getattr(result, name),)
+        values = (getattr(result.case, name),)
     return ((name, value) for value in values if value)
 
 
-def _mismatch(result: CaseResult) -> str:
-    if not (result.expected_text and result.actual_text):
+def _mismatch(result: Result) -> str:
+    if not (result.score.expected_text and result.score.actual_text):
         return ""
-    actual = "" if result.actual_text == result.answer else f"got {result.actual_text[:_MAX_ANSWER]}, "
-    return f"{actual}expected {result.expected_text[:_MAX_ANSWER]}"
+    actual = (
+        "" if result.score.actual_text == result.score.answer else f"got {result.score.actual_text[:_MAX_ANSWER]}, "
+    )
+    return f"{actual}expected {result.score.expected_text[:_MAX_ANSWER]}"
 
 
 def _badness(case: ComparedCase) -> tuple[bool, bool, float, str]:
@@ -549,7 +555,7 @@ def _change(before: ComparedCase, after: ComparedCase) -> Change:
         after=after.verdict,
         score_before=None if before.quarantined else before.score,
         score_after=None if after.quarantined else after.score,
-        hash_changed=not same_case(before, after),
+        hash_changed=not same_case(before.identity, after.identity),
         reasons=_reasons(before, after),
         quarantined=after.quarantined and not before.quarantined,
         answer_before=before.answer,
@@ -561,7 +567,7 @@ def _change(before: ComparedCase, after: ComparedCase) -> Change:
 
 
 def _reasons(before: ComparedCase, after: ComparedCase) -> tuple[str, ...]:
-    if judges_differ(before, after):
+    if judges_differ(before.identity, after.identity):
         old, new = (case.judge or "rules only" for case in (before, after))
         return (f"judged by {old} before, by {new} now",)
     if before.trials > 1 or after.trials > 1:
@@ -588,10 +594,8 @@ def _changed_terms(before: Mapping[str, str], after: Mapping[str, str]) -> Itera
             yield f"{name} {before[name]} to {after[name]}"
 
 
-def _points(term: Mapping[str, Any]) -> str:
-    if term["effect"] == "zero":
-        return "=0"
-    return f"{term['value']:+.2f}" if term["effect"] in {"add", "clamp"} else "note"
+def _points(term: Term) -> str:
+    return "note" if term.effect == "note" else term.points
 
 
 class ConditionError(ValueError):

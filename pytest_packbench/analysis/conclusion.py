@@ -29,14 +29,13 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.baseline import BaselineOutcome, Changes
     from pytest_packbench.analysis.comparison import ComparedRun
-    from pytest_packbench.analysis.listing import Order
     from pytest_packbench.analysis.statistics import Exposure, Statistics
     from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.gate import Gate, GateResult
     from pytest_packbench.model.metric import Figure
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.policy import PolicyOutcome
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import SuiteConfig
     from pytest_packbench.runs.stored import BaselineLookup
@@ -78,11 +77,10 @@ class Conclusion:
         run: what is true of all its results.
         statistics: their numbers.
         gates: how the gates decided.
-        page_cases: the cases that the run's page lists, in its order.
-        terminal_cases: the cases that a terminal lists, in its order.
+        page_cases: the cases that its reports list.
         baseline: what came of comparing it with its baseline; None if none was requested.
         policy: in which points its acceptance policy differs from that of a base; None if none was requested.
-        stored_policy: its acceptance policy, as `Policy.stored` returns it; None where it is not known.
+        stored_policy: its acceptance policy, as `policy_of` returns it; None where it is not known.
         controls: how its controls ended; None if it has none.
         figures: the named figures of its pack, in the order in which they are shown.
         paired_figures: those of what changed since the baseline.
@@ -94,7 +92,6 @@ class Conclusion:
     statistics: Statistics
     gates: Sequence[GateResult]
     page_cases: Listing = field(default_factory=Listing)
-    terminal_cases: Listing = field(default_factory=Listing)
     baseline: BaselineOutcome | None = None
     policy: PolicyOutcome | None = None
     stored_policy: dict[str, Any] | None = None
@@ -144,22 +141,19 @@ class RunEvaluator:
         rules: the suite's, with its gates.
         pack: the suite's pack, which names the levels of agreement.
         earlier: the earlier run to compare with; None if there is no such request.
-        order: of the cases that a terminal lists.
 
     Raises:
         TrialsRuleError: the settings of a run contain an invalid trials rule.
     """
 
-    def __init__(
-        self, run: Run, rules: SuiteConfig, pack: Pack, earlier: BaselineLookup | None, *, order: Order = "given"
-    ) -> None:
+    def __init__(self, run: Run, rules: SuiteConfig, pack: Pack, earlier: BaselineLookup | None) -> None:
         rule = trials_rule_of(run, rules.trials_rule())
         self._levels = pack.depths or None
         self._gates = rules.all_gates()
         self._baseline = gate_baseline(earlier, self._gates, rule)
         self._earlier = earlier
         self._compared = _compared_run(run, earlier, self._gates)
-        self._page_cases, self._terminal_cases = Listing("worst"), Listing(order)
+        self._page_cases = Listing()
         self._durations: array[int] | None = None if run.mode == FIXTURE else array("Q")
         self._tally = gate_tally(
             self._gates,
@@ -168,17 +162,17 @@ class RunEvaluator:
             facet=cluster_facet(run),
             mode=run.mode,
             baseline=self._baseline,
-            each_case=(self._page_cases.add, self._terminal_cases.add),
+            each_case=(self._page_cases.add,),
         )
 
-    def add(self, result: CaseResult) -> None:
+    def add(self, result: Result) -> None:
         """Count a result; the trials of a case have to follow each other."""
         self._tally.add(result)
         self._time(result)
         if self._compared is not None:
             self._compared.add(result)
 
-    def add_all(self, results: Sequence[CaseResult]) -> Self:
+    def add_all(self, results: Sequence[Result]) -> Self:
         """Count results in any order."""
         self._tally.add_all(results)
         for result in results if self._durations is not None else ():
@@ -187,9 +181,9 @@ class RunEvaluator:
             self._compared.add_all(results)
         return self
 
-    def _time(self, result: CaseResult) -> None:
+    def _time(self, result: Result) -> None:
         if self._durations is not None and result.record is not None:
-            self._durations.append(result.duration_ms)
+            self._durations.append(result.attempt.duration_ms)
 
     def conclusion(self, run: Run, scope: Scope = "whole") -> Conclusion:
         """Judge the run after all its results were counted; `scope` is as in `conclude`.
@@ -207,7 +201,6 @@ class RunEvaluator:
             statistics=statistics_of(self._tally, levels=self._levels),
             gates=gates,
             page_cases=self._page_cases,
-            terminal_cases=self._terminal_cases,
             baseline=outcome,
             times=times_of(self._durations or ()),
         )
@@ -247,7 +240,7 @@ def _changes(outcome: BaselineOutcome | None) -> Changes | None:
 
 def conclude(
     run: Run,
-    results: Sequence[CaseResult],
+    results: Sequence[Result],
     rules: SuiteConfig,
     pack: Pack,
     earlier: BaselineLookup | None,

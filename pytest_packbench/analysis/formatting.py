@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_packbench.model.score import TOLERANCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from pytest_packbench.model.metric import Figure
+    from pytest_packbench.model.score import Term
 
 
 DASH = "-"
@@ -76,24 +77,19 @@ def format_duration(milliseconds: int) -> str:
     return f"{milliseconds / _MINUTE:.1f} min"
 
 
-def format_terms(terms: Iterable[Mapping[str, Any]], *, details: bool = False) -> str:
+def format_terms(terms: Iterable[Term], *, details: bool = False) -> str:
     """Return the terms of a score in the order applied: `preferred_match +1.00; forbidden_code =0`.
 
     Args:
-        terms: as in a `CaseResult`: `name`, `effect`, `value`, `detail`.
+        terms: those of a `Score`.
         details: add the detail of each term in brackets.
     """
     return "; ".join(_format_term(term, details=details) for term in terms)
 
 
-def _format_term(term: Mapping[str, Any], *, details: bool) -> str:
-    effect, value, detail = term.get("effect", "add"), term.get("value"), term.get("detail")
-    points = ""
-    if effect == "zero":
-        points = " =0"
-    elif effect != "note" and isinstance(value, int | float):
-        points = f" {value:+.2f}"
-    return f"{term.get('name', '')}{points}{f' ({detail})' if details and detail else ''}"
+def _format_term(term: Term, *, details: bool) -> str:
+    points = "" if term.effect == "note" else f" {term.points}"
+    return f"{term.name}{points}{f' ({term.detail})' if details and term.detail else ''}"
 
 
 @lru_cache(maxsize=4096)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.trials import Rule
     from pytest_packbench.model.gate import Gate
     from pytest_packbench.model.metric import Metric
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 
@@ -115,7 +115,7 @@ def judge_gates(
 
 def check_run(
     run: Run,
-    results: Sequence[CaseResult],
+    results: Sequence[Result],
     gates: Iterable[Gate],
     earlier: BaselineLookup | None = None,
     *,
@@ -150,7 +150,7 @@ def check_run(
 
 
 def _changes(
-    run: Run, results: Sequence[CaseResult], gates: Iterable[Gate], earlier: BaselineLookup | None
+    run: Run, results: Sequence[Result], gates: Iterable[Gate], earlier: BaselineLookup | None
 ) -> Changes | None:
     """Compare a run with an earlier one if a gate asks for it."""
     if earlier is None or not any(gate.change for gate in gates):
@@ -219,18 +219,18 @@ class Baseline(NamedTuple):
         metrics: the metrics that it can be measured by; empty for all.
     """
 
-    cases: Mapping[str, CaseResult] = MappingProxyType({})
+    cases: Mapping[str, Result] = MappingProxyType({})
     run: Run | None = None
     trials: int = 1
     unusable: str = ""
     metrics: tuple[str, ...] = ()
 
     @classmethod
-    def from_results(cls, results: Sequence[CaseResult], rule: Rule = MEAN, run: Run | None = None) -> Baseline:
+    def from_results(cls, results: Sequence[Result], rule: Rule = MEAN, run: Run | None = None) -> Baseline:
         """Build a baseline from a run's results; the trials of a case become one result."""
         cases = fold_trials(results, rule)
-        occurrences = Counter(case.test_id for case in cases)
-        unique = {case.test_id: case for case in cases if occurrences[case.test_id] == 1}
+        occurrences = Counter(case.case.test_id for case in cases)
+        unique = {case.case.test_id: case for case in cases if occurrences[case.case.test_id] == 1}
         return cls(cases=unique, run=run, trials=max_trial_count(results))
 
     def checked(self, run: Run, tally: Tally) -> Baseline:
@@ -282,11 +282,11 @@ def _baseline_of(stored: StoredRun, trials_rule: Rule) -> Baseline:
         return Baseline.from_results(stored.results, trials_rule_of(stored.run, trials_rule), stored.run)
     # a committed baseline has one result for each case, without what other metrics need
     trials = max((count for _, count in stored.attempts.values()), default=1)
-    cases = {result.test_id: result for result in stored.results}
+    cases = {result.case.test_id: result for result in stored.results}
     return Baseline(cases=cases, run=stored.run, trials=trials, metrics=(COMPLETENESS, "pass_rate", MEAN_SCORE))
 
 
-def checked_baseline(run: Run, results: Sequence[CaseResult], earlier: StoredRun, trials_rule: Rule = MEAN) -> Baseline:
+def checked_baseline(run: Run, results: Sequence[Result], earlier: StoredRun, trials_rule: Rule = MEAN) -> Baseline:
     """Return an earlier run as the baseline of a run; `unusable` says why if they are not comparable."""
     baseline = _baseline_of(earlier, trials_rule)
     tally = gate_tally((), trials_rule=trials_rule_of(run, trials_rule), mode=run.mode, baseline=baseline)

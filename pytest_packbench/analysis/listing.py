@@ -5,17 +5,12 @@ from __future__ import annotations
 from bisect import insort
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Self, TypeVar
-
-from pytest_packbench.analysis.trials import MEAN, count_passed, fold_case, group_by_case
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from pytest_packbench.analysis.trials import Rule
-    from pytest_packbench.model.result import CaseResult
-
-    Order = Literal["id", "worst", "test", "given"]
+    from pytest_packbench.model.result import Result
 
 
 _Item = TypeVar("_Item")
@@ -33,7 +28,7 @@ class CaseRow(NamedTuple):
         trials: how many trials it had.
     """
 
-    case: CaseResult
+    case: Result
     passed: int
     trials: int
 
@@ -50,12 +45,24 @@ class TopRows(Generic[_Item]):
     first: list[_Item] = field(default_factory=list)
     count: int = 0
 
+    def add(
+        self,
+        row: _Item,
+        key: Callable[[_Item], Any],
+        max_rows: int = MAX_ROWS,
+        stored_form: Callable[[_Item], _Item] = lambda row: row,
+    ) -> None:
+        """Count a row, and keep it if it is among the first; see `keep_first`."""
+        self.count += 1
+        keep_first(self.first, row, max_rows, key, stored_form)
+
 
 class Listing:
     """Sort the cases of a run into tables, one case at a time, and keep the first rows of each.
 
+    Rows are sorted by how far a failed case is below its threshold, the worst first, then by case id.
+
     Args:
-        order: of the rows: by case id, worst first, by test id and file, or as they are added.
         max_rows: how many rows of a table are kept, 1 or more; the others are only counted.
 
     Attributes:
@@ -65,43 +72,38 @@ class Listing:
         errors: the cases of `broken` by their error, equal ones together; each with the first cases.
     """
 
-    def __init__(self, order: Order = "id", max_rows: int = MAX_ROWS) -> None:
+    def __init__(self, max_rows: int = MAX_ROWS) -> None:
+        self._max_rows = max_rows
         self.tables: defaultdict[str, TopRows[CaseRow]] = defaultdict(TopRows)
         self.repeated = False
         self.errors: dict[str, TopRows[CaseRow]] = {}
-        self._key = _SORT_KEYS[order]
-        self._max_rows = max_rows
 
-    def add(self, case: CaseResult, passed: int, trials: int) -> None:
+    def add(self, case: Result, passed: int, trials: int) -> None:
         """Add a case over all its trials, with how many of them passed and how many there are."""
         self.repeated = self.repeated or trials > 1
         row = CaseRow(case, passed, trials)
-        for name in _table_names(case):
-            table = self.tables[name]
-            table.count += 1
-            keep_first(table.first, row, self._max_rows, key=self._key, stored_form=_without_record)
-        if case.verdict in {"error", "vacuous"}:
-            self._add_error(row)
-
-    def add_all(self, results: Iterable[CaseResult], rule: Rule = MEAN) -> Self:
-        """Add the results of a run, one for each case or for each trial of it, in any order."""
-        for trials in group_by_case(results):
-            self.add(fold_case(trials, rule), count_passed(trials), len(trials))
-        return self
-
-    def _add_error(self, row: CaseRow) -> None:
-        case = row.case
-        key = error_key(f"{case.kind or case.verdict} {case.message}", case.case_id, case.file)
+        is_broken = case.score.verdict in {"error", "vacuous"}
+        names = (
+            "quarantined" if case.score.quarantined else case.score.verdict,
+            *["broken"] * is_broken,
+            *["stale"] * case.attempt.stale,
+        )
+        for name in names:
+            self.tables[name].add(row, _worst_first, self._max_rows, _without_record)
+        key = (
+            error_key(
+                f"{case.score.kind or case.score.verdict} {case.score.message}", case.case.case_id, case.case.file
+            )
+            if is_broken
+            else ""
+        )
         # of so many different errors, the others are only counted in their table
-        if key in self.errors or len(self.errors) < self._max_rows:
-            group = self.errors.setdefault(key, TopRows())
-            group.count += 1
-            keep_first(group.first, row, _MAX_NAMED, key=self._key, stored_form=_without_record)
+        if is_broken and (key in self.errors or len(self.errors) < self._max_rows):
+            self.errors.setdefault(key, TopRows()).add(row, _worst_first, _MAX_NAMED, _without_record)
 
     def error_groups(self, max_groups: int) -> list[TopRows[CaseRow]]:
         """Return the errors of most cases, each with its first cases and their number."""
-        groups = sorted(self.errors.values(), key=lambda group: (-group.count, self._key(group.first[0])))
-        return groups[:max_groups]
+        return sorted(self.errors.values(), key=lambda group: (-group.count, _worst_first(group.first[0])))[:max_groups]
 
     def first(self, name: str, max_rows: int) -> Sequence[CaseRow]:
         """Return the first rows of a table; none if the table is empty."""
@@ -110,6 +112,19 @@ class Listing:
     def count(self, name: str) -> int:
         """Return how many rows a table has."""
         return self.tables[name].count if name in self.tables else 0
+
+
+def _without_record(row: CaseRow) -> CaseRow:
+    # record and payload are most of a result's memory, and no page shows them
+    case = row.case
+    small = case.record is None and case.attempt.payload is None
+    return row if small else row._replace(case=replace(case, record=None, attempt=replace(case.attempt, payload=None)))
+
+
+def _worst_first(row: CaseRow) -> tuple[float, str, str]:
+    case = row.case
+    below = (case.score.score or 0.0) - (case.score.threshold or 0.0) if case.score.verdict == "failed" else 0.0
+    return below, case.case.case_id, case.case.test_id
 
 
 def error_key(text: str, case_id: str, file: str) -> str:
@@ -145,35 +160,3 @@ def keep_first(
     if len(items) < max_items or key(item) < key(items[-1]):
         insort(items, stored_form(item), key=key)
         del items[max_items:]
-
-
-def _without_record(row: CaseRow) -> CaseRow:
-    # record and payload are most of a result's memory, and no page shows them
-    case = row.case
-    small = case.record is None and case.payload is None
-    return row if small else row._replace(case=replace(case, record=None, payload=None))
-
-
-def _table_names(case: CaseResult) -> list[str]:
-    names = []
-    if case.stale:
-        names.append("stale")
-    if case.verdict in {"error", "vacuous"}:
-        names.append("broken")
-    names.append("quarantined" if case.quarantined else case.verdict)
-    return names
-
-
-def _worst_first(row: CaseRow) -> tuple[int, float, str, str]:
-    case = row.case
-    if case.verdict == "failed":
-        return 1, (case.score or 0.0) - (case.threshold or 0.0), case.case_id, case.test_id
-    return 0 if case.verdict in {"error", "vacuous"} else 2, 0.0, case.case_id, case.test_id
-
-
-_SORT_KEYS: dict[str, Callable[[CaseRow], Any]] = {
-    "id": lambda row: (row.case.case_id, row.case.test_id, row.case.trial),
-    "worst": _worst_first,
-    "test": lambda row: (row.case.test_id, row.case.file),
-    "given": lambda _: 0,
-}

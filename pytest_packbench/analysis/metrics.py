@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.tally import PairsKey, Tally
     from pytest_packbench.model.metric import Metric
     from pytest_packbench.model.record import EvalRecord
+    from pytest_packbench.model.score import Verdict
 
 
 class Fraction(NamedTuple):
@@ -312,7 +313,7 @@ class RecordSums:
         """Return the counts as sums of results, without scores."""
         sums = ResultSums()
         for (passed, decision, utility, scored, facets), number in self.endings.items():
-            verdict = "passed" if passed else "failed"
+            verdict: Verdict = "passed" if passed else "failed"
             profile = Profile(verdict, decision=decision, utility=utility, scored=scored, facets=facets)
             sums.profiles[profile] = sums.profiles.get(profile, 0) + number
         return sums

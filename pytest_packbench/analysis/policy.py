@@ -1,13 +1,28 @@
-"""Compare the acceptance policy of a suite with that of a base: every change that is not known to be tighter."""
+"""Compare the acceptance policy of a suite with that of a base: every change that is not known to be tighter.
+
+Both are trees with a value at each place. One table says for a place what a change of it is called, and when it makes
+the policy tighter; another one how the place is named.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import json_pointer
 from pytest_packbench.model.gate import CHANGES
-from pytest_packbench.model.policy import ABSENT, MISSING, PolicyChange, same, short_digest, shown
+from pytest_packbench.model.policy import (
+    ABSENT,
+    CHANGES_NAME,
+    MISSING,
+    PRESENT,
+    REMOVED,
+    PolicyChange,
+    same,
+    short_digest,
+    shown,
+)
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME
 
 if TYPE_CHECKING:
@@ -15,28 +30,54 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.policy import AllowedChange, CaseFacts, Policy
 
-# what is asked of whom, not what is accepted
-_NO_POLICY = frozenset({"description", "prices"})
-_PIPELINE = frozenset({"backend", "guards", "model", "target"})
-# they name where a case comes from, and why it was changed
-_NO_EXPECTATION = frozenset({"source", "date"})
-_REVIEWS = "reviews"
-_QUARANTINE = frozenset({"skip", "xfail"})
-SUITES, ROOT, FAIL_ON, BASELINE = "suite", "root", "fail_on", "baseline"
-_STRICT_FIRST = {"gate": ("case", "suite"), "stale": ("error", "warn"), "baseline_optional": ("no", "yes")}
-"""Settings with two values, the stricter one first."""
-TESTED = ("target", "backend", "model", "guard", "trials", "mode")
-"""The settings that decide what a run tests: none is stricter than another."""
-SETTINGS = (*_STRICT_FIRST, FAIL_ON, BASELINE, ROOT, *TESTED)
-"""The settings that are compared."""
+    Place = tuple[str | int, ...]
+
 _LOWER, _HIGHER = -1, 1
 _BOUNDS = {
-    **dict.fromkeys(("min", "confidence", "min_mean_change"), _HIGHER),
+    **dict.fromkeys(("min", "confidence", "min_mean_change", "score", "passed"), _HIGHER),
     **dict.fromkeys(("max", "max_ratio_to_baseline", "max_regressions", "max_new_failures"), _LOWER),
 }
-"""In which direction the bounds of a gate get tighter."""
+"""In which direction the bounds of a gate, and the numbers of a case in the baseline, get tighter."""
 _JUDGED = ("passed", "failed")
 _BASELINE_RUN = ("mode", "target", "trials", "trials_rule", "authored")
+# compared as they are, not key by key
+_WHOLE = frozenset({("config", "trials")})
+_STRICTER = ("case", "error", "no")
+"""The stricter values of `gate`, `stale` and `baseline_optional`."""
+
+
+class Difference(NamedTuple):
+    """A place where two policies differ.
+
+    Attributes:
+        place: the keys and indexes that lead there in the tree of a policy.
+        old: the value in the base; `MISSING` if there is none.
+        new: the value now, likewise.
+        base: the policy of the base.
+        now: the policy now.
+    """
+
+    place: Place
+    old: Any
+    new: Any
+    base: Policy
+    now: Policy
+
+    @property
+    def name(self) -> str:
+        """What is compared, in its part of the policy: a path, a setting, the id of a case; empty for a whole part."""
+        return str(self.place[1]) if len(self.place) > 1 else ""
+
+    @property
+    def case_id(self) -> str:
+        """The id of the case that it is about; empty if it is about none."""
+        part, *keys = self.place
+        if part == "baseline" and keys[:1] == ["cases"]:
+            return str(keys[1]).rpartition(":")[2]
+        is_case = part == "cases" or (
+            part == "recordings" and self.name in self.base["cases"].keys() | self.now["cases"].keys()
+        )
+        return self.name if is_case else ""
 
 
 def policy_changes(base: Policy, now: Policy) -> Iterator[PolicyChange]:
@@ -46,24 +87,16 @@ def policy_changes(base: Policy, now: Policy) -> Iterator[PolicyChange]:
         base: the policy to compare with. Its cases have data where they differ, as far as the base contains it.
         now: the policy as it is now; its cases have data where those of the base have.
     """
-    yield from _settings(base, now)
-    yield from _suites(base, now)
-    yield from _pipeline(base, now)
-    yield from _config(base.config, now.config)
-    yield from _digests("pack changed", base.code, now.code, lambda path: (path, f"pack code {path}"))
-    if base.pack_version is not None and base.pack_version != now.pack_version:
-        yield PolicyChange("pack changed", CONFIG_NAME, "pack version", base.pack_version, now.pack_version)
-    added = {path for path in now.files if path not in base.files and not path.endswith(".py")}
-    files = {path: digest for path, digest in now.files.items() if path not in added}
-    yield from _digests("file changed", base.files, files, lambda path: (path, f"file {path}"))
-    for case_id, facts in sorted(base.cases.items()):
-        yield from _case(case_id, facts, now.cases.get(case_id), base, now)
-    yield from _recordings(base, now)
-    yield from _baseline(base, now)
+    for place, old, new in differences(_tree(base, now), _tree(now, base)):
+        difference = Difference(place, old, new, base, now)
+        pointer = json_pointer(place)
+        what, is_tighter = next(rule[1:] for rule in _RULES if re.fullmatch(rule[0], pointer))
+        if what and not is_tighter(difference):
+            yield _change(what, difference)
 
 
 def allow(
-    changes: Sequence[PolicyChange], allowed: Sequence[AllowedChange], name: str
+    changes: Sequence[PolicyChange], allowed: Sequence[AllowedChange]
 ) -> tuple[tuple[PolicyChange, ...], tuple[str, ...]]:
     """Give the changes that entries allow their reason.
 
@@ -78,368 +111,343 @@ def allow(
         if not matched:
             place = " ".join(filter(None, (entry.case and f"case {entry.case}", entry.key)))
             problems.append(
-                f"{name}: /changes/{number} ({place}): matches no change since the base; expected exactly its case, "
-                "key, old and new value; remove an entry whose change the base has already"
+                f"{CHANGES_NAME}: /changes/{number} ({place}): matches no change since the base; expected exactly its "
+                "case, key, old and new value; remove an entry whose change the base has already"
             )
     marked = (change._replace(reason=reasons.get(position, "")) for position, change in enumerate(changes))
     return tuple(marked), tuple(problems)
 
 
-def _settings(base: Policy, now: Policy) -> Iterator[PolicyChange]:
-    for name in (*SETTINGS, SUITES):
-        old, new = base.settings.get(name), now.settings.get(name)
-        if old is None or new is None or same(old, new) or _is_stricter(name, old, new):
-            continue
-        file = str(now.settings.get("file") or base.settings.get("file") or "")
-        what = "pipeline changed" if name in TESTED else "setting softened"
-        yield PolicyChange(what, file or "settings", f"setting {name}", shown(old), shown(new))
-
-
-def _is_stricter(name: str, old: Any, new: Any) -> bool:
-    if name in _STRICT_FIRST:
-        return bool(new == _STRICT_FIRST[name][0])
-    if name == BASELINE:
-        return bool(old == "none")
-    return name in {FAIL_ON, SUITES} and set(old) <= set(new)
-
-
-def _pipeline(base: Policy, now: Policy) -> Iterator[PolicyChange]:
-    """Compare what was tested, whatever decided on it: a setting, a hook, the suite or its pack."""
-    if base.hooks is not None and now.hooks is not None:
-        yield from _digests("hook changed", base.hooks, now.hooks, lambda path: (path, f"hook {path}"))
-    for name in base.pipeline.keys() & now.pipeline.keys():
-        old, new = base.pipeline[name], now.pipeline[name]
-        # said of the setting or of suite.yaml already
-        named = [(base.settings.get(key), now.settings.get(key)) for key in (name, name.removesuffix("s"))]
-        named += [(base.config.get(name), now.config.get(name))]
-        if old != new and not any(after == new and before != new for before, after in named):
-            yield PolicyChange("pipeline changed", "this run", f"{name} of the run", shown(old), shown(new))
-
-
-def _suites(base: Policy, now: Policy) -> Iterator[PolicyChange]:
-    if base.suites is not None and now.suites is not None:
-        for name in base.suites:
-            if name not in now.suites:
-                yield PolicyChange("suite removed", f"{name}/{CONFIG_NAME}", f"suite {name}", "present", "removed")
-
-
-def _config(base: dict[str, Any], now: dict[str, Any]) -> Iterator[PolicyChange]:
-    for name in dict.fromkeys((*base, *now)):
-        old, new = base.get(name, MISSING), now.get(name, MISSING)
-        if name not in _NO_POLICY and not same(old, new):
-            yield from _RULES.get(name, _rule)(name, old, new)
-
-
-def _rule(name: str, old: Any, new: Any) -> Iterator[PolicyChange]:
-    what = "pipeline changed" if name in _PIPELINE else "scoring changed"
-    for pointer, before, after in differences(old, new, (name,)):
-        yield PolicyChange(what, CONFIG_NAME, pointer, before, after)
-
-
-def _ignored(name: str, old: Any, new: Any) -> Iterator[PolicyChange]:
-    for pattern in new if isinstance(new, list) else ():
-        if not (isinstance(old, list) and pattern in old):
-            yield PolicyChange("ignored", CONFIG_NAME, f"/{name}", ABSENT, shown(pattern))
-
-
-def _reason_given(name: str, old: Any, new: Any) -> Iterator[PolicyChange]:
-    if new is not None and new is not MISSING:
-        before = MISSING if old is None else old
-        yield PolicyChange(f"{name} changed", CONFIG_NAME, f"/{name}", shown(before), shown(new))
-
-
-def _trials(name: str, old: Any, new: Any) -> Iterator[PolicyChange]:
-    if not _is_stricter_rule(old, new):
-        yield PolicyChange("trials rule changed", CONFIG_NAME, f"/{name}", shown(old), shown(new))
-
-
-def _thresholds(name: str, old: Any, new: Any) -> Iterator[PolicyChange]:
-    if not (isinstance(old, dict) and isinstance(new, dict)):
-        yield PolicyChange("threshold changed", CONFIG_NAME, f"/{name}", shown(old), shown(new))
-        return
-    for pointer, before, after in differences(old, new, (name,)):
-        # a type without a threshold of its own has one of the two others
-        least = _number(after, min(_values(new)))
-        most = _number(before, max(_values({**old, "by_type": {}})))
-        if not least >= most:
-            yield PolicyChange("threshold lowered", CONFIG_NAME, pointer, before, after)
-
-
-def _values(thresholds: Mapping[str, Any]) -> list[float]:
-    own = [value for name, value in thresholds.items() if name != "by_type"]
-    return [value for value in (*own, *thresholds.get("by_type", {}).values()) if isinstance(value, int | float)] or [0]
-
-
-def _number(value: Any, default: float) -> float:
-    return default if isinstance(value, bool) or not isinstance(value, int | float) else value
-
-
-def _is_stricter_rule(old: Any, new: Any) -> bool:
-    if new == "all" or old == "any":
-        return bool(new != "mean")
-    return isinstance(old, dict) and isinstance(new, dict) and bool(new["at_least"] >= old["at_least"])
-
-
-def _gates(name: str, old: Any, new: Any) -> Iterator[PolicyChange]:
-    before, after = (list(filter(_is_object, value)) if isinstance(value, list) else [] for value in (old, new))
-    left: list[tuple[int, dict[str, Any]]] = []
-    for number, gate in enumerate(before):
-        equal = next((each for each in after if same(each, gate)), None)
-        if equal is None:
-            left.append((number, gate))
-        else:
-            after.remove(equal)
-    for number, gate in left:
-        followers = [each for each in after if _identity(each) == _identity(gate)]
-        follower = min(followers, key=lambda each: len(list(_gate(0, gate, each))), default=None)
-        if follower is None:
-            key = f"/{name}/{number}"
-            yield PolicyChange("gate removed", CONFIG_NAME, key, _described(gate), "removed")
-        else:
-            after.remove(follower)
-            yield from _gate(number, gate, follower)
-
-
-_RULES: dict[str, Callable[[str, Any, Any], Iterator[PolicyChange]]] = {
-    "allow_pass": _reason_given,
-    "gates": _gates,
-    "ignore": _ignored,
-    "recording": lambda name, old, new: _ignored(
-        f"{name}/ignore_headers", *(isinstance(each, dict) and each.get("ignore_headers") for each in (old, new))
-    ),
-    "thresholds": _thresholds,
-    "trials": _trials,
-}
-"""How a key of `suite.yaml` is compared; all others by `_rule`."""
-
-
-def _identity(gate: Mapping[str, Any]) -> tuple[Any, ...]:
-    change = next((name for name in CHANGES if gate.get(name) is not None), "")
-    kind = "must_pass" if gate.get("must_pass") else change or gate.get("metric")
-    return kind, gate.get("by"), gate.get("depth")
-
-
-def _described(gate: Mapping[str, Any]) -> str:
-    kind, by, _ = _identity(gate)
-    values = {name: gate[name] for name in ("depth", *_BOUNDS, "must_pass") if gate.get(name) not in (None, (), [])}
-    return " ".join(
-        [str(kind), *(f"{name} {shown(value)}" for name, value in values.items()), *([f"by {by}"] if by else [])]
-    )
-
-
-def _gate(number: int, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[PolicyChange]:
-    for name in dict.fromkeys((*old, *new)):
-        before, after = old.get(name), new.get(name)
-        if same(before, after):
-            continue
-        if name == "must_pass":
-            tighter = set(before or ()) <= set(after or ())
-        else:
-            sign = _BOUNDS.get(name, 0)
-            # compared, not subtracted: the bound of a stored run may be too large for a float
-            tighter = (
-                sign != 0 and after is not None and (before is None or (after > before) - (after < before) == sign)
-            )
-        if not tighter:
-            yield PolicyChange("gate loosened", CONFIG_NAME, f"/gates/{number}/{name}", _given(before), _given(after))
-
-
-def _digests(
-    what: str, base: Mapping[str, str], now: Mapping[str, str], place: Callable[[str], tuple[str, str]]
-) -> Iterator[PolicyChange]:
-    for name in sorted({*base, *now}):
-        old, new = base.get(name), now.get(name)
-        if old != new:
-            yield PolicyChange(what, *place(name), _short(old), _short(new))
-
-
-def _given(value: Any) -> Any:
-    return ABSENT if value is None else shown(value)
-
-
-def _short(sha256: str | None) -> str:
-    return ABSENT if sha256 is None else short_digest(sha256)
-
-
-def _case(case_id: str, old: CaseFacts, new: CaseFacts | None, base: Policy, now: Policy) -> Iterator[PolicyChange]:
-    if new is None:
-        yield PolicyChange("case removed", old.file, "", "present", "removed", case_id)
-        return
-    # what could not be read, or be found with a hash, was an error in the base
-    if old.sha256 is None or old.sha256 == new.sha256:
-        return
-    if old.data is None or new.data is None:
-        yield PolicyChange("case changed", new.file, "case", _short(old.sha256), _short(new.sha256), case_id)
-        return
-    keys = [key for key in dict.fromkeys((*old.data, *new.data)) if key != "$schema"]
-    for key in keys:
-        # a case without notes may get some
-        default = {} if key == "notes" else MISSING
-        before, after = old.data.get(key, default), new.data.get(key, default)
-        if same(before, after):
-            continue
-        if key == "input":
-            yield PolicyChange("input changed", new.file, "/input", _whole(before), _whole(after), case_id)
-            continue
-        for pointer, was, becomes in differences(before, after, (key,)):
-            what = _change_of_case(pointer, was, becomes, base, now)
-            if what:
-                yield PolicyChange(what, new.file, pointer, was, becomes, case_id)
-
-
-def _whole(value: Any) -> str:
-    return ABSENT if value is MISSING else f"sha256:{short_digest(canonical_sha256(value))}"
-
-
-def _change_of_case(pointer: str, old: Any, new: Any, base: Policy, now: Policy) -> str:
-    """Return what a change of a case is, in a few words; empty if it is tighter, or no part of the policy."""
-    _, key, *rest = pointer.split("/")
-    last = rest[-1] if rest else ""
-    if key == "notes":
-        if (last in _NO_EXPECTATION and len(rest) == 1) or rest[:1] == [_REVIEWS]:
-            return ""
-        if last in _QUARANTINE and len(rest) == 1:
-            if new in (ABSENT, None) or old not in (ABSENT, None):
-                return ""
-            return "case quarantined"
-    if last == "threshold" and len(rest) == 1:
-        thresholds = (policy.config.get("thresholds") for policy in (base, now))
-        before, after = (_values(each) if isinstance(each, dict) else [0, 1] for each in thresholds)
-        return "" if _number(new, min(after)) >= _number(old, max(before)) else "threshold lowered"
-    return {
-        "case_type": "case type changed",
-        "difficulty": "difficulty changed",
-        "expected": "expectation changed",
-        "notes": "notes changed",
-    }.get(key, "case changed")
-
-
-_CONTROLS = "controls/"
-
-
-def _recordings(base: Policy, now: Policy) -> Iterator[PolicyChange]:
-    for name in sorted({*base.recordings, *now.recordings}):
-        old, new = base.recordings.get(name), now.recordings.get(name)
-        # a recording of a new case, or of one that is removed, which is said of the case; and another control
-        if (
-            old == new
-            or (old is None and name not in base.cases)
-            or (new is None and name in base.cases.keys() - now.cases)
-        ):
-            continue
-        is_case = name in base.cases or name in now.cases
-        kind = "control" if name.startswith(_CONTROLS) else "recording"
-        what = f"{kind} {'added' if old is None else 'removed' if new is None else 'replaced'}"
-        key = "recording" if is_case else f"recording {name}"
-        yield PolicyChange(what, f"fixtures/{name}.json", key, _short(old), _short(new), name if is_case else "")
-
-
-def _baseline(base: Policy, now: Policy) -> Iterator[PolicyChange]:
-    old, new = base.baseline, now.baseline
-    if old is None or same(old, new):
-        return
-    if not (isinstance(old, dict) and isinstance(new, dict)):
-        before, after = ("present", "removed") if new is None else map(_state_of_file, (old, new))
-        yield PolicyChange("baseline changed", BASELINE_NAME, BASELINE_NAME, before, after)
-        return
-    was, becomes = (_object_in(value, "run") for value in (old, new))
-    for name in _BASELINE_RUN:
-        before, after = was.get(name, MISSING), becomes.get(name, MISSING)
-        if not same(before, after):
-            key = f"{BASELINE_NAME} /run/{name}"
-            yield PolicyChange("baseline changed", BASELINE_NAME, key, shown(before), shown(after))
-    cases, kept = (_object_in(value, "cases") for value in (old, new))
-    for test_id, case in sorted(cases.items()):
-        yield from _baseline_case(test_id, case, kept.get(test_id), now)
-
-
-def _object_in(data: dict[str, Any], key: str) -> dict[str, Any]:
-    value = data.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _state_of_file(content: Any) -> str:
-    return short_digest(content if isinstance(content, str) else canonical_sha256(content))
-
-
-def _baseline_case(test_id: str, old: Any, new: Any, now: Policy) -> Iterator[PolicyChange]:
-    case_id = test_id.rpartition(":")[2]
-    facts = now.cases.get(case_id)
-    if facts is None and new is None:
-        # that the case is removed is said of the case
-        return
-    key = f"{BASELINE_NAME} {json_pointer(('cases', test_id))}"
-    if not (isinstance(old, dict) and isinstance(new, dict)):
-        after = "removed" if new is None else shown(new)
-        yield PolicyChange("baseline loosened", BASELINE_NAME, key, "present", after, case_id)
-        return
-    for name in dict.fromkeys((*old, *new)):
-        before, after = old.get(name), new.get(name)
-        if same(before, after):
-            continue
-        if name == "score" and _number(after, -1) > _number(before, -1):
-            continue
-        is_judged = new.get("verdict") in _JUDGED
-        if name == "verdict" and (after == _JUDGED[0] or (is_judged and before not in _JUDGED)):
-            continue
-        if (name == "kind" and is_judged) or (name == "passed" and _number(after, 0) > _number(before, 0)):
-            continue
-        # the case itself is compared; any other hash would leave it out of each comparison
-        if name == "sha256" and facts is not None and after == facts.sha256:
-            continue
-        yield PolicyChange("baseline loosened", BASELINE_NAME, f"{key}/{name}", _given(before), _given(after), case_id)
-
-
-def differences(old: Any, new: Any, location: tuple[str | int, ...]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield where two JSON values differ: JSON pointer, old and new value; a list of objects object by object.
+def differences(old: Any, new: Any, place: Place = ()) -> Iterator[tuple[Place, Any, Any]]:
+    """Yield where two JSON values differ: place, old and new value; a list of objects object by object.
 
     Args:
         old: the value before.
         new: the value now.
-        location: the keys at which they are.
+        place: the keys and indexes that lead to them.
     """
     if same(old, new):
         return
-    if isinstance(old, dict) and isinstance(new, dict):
+    if isinstance(old, dict) and isinstance(new, dict) and place not in _WHOLE:
         for key in dict.fromkeys((*old, *new)):
-            yield from differences(old.get(key, MISSING), new.get(key, MISSING), (*location, key))
+            yield from differences(old.get(key, MISSING), new.get(key, MISSING), (*place, key))
     elif isinstance(old, list) and isinstance(new, list) and old and new and all(map(_is_object, (*old, *new))):
-        yield from _paired(old, new, location)
+        yield from _differences_of_lists(old, new, place)
     else:
-        yield json_pointer(location), shown(old), shown(new)
+        yield place, old, new
 
 
 def _is_object(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-def _paired(old: list[Any], new: list[Any], location: tuple[str | int, ...]) -> Iterator[tuple[str, Any, Any]]:
-    """Compare each object of a list with the one most like it, so that an insertion is one change."""
-    partners: dict[int, int] = {}
-    left = dict(enumerate(new))
-    for number, value in enumerate(old):
-        equal = next((position for position, other in left.items() if same(other, value)), None)
-        if equal is not None:
-            partners[number] = equal
-            del left[equal]
-    for number in range(len(old)):
-        likeness = {position: _likeness(old[number], other) for position, other in left.items()}
-        best = max(likeness, key=lambda position: likeness[position], default=None)
-        if number not in partners and best is not None and likeness[best]:
-            partners[number] = best
-            del left[best]
-    followers = [partners[number] for number in sorted(partners)]
-    if followers != sorted(followers):
-        # the order of a list may count
-        yield json_pointer(location), shown(old), shown(new)
-    for number, value in enumerate(old):
-        if number in partners:
-            yield from differences(value, new[partners[number]], (*location, number))
-        else:
-            yield json_pointer((*location, number)), shown(value), "removed"
-    for number, value in left.items():
-        yield json_pointer((*location, number)), ABSENT, shown(value)
+def _differences_of_lists(old: list[Any], new: list[Any], place: Place) -> Iterator[tuple[Place, Any, Any]]:
+    """Compare lists of objects, so that one that was put in or taken out is one difference."""
+    if len(old) == len(new):
+        for number, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from differences(before, after, (*place, number))
+        return
+    shorter, longer = sorted((old, new), key=len)
+    more = len(longer) - len(shorter)
+    start = next((number for number, value in enumerate(shorter) if not same(value, longer[number])), len(shorter))
+    if not same(shorter[start:], longer[start + more :]):
+        yield place, old, new
+        return
+    for number in range(start, start + more):
+        yield (*place, number), *((longer[number], MISSING) if longer is old else (MISSING, longer[number]))
 
 
-def _likeness(one: dict[str, Any], other: dict[str, Any]) -> int:
-    return sum(same(one[key], other[key]) for key in one.keys() & other.keys())
+def _tree(policy: Policy, other: Policy) -> dict[str, Any]:
+    """Return what is compared of a policy, without what is not known of the other one."""
+
+    def known(part: str) -> Any:
+        return {} if None in (policy.get(part), other.get(part)) else policy[part]
+
+    config = dict(policy["config"])
+    recording = config.pop("recording", None)
+    ignored = {
+        "/ignore": config.pop("ignore", None),
+        "/recording/ignore_headers": recording.get("ignore_headers") if isinstance(recording, dict) else None,
+    }
+    if config.get("allow_pass") is None:
+        config.pop("allow_pass", None)
+    settings, pipeline = policy["settings"], policy.get("pipeline", {})
+    return {
+        "settings": {name: value for name, value in settings.items() if name != "file" and name in other["settings"]},
+        "suites": dict.fromkeys(known("suites"), True),
+        "hooks": known("hooks"),
+        "pipeline": {name: value for name, value in pipeline.items() if name in other.get("pipeline", {})},
+        "config": {**config, "gates": _gates_by_name(config.get("gates"))},
+        "ignored": {key: {str(name): name for name in names or ()} for key, names in ignored.items()},
+        "code": policy["code"],
+        "pack_version": known("pack_version"),
+        "files": policy["files"],
+        "cases": {name: _case(facts, other["cases"].get(name)) for name, facts in sorted(policy["cases"].items())},
+        "recordings": dict(sorted(policy["recordings"].items())),
+        **_baseline(policy.get("baseline"), other.get("baseline")),
+    }
+
+
+def _gates_by_name(gates: Any) -> dict[str, dict[str, Any]]:
+    """Return the gates by what they bound, the strictest of several first, without what they leave open."""
+    found: dict[str, dict[str, Any]] = {}
+    given = [
+        {name: value for name, value in gate.items() if value is not None and value != []}
+        for gate in (gates if isinstance(gates, list) else ())
+        if _is_object(gate)
+    ]
+    for gate in sorted(given, key=_strictness, reverse=True):
+        depth, by = (f" {name} {gate[name]}" if name in gate else "" for name in ("depth", "by"))
+        name = first = f"{_kind(gate)}{depth}{by}"
+        number = 1
+        while name in found:
+            number += 1
+            name = f"{first} ({number})"
+        found[name] = gate
+    return found
+
+
+def _strictness(gate: Mapping[str, Any]) -> tuple[list[float], str]:
+    bounds = [sign * _number(gate.get(name), -sign * float("inf")) for name, sign in _BOUNDS.items()]
+    # of several gates without bounds, the place in the list says nothing
+    return bounds, str(gate.get("must_pass"))
+
+
+def _kind(gate: Mapping[str, Any]) -> str:
+    change = next((name for name in CHANGES if name in gate), None)
+    return "must_pass" if "must_pass" in gate else str(change or gate.get("metric"))
+
+
+def _case(facts: CaseFacts, other: CaseFacts | None) -> Any:
+    """Return the keys of a case, or its hash where those of one side are not known, or are the same."""
+    if facts.data is None or other is None or other.data is None:
+        return facts.sha256
+    content = {key: value for key, value in facts.data.items() if key != "$schema"}
+    if "input" in content:
+        content["input"] = f"sha256:{short_digest(canonical_sha256(content['input']))}"
+    # a case without notes may get some
+    return {"notes": {}, **content}
+
+
+def _baseline(content: Any, other: Any) -> dict[str, Any]:
+    """Return a baseline with its cases, or its hash where one side is no JSON; nothing where there is none."""
+    if content is None:
+        return {}
+    if not (isinstance(content, dict) and isinstance(other, dict)):
+        return {"baseline": content if isinstance(content, str) else canonical_sha256(content)}
+    run, cases = (content[name] if _is_object(content.get(name)) else {} for name in ("run", "cases"))
+    entries = {
+        test_id: {name: value for name, value in entry.items() if value is not None} if _is_object(entry) else entry
+        for test_id, entry in sorted(cases.items())
+    }
+    return {"baseline": {"run": {name: run[name] for name in _BASELINE_RUN if name in run}, "cases": entries}}
+
+
+# -- what is tighter ---------------------------------------------------------------------------------------------------
+
+
+def _never(_difference: Difference) -> bool:
+    return False
+
+
+def _is_new(difference: Difference) -> bool:
+    return difference.old is MISSING
+
+
+def _is_gone(difference: Difference) -> bool:
+    return difference.new is MISSING
+
+
+def _is_more(difference: Difference) -> bool:
+    old, new = (() if value is MISSING else value for value in (difference.old, difference.new))
+    return set(old) <= set(new)
+
+
+def _is_tighter_number(difference: Difference) -> bool:
+    sign, old, new = _BOUNDS.get(str(difference.place[-1]), 0), difference.old, difference.new
+    if not (sign and _is_number(new) and (old is MISSING or _is_number(old))):
+        return False
+    # compared, not subtracted: the bound of a stored run may be too large for a float
+    return old is MISSING or (new > old) - (new < old) == sign
+
+
+def _is_no_lower_threshold(difference: Difference) -> bool:
+    # a type without a threshold of its own has one of the two others, a case any
+    of_case = difference.place[0] == "cases"
+    least = _number(difference.new, min(_thresholds(difference.now)))
+    return least >= _number(difference.old, max(_thresholds(difference.base, by_type=of_case)))
+
+
+def _thresholds(policy: Policy, *, by_type: bool = True) -> list[float]:
+    thresholds = policy["config"].get("thresholds")
+    if not isinstance(thresholds, dict):
+        return [0, 1]
+    own = [value for name, value in thresholds.items() if name != "by_type"]
+    of_types = thresholds.get("by_type", {}).values() if by_type else ()
+    return [value for value in (*own, *of_types) if isinstance(value, int | float)] or [0]
+
+
+def _is_stricter_rule(difference: Difference) -> bool:
+    old, new = difference.old, difference.new
+    if new == "all" or old == "any":
+        return bool(new != "mean")
+    return _is_object(old) and _is_object(new) and bool(new["at_least"] >= old["at_least"])
+
+
+def _is_no_quarantine(difference: Difference) -> bool:
+    none = (MISSING, None)
+    return difference.new in none or difference.old not in none
+
+
+def _is_said_already(difference: Difference) -> bool:
+    """Whether a change of what was tested is that of a setting or of `suite.yaml`."""
+    name, new = difference.name, difference.new
+    parts = (("settings", name), ("settings", name.removesuffix("s")), ("config", name))
+    named = ([policy[part].get(key) for policy in (difference.base, difference.now)] for part, key in parts)
+    return any(after == new and before != new for before, after in named)
+
+
+def _is_another_recording(difference: Difference) -> bool:
+    """Whether a recording is one more, or that of a case which is removed, which is said of the case."""
+    was, becomes = (difference.name in policy["cases"] for policy in (difference.base, difference.now))
+    return not was if difference.old is MISSING else difference.new is MISSING and was and not becomes
+
+
+def _is_judged(difference: Difference) -> bool:
+    if difference.place[-1] == "verdict":
+        return difference.new == _JUDGED[0] or (difference.new in _JUDGED and difference.old not in _JUDGED)
+    return difference.now["baseline"]["cases"][difference.place[2]].get("verdict") in _JUDGED
+
+
+def _is_hash_of_case(difference: Difference) -> bool:
+    # the case itself is compared; any other hash would leave it out of each comparison
+    facts = difference.now["cases"].get(difference.case_id)
+    return facts is not None and difference.new == facts.sha256
+
+
+def _is_entry_of_no_case(difference: Difference) -> bool:
+    return _is_new(difference) or (_is_gone(difference) and difference.case_id not in difference.now["cases"])
+
+
+def _number(value: Any, default: float) -> float:
+    return value if _is_number(value) else default
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_RULES: tuple[tuple[str, str, Callable[[Difference], bool]], ...] = (
+    ("/settings/(gate|stale|baseline_optional)", "setting softened", lambda change: change.new in _STRICTER),
+    ("/settings/(fail_on|suite)", "setting softened", _is_more),
+    ("/settings/baseline", "setting softened", lambda change: bool(change.old == "none")),
+    ("/settings/root", "setting softened", _never),
+    ("/settings/.*", "pipeline changed", _never),
+    ("/suites/.*", "suite removed", _is_new),
+    ("/hooks/.*", "hook changed", _never),
+    ("/pipeline/.*", "pipeline changed", _is_said_already),
+    ("/config/(description|prices)(/.*)?", "", _never),
+    ("/config/(backend|guards|model|target)(/.*)?", "pipeline changed", _never),
+    ("/config/thresholds", "threshold changed", _never),
+    ("/config/thresholds/.*", "threshold lowered", _is_no_lower_threshold),
+    ("/config/trials", "trials rule changed", _is_stricter_rule),
+    ("/config/gates/[^/]*", "gate removed", _is_new),
+    ("/config/gates/[^/]*/must_pass", "gate loosened", _is_more),
+    ("/config/gates/.*", "gate loosened", _is_tighter_number),
+    ("/config/allow_pass", "allow_pass changed", _is_gone),
+    ("/config/.*", "scoring changed", _never),
+    ("/ignored/.*", "ignored", _is_gone),
+    ("/(code/.*|pack_version)", "pack changed", _never),
+    ("/files/.*[.]py", "file changed", _never),
+    ("/files/.*", "file changed", _is_new),
+    ("/cases/[^/]*", "case changed", lambda change: change.old in {MISSING, None}),
+    ("/cases/[^/]*/notes/(source|date|reviews|reviews/.*)", "", _never),
+    ("/cases/[^/]*/notes/(skip|xfail)", "case quarantined", _is_no_quarantine),
+    ("/cases/[^/]*/[^/]*/threshold", "threshold lowered", _is_no_lower_threshold),
+    ("/cases/[^/]*/case_type(/.*)?", "case type changed", _never),
+    ("/cases/[^/]*/difficulty(/.*)?", "difficulty changed", _never),
+    ("/cases/[^/]*/expected(/.*)?", "expectation changed", _never),
+    ("/cases/[^/]*/input", "input changed", _never),
+    ("/cases/[^/]*/notes(/.*)?", "notes changed", _never),
+    ("/cases/.*", "case changed", _never),
+    ("/recordings/controls~1.*", "control replaced", _is_another_recording),
+    ("/recordings/.*", "recording replaced", _is_another_recording),
+    ("/baseline", "baseline changed", _is_new),
+    ("/baseline/run/.*", "baseline changed", _never),
+    ("/baseline/cases/[^/]*", "baseline loosened", _is_entry_of_no_case),
+    ("/baseline/cases/[^/]*/(score|passed)", "baseline loosened", _is_tighter_number),
+    ("/baseline/cases/[^/]*/(verdict|kind)", "baseline loosened", _is_judged),
+    ("/baseline/cases/[^/]*/sha256", "baseline loosened", _is_hash_of_case),
+    ("/baseline/.*", "baseline loosened", _never),
+)
+"""By place, the first that fits: what a change is called, empty for no part of the policy; and when it is tighter."""
+
+
+# -- how a change is said ----------------------------------------------------------------------------------------------
+
+_NAMES = {
+    "settings": ("{file}", "setting {name}"),
+    "suites": (f"{{name}}/{CONFIG_NAME}", "suite {name}"),
+    "hooks": ("{name}", "hook {name}"),
+    "pipeline": ("this run", "{name} of the run"),
+    "config": (CONFIG_NAME, "{pointer}"),
+    "ignored": (CONFIG_NAME, "{name}"),
+    "code": ("{name}", "pack code {name}"),
+    "pack_version": (CONFIG_NAME, "pack version"),
+    "files": ("{name}", "file {name}"),
+    "recordings": ("fixtures/{name}.json", "recording {name}"),
+    "baseline": (BASELINE_NAME, f"{BASELINE_NAME} {{pointer}}"),
+}
+"""By part of the policy, how the file and the key of a change are named."""
+_OF_HASHES = {"hooks": 2, "code": 2, "files": 2, "recordings": 2, "cases": 2, "baseline": 1}
+"""The parts of a policy that have hashes, and how long the place of one is."""
+_OF_WHOLES = {("suites", 2), ("cases", 2), ("baseline", 1), ("baseline", 3)}
+"""The parts, and lengths of places, of what is there or not: its value is not shown when it is removed."""
+
+
+def _change(what: str, difference: Difference) -> PolicyChange:
+    """Return a difference in the words that an entry of `policy_changes.yaml` repeats."""
+    part, *keys = difference.place
+    old, new = (_shown(value, difference.place) for value in (difference.old, difference.new))
+    is_gone = difference.new is MISSING
+    if what == "gate removed":
+        old, new = _described(difference.old), REMOVED
+    elif (part, len(difference.place)) in _OF_WHOLES and (is_gone or keys[:1] == ["cases"]):
+        old, new = PRESENT, REMOVED if is_gone else new
+    elif is_gone and isinstance(difference.place[-1], int):
+        new = REMOVED
+    if part == "cases" and new == REMOVED and len(keys) == 1:
+        what = "case removed"
+    elif part == "recordings" and ABSENT in {old, new}:
+        what = what.replace("replaced", "added" if old == ABSENT else "removed")
+    return PolicyChange(what, *_place_named(difference), old, new, difference.case_id)
+
+
+def _place_named(difference: Difference) -> tuple[str, str]:
+    """Return the file and the key of a difference as users name them."""
+    part, *keys = difference.place
+    name, case_id = difference.name, difference.case_id
+    if part == "cases":
+        facts = difference.now["cases"].get(name)
+        whole = "" if facts is None else "case"
+        return (facts or difference.base["cases"][name]).file, json_pointer(keys[1:]) or whole
+    if part == "recordings" and case_id:
+        return f"fixtures/{name}.json", "recording"
+    files = [policy["settings"].get("file") for policy in (difference.now, difference.base)]
+    words = {"name": name, "pointer": json_pointer(keys), "file": next(filter(None, files), "settings")}
+    file, key = (text.format(**words).rstrip() for text in _NAMES[str(part)])
+    return file, key
+
+
+def _shown(value: Any, place: Place) -> Any:
+    """Return a value of a change: of a hash its beginning."""
+    if value is MISSING or _OF_HASHES.get(str(place[0])) != len(place):
+        return shown(value)
+    return ABSENT if value is None else short_digest(value)
+
+
+def _described(gate: Mapping[str, Any]) -> str:
+    """Return a gate in a few words, for the change that it is removed."""
+    values = {name: gate[name] for name in ("depth", *_BOUNDS, "must_pass") if name in gate}
+    by = [f"by {gate['by']}"] if "by" in gate else []
+    return " ".join([_kind(gate), *(f"{name} {shown(value)}" for name, value in values.items()), *by])

@@ -10,8 +10,7 @@ from pytest_packbench.analysis.intervals import wilson_interval
 from pytest_packbench.analysis.metrics import measure, merged, run_sums
 from pytest_packbench.analysis.tally import TAG
 from pytest_packbench.model.metric import AUTHORED, EXPOSURE, GENERAL_METRICS, MEAN_SCORE
-from pytest_packbench.model.result import QUARANTINE
-from pytest_packbench.model.score import VERDICTS
+from pytest_packbench.model.score import QUARANTINE, VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.metrics import ResultSums
     from pytest_packbench.analysis.tally import Tally
     from pytest_packbench.analysis.trials import TrialFigures
+    from pytest_packbench.model.score import Verdict
 
 
 _NO_MODEL = frozenset({AUTHORED, "unknown", None})
@@ -39,7 +39,7 @@ class Totals(NamedTuple):
     """
 
     selected: int
-    verdicts: dict[str, int]
+    verdicts: Mapping[Verdict, int]
     quarantined: dict[str, int]
     stale: int
 
@@ -182,7 +182,8 @@ def statistics_of(tally: Tally, *, levels: Sequence[int] | None = None) -> Stati
     for key, sums in tally.groups.items():
         if key.name not in {"", TAG}:
             groups.setdefault((key.name, key.value), []).append(sums)
-    verdicts, quarantined = dict.fromkeys(VERDICTS, 0), dict.fromkeys(QUARANTINE, 0)
+    verdicts: dict[Verdict, int] = dict.fromkeys(VERDICTS, 0)
+    quarantined = dict.fromkeys(QUARANTINE, 0)
     depths, refusals, models = Counter[int](), Counter[tuple[bool | None, bool | None]](), Counter[str]()
     remarks = Counter[str]()
     for profile, number in total.profiles.items():

@@ -23,23 +23,21 @@ from pytest_packbench.analysis.trials import (
     split_attempts,
 )
 from pytest_packbench.model.metric import GENERAL_METRICS, Profile
-from pytest_packbench.model.result import QUARANTINE
-from pytest_packbench.model.score import FIXTURE
+from pytest_packbench.model.score import FIXTURE, QUARANTINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pytest_packbench.analysis.comparison import ComparedCase
     from pytest_packbench.analysis.trials import Rule
     from pytest_packbench.model.metric import Metric
     from pytest_packbench.model.record import EvalRecord
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.runs.lines import ErrorLine
 
     # the metrics of the pack of a record: of its `packbench.pack` (`name/version`) and its `test_suite`
     MetricsOf = Callable[[str, str], Mapping[str, Metric]]
     # a case over all its trials, how many of them passed, and how many there are
-    EachCase = Callable[[CaseResult, int, int], None]
+    EachCase = Callable[[Result, int, int], None]
 
 MAX_FAILING = 20
 MAX_DUPLICATES = 10
@@ -200,7 +198,7 @@ class Tally:
         required: Iterable[str] = (),
         facet: str = "",
         mode: str = FIXTURE,
-        earlier: Mapping[str, CaseResult] | None = None,
+        earlier: Mapping[str, Result] | None = None,
         each_case: Iterable[EachCase] = (),
     ) -> None:
         required_passes(trials_rule, 1)
@@ -217,7 +215,7 @@ class Tally:
         self._required_ids = frozenset(required)
         self._earlier = earlier
         self._each_case = tuple(each_case)
-        self._attempts: list[CaseResult] = []
+        self._attempts: list[Result] = []
         self._profiles: dict[tuple[Any, ...], Profile] = {}
         self._excluded = excluded_facets(self.metrics)
         self._excluded_of: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
@@ -232,13 +230,15 @@ class Tally:
         # by run and suite: for cases with a later trial, the digest of their first one
         self._first_trials: dict[tuple[str, str], set[bytes]] = {}
 
-    def add(self, result: CaseResult) -> None:
+    def add(self, result: Result) -> None:
         """Count a result; the trials of a case have to follow each other."""
-        if self._attempts and (self._attempts[0].test_id != result.test_id or self._attempts[0].file != result.file):
+        if self._attempts and (
+            self._attempts[0].case.test_id != result.case.test_id or self._attempts[0].case.file != result.case.file
+        ):
             self.close()
         self._attempts.append(result)
 
-    def add_all(self, results: Iterable[CaseResult]) -> Self:
+    def add_all(self, results: Iterable[Result]) -> Self:
         """Count the results of a run, in any order."""
         self.close()
         for trials in group_by_case(results):
@@ -252,7 +252,7 @@ class Tally:
             self._count(trials)
         return self
 
-    def _count(self, trials: Sequence[CaseResult]) -> None:
+    def _count(self, trials: Sequence[Result]) -> None:
         """Count a case by all its trials."""
         case = fold_case(trials, self.trials.rule)
         self.trials.add(trials)
@@ -261,7 +261,7 @@ class Tally:
         if self._earlier and not self.unchanged:
             self.unchanged = any(self._earlier_result(trial) is not None for trial in trials)
         profile, before = self._profile(case), self._earlier_result(case)
-        points = points_of(case.score) if profile.counted else 0
+        points = points_of(case.score.score) if profile.counted else 0
         for key in self._group_keys(case):
             sums = self.groups.get(key)
             if sums is None:
@@ -273,47 +273,49 @@ class Tally:
                 old_profile = self._profile(before)
                 pairs_key = PairsKey(key, old_profile.counted and profile.counted, profile.due)
                 old, new = self.pairs.setdefault(pairs_key, (ResultSums(), ResultSums()))
-                old.add(old_profile, points_of(before.score) if old_profile.counted else 0)
+                old.add(old_profile, points_of(before.score.score) if old_profile.counted else 0)
                 new.add(profile, points)
-        if case.case_id in self._required_ids and self.required.get(case.case_id, "passed") == "passed":
-            self.required[case.case_id] = case.verdict
+        if case.case.case_id in self._required_ids and self.required.get(case.case.case_id, "passed") == "passed":
+            self.required[case.case.case_id] = case.score.verdict
 
-    def _profile(self, case: CaseResult) -> Profile:
+    def _profile(self, case: Result) -> Profile:
         fields = (
-            case.verdict,
-            case.kind if case.kind in QUARANTINE else "",
-            case.score is not None,
-            case.decision,
-            case.utility,
-            case.valid,
-            case.expects_refusal,
-            case.refused,
-            case.match_depth,
-            case.match_level,
-            case.llm_backend,
-            case.llm_model,
-            case.judge,
-            case.stale,
-            case.remark,
-            case.cached > 0,
-            tuple([facet for facet in self._excluded if case.facets.get(facet[0]) == facet[1]]),
+            case.score.verdict,
+            case.score.kind if case.score.kind in QUARANTINE else "",
+            case.score.score is not None,
+            case.score.decision,
+            case.score.utility,
+            case.score.valid,
+            case.case.expects_refusal,
+            case.score.refused,
+            case.score.match_depth,
+            case.score.match_level,
+            case.attempt.llm_backend,
+            case.attempt.llm_model,
+            case.score.judge,
+            case.attempt.stale,
+            case.attempt.remark,
+            case.attempt.cached > 0,
+            tuple([facet for facet in self._excluded if case.case.facets.get(facet[0]) == facet[1]]),
         )
         profile = self._profiles.get(fields)
         if profile is None:
             profile = self._profiles[fields] = Profile(*fields, mode=self._mode)
         return profile
 
-    def _earlier_result(self, case: CaseResult) -> CaseResult | None:
-        earlier = self._earlier.get(case.test_id) if self._earlier else None
-        return earlier if earlier is not None and same_case(earlier, case) else None
+    def _earlier_result(self, case: Result) -> Result | None:
+        earlier = self._earlier.get(case.case.test_id) if self._earlier else None
+        return earlier if earlier is not None and same_case(identity_of(earlier), identity_of(case)) else None
 
-    def _group_keys(self, case: CaseResult) -> list[GroupKey]:
-        readable = bool(case.case_type)
-        keys = [GroupKey("", "", readable), GroupKey("case_type", case.case_type, readable)]
-        keys.append(GroupKey("difficulty", case.difficulty, readable))
-        keys += [GroupKey(name, value, readable) for name, value in case.facets.items() if name not in _RESERVED_FACETS]
+    def _group_keys(self, case: Result) -> list[GroupKey]:
+        readable = bool(case.case.case_type)
+        keys = [GroupKey("", "", readable), GroupKey("case_type", case.case.case_type, readable)]
+        keys.append(GroupKey("difficulty", case.case.difficulty, readable))
+        keys += [
+            GroupKey(name, value, readable) for name, value in case.case.facets.items() if name not in _RESERVED_FACETS
+        ]
         if self._by_tag:
-            keys += [GroupKey(TAG, tag, readable) for tag in dict.fromkeys(case.tags)]
+            keys += [GroupKey(TAG, tag, readable) for tag in dict.fromkeys(case.case.tags)]
         return keys
 
     def add_record(self, record: EvalRecord) -> None:
@@ -394,20 +396,35 @@ class Tally:
         keep_first(cases, case, MAX_FAILING, key=lambda each: (each.test_id, each.trial))
 
 
-def same_case(before: CaseResult | ComparedCase, after: CaseResult | ComparedCase) -> bool:
-    """Whether two results are of the same unedited case and of the same judge.
+class Identity(NamedTuple):
+    """What a case was judged by.
 
-    Results without a hash, as in other tools' records, are assumed to be of an unedited case.
+    Attributes:
+        test_id: its id.
+        case_sha256: the hash of its content; None in records of other tools, which are taken to be of an unedited case.
+        judge: the name of the judge that counted, or None; an empty text where nothing was judged.
     """
+
+    test_id: str
+    case_sha256: str | None
+    judge: str | None
+
+
+def identity_of(result: Result) -> Identity:
+    """Return what a result was judged by."""
+    return Identity(result.case.test_id, result.case.case_sha256, result.score.judge if result.score.counted else "")
+
+
+def same_case(before: Identity, after: Identity) -> bool:
+    """Whether two results are of the same unedited case and of the same judge."""
     if before.test_id != after.test_id or judges_differ(before, after):
         return False
     return before.case_sha256 == after.case_sha256 or None in (before.case_sha256, after.case_sha256)
 
 
-def judges_differ(before: CaseResult | ComparedCase, after: CaseResult | ComparedCase) -> bool:
+def judges_differ(before: Identity, after: Identity) -> bool:
     """Whether the results of a case were judged by different judges."""
-    # a result without a verdict of a judge does not differ
-    return before.counted and after.counted and before.judge != after.judge
+    return "" not in (before.judge, after.judge) and before.judge != after.judge
 
 
 def excluded_facets(metrics: Mapping[str, Metric]) -> tuple[tuple[str, str], ...]:

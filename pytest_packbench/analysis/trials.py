@@ -12,14 +12,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.result import Result
 from pytest_packbench.model.run import CLUSTER_SETTING
 from pytest_packbench.model.score import COUNTED, TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.record import EvalDecision
     from pytest_packbench.model.run import Run
+    from pytest_packbench.model.score import Verdict
 
     # `mean`, `all`, `any`, or `{"at_least": k}`
     Rule = str | Mapping[str, Any]
@@ -110,7 +112,7 @@ def required_passes(rule: Rule | None, trials: int) -> int | None:
     return least
 
 
-def fold_trials(results: Iterable[CaseResult], rule: Rule = MEAN) -> Sequence[CaseResult]:
+def fold_trials(results: Iterable[Result], rule: Rule = MEAN) -> Sequence[Result]:
     """Fold all trials of a case into one result, so that counting results counts cases.
 
     Trials are results with the same test id and file, and different trial numbers. Yes-or-no properties of a case are
@@ -129,12 +131,12 @@ def fold_trials(results: Iterable[CaseResult], rule: Rule = MEAN) -> Sequence[Ca
     """
     sequence = results if isinstance(results, list | tuple) else tuple(results)
     # most runs have one trial per case, and many cases
-    if not any(result.trial for result in sequence):
+    if not any(result.attempt.trial for result in sequence):
         return sequence
     return tuple(fold_case(trials, rule) for trials in _sorted_cases(sequence))
 
 
-def fold_case(trials: Sequence[CaseResult], rule: Rule = MEAN) -> CaseResult:
+def fold_case(trials: Sequence[Result], rule: Rule = MEAN) -> Result:
     """Fold the trials of one case, at least one, into one result, as `fold_trials` does.
 
     A single result is returned unchanged, whatever the rule. If any trial was not judged, neither is the case: errors
@@ -144,62 +146,77 @@ def fold_case(trials: Sequence[CaseResult], rule: Rule = MEAN) -> CaseResult:
         return trials[0]
     trials, least = _in_order(trials), required_passes(rule, len(trials))
     worst = min(trials, key=_badness)
-    quarantined = next((result for result in trials if result.quarantined), None)
-    judged = [result for result in trials if result.counted]
-    threshold = next((result.threshold for result in trials if result.threshold is not None), None)
+    quarantined = next((result for result in trials if result.score.quarantined), None)
+    judged = [result for result in trials if result.score.counted]
+    threshold = next((result.score.threshold for result in trials if result.score.threshold is not None), None)
     # the case's own notes take precedence
     unjudged = quarantined or next(
-        (result for verdict in _UNJUDGED for result in trials if result.verdict == verdict), None
+        (result for verdict in _UNJUDGED for result in trials if result.score.verdict == verdict), None
     )
-    if unjudged is not None and unjudged.verdict == "vacuous" and any(each.verdict == "failed" for each in judged):
-        unjudged = next((result for result in trials if result.verdict not in {"vacuous", *COUNTED}), None)
+    if (
+        unjudged is not None
+        and unjudged.score.verdict == "vacuous"
+        and any(each.score.verdict == "failed" for each in judged)
+    ):
+        unjudged = next((result for result in trials if result.score.verdict not in {"vacuous", *COUNTED}), None)
     kind = message = ""
+    verdict: Verdict
     if unjudged is None:
         score = _mean_score(judged)
         verdict = "passed" if _passes(judged, score, threshold, least) else "failed"
-        worst = min(judged, key=_badness)
+        # what it passed with is not explained by a trial that a rule other than the mean forgives
+        forgiven = verdict == "passed" and least is not None
+        worst = min((each for each in judged if not (forgiven and has_hard_fail(each))), key=_badness)
     else:
-        score, verdict, kind = None, unjudged.verdict, unjudged.kind
+        score, verdict, kind = None, unjudged.score.verdict, unjudged.score.kind
         if verdict in _UNJUDGED:
-            reason = f": {unjudged.message}" if unjudged.message else ""
+            reason = f": {unjudged.score.message}" if unjudged.score.message else ""
             message = f"trial {trials.index(unjudged) + 1} of {len(trials)}{reason}"
-    return replace(
-        quarantined or worst,
-        verdict=verdict,
-        kind=kind,
-        message=message,
-        score=score,
-        threshold=threshold,
-        timestamp=max(result.timestamp for result in trials),
-        duration_ms=sum(result.duration_ms for result in trials),
-        match_depth=min((result.match_depth for result in judged if result.match_depth is not None), default=None),
-        refused=_worst_refused(judged),
-        decision=_worst_decision(judged),
-        utility=_worst_utility(judged),
-        stale=any(result.stale for result in trials),
-        remark=next((result.remark for result in trials if result.remark), ""),
-        cached=sum(result.cached for result in trials),
-        cost_usd=_total_cost(trials),
-        trial=0,
-        record=None,
-        payload=None,
+    shown = quarantined or worst
+    return Result(
+        case=shown.case,
+        attempt=replace(
+            shown.attempt,
+            timestamp=max(result.attempt.timestamp for result in trials),
+            duration_ms=sum(result.attempt.duration_ms for result in trials),
+            stale=any(result.attempt.stale for result in trials),
+            remark=next((result.attempt.remark for result in trials if result.attempt.remark), ""),
+            cached=sum(result.attempt.cached for result in trials),
+            cost_usd=_total_cost(trials),
+            trial=0,
+            payload=None,
+        ),
+        score=replace(
+            shown.score,
+            verdict=verdict,
+            kind=kind,
+            message=message,
+            score=score,
+            threshold=threshold,
+            match_depth=min(
+                (each.score.match_depth for each in judged if each.score.match_depth is not None), default=None
+            ),
+            refused=_worst_refused(judged),
+            decision=_worst_decision(judged),
+            utility=_worst_utility(judged),
+        ),
     )
 
 
-def _total_cost(trials: Sequence[CaseResult]) -> float | None:
-    costs = [result.cost_usd for result in trials if result.cost_usd is not None]
+def _total_cost(trials: Sequence[Result]) -> float | None:
+    costs = [result.attempt.cost_usd for result in trials if result.attempt.cost_usd is not None]
     return sum(costs) if len(costs) == len(trials) else None
 
 
-def group_by_case(results: Iterable[CaseResult]) -> Iterable[Sequence[CaseResult]]:
+def group_by_case(results: Iterable[Result]) -> Iterable[Sequence[Result]]:
     """Group results into cases, by test id; if no case has several trials, each result is a case, in order."""
     sequence = results if isinstance(results, list | tuple) else tuple(results)
-    if any(result.trial for result in sequence):
+    if any(result.attempt.trial for result in sequence):
         return _sorted_cases(sequence)
     return ((result,) for result in sequence)
 
 
-def stream_by_case(results: Iterable[CaseResult], max_trials: int) -> Iterator[Sequence[CaseResult]]:
+def stream_by_case(results: Iterable[Result], max_trials: int) -> Iterator[Sequence[Result]]:
     """Group results into cases while reading; if they are ordered by case, only one case is in memory at a time.
 
     Args:
@@ -209,9 +226,9 @@ def stream_by_case(results: Iterable[CaseResult], max_trials: int) -> Iterator[S
     if max_trials == 1:
         yield from ((result,) for result in results)
         return
-    incomplete: dict[tuple[str, str], list[CaseResult]] = {}
+    incomplete: dict[tuple[str, str], list[Result]] = {}
     for result in results:
-        key = (result.test_id, result.file)
+        key = (result.case.test_id, result.case.file)
         trials = incomplete.setdefault(key, [])
         trials.append(result)
         if len(trials) == max_trials:
@@ -219,24 +236,24 @@ def stream_by_case(results: Iterable[CaseResult], max_trials: int) -> Iterator[S
     yield from incomplete.values()
 
 
-def count_passed(trials: Sequence[CaseResult]) -> int:
+def count_passed(trials: Sequence[Result]) -> int:
     """Return how many trials of a case passed; a single one counts by its verdict, quarantined or not."""
-    return int(trials[0].verdict == "passed") if len(trials) == 1 else sum(map(_has_passed, trials))
+    return int(trials[0].score.verdict == "passed") if len(trials) == 1 else sum(map(_has_passed, trials))
 
 
-def split_attempts(attempts: Sequence[CaseResult]) -> list[Sequence[CaseResult]]:
+def split_attempts(attempts: Sequence[Result]) -> list[Sequence[Result]]:
     """Split attempts with the same test id and file into cases.
 
     Attempts with different trial numbers are one case; if a number occurs twice, each attempt is a case of its own.
     """
     if not attempts:
         return []
-    if len({result.trial for result in attempts}) == len(attempts):
+    if len({result.attempt.trial for result in attempts}) == len(attempts):
         return [attempts]
     return [[result] for result in attempts]
 
 
-def max_trial_count(results: Iterable[CaseResult]) -> int:
+def max_trial_count(results: Iterable[Result]) -> int:
     """Return the largest number of trials of a case; 1 without results."""
     return max(map(len, group_by_case(results)), default=1)
 
@@ -259,17 +276,17 @@ class TrialCounter:
         self._counts: Counter[tuple[int, int]] = Counter()
         self._means: Counter[float] = Counter()
 
-    def add(self, trials: Sequence[CaseResult]) -> None:
+    def add(self, trials: Sequence[Result]) -> None:
         """Count a case by all its trials."""
         self.max_trials = max(self.max_trials, len(trials))
         if len(trials) == 1:
             # fast path: most cases have one trial, whose mean is its score
             (result,) = trials
-            if result.counted:
-                self._counts[int(result.verdict == "passed"), 1] += 1
-                if result.score is not None:
-                    self._means[result.score] += 1
-        elif all(result.counted for result in trials):
+            if result.score.counted:
+                self._counts[int(result.score.verdict == "passed"), 1] += 1
+                if result.score.score is not None:
+                    self._means[result.score.score] += 1
+        elif all(result.score.counted for result in trials):
             self._counts[sum(map(_has_passed, trials)), len(trials)] += 1
             mean = _mean_score(trials)
             if mean is not None:
@@ -354,11 +371,11 @@ def cluster_facet(run: Run) -> str:
     return facet if isinstance(facet, str) else ""
 
 
-def cluster_of(result: CaseResult, facet: str) -> str:
+def cluster_of(result: Result, facet: str) -> str:
     """Return the cluster of a result's case: its value of the facet; the case itself if it has none."""
-    value = result.facets.get(facet) if facet else None
+    value = result.case.facets.get(facet) if facet else None
     # no facet value contains a line end
-    return f"\n{result.test_id}" if value is None else value
+    return f"\n{result.case.test_id}" if value is None else value
 
 
 def facet_words(facet: str) -> str:
@@ -386,23 +403,30 @@ def _pass_at(k: int, counts: Sequence[tuple[int, int]]) -> PassAt:
     return PassAt(k=k, cases=len(enough), at_k=at_k / len(enough), hat_k=hat_k / len(enough))
 
 
-def _sorted_cases(results: Iterable[CaseResult]) -> Iterator[Sequence[CaseResult]]:
-    attempts: dict[tuple[str, str], list[CaseResult]] = {}
+def _sorted_cases(results: Iterable[Result]) -> Iterator[Sequence[Result]]:
+    attempts: dict[tuple[str, str], list[Result]] = {}
     for result in results:
-        attempts.setdefault((result.test_id, result.file), []).append(result)
+        attempts.setdefault((result.case.test_id, result.case.file), []).append(result)
     for key in sorted(attempts):
         yield from split_attempts(_in_order(attempts[key]))
 
 
-def _in_order(trials: Sequence[CaseResult]) -> list[CaseResult]:
+def _in_order(trials: Sequence[Result]) -> list[Result]:
     if len(trials) == 1:
         return list(trials)
     return sorted(
-        trials, key=lambda trial: (trial.trial, trial.verdict, trial.kind, trial.score or 0.0, str(trial.terms))
+        trials,
+        key=lambda trial: (
+            trial.attempt.trial,
+            trial.score.verdict,
+            trial.score.kind,
+            trial.score.score or 0.0,
+            str(trial.score.terms),
+        ),
     )
 
 
-def _passes(trials: Sequence[CaseResult], mean: float | None, threshold: float | None, least: int | None) -> bool:
+def _passes(trials: Sequence[Result], mean: float | None, threshold: float | None, least: int | None) -> bool:
     """Whether a case passes by its judged trials.
 
     A mean counts all of them, so that none may be a hard fail; the other rules count those that passed.
@@ -413,38 +437,38 @@ def _passes(trials: Sequence[CaseResult], mean: float | None, threshold: float |
     return sum(map(_has_passed, trials)) >= (len(trials) if least is None else least)
 
 
-def has_hard_fail(result: CaseResult) -> bool:
+def has_hard_fail(result: Result) -> bool:
     """Whether a term made the score of a trial exactly 0."""
-    return any(term.get("effect") == "zero" for term in result.terms)
+    return any(term.effect == "zero" for term in result.score.terms)
 
 
-def _has_passed(result: CaseResult) -> bool:
-    return result.verdict == "passed" and not result.quarantined
+def _has_passed(result: Result) -> bool:
+    return result.score.verdict == "passed" and not result.score.quarantined
 
 
-def _mean_score(trials: Sequence[CaseResult]) -> float | None:
-    scores = [result.score for result in trials if result.score is not None]
+def _mean_score(trials: Sequence[Result]) -> float | None:
+    scores = [result.score.score for result in trials if result.score.score is not None]
     return math.fsum(scores) / len(scores) if len(scores) == len(trials) else None
 
 
-def _badness(result: CaseResult) -> tuple[float, bool]:
+def _badness(result: Result) -> tuple[float, bool]:
     # of trials with the same score, an unsafe one is the worst
-    return result.score if result.score is not None else -1.0, result.decision != _UNSAFE
+    return -1.0 if result.score.score is None else result.score.score, result.score.decision != _UNSAFE
 
 
-def _worst_refused(judged: Sequence[CaseResult]) -> bool | None:
-    known = [result for result in judged if result.refused is not None]
+def _worst_refused(judged: Sequence[Result]) -> bool | None:
+    known = [result for result in judged if result.score.refused is not None]
     if not known:
         return None
     # the worst is a refusal if an answer is expected, and an answer if a refusal is
-    return (all if known[0].expects_refusal else any)(bool(result.refused) for result in known)
+    return (all if known[0].case.expects_refusal else any)(bool(result.score.refused) for result in known)
 
 
-def _worst_decision(judged: Sequence[CaseResult]) -> str | None:
-    decisions = sorted({result.decision for result in judged if result.decision is not None})
+def _worst_decision(judged: Sequence[Result]) -> EvalDecision | None:
+    decisions = sorted({result.score.decision for result in judged if result.score.decision is not None})
     return _UNSAFE if _UNSAFE in decisions else next(iter(decisions), None)
 
 
-def _worst_utility(judged: Sequence[CaseResult]) -> bool | None:
-    utilities = [result.utility for result in judged]
+def _worst_utility(judged: Sequence[Result]) -> bool | None:
+    utilities = [result.score.utility for result in judged]
     return None if None in utilities or not utilities else all(utilities)

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.cases.load import case_sha256, in_line, parse_case, parse_json
+from pytest_packbench.cases.load import case_sha256, parse_case, parse_json
 from pytest_packbench.limits import (
     CASE,
     MIB,
@@ -136,19 +136,26 @@ def file_stem(path: str) -> str:
     return os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - strings, because there may be a million
 
 
-def case_folders(folder: str | os.PathLike[str]) -> Iterator[tuple[str, list[str]]]:
+def case_folders(
+    folder: str | os.PathLike[str], *, skip: Iterable[str | os.PathLike[str]] = ()
+) -> Iterator[tuple[str, list[str]]]:
     """Yield a folder and its subfolders recursively, sorted, with the names of their files.
 
     Symbolic links to folders outside are followed, to each folder once, so that they cannot form a cycle. One that
     leads out of the project is not followed; it appears among the files. Hidden folders are skipped.
+
+    Args:
+        folder: the folder.
+        skip: the paths of subfolders that are left out.
     """
+    skipped = {os.fspath(path) for path in skip}
     linked: set[str] = set()
     seen: set[str] = set()
 
     def is_visited(parent: str, name: str) -> bool:
-        if is_hidden(name):
-            return False
         path = os.path.join(parent, name)  # noqa: PTH118 - strings, as os.walk returns them
+        if is_hidden(name) or path in skipped:
+            return False
         # folders that are not reached by a link need no further check
         if parent not in linked and not os.path.islink(path):  # noqa: PTH114 - see above
             return True
@@ -477,7 +484,7 @@ def load_case(location: CaseLocation, model: type[Case], *, file: str, pack: str
     except OSError as error:
         raise CaseError(location.label(file), [unreadable_file(error)]) from None
     if location.line:
-        loaded = parse_line(CaseLine(location.line, location.start, raw), model, file=file, pack=pack)
+        loaded = parse_case(raw, model, source=location.label(file), stem=None, pack=pack)
         if loaded.case.id != location.name:
             duplicate = location.duplicate_of
             other = format_location(file, duplicate[1]) if duplicate is not None else "an earlier line"
@@ -489,15 +496,6 @@ def load_case(location: CaseLocation, model: type[Case], *, file: str, pack: str
         # its lines could not be read when the cases were listed
         raise CaseError(file, [Problem("", "the lines can't be read", "expected one case per line; run it again")])
     return parse_case(raw, model, source=file, stem=location.name, pack=pack)
-
-
-def parse_line(line: CaseLine, model: type[Case], *, file: str, pack: str | None) -> LoadedCase:
-    """Parse and validate the case of a line; arguments and errors as in `load_case`."""
-    source = format_location(file, line.number)
-    try:
-        return parse_case(line.raw.rstrip(b"\r\n"), model, source=source, stem=None, pack=pack)
-    except CaseError as error:
-        raise CaseError(source, [in_line(problem) for problem in error.problems]) from None
 
 
 def no_lines() -> Problem:

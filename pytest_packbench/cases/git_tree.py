@@ -1,6 +1,7 @@
-"""A commit of a git repository as folders of files, read without a checkout.
+"""A commit of a git repository as a folder, without a checkout.
 
-Contents are those of the repository: attributes of the repository (filters, `export-ignore`) do not change them.
+Contents are those of the repository: attributes of the repository (filters, `export-ignore`) do not change them, which
+is why neither `git archive` nor a checkout writes the folder.
 """
 
 from __future__ import annotations
@@ -8,30 +9,146 @@ from __future__ import annotations
 import os
 import posixpath
 import subprocess
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from bisect import bisect_left
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from pytest_packbench.limits import LFS, LIMITS, format_size
 from pytest_packbench.model.policy import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
+_GIT = ("git", "-C")
 _LINK, _SUBMODULE = "120000", "160000"
 _LIMIT = LIMITS["policy"]
-_MAX_LINKS = 40
-# files of one process, so that not all of a large suite are in memory
-_BATCH = 2_000
+# a link that leads into itself makes a path longer and longer
+_LONGEST_PATH = 1_024
 _FETCH = "fetch it, with actions/checkout by fetch-depth: 0, or with git fetch --unshallow"
 
 
-class _Entry(NamedTuple):
-    mode: str
-    object_id: str
+class CommitFolder:
+    """A folder with those files of a commit that were asked for, each at its path from the top of the repository.
+
+    Args:
+        repository: the top folder of the repository, absolute.
+        commit: the id of the commit.
+        folder: an empty folder.
+        blobs: a process of `git cat-file --batch` in the repository.
+
+    Raises:
+        PolicyError: the commit can't be read.
+    """
+
+    def __init__(self, repository: Path, commit: str, folder: Path, blobs: subprocess.Popen[bytes]) -> None:
+        self.commit = commit
+        self.folder = folder
+        self._blobs = blobs
+        listed = _git(repository, "ls-tree", "-r", "-z", "--full-tree", commit)
+        lines = (line.partition(b"\t") for line in listed.split(b"\0") if line)
+        self._entries = {os.fsdecode(name): head.decode("ascii").split(" ") for head, _, name in lines}
+        self._paths = sorted(self._entries)
+        self._seen: set[str] = set()
+        # links may lead to where they may in the repository
+        (folder / ".git").mkdir()
+
+    def unpack(self, path: str) -> Path:
+        """Write a file, or all files of a folder, and where symbolic links there lead.
+
+        Args:
+            path: from the top folder of the repository; may contain links, and need not exist.
+
+        Returns:
+            Where it is now.
+
+        Raises:
+            PolicyError: a file can't be read, or a link leads out of the repository.
+        """
+        pending = [path]
+        while pending:
+            wanted = posixpath.normpath(pending.pop())
+            if wanted in self._seen:
+                continue
+            self._seen.add(wanted)
+            for name in (*map(str, PurePosixPath(wanted).parents), *self._below(wanted)):
+                target = self._write(name, wanted) if name in self._entries else None
+                if target is not None:
+                    pending.append(target + wanted[len(name) :])
+        return self.folder / path
+
+    def names(self, path: str) -> list[str]:
+        """Return the names of the files and folders in a folder, sorted.
+
+        Args:
+            path: as for `unpack`.
+
+        Raises:
+            PolicyError: as for `unpack`.
+        """
+        # there is no such file, so that only the links on the way are written
+        inside = self.unpack(posixpath.join(path, ".git")).parent
+        real = os.path.relpath(os.path.realpath(inside), os.path.realpath(self.folder)).replace(os.sep, "/")
+        start = "" if real == "." else f"{real}/"
+        return sorted({name.removeprefix(start).partition("/")[0] for name in self._below(real)})
+
+    def _below(self, path: str) -> Iterator[str]:
+        """Yield the path of a file, or the paths of all files in a folder."""
+        start = "" if path == "." else f"{path}/"
+        if path in self._entries:
+            yield path
+        for position in range(bisect_left(self._paths, start), len(self._paths)):
+            if not self._paths[position].startswith(start):
+                break
+            yield self._paths[position]
+
+    def _write(self, name: str, wanted: str) -> str | None:
+        """Write a file on the way to a wanted path unless it is there; return where a link leads, None for no link."""
+        mode, _, object_id = self._entries[name]
+        short = self.commit[:12]
+        parents = map(str, PurePosixPath(name).parents)
+        if posixpath.isabs(name) or ".." in name.split("/") or not self._entries.keys().isdisjoint(parents):
+            raise PolicyError(f"{name}: in {short} a path that no checkout has; name a run instead")
+        if mode == _SUBMODULE:
+            raise PolicyError(f"{name} is a submodule, which git can't read in {short}; name a run")
+        path = self.folder / name
+        if mode != _LINK:
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(self._content(name, object_id))
+            return None
+        text, folder = os.fsdecode(self._content(name, object_id)), posixpath.dirname(name)
+        target = posixpath.normpath(posixpath.join(folder, text))
+        if posixpath.isabs(target) or target.split("/")[0] == ".." or len(wanted) > _LONGEST_PATH:
+            raise PolicyError(f"{name}: in {short} a link out of the repository; name a run instead")
+        if not path.is_symlink():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # without steps back inside, which another link could turn into steps out of the folder
+            path.symlink_to(posixpath.relpath(target, folder or "."))
+        return target
+
+    def _content(self, path: str, object_id: str) -> bytes:
+        requests, answers = self._blobs.stdin, self._blobs.stdout
+        assert requests is not None and answers is not None  # noqa: PT018, S101 - both are pipes
+        requests.write(f"{object_id}\n".encode())
+        requests.flush()
+        head = answers.readline().split()
+        if len(head) != 3:  # noqa: PLR2004 - id, kind, size
+            raise PolicyError(f"{path}: the object {object_id[:12]} is missing in this clone; {_FETCH}")
+        size = int(head[2])
+        if size > _LIMIT.size:
+            wrong = f"is larger than {format_size(_LIMIT.size)}"
+            raise PolicyError(f"{path}: in {self.commit[:12]} it {wrong}; {_LIMIT.advice}, or name a run")
+        raw = answers.read(size + 1)[:size]
+        if raw.startswith(LFS):
+            raise PolicyError(f"{path}: is stored in Git LFS, where git can't read it; name a run as the base")
+        return raw
 
 
-class GitTree:
-    """The files of one commit.
+@contextmanager
+def commit_folder(repository: Path, commit: str) -> Iterator[CommitFolder]:
+    """Make a folder for files of a commit, which is removed at the end.
 
     Args:
         repository: the top folder of the repository, absolute.
@@ -39,121 +156,19 @@ class GitTree:
 
     Raises:
         PolicyError: the commit can't be read.
+        OSError: the folder can't be written.
     """
-
-    def __init__(self, repository: Path, commit: str) -> None:
-        self.repository = repository
-        self.commit = commit
-        listed = _git(repository, "ls-tree", "-r", "-z", "--full-tree", commit)
-        self._entries: dict[str, _Entry] = {}
-        self._folders: set[str] = {""}
-        for line in filter(None, listed.split(b"\0")):
-            head, _, name = line.partition(b"\t")
-            mode, _, object_id = head.decode("ascii").split(" ")
-            path = os.fsdecode(name)
-            self._entries[path] = _Entry(mode, object_id)
-            while path := posixpath.dirname(path):
-                self._folders.add(path)
-
-    def files(self, folder: str) -> Iterator[tuple[str, bytes]]:
-        """Yield the files of a folder and of its subfolders, sorted: path from the folder, content.
-
-        Symbolic links are followed within the repository.
-
-        Args:
-            folder: from the top folder of the repository.
-
-        Raises:
-            PolicyError: a file can't be read.
-        """
-        yield from self._contents(sorted(self._under(folder, "", frozenset())))
-
-    def read(self, path: str) -> bytes | None:
-        """Return the content of a file; None if there is none.
-
-        Raises:
-            PolicyError: it can't be read.
-        """
-        real = self._resolved(path)
-        entry = self._entries.get(real)
-        if entry is None:
-            return None
-        return next(iter(self._contents([(path, entry)])))[1]
-
-    def folders(self, folder: str) -> list[str]:
-        """Return the names of the folders in a folder, sorted; those of links to folders as well."""
-        real = self._resolved(folder)
-        prefix = f"{real}/" if real else ""
-        names = {path.removeprefix(prefix).partition("/")[0] for path in self._folders if path.startswith(prefix)}
-        links = {path.removeprefix(prefix) for path, entry in self._entries.items() if entry.mode == _LINK}
-        found = names | {name for name in links if "/" not in name and self._resolved(prefix + name) in self._folders}
-        return sorted(name for name in found if name)
-
-    def _under(self, folder: str, shown: str, seen: frozenset[str]) -> Iterator[tuple[str, _Entry]]:
-        real = self._resolved(folder)
-        if real in seen:
-            return
-        seen |= {real}
-        prefix = f"{real}/" if real else ""
-        for path, entry in self._entries.items():
-            if not path.startswith(prefix):
-                continue
-            name = path[len(prefix) :]
-            if entry.mode == _SUBMODULE:
-                raise PolicyError(f"{path} is a submodule, which git can't read in {self.commit[:12]}; name a run")
-            if entry.mode != _LINK:
-                yield shown + name, entry
-                continue
-            target = self._resolved(path)
-            if target in self._folders:
-                yield from self._under(target, f"{shown}{name}/", seen)
-            elif target in self._entries:
-                yield shown + name, self._entries[target]
-
-    def _resolved(self, path: str, links: int = 0) -> str:
-        """Return a path without links.
-
-        Raises:
-            PolicyError: a link leaves the repository, or leads to itself.
-        """
-        parts = [part for part in posixpath.normpath(path).split("/") if part not in {"", "."}]
-        real = ""
-        for number, part in enumerate(parts):
-            real = posixpath.join(real, part)
-            entry = self._entries.get(real)
-            if entry is not None and entry.mode == _LINK:
-                target = os.fsdecode(next(iter(self._contents([(real, entry)])))[1])
-                joined = posixpath.normpath(posixpath.join(posixpath.dirname(real), target, *parts[number + 1 :]))
-                if posixpath.isabs(target) or joined.startswith("..") or links > _MAX_LINKS:
-                    raise PolicyError(f"{real}: in {self.commit[:12]} a link out of the repository; name a run instead")
-                return self._resolved(joined, links + 1)
-        return real
-
-    def _contents(self, entries: Iterable[tuple[str, _Entry]]) -> Iterator[tuple[str, bytes]]:
-        wanted = list(entries)
-        for first in range(0, len(wanted), _BATCH):
-            yield from self._batch(wanted[first : first + _BATCH])
-
-    def _batch(self, wanted: list[tuple[str, _Entry]]) -> Iterator[tuple[str, bytes]]:
-        requests = b"".join(f"{entry.object_id}\n".encode() for _, entry in wanted)
-        heads = _git(self.repository, "cat-file", "--batch-check=%(objectsize)", requests=requests).splitlines()
-        for (path, _), stated in zip(wanted, heads, strict=True):
-            if stated.isdigit() and int(stated) > _LIMIT.size:
-                wrong = f"is larger than {format_size(_LIMIT.size)}"
-                raise PolicyError(f"{path}: in {self.commit[:12]} it {wrong}; {_LIMIT.advice}, or name a run")
-        output = _git(self.repository, "cat-file", "--batch", requests=requests)
-        start = 0
-        for path, entry in wanted:
-            end = output.find(b"\n", start)
-            head = output[start:end].split(b" ")
-            if len(head) != 3:  # noqa: PLR2004 - id, kind, size
-                raise PolicyError(f"{path}: the object {entry.object_id[:12]} is missing in this clone; {_FETCH}")
-            size = int(head[2])
-            raw = output[end + 1 : end + 1 + size]
-            if raw.startswith(LFS):
-                raise PolicyError(f"{path}: is stored in Git LFS, where git can't read it; name a run as the base")
-            start = end + size + 2
-            yield path, raw
+    with (
+        TemporaryDirectory(prefix="packbench-") as folder,
+        subprocess.Popen(  # noqa: S603 - without a shell, and its input is ids of objects
+            [*_GIT, str(repository), "cat-file", "--batch"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_environment(),
+        ) as blobs,
+    ):
+        yield CommitFolder(repository, commit, Path(folder), blobs)
 
 
 def repository_of(folder: Path) -> tuple[Path, str]:
@@ -201,20 +216,18 @@ class _NotFoundError(PolicyError):
     """git found nothing, and gave no message."""
 
 
-def _git(folder: Path, *arguments: str, requests: bytes = b"") -> bytes:
+def _git(folder: Path, *arguments: str) -> bytes:
     """Return what a git command prints.
 
     Raises:
         PolicyError: it failed, or there is no git.
     """
-    environment = {**os.environ, "GIT_NO_REPLACE_OBJECTS": "1", "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
     try:
         done = subprocess.run(  # noqa: S603 - without a shell, and no argument is taken for an option
-            ["git", "-C", str(folder), *arguments],  # noqa: S607 - the user's git
-            input=requests,
+            [*_GIT, str(folder), *arguments],
             capture_output=True,
             check=False,
-            env=environment,
+            env=_environment(),
         )
     except OSError as error:
         raise PolicyError(f"git can't be started ({error.strerror}); install it, or name a run") from None
@@ -224,3 +237,7 @@ def _git(folder: Path, *arguments: str, requests: bytes = b"") -> bytes:
             raise _NotFoundError(f"git {arguments[0]} found nothing")
         raise PolicyError(f"git {arguments[0]}: {message[:300]}; run it in a git repository, or name a run")
     return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "GIT_NO_REPLACE_OBJECTS": "1", "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}

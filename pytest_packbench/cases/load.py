@@ -17,11 +17,8 @@ from pytest_packbench.limits import (
     LIMITS,
     RECORDING,
     InputLimitError,
-    ShapeError,
-    check_depth,
     check_link,
-    check_size,
-    may_be_deep,
+    format_size,
     read_regular,
 )
 from pytest_packbench.model.case import LoadedCase, canonical_sha256
@@ -38,7 +35,7 @@ from pytest_packbench.model.errors import (
     unreadable,
     validation_problems,
 )
-from pytest_packbench.model.strict_json import NUMBERS, NumberError, has_control_characters
+from pytest_packbench.model.strict_json import NumberError, RepeatedKeyError, has_control_characters, parse_strict
 from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, PENDING, Suite, SuiteConfig
 
 if TYPE_CHECKING:
@@ -54,10 +51,14 @@ if TYPE_CHECKING:
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 FINITE = "expected a number below 1.8e308, or null"
+UNSTATED_ADVICE = "delete it and record the case again, or write into it what it was made with (key conditions)"
+"""What to do with a recording that does not state its conditions."""
 
 
 # they may be links, within the project
 _FOLDERS = ("cases", FIXTURES, f"{FIXTURES}/{CONTROLS}", f"{FIXTURES}/{PENDING}")
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_NAMED = 2
 _FIELD_NAMES: dict[frozenset[str], set[str]] = {}
 # how JSON writes a value that is no text; nothing stands for null
 _SCALAR = re.compile(r"(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)?")
@@ -94,11 +95,12 @@ def parse_json(raw: bytes, limit: Limit = CASE) -> Any:
     """
     try:
         check_size(raw, limit)
-        data = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_no_duplicates, **NUMBERS)
-        if may_be_deep(raw, limit):
-            check_depth(data, limit)
-    except ShapeError as error:
-        raise JsonError(Problem(error.pointer, error.wrong, error.expected)) from None
+        data = parse_strict(raw.decode("utf-8-sig"))
+        # by the number of brackets
+        if raw.count(b"{") + raw.count(b"[") > limit.depth:
+            _check_depth(data, limit)
+    except RepeatedKeyError as error:
+        raise JsonError(Problem("", f'duplicate key "{error.key}" in one object', "keep one")) from None
     except UnicodeDecodeError as error:
         raise JsonError(Problem("", f"byte {error.start} is not UTF-8", "save the file as UTF-8")) from None
     except json.JSONDecodeError as error:
@@ -111,23 +113,61 @@ def parse_json(raw: bytes, limit: Limit = CASE) -> Any:
     return data
 
 
+def check_size(raw: bytes, limit: Limit) -> None:
+    """Check the size of a document, and how many values it may have, before it is parsed.
+
+    Raises:
+        JsonError: it is too large.
+    """
+    size = len(raw)
+    if size > limit.size:
+        raise JsonError(Problem("", f"is larger than {format_size(limit.size)}", limit.advice))
+    # a value takes two bytes at least: `1,`
+    if size > 2 * limit.values and _count(raw) > limit.values and _count(_STRING.sub(b"0", raw)) > limit.values:
+        raise JsonError(Problem("", f"has more than {limit.values:,} values", limit.advice))
+
+
+def _count(raw: bytes) -> int:
+    return raw.count(b",") + raw.count(b"{") + raw.count(b"[") + 1
+
+
+def _check_depth(data: Any, limit: Limit) -> None:
+    """Check how deep a parsed value is; the pointer of the problem is cut after two names.
+
+    Raises:
+        JsonError: it is nested too deeply.
+    """
+    level: list[tuple[Any, str]] = [(data, "")]
+    for depth in range(limit.depth):
+        level = [
+            (member, f"{pointer}/{name}" if depth < _NAMED else pointer)
+            for value, pointer in level
+            for name, member in (value.items() if type(value) is dict else enumerate(value))
+            if type(member) is dict or type(member) is list
+        ]
+        if not level:
+            return
+    raise _too_deep(limit, pointer=level[0][1])
+
+
+def _too_deep(limit: Limit, where: str = "", pointer: str = "") -> JsonError:
+    return JsonError(Problem(pointer, f"{where}nested deeper than {limit.depth}", "remove levels"))
+
+
 def parse_case(raw: bytes, model: type[Case], *, source: str, stem: str | None, pack: str | None) -> LoadedCase:
     """Parse and validate one case.
 
     Args:
         raw: the bytes of the case.
         model: the pack's case model.
-        source: the name of the file for error messages.
-        stem: the name of the file without its suffix, which must be the id; None if the case has no file of its own.
+        source: the name of the file for error messages, with the line if it is one.
+        stem: the name of the file without its suffix, which must be the id; None for a line.
         pack: the name of the suite's pack, which the case must name as well; None to accept any.
 
     Raises:
         CaseError: the case is invalid; one line with file, JSON pointer, problem and what was expected.
     """
-    try:
-        data = parse_json(raw)
-    except JsonError as error:
-        raise CaseError(source, [error.problem]) from None
+    data = _parsed(raw, CASE, source, CaseError, is_line=stem is None)
     return check_case(data, model, source=source, stem=stem, pack=pack)
 
 
@@ -158,20 +198,6 @@ def case_sha256(data: object) -> str:
     return canonical_sha256(plain)
 
 
-def load_cassette(path: Path, *, source: str) -> tuple[Cassette, str]:
-    """Load the cassette of a file and return it with the hash of its content.
-
-    Args:
-        path: its file.
-        source: the name of the file for error messages.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        CassetteError: the cassette is invalid; one line with file, JSON pointer, problem and what was expected.
-    """
-    return parse_cassette(read_regular(path, RECORDING), source=source)
-
-
 def parse_cassette(raw: bytes, *, source: str, is_line: bool = False) -> tuple[Cassette, str]:
     """Parse a cassette and return it with the hash of its content.
 
@@ -185,17 +211,14 @@ def parse_cassette(raw: bytes, *, source: str, is_line: bool = False) -> tuple[C
     """
     from pytest_packbench.model.cassette import Cassette  # many cases have none
 
-    try:
-        data = parse_json(raw, RECORDING)
-    except JsonError as error:
-        raise CassetteError(source, [in_line(error.problem) if is_line else error.problem]) from None
+    data = _parsed(raw, RECORDING, source, CassetteError, is_line=is_line)
     if isinstance(data, dict) and "conditions" not in data:
         version = data.get("cassette_version")
         problem = Problem(
             "/conditions",
             f"the key is missing{' (version 1)' if version == 1 else ''}: the recording does not state its target, "
             "guards, judges and tools",
-            "packbench accept --adopt SUITE adds those of today",
+            UNSTATED_ADVICE,
         )
         raise CassetteError(source, [problem])
     return _validated(data, Cassette, source, CassetteError), canonical_sha256(data)
@@ -215,10 +238,7 @@ def parse_control(raw: bytes, *, source: str, name: str | None, names_checks: bo
     """
     from pytest_packbench.model.control import Control, control_problems  # most suites have none
 
-    try:
-        data = parse_json(raw, CONTROL)
-    except JsonError as error:
-        raise ControlError(source, [in_line(error.problem) if name is None else error.problem]) from None
+    data = _parsed(raw, CONTROL, source, ControlError, is_line=name is None)
     if isinstance(data, dict) and "cassette_version" in data and "expected" not in data:
         advice = "put its exchanges under cassette of a control (for its format: packbench schema control)"
         raise ControlError(source, [Problem("", "a recording, which has no expected end", advice)])
@@ -267,8 +287,6 @@ def parse_yaml(raw: bytes, *, source: str, models: Mapping[str, type[SuiteConfig
         check_size(raw, limit)
         loader = _yaml_loader(limit)(raw.decode("utf-8-sig"))
         data = loader.get_single_data()
-    except ShapeError as error:
-        raise SuiteError(source, [Problem(error.pointer, error.wrong, error.expected)]) from None
     except JsonError as error:
         raise SuiteError(source, [error.problem]) from None
     except UnicodeDecodeError as error:
@@ -279,7 +297,7 @@ def parse_yaml(raw: bytes, *, source: str, models: Mapping[str, type[SuiteConfig
         wrong = f"{position}not YAML: {getattr(error, 'problem', None) or error}"
         raise SuiteError(source, [Problem("", wrong, "expected keys and values")]) from None
     except RecursionError:
-        raise SuiteError(source, [Problem("", f"nested deeper than {limit.depth}", "remove levels")]) from None
+        raise SuiteError(source, [_too_deep(limit).problem]) from None
     except ValueError:
         # an invalid date, a number with thousands of digits
         raise SuiteError(
@@ -370,9 +388,15 @@ def read_suite(
     return Suite(name=name or path.name, path=path, config=rules, sha256=scoring_sha256(rules), bundled=bundled)
 
 
-def in_line(problem: Problem) -> Problem:
-    """Return a problem of one line of a file: the parser counts lines from the start of this one."""
-    return problem._replace(wrong=problem.wrong.removeprefix("line 1 "))
+def _parsed(raw: bytes, limit: Limit, source: str, error_type: type[InputError], *, is_line: bool) -> Any:
+    """Parse a document, or a line, in which the parser counts lines from the start of this one."""
+    try:
+        return parse_json(raw.rstrip(b"\r\n") if is_line else raw, limit)
+    except JsonError as error:
+        problem = error.problem
+        if is_line:
+            problem = problem._replace(wrong=problem.wrong.removeprefix("line 1 "))
+        raise error_type(source, [problem]) from None
 
 
 def position_of(token: str, raw: bytes) -> tuple[int, int]:
@@ -403,15 +427,6 @@ def _not_json(error: json.JSONDecodeError) -> Problem:
     )
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        seen: set[str] = set()
-        key = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add() returns None, which counts as false
-        raise JsonError(Problem("", f'duplicate key "{key}" in one object', "keep one"))
-    return result
-
-
 def _bounded_loader(limit: Limit) -> Any:
     """Return a safe loader that stops at the first level that is too deep: the time grows with the levels squared."""
     import yaml
@@ -424,7 +439,7 @@ def _bounded_loader(limit: Limit) -> Any:
             event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # pyyaml
             if self.depth >= limit.depth and isinstance(event, yaml.CollectionStartEvent):
                 mark: Any = event.start_mark
-                raise ShapeError(f"line {mark.line + 1}: nested deeper than {limit.depth}", "remove levels")
+                raise _too_deep(limit, f"line {mark.line + 1}: ")
             self.depth += 1
             node = super().compose_node(parent, index)
             self.depth -= 1
@@ -434,8 +449,7 @@ def _bounded_loader(limit: Limit) -> Any:
             # before what follows is looked at
             level: int = self.flow_level
             if level >= limit.depth:
-                wrong = f"line {self.line + 1}: nested deeper than {limit.depth}"
-                raise ShapeError(wrong, "remove levels")
+                raise _too_deep(limit, f"line {self.line + 1}: ")
             super().fetch_flow_collection_start(token)
 
     return Bounded
@@ -487,7 +501,7 @@ def _check_nodes(root: Any, limit: Limit) -> None:
     """Check a parsed YAML document before its values are built.
 
     Raises:
-        ShapeError: it is nested too deeply, an alias contains itself, or it has too many values with each alias
+        JsonError: it is nested too deeply, an alias contains itself, or it has too many values with each alias
             written out.
     """
     counts: dict[int, int] = {}
@@ -502,15 +516,17 @@ def _check_nodes(root: Any, limit: Limit) -> None:
             count = 1 + sum(counts[id(member)] for member in members)
             if count > limit.values:
                 wrong = f"line {node.start_mark.line + 1}: has more than {limit.values:,} values, aliases written out"
-                raise ShapeError(wrong, "use fewer aliases")
+                raise JsonError(Problem("", wrong, "use fewer aliases"))
             counts[id(node)] = count
             continue
         if id(node) in counts:
             continue
         if id(node) in open_nodes:
-            raise ShapeError(f"line {node.start_mark.line + 1}: an alias contains itself", "write out the value")
+            raise JsonError(
+                Problem("", f"line {node.start_mark.line + 1}: an alias contains itself", "write out the value")
+            )
         if len(open_nodes) >= limit.depth and members:
-            raise ShapeError(f"line {node.start_mark.line + 1}: nested deeper than {limit.depth}", "remove levels")
+            raise _too_deep(limit, f"line {node.start_mark.line + 1}: ")
         open_nodes.add(id(node))
         pending.append((node, True))
         pending += [(member, False) for member in members]

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Shard
     from pytest_packbench.model.suite import Suite
 
@@ -123,9 +123,9 @@ class SourceTexts(NamedTuple):
         remark: returns in which way these texts differ from those of the run; empty if they don't.
     """
 
-    case_text: Callable[[CaseResult], str | None]
-    exchanges_text: Callable[[CaseResult], str | None]
-    remark: Callable[[CaseResult], str]
+    case_text: Callable[[Result], str | None]
+    exchanges_text: Callable[[Result], str | None]
+    remark: Callable[[Result], str]
 
 
 def source_texts(suite: Suite, root: Path, *, is_checked: bool = True) -> SourceTexts:
@@ -142,32 +142,35 @@ def source_texts(suite: Suite, root: Path, *, is_checked: bool = True) -> Source
     has_pending = os.path.isdir(pending)  # noqa: PTH112 - a string
     folder, prefix = _real_folder(suite_folder), f"bundled:{suite.record_name}/"
 
-    def case_text(result: CaseResult) -> str | None:
-        file = _FILE_LINE.sub(r"\1", result.file)
+    def case_text(result: Result) -> str | None:
+        file = _FILE_LINE.sub(r"\1", result.case.file)
         within = file.removeprefix(prefix)
         path = os.path.join(suite_folder if within != file else root_folder, within)  # noqa: PTH118 - strings
-        location = _case_within(folder, path, result.case_id)
+        location = _case_within(folder, path, result.case.case_id)
         return None if location is None else _text_of(location)
 
-    def exchanges_text(result: CaseResult) -> str | None:
+    def exchanges_text(result: Result) -> str | None:
         # an attempt that replayed nothing was not made with the recording that is there now
-        if result.cassette_sha256 is None or _ID.fullmatch(result.case_id) is None:
+        if result.attempt.cassette_sha256 is None or _ID.fullmatch(result.case.case_id) is None:
             return None
-        waiting = _text_of(CaseLocation(f"{pending}{result.case_id}.json", result.case_id)) if has_pending else None
-        if waiting is not None and _hash(waiting, canonical_sha256) == result.cassette_sha256:
+        waiting = (
+            _text_of(CaseLocation(f"{pending}{result.case.case_id}.json", result.case.case_id)) if has_pending else None
+        )
+        if waiting is not None and _hash(waiting, canonical_sha256) == result.attempt.cassette_sha256:
             return waiting
         # most recordings are files of their own: nothing has to be looked up
-        own = _text_of(CaseLocation(f"{recordings}{result.case_id}.json", result.case_id))
-        return _text_of(find_recording(suite, result.case_id).location) if own is None else own
+        own = _text_of(CaseLocation(f"{recordings}{result.case.case_id}.json", result.case.case_id))
+        return _text_of(find_recording(suite, result.case.case_id).location) if own is None else own
 
-    def remark(result: CaseResult) -> str:
+    def remark(result: Result) -> str:
         if not is_checked:
             return ""
         # a new recording with the same answers leaves the older one in place
         has_recorded = (result.record or {}).get("packbench", {}).get("mode") == "record"
+        recorded = None if has_recorded else exchanges_text(result)
         texts = (
-            ("case", case_text(result), result.case_sha256, case_sha256),
-            ("recording", None if has_recorded else exchanges_text(result), result.cassette_sha256, canonical_sha256),
+            ("case", case_text(result), result.case.case_sha256, case_sha256),
+            ("recording", recorded, result.attempt.cassette_sha256, canonical_sha256),
         )
         changed = [name for name, text, digest, hashed in texts if text and digest and _hash(text, hashed) != digest]
         return f"the {' and the '.join(changed)} changed after this run" if changed else ""
@@ -189,19 +192,19 @@ def hide_prompts(texts: SourceTexts, pack: Pack, *, are_kept: bool) -> SourceTex
         return texts
     known: dict[str, bool] = {}
 
-    def is_hidden(result: CaseResult) -> bool:
+    def is_hidden(result: Result) -> bool:
         # a result has its input only where it may be shown
-        if not are_kept or result.input_text:
+        if not are_kept or result.score.input_text:
             return not are_kept
-        if result.test_id not in known:
-            known[result.test_id] = not _keeps_prompts(pack, texts.case_text(result))
-        return known[result.test_id]
+        if result.case.test_id not in known:
+            known[result.case.test_id] = not _keeps_prompts(pack, texts.case_text(result))
+        return known[result.case.test_id]
 
-    def case_text(result: CaseResult) -> str | None:
+    def case_text(result: Result) -> str | None:
         text = texts.case_text(result)
         return _without_input(text) if text is not None and is_hidden(result) else text
 
-    def exchanges_text(result: CaseResult) -> str | None:
+    def exchanges_text(result: Result) -> str | None:
         text = texts.exchanges_text(result)
         return _without_prompts(text) if text is not None and is_hidden(result) else text
 

@@ -27,13 +27,32 @@ from pytest_packbench.model.strict_json import escape_unprintable
 from pytest_packbench.model.suite import CONFIG_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from typing import Any
 
     from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.run import Shard
     from pytest_packbench.model.suite import Suite
+
+
+class Project(NamedTuple):
+    """A project as pytest finds it from the current folder.
+
+    Attributes:
+        rootdir: pytest's rootdir, absolute.
+        root: the folder of suites, absolute, whether it exists or not.
+        packs: the packs of hooks in conftest.py files and plugins; of one name the last counts.
+        settings: the settings that decide what fails a run, by `policy_settings`; empty for their defaults.
+        hooks: the files with hooks that decide what is tested.
+    """
+
+    rootdir: Path
+    root: Path
+    packs: tuple[Pack, ...] = ()
+    settings: Mapping[str, Any] = {}
+    hooks: tuple[str, ...] = ()
 
 
 class SuiteCase(NamedTuple):

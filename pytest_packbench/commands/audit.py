@@ -1,4 +1,4 @@
-"""`packbench audit`: break right results and inputs, and see which rules of a suite notice it. No model is called."""
+"""`packbench audit`: derive controls from right results, and see which rules notice them. No model is called."""
 
 from __future__ import annotations
 
@@ -7,26 +7,10 @@ import os
 import random
 import sys
 from argparse import ArgumentTypeError
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_packbench.analysis.audit import (
-    INPUTS,
-    OTHER_RESULT,
-    Audit,
-    AuditedCase,
-    Change,
-    InputCount,
-    ResultBreaker,
-    Tally,
-    changed_input,
-    conclude,
-    is_empty,
-    scored,
-)
-from pytest_packbench.cases.recordings import find_recording
+from pytest_packbench.analysis.audit import AuditedCase, Change, changes, findings, points_of, rule_counts, unread_parts
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import (
     add_packs,
@@ -36,47 +20,35 @@ from pytest_packbench.commands.paths import (
     without_traces,
     write_file,
 )
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.score import describe_score
+from pytest_packbench.reports.terminal import one_line, text_table
 from pytest_packbench.runs.folder import PAYLOADS, find_run_folder
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.analysis.audit import Scored
     from pytest_packbench.cases.files import CaseLocation
-    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext, SuiteContexts
-    from pytest_packbench.engine.targets import TargetCaller
     from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.request import VerifyContext, VerifyRequest
     from pytest_packbench.model.suite import Suite
 
+_Item = TypeVar("_Item")
+AUDIT_VERSION = 2
 _COUNT = 50
 _CASES = 500
 _PROGRESS = 50
 # what is tried before a case counts as one that can't fail
 _THOROUGH = 1000
+# whose results are tried, of so many other cases
+_OTHERS, _SAMPLE = 2, 20
 _REPLAY = ("--packbench-mode=fixture", "-pno:cacheprovider")
-
-
-class _Subject(NamedTuple):
-    """A case with a right result.
-
-    Attributes:
-        file: the file of the case, as it is shown.
-        loaded: the case.
-        plain: the case as plain JSON, without defaults.
-        payload: the result.
-        right: its score.
-    """
-
-    file: str
-    loaded: LoadedCase
-    plain: dict[str, Any]
-    payload: Any
-    right: Scored
+# what a terminal shows of a list, and of a sentence
+_MAX = 20
+_SENTENCE = 1000
 
 
 class _Refused(Exception):  # noqa: N818 - not an error: the result is only not right
@@ -114,7 +86,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="fail if a rule notices a smaller share of the changes of what it reads, 0 to 1 (default: 0)",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all counts and findings to this file as well")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write all counts, cases and findings to this file as well"
+    )
     add_run_options(parser, "gives the results")
     add_root(parser)
     add_packs(parser)
@@ -122,16 +96,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Break the results of a suite, and write which rules noticed it."""
-    from pytest_packbench.reports.audit_text import audit_lines
-
     audit = _of_run(arguments) if arguments.run is not None else _of_recordings(arguments)
-    conclude(audit, fail_under=arguments.fail_under)
     if arguments.json is not None:
-        write_file(arguments.json, json.dumps(audit.as_json(), indent=2, ensure_ascii=False) + "\n")
-    sys.stdout.write("\n".join(audit_lines(audit)) + "\n")
-    if not audit.broken:
-        raise UsageError(f"suite {audit.suite}: no case passes, so there is no right result to break; see above")
-    return FAILED if audit.findings else FINE
+        write_file(arguments.json, json.dumps(audit, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write("\n".join(_lines(audit)) + "\n")
+    if all(case["problem"] for case in audit["cases"]):
+        raise UsageError(f"suite {audit['suite']}: no case passes, so there is no right result to break; see above")
+    return FAILED if audit["findings"] else FINE
 
 
 def _positive(text: str) -> int:
@@ -151,7 +122,7 @@ def _share(text: str) -> float:
     return share
 
 
-def _of_recordings(arguments: argparse.Namespace) -> Audit:
+def _of_recordings(arguments: argparse.Namespace) -> dict[str, Any]:
     """Audit with the results of a run in fixture mode."""
     from pytest_packbench.engine.attempt import attempt
     from pytest_packbench.pytest_plugin.project import ProjectError, with_suite
@@ -160,16 +131,12 @@ def _of_recordings(arguments: argparse.Namespace) -> Audit:
         raise UsageError("--pack: only with --run; without it, packs of conftest.py and installed packages are used")
     root = [] if arguments.root is None else [f"--override-ini=packbench_root={arguments.root.resolve()}"]
 
-    def use(suites: SuiteContexts, suite: Suite) -> Audit:
+    def use(suites: SuiteContexts, suite: Suite) -> dict[str, Any]:
         context = suites.context(suite)
         source = "recorded results" if context.caller.opaque else "results of the target"
         if context.asks_model:
             source += " on the recordings"
-        auditor = _Auditor(arguments, context, source)
-        subjects = auditor.subjects(lambda loaded: attempt(context, loaded))
-        auditor.break_results(subjects)
-        auditor.change_inputs(subjects)
-        return auditor.audit
+        return _audit(arguments, context, source, lambda loaded: attempt(context, loaded))
 
     try:
         with without_traces():
@@ -178,7 +145,7 @@ def _of_recordings(arguments: argparse.Namespace) -> Audit:
         raise UsageError(str(error)) from None
 
 
-def _of_run(arguments: argparse.Namespace) -> Audit:
+def _of_run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Audit with the results that a run stored."""
     from pytest_packbench.engine.attempt import score_payload
     from pytest_packbench.engine.contexts import SuiteContext
@@ -193,7 +160,7 @@ def _of_run(arguments: argparse.Namespace) -> Audit:
     suite, pack = suite_and_pack(arguments.suite, arguments, by_name=True)
     if report.run.suite.removeprefix(BUNDLED) != suite.record_name:
         raise UsageError(f'{folder}: a run of the suite "{report.run.suite}", expected one of "{suite.name}"')
-    ids = {(result.test_id, result.trial): result.case_id for result in report.results}
+    ids = {(result.case.test_id, result.attempt.trial): result.case.case_id for result in report.results}
     payloads: dict[str, Any] = {}
     for key, payload in read_payloads(folder / PAYLOADS):
         if key in ids:
@@ -201,232 +168,114 @@ def _of_run(arguments: argparse.Namespace) -> Audit:
             payloads.setdefault(ids[key], payload)
     context = SuiteContext.of_results(suite, pack, report.run.target, redactor=Redactor(os.environ))
 
-    def stored(loaded: LoadedCase) -> Attempt:
+    def stored(loaded: LoadedCase) -> AttemptState:
         if loaded.case.id not in payloads:
             raise _Refused("the run has no result of it")
         return score_payload(context, loaded, payloads[loaded.case.id])
 
-    auditor = _Auditor(arguments, context, f"stored results of the run {folder}")
-    auditor.break_results(auditor.subjects(stored))
-    auditor.audit.inputs_note = "its results are stored; without --run, targets that need no model are run"
-    return auditor.audit
+    return _audit(arguments, context, f"stored results of the run {folder}", stored)
 
 
-class _Auditor:
-    """Breaks the results of one suite.
+def _audit(
+    arguments: argparse.Namespace, context: SuiteContext, source: str, run: Callable[[LoadedCase], AttemptState]
+) -> dict[str, Any]:
+    """Break the result of each case, judge what comes of it, and return what was found out, as plain JSON.
 
     Args:
         arguments: of the command.
-        context: scores results, and calls the target.
-        source: where the right results come from.
+        context: of the suite.
+        source: where the right results come from, in a few words.
+        run: returns the attempt of a case; raises `_Refused` where there is none.
     """
+    from pytest_packbench.cases.files import iter_cases
 
-    def __init__(self, arguments: argparse.Namespace, context: SuiteContext, source: str) -> None:
-        self._context = context
-        self._limit, self._seed = arguments.cases, arguments.seed
-        # by result, what the cases that have it expect
-        self._expected_of: dict[str, list[Any]] = {}
-        self.audit = Audit(
-            suite=context.suite.name,
-            pack=context.pack.name,
-            source=source,
-            seed=arguments.seed,
-            count=arguments.count,
-        )
-
-    def subjects(self, run: Callable[[LoadedCase], Attempt]) -> list[_Subject]:
-        """Return the cases with a right result, and note why the others have none.
-
-        Args:
-            run: returns the result of a case.
-        """
-        from pytest_packbench.cases.files import iter_cases
-
-        locations = list(iter_cases(self._context.suite.cases_path))
-        self.audit.total = len(locations)
-        if len(locations) > self._limit:
-            chosen = _chooser(self._seed).sample(range(len(locations)), self._limit)
-            locations = [locations[index] for index in sorted(chosen)]
-        subjects = []
-        for number, location in enumerate(locations, start=1):
-            _show_progress("results", number, len(locations))
-            file = location.label(_shown(location.path))
-            try:
-                subjects.append(self._subject(location, file, run))
-            except _Refused as reason:
-                self.audit.cases.append(AuditedCase(location.name, file, problem=str(reason)))
-        return subjects
-
-    def _subject(self, location: CaseLocation, file: str, run: Callable[[LoadedCase], Attempt]) -> _Subject:
-        from pytest_packbench.cases.files import load_case
-        from pytest_packbench.model.errors import CaseError
-
-        context = self._context
+    chooser = random.Random(arguments.seed)  # noqa: S311 - chooses what to try, and keeps no secret
+    locations = list(iter_cases(context.suite.cases_path))
+    total = len(locations)
+    if total > arguments.cases:
+        chosen = chooser.sample(range(total), arguments.cases)
+        locations = [locations[index] for index in sorted(chosen)]
+    cases, passing = [], []
+    for location in _with_progress("results", locations):
+        case = AuditedCase(location.name, location.label(_shown(location.path)))
+        cases.append(case)
         try:
-            loaded = load_case(location, context.pack.case_model, file=file, pack=context.pack.name)
-        except CaseError as error:
-            raise _Refused(str(error)) from None
-        notes = loaded.case.notes
-        if notes.skip is not None or notes.xfail is not None:
-            raise _Refused(f"quarantined: {notes.skip or notes.xfail}")
-        done = run(loaded)
-        if done.failure is not None:
-            raise _Refused(f"error: {done.failure.message}")
-        if done.score is None or not done.score.passed:
-            raise _Refused("no score" if done.score is None else done.score.message or describe_score(done.score))
-        return _Subject(
-            file=file,
-            loaded=loaded,
-            plain=loaded.case.model_dump(mode="json", by_alias=True, exclude_unset=True),
-            payload=done.payload,
-            right=scored(done.score),
-        )
-
-    def break_results(self, subjects: Sequence[_Subject]) -> None:
-        """Break the result of each case, score what comes of it, and count what is noticed."""
-        pack, rules = self._context.pack, self._context.suite.config
-        breaker = ResultBreaker([subject.payload for subject in subjects], _chooser(self._seed))
-        tally = Tally(pack.criteria(rules))
-        for subject in subjects:
-            self._expected_of.setdefault(json.dumps(subject.payload), []).append(subject.plain["expected"])
-        for number, subject in enumerate(subjects, start=1):
-            _show_progress("broken results", number, len(subjects))
-            wrong = list(pack.wrong_results(subject.loaded.case, subject.payload, rules))
-            for rule, _ in wrong:
-                tally.add_rule(rule)
-            known = [(rule, result) for rule, result in wrong if result is not None]
-            chosen, others = breaker.changes(subject.payload, subject.plain["expected"], known, self.audit.count)
-            tally.start_case(subject.right, subject.payload)
-            self.audit.cases.append(self._break(subject, chosen, others, tally))
-            tally.end_case()
-        self.audit.cases.sort(key=lambda case: case.file)
-        tally.fill(self.audit)
-
-    def _break(
-        self, subject: _Subject, changes: Sequence[Change], others: Sequence[Change], tally: Tally
-    ) -> AuditedCase:
-        """Count what is noticed of the changes; where the case passes with all of them, try the others."""
-        from pytest_packbench.engine.attempt import score_payload
-
-        text, variants = json.dumps(subject.payload), self._variants(subject)
-        judged, passed, passes_empty = 0, 0, False
-        for change in changes:
-            result = change.apply(text)
-            done = score_payload(self._context, subject.loaded, result)
-            broken = scored(done.score)
-            tally.add(subject.right, broken, change, result)
-            if change.kind == OTHER_RESULT and subject.plain["expected"] not in self._expected_of[json.dumps(result)]:
-                self.audit.other_results.tried += 1
-                self.audit.other_results.failed += not broken.passed
-            judged += broken.is_readable
-            passed += broken.passed
-            passes_empty = passes_empty or (broken.passed and is_empty(change))
-            for key, variant in variants.items():
-                # a result that can't be read is not compared with anything
-                if broken.is_readable:
-                    tally.add_expectation(key, broken, self._score(variant, done))
-        tried = len(changes)
-        for change in others[:_THOROUGH]:
-            if passed < judged:
-                break
-            broken = scored(score_payload(self._context, subject.loaded, change.apply(text)).score)
-            tried, judged, passed = tried + 1, judged + broken.is_readable, passed + broken.passed
-        return AuditedCase(subject.loaded.case.id, subject.file, "", tried, judged, passed, passes_empty)
-
-    def _variants(self, subject: _Subject) -> dict[str, LoadedCase]:
-        """Return the case without each key of `expected` that it can do without, by key."""
-        from pytest_packbench.cases.load import check_case
-        from pytest_packbench.model.errors import CaseError
-
-        case = subject.loaded.case
-        expected = subject.plain["expected"] if isinstance(subject.plain["expected"], dict) else {}
-        variants = {}
-        for key in expected:
-            without = {name: value for name, value in expected.items() if name != key}
-            plain = {**subject.plain, "expected": without}
-            with suppress(CaseError):
-                variant = check_case(plain, self._context.pack.case_model, source=subject.file, stem=None, pack=None)
-                # a key with its default value says nothing
-                if variant.case.expected != case.expected:
-                    variants[key] = variant
-        return variants
-
-    def _score(self, loaded: LoadedCase, done: Attempt) -> Scored:
-        """Score the outcome of a broken result by another case."""
-        context = self._context
-        try:
-            return scored(context.pack.score(loaded.case, done.outcome, context.suite.config))
-        except Exception:  # noqa: BLE001 - a pack may need the key for some results only
-            return scored(None)
-
-    def change_inputs(self, subjects: Sequence[_Subject]) -> None:
-        """Run the target with other inputs, if that needs no model and no recording."""
-        caller = self._context.caller
-        runnable = [subject for subject in subjects if self._runs_alone(subject.loaded)]
-        if not runnable:
-            reason = "it runs outside this process" if caller.opaque else "its model calls are recorded"
-            self.audit.inputs_note = f"{reason}, and a recording is valid for its own input only"
-            return
-        for kind in INPUTS:
-            chooser = _chooser(self._seed)
-            passed: list[str] = []
-            different: list[bool] = []
-            tried, errors = 0, 0
-            for position, subject in enumerate(runnable):
-                _show_progress(f"{kind} input", position + 1, len(runnable))
-                other = runnable[(position + 1) % len(runnable)]
-                done = self._run_with(kind, subject, other, chooser)
-                if done is not None:
-                    tried += 1
-                    passed += [subject.loaded.case.id] if done.passed else []
-                    errors += not done.is_readable
-                    if kind == INPUTS[-1] and subject.plain["expected"] != other.plain["expected"]:
-                        different.append(done.passed)
-            if tried:
-                counts = {"different": len(different), "different_passed": sum(different)}
-                self.audit.inputs.append(
-                    InputCount(kind=kind, tried=tried, passed=tuple(passed), errors=errors, **counts)
-                )
-
-    def _runs_alone(self, loaded: LoadedCase) -> bool:
-        context = self._context
-        if context.caller.opaque:
-            return False
-        return not context.asks_model or not find_recording(context.suite, loaded.case.id).exists()
-
-    def _run_with(self, kind: str, subject: _Subject, other: _Subject, chooser: random.Random) -> Scored | None:
-        """Return the score of the target's result for another input; None where the input stays the same."""
-        from pytest_packbench.engine.attempt import attempt
-
-        pack = self._context.pack
-        request = pack.request(subject.loaded.case)
-        if kind == INPUTS[-1]:
-            changed = pack.request(other.loaded.case)
-        else:
-            changed = request.model_copy(update={"input": changed_input(kind, request.input, chooser)})
-        if changed == request:
-            return None
-        caller = _with_request(self._context.caller, changed)
-        try:
-            return scored(attempt(replace(self._context, caller=caller), subject.loaded).score)
-        finally:
-            caller.close()
+            passing.append((case, _right_case(context, location, case, run)))
+        except _Refused as reason:
+            case.problem = str(reason)
+    pack, config = context.pack, context.suite.config
+    criteria, forbidding = pack.criteria(config), dict[str, None]()
+    for case, loaded in _with_progress("broken results", passing):
+        sample = chooser.sample(passing, min(_SAMPLE, len(passing)))
+        others = [other.result for other, also in sample if also.case.expected != loaded.case.expected]
+        ways = list(changes(case.result, others[:_OTHERS]))
+        for rule, result in pack.wrong_results(loaded.case, case.result, config):
+            forbidding[rule] = None
+            if result is not None:
+                ways.insert(0, Change("forbidden", replacement=json.dumps(result), rule=rule))
+        chooser.shuffle(ways)
+        # those of the whole result first; a stable order
+        ways.sort(key=lambda change: bool(change.location))
+        count = arguments.count + sum(not change.location for change in ways)
+        _break(context, loaded, case, ways[:count], criteria)
+        if case.passes_all:
+            # whether another one is noticed
+            _break(context, loaded, case, ways[count : count + _THOROUGH], criteria)
+    audited = [case for case, _ in passing]
+    rules = rule_counts(audited, criteria, forbidding)
+    return {
+        "audit_version": AUDIT_VERSION,
+        "suite": context.suite.name,
+        "pack": pack.name,
+        "source": source,
+        "seed": arguments.seed,
+        "count": arguments.count,
+        "total": total,
+        "cases": [case.as_json() for case in cases],
+        "rules": {name: count._asdict() for name, count in rules.items()},
+        "unread_parts": unread_parts(audited),
+        "findings": [finding._asdict() for finding in findings(audited, rules, fail_under=arguments.fail_under)],
+    }
 
 
-def _with_request(caller: TargetCaller, request: VerifyRequest) -> TargetCaller:
-    """Return a caller of the same target that passes another request to it, and no model."""
-    from pytest_packbench.engine.targets import TargetCaller
-    from pytest_packbench.model.request import without_model
+def _right_case(
+    context: SuiteContext, location: CaseLocation, case: AuditedCase, run: Callable[[LoadedCase], AttemptState]
+) -> LoadedCase:
+    """Return a case, and note its right result and what each term adds to its score."""
+    from pytest_packbench.cases.files import load_case
+    from pytest_packbench.engine.controls import end_of
+    from pytest_packbench.model.errors import CaseError
 
-    @without_model
-    def target(_: VerifyRequest, context: VerifyContext) -> Any:
-        return caller(request, context)
+    try:
+        loaded = load_case(location, context.pack.case_model, file=case.file, pack=context.pack.name)
+    except CaseError as error:
+        raise _Refused(str(error)) from None
+    notes = loaded.case.notes
+    if notes.skip is not None or notes.xfail is not None:
+        raise _Refused(f"quarantined: {notes.skip or notes.xfail}")
+    done = run(loaded)
+    if done.failure is not None:
+        raise _Refused(f"error: {done.failure.message}")
+    if done.score is None or not done.score.passed:
+        raise _Refused("no score" if done.score is None else done.score.message or describe_score(done.score))
+    case.result, case.points = done.payload, points_of(end_of(context, done))
+    return loaded
 
-    return TargetCaller(target)
 
+def _break(
+    context: SuiteContext,
+    loaded: LoadedCase,
+    case: AuditedCase,
+    changes: Iterable[Change],
+    criteria: Mapping[str, tuple[str | int, ...]],
+) -> None:
+    """Derive a control by each change, and judge its end."""
+    from pytest_packbench.engine.controls import end_of_control
 
-def _chooser(seed: int) -> random.Random:
-    return random.Random(seed)  # noqa: S311 - chooses what to try, and keeps no secret
+    right = json.dumps(case.result)
+    for change in changes:
+        control = change.control(case.case_id, right)
+        case.judge(change, control, end_of_control(context, loaded, control, source=case.file), criteria)
 
 
 def _shown(path: str) -> str:
@@ -434,8 +283,60 @@ def _shown(path: str) -> str:
     return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else path
 
 
-def _show_progress(what: str, number: int, total: int) -> None:
-    if total > _PROGRESS and sys.__stderr__ is not None and sys.__stderr__.isatty():
-        end = "\n" if number == total else ""
-        sys.__stderr__.write(f"\r{what}: {number} of {total}{end}")
-        sys.__stderr__.flush()
+def _with_progress(what: str, items: Sequence[_Item]) -> Iterator[_Item]:
+    terminal = sys.__stderr__
+    is_shown = len(items) > _PROGRESS and terminal is not None and terminal.isatty()
+    for number, item in enumerate(items, start=1):
+        if is_shown:
+            print(f"\r{what}: {number} of {len(items)}", end="", file=terminal, flush=True)
+        yield item
+    if is_shown:
+        print(file=terminal)
+
+
+def _lines(audit: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of an audit for a terminal."""
+    cases, rules = audit["cases"], audit["rules"]
+    problems = [_line(case["file"], case["problem"]) for case in cases if case["problem"]]
+    passing = len(cases) - len(problems)
+    looked = f"{len(cases)} of " if len(cases) < audit["total"] else ""
+    passes = f"{passing:,} {'passes' if passing == 1 else 'pass'} with the {audit['source']}"
+    yield _line(f"Audit of {audit['suite']}", "does the suite notice wrong results?")
+    yield _line(f"{looked}{pluralize(audit['total'], 'case')}; {passes}.")
+    title = f"Not audited, because there is no right result to break: {pluralize(len(problems), 'case')}"
+    yield from _section(title, problems)
+    if not passing:
+        return
+    tried, judged = (sum(case[key] for case in cases) for key in ("tried", "judged"))
+    ways = f"{pluralize(tried, 'broken result')} (--seed {audit['seed']}, --count {audit['count']})"
+    yield f"{ways}; {tried - judged} could not be read, so that they show nothing about a rule."
+    rows = [
+        (one_line(name), str(tried), *(f"{part} ({part / tried:.0%})" for part in (count["noticed"], count["failed"])))
+        for name, count in rules.items()
+        if (tried := count["tried"])
+    ]
+    table = text_table([("rule", "tried", "noticed", "case fails"), *rows], numbers=True)
+    yield from _section("What the rules noticed, of the changes of what they read:", table, len(table))
+    untried = [_line(name) for name, count in rules.items() if not count["tried"]]
+    yield from _section("Rules that were not tried, because no result is known that they notice:", untried)
+    title = "Parts of the results whose changes no rule noticed (is that what you want?):"
+    yield from _section(title, [*map(_line, audit["unread_parts"])])
+    found = [
+        _line(f"{one['file']} ({one['name']})" if one["file"] else one["name"], one["message"])
+        for one in audit["findings"]
+    ]
+    if not found:
+        yield from ("", "No finding: every rule noticed something, and every case can fail.")
+    yield from _section(f"{pluralize(len(found), 'finding')}:", found)
+
+
+def _line(*texts: str) -> str:
+    return one_line(": ".join(texts), _SENTENCE)
+
+
+def _section(title: str, lines: Sequence[str], limit: int = _MAX) -> Iterator[str]:
+    """Yield a title and the first lines below it; nothing without any."""
+    if lines:
+        yield from ("", title, *(f"  {line}" for line in lines[:limit]))
+    if len(lines) > limit:
+        yield f"  and {len(lines) - limit} more (all of them: --json FILE)"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.engine.contexts import SuiteContext, SuiteContexts
     from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.runs.stored import StoredRun
 
@@ -232,7 +232,7 @@ def _baseline(context: SuiteContext) -> CommittedBaseline:
     return committed_baseline(run, results, [BaselineChange(set_at=now, run_id=run_id, reason=_REASON)])
 
 
-def _result(context: SuiteContext, location: CaseLocation, run_id: str) -> CaseResult:
+def _result(context: SuiteContext, location: CaseLocation, run_id: str) -> Result:
     """Make one attempt at a case.
 
     Raises:
@@ -259,6 +259,6 @@ def _result(context: SuiteContext, location: CaseLocation, run_id: str) -> CaseR
     )
     result = build_result(case_ref, attempt(context, loaded), context, run_id)
     # a hole of the benchmark is no failure
-    if not result.counted and result.verdict != "known_hole":
-        raise FirstBaselineError(f"{location.name}: {result.message}")
+    if not result.score.counted and result.score.verdict != "known_hole":
+        raise FirstBaselineError(f"{location.name}: {result.score.message}")
     return result

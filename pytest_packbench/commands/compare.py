@@ -46,9 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compare, write the page, and return 1 if a condition of `--fail-on` is true."""
     from pytest_packbench.analysis.comparison import compare
-    from pytest_packbench.reports.comparison_text import comparison_headline
-    from pytest_packbench.reports.diff import diff_markdown
-    from pytest_packbench.reports.terminal import headline_lines, printable
+    from pytest_packbench.reports.blocks import figure_tables, text
+    from pytest_packbench.reports.diff import comparison_headline, diff_markdown
+    from pytest_packbench.reports.terminal import printable
     from pytest_packbench.runs.stored import open_run
 
     baseline, current = open_run(find_run_source(arguments.baseline)), open_run(find_run_source(arguments.current))
@@ -63,7 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(page)
     else:
         path = write_page(page, arguments.out)
-        lines = [f"{printable(comparison.current.suite)}: {comparison_headline(comparison)}", *headline_lines(figures)]
+        headlines = text(figure_tables(figure for figure in figures if figure.headline))
+        lines = [f"{printable(comparison.current.suite)}: {comparison_headline(comparison)}", *headlines]
         sys.stdout.write("\n".join([*lines, f"wrote {path}", ""]))
     if arguments.html is not None:
         _write_html(arguments, comparison)

@@ -77,9 +77,8 @@ def _requires_nothing(arguments: argparse.Namespace) -> bool:
 
 def _check_policies(arguments: argparse.Namespace) -> bool:
     """Print in which points acceptance policies differ from those of the base, and return whether that is allowed."""
-    from pytest_packbench.analysis.policy import TESTED
     from pytest_packbench.model.policy import PolicyError
-    from pytest_packbench.policy import compare_policy, open_base
+    from pytest_packbench.policy import TESTED, compare_policy, open_base
     from pytest_packbench.reports.terminal import one_line, policy_lines
 
     project = policy_project(arguments)

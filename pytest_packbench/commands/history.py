@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import add_output
 from pytest_packbench.model.errors import pluralize
+from pytest_packbench.reports.blocks import Section, Table, Text, aligned, markdown
 from pytest_packbench.runs.folder import JOURNAL, RECORDS, REPORT, StoredRunError
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.run import Run
+    from pytest_packbench.reports.blocks import Block
     from pytest_packbench.runs.history import EarlierCase, EarlierRun, Kind
 
 _DEFAULT_LIMIT = 20
@@ -35,7 +37,6 @@ _SIGNS = {
     "not_run": "\N{EN DASH}",
     "quarantined": "‖",
 }
-_GAP = "\n\n"
 _ABSENT, _BREAK = "·", "/"
 _RUN_COLUMNS = (
     *("run", "finished", "status", "passed", "broken", "pass rate", "95 % interval", "rate change", "mean score"),
@@ -170,16 +171,16 @@ def run(arguments: argparse.Namespace) -> int:
             "trends": [_trend_object(trend) for trend in read],
             "others": [*map(_other_object, others)],
         }
-        parts = [part for trend in read for part in _trend_sections(arguments.suite, trend)]
-        parts.append(_other_section(others))
+        blocks: list[Block] = [*(_trend_section(arguments.suite, trend) for trend in read), _other_runs(others)]
     else:
         test_id = _test_id(arguments.case, read, parent)
         read = [trend for trend in read if any(_cases_of(test_id, trend.runs))]
         document = {"case": test_id, "trends": [_case_object(trend, test_id) for trend in read]}
-        parts = [_case_section(arguments.suite, test_id, trend) for trend in read]
+        blocks = [_case_section(arguments.suite, test_id, trend) for trend in read]
     if hidden:
-        parts.append(f"Not shown: {'; '.join(hidden)}. `--all` shows all runs.")
-    text = "\n\n".join(part for part in parts if part)
+        blocks.append(Text(f"Not shown: {'; '.join(hidden)}. --all shows all runs."))
+    # each table is as long as was asked for
+    text = aligned(markdown(blocks, level=2, max_rows=sys.maxsize))
     if arguments.format == "json":
         from pytest_packbench.reports.terminal import printable_json
 
@@ -262,8 +263,6 @@ def _hidden(trends: Sequence[tuple[Kind, list[EarlierRun]]]) -> Iterator[str]:
 
 
 def _counted(others: Sequence[_OtherRun]) -> Iterator[str]:
-    from pytest_packbench.reports.tables import escape_markdown
-
     broken = [other.name for other in others if other.run is None]
     copies = sum(other.status == _COPY for other in others)
     if len(others) > len(broken) + copies:
@@ -272,46 +271,36 @@ def _counted(others: Sequence[_OtherRun]) -> Iterator[str]:
         yield f"{pluralize(copies, 'folder')} with a copy of a run"
     if broken:
         names = ", ".join([*broken[:_MAX_NAMED][::-1], *(["..."] if len(broken) > _MAX_NAMED else ())])
-        yield f"{pluralize(len(broken), 'run')} that did not end or can't be read ({escape_markdown(names)})"
+        yield f"{pluralize(len(broken), 'run')} that did not end or can't be read ({names})"
 
 
 def _kind_text(kind: Kind) -> str:
-    from pytest_packbench.reports.tables import escape_markdown
-
     model = " / ".join(filter(None, (kind.backend, kind.model)))
     texts = (f"{kind.mode} mode", f"target {kind.target}", model, f"guards {kind.guards}" if kind.guards else "")
-    return ", ".join(escape_markdown(text) for text in texts if text)
+    return ", ".join(filter(None, texts))
 
 
-def _trend_sections(suite: str, trend: _Trend) -> Iterator[str]:
-    from pytest_packbench.reports.tables import WIDE, section
-
+def _trend_section(suite: str, trend: _Trend) -> Section:
     rows = [_run_row(*each) for each in zip(trend.runs, trend.steps, strict=True)]
-    yield section(
-        f"Runs of {suite}",
-        _RUN_COLUMNS,
-        rows,
-        intro=f"Like runs: {_kind_text(trend.kind)}.",
-        widths={len(_RUN_COLUMNS) - 1: WIDE},
-        max_rows=max(len(rows), 1),
-        drop_empty=True,
-    )
     changed = _changed_cases(trend)
-    for title, intro, cases in (
-        ("Flaky cases", _FLAKY, [each for each in changed if each.is_flaky]),
-        ("Verdicts that changed once", _ONCE, [each for each in changed if not each.is_flaky]),
-    ):
-        shown = cases[:_MAX_FLAKY]
-        yield section(
-            title,
-            _FLAKY_COLUMNS,
-            ((each.test_id, str(each.changes), each.row) for each in shown),
-            level=3,
-            intro=f"{intro} {_legend(''.join(each.row for each in shown))}",
-            widths={0: WIDE, 2: WIDE},
-            total=len(cases),
-            where="--format json names all",
-        )
+    flaky = [each for each in changed if each.is_flaky]
+    once = [each for each in changed if not each.is_flaky]
+    return Section(
+        f"Runs of {suite}",
+        [
+            Text(f"Like runs: {_kind_text(trend.kind)}."),
+            Table("", _RUN_COLUMNS, rows),
+            _changed_section("Flaky cases", _FLAKY, flaky),
+            _changed_section("Verdicts that changed once", _ONCE, once),
+        ],
+    )
+
+
+def _changed_section(title: str, intro: str, cases: Sequence[_Changed]) -> Section:
+    shown = cases[:_MAX_FLAKY]
+    rows = [(each.test_id, str(each.changes), each.row) for each in shown]
+    said = f"{intro} {_legend(''.join(each.row for each in shown))}" if shown else ""
+    return Section(title, [Text(said), Table("", _FLAKY_COLUMNS, rows, len(cases), "--format json names all")])
 
 
 def _run_row(now: EarlierRun, step: _Step | None) -> tuple[str | None, ...]:
@@ -405,8 +394,7 @@ def _row_of_signs(test_id: str, trend: _Trend) -> str:
 
 def _legend(signs: str) -> str:
     meanings = {**{sign: word for word, sign in _SIGNS.items()}, _ABSENT: "not in the run", _BREAK: "rules changed"}
-    # as code, so that no sign is markup
-    used = [f"`{sign}` {word.replace('_', ' ')}" for sign, word in meanings.items() if sign in signs]
+    used = [f"{sign} {word.replace('_', ' ')}" for sign, word in meanings.items() if sign in signs]
     return f"{', '.join(used)}."
 
 
@@ -431,24 +419,18 @@ def _test_id(name: str, trends: Iterable[_Trend], parent: Path) -> str:
     raise UsageError(f'{parent}: no case "{name}" in these runs; {advice}')
 
 
-def _case_section(suite: str, test_id: str, trend: _Trend) -> str:
-    from pytest_packbench.reports.tables import WIDE, section
-
+def _case_section(suite: str, test_id: str, trend: _Trend) -> Section:
     signs = _row_of_signs(test_id, trend)
     changes = _changes_of(test_id, trend)
     flaky = "Flaky: its" if changes > 1 else "Its"
-    remark = (
-        f"{_GAP}{flaky} verdict changed {_times(changes)} although the case, its recording and the rules are the same."
-    )
-    return section(
-        f"{test_id} in runs of {suite}",
-        _CASE_COLUMNS,
-        _case_rows(test_id, trend.runs),
-        intro=f"Like runs: {_kind_text(trend.kind)}.\n\n`{signs}`: {_legend(signs)}{remark if changes else ''}",
-        widths={4: WIDE},
-        max_rows=len(trend.runs),
-        drop_empty=True,
-    )
+    remark = f"{flaky} verdict changed {_times(changes)} although the case, its recording and the rules are the same."
+    blocks: list[Block] = [
+        Text(f"Like runs: {_kind_text(trend.kind)}."),
+        Text(f"{signs}: {_legend(signs)}"),
+        Text(remark if changes else ""),
+        Table("", _CASE_COLUMNS, list(_case_rows(test_id, trend.runs))),
+    ]
+    return Section(f"{test_id} in runs of {suite}", blocks)
 
 
 def _times(count: int) -> str:
@@ -492,15 +474,12 @@ def _case_steps(test_id: str, runs: Sequence[EarlierRun]) -> Iterator[tuple[Earl
         before = earlier, case
 
 
-def _other_section(others: Sequence[_OtherRun]) -> str:
-    from pytest_packbench.reports.tables import WIDE, section
-
+def _other_runs(others: Sequence[_OtherRun]) -> Table:
     rows = [
         (other.name, *((None,) * 3 if other.run is None else _about(other.run)), other.status, _short(other))
         for other in others
     ]
-    widths = {len(_OTHER_COLUMNS) - 1: WIDE}
-    return section("Runs in no trend", _OTHER_COLUMNS, rows, widths=widths, max_rows=len(rows) or 1)
+    return Table("Runs in no trend", _OTHER_COLUMNS, rows)
 
 
 def _short(other: _OtherRun) -> str:

@@ -9,12 +9,12 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_packbench.atomic import encode_utf8
-from pytest_packbench.cases.files import LINES_SUFFIX, case_lines, iter_cases, read_case_bytes, read_id
-from pytest_packbench.cases.load import check_case, parse_cassette, parse_json, read_config
+from pytest_packbench.cases.files import LINES_SUFFIX, case_file_sha256, case_lines, iter_cases, read_id
+from pytest_packbench.cases.load import check_case, check_config, parse_cassette, parse_json, parse_yaml, read_config
 from pytest_packbench.cli import FINE, UNUSABLE, UsageError
 from pytest_packbench.commands.paths import ROOT, add_root, packs_for_options, root_of
 from pytest_packbench.engine.recordings import write_recording
@@ -150,7 +150,7 @@ class _SourceSummary:
             self.recordings += entry.recording is not None
             self.first_case = self.first_case or entry
             self.states[entry.state] += 1
-            self.types[entry.case_type] += 1
+            self.types[entry.loaded.case.case_type] += 1
         else:
             self.flaws += 1
             if self._shown is None or self.flaws <= self._shown:
@@ -224,29 +224,24 @@ class CheckedCase:
     Attributes:
         place: the location in the source that it was read from.
         path: the file to write: its own, or the file of lines.
-        case_id: its id.
-        case_type: its type.
         case: the case as plain JSON.
-        input_sha256: hash of its `input`.
+        loaded: the same as its pack reads it.
         state: whether writing it adds a case, changes none, or replaces one.
         recording: its cassette as plain JSON; None without one.
     """
 
     place: str
     path: Path
-    case_id: str
-    case_type: str
     case: dict[str, Any]
-    input_sha256: str
+    loaded: LoadedCase
     state: State
     recording: dict[str, Any] | None = None
 
     @property
     def text(self) -> str:
         """The content of its file, or its line."""
-        if self.path.suffix == LINES_SUFFIX:
-            return json.dumps(self.case, ensure_ascii=False) + "\n"
-        return json.dumps(self.case, indent=2, ensure_ascii=False) + "\n"
+        indent = None if self.path.suffix == LINES_SUFFIX else 2
+        return json.dumps(self.case, indent=indent, ensure_ascii=False) + "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,14 +292,17 @@ class Destination:
                 draft = replace(draft, case={**draft.case, "id": by_content[draft.content]})  # noqa: PLW2901 - see above
             entry = self._checked(draft, force=force)
             if isinstance(entry, CheckedCase):
-                first = seen.setdefault(entry.case_id.lower(), entry.place)
-                first_input = inputs.setdefault(entry.input_sha256, entry.place)
+                case_id = entry.loaded.case.id
+                first = seen.setdefault(case_id.lower(), entry.place)
+                first_input = inputs.setdefault(entry.loaded.input_sha256, entry.place)
                 if first != entry.place and not draft.content:
-                    message = f'/id: duplicate id "{entry.case_id}", first used at {first}'
-                    entry = SourceFlaw(place=entry.place, message=message)
+                    entry = SourceFlaw(
+                        place=entry.place, message=f'/id: duplicate id "{case_id}", first used at {first}'
+                    )
                 elif first_input != entry.place and self.unique_inputs:
-                    message = f"/input: same input as {first_input}; remove one of the two"
-                    entry = SourceFlaw(place=entry.place, message=message)
+                    entry = SourceFlaw(
+                        place=entry.place, message=f"/input: same input as {first_input}; remove one of the two"
+                    )
             yield entry
 
     def write(self, checked: Iterable[CheckedCase | SourceFlaw | SourceRemark], *, expected: int) -> None:
@@ -337,7 +335,7 @@ class Destination:
         """Write the recording of each case before the case: a case without its recording could not be run."""
         for case in cases:
             if case.recording is not None:
-                write_recording(self._recording_path(case.case_id), case.recording)
+                write_recording(self._recording_path(case.loaded.case.id), case.recording)
             yield case
 
     def _recording_path(self, case_id: str) -> Path:
@@ -368,7 +366,7 @@ class Destination:
         ]
         path = self._recording_path(loaded.case.id)
         parse_cassette(encode_utf8(json.dumps(recording, ensure_ascii=False)), source=path.as_posix())
-        if path.exists() and not force and _parsed(read_regular(path, RECORDING)) != recording:
+        if path.exists() and not force and _differs(path, recording):
             problem = Problem("", "already exists and differs", "pass --force to replace it")
             raise CassetteError(path.as_posix(), [problem])
         return recording
@@ -376,35 +374,31 @@ class Destination:
     def _checked(self, draft: CaseDraft, *, force: bool) -> CheckedCase | SourceFlaw:
         try:
             loaded = check_case(draft.case, self.pack.case_model, source=draft.place, stem=None, pack=self.rules.pack)
-        except CaseError as error:
-            return SourceFlaw(place=draft.place, message=str(error).removeprefix(f"{draft.place}: "))
-        case = loaded.case
-        path = self.many or self.folder / "cases" / case.case_type / f"{case.id}.json"
-        other = self.existing.get(case.id.lower())
-        state: State = "new"
-        if other is not None:
-            if other.path != str(path):
-                location = other.label(Path(other.path).as_posix())
-                message = f'/id: duplicate id "{case.id}", used in {location}; remove that case, or choose another id'
-                return SourceFlaw(place=draft.place, message=message)
-            state = "unchanged" if _sha256(other) == loaded.sha256 else "replaced"
-            if state == "replaced" and not force:
-                message = f"{other.label(path.as_posix())} already exists and differs; pass --force to replace it"
-                return SourceFlaw(place=draft.place, message=message)
-        try:
+            case = loaded.case
+            path = self.many or self.folder / "cases" / case.case_type / f"{case.id}.json"
+            state, problem = self._state(loaded, path, force=force)
+            if problem:
+                return SourceFlaw(place=draft.place, message=problem)
             recording = self._recording(draft, loaded, force=force)
-        except CassetteError as error:
-            return SourceFlaw(place=draft.place, message=str(error))
+        except (CaseError, CassetteError) as error:
+            return SourceFlaw(place=draft.place, message=str(error).removeprefix(f"{draft.place}: "))
         return CheckedCase(
-            recording=recording,
-            place=draft.place,
-            path=path,
-            case_id=case.id,
-            case_type=case.case_type,
-            case=draft.case,
-            input_sha256=loaded.input_sha256,
-            state=state,
+            place=draft.place, path=path, case=draft.case, loaded=loaded, state=state, recording=recording
         )
+
+    def _state(self, loaded: LoadedCase, path: Path, *, force: bool) -> tuple[State, str]:
+        """Return what writing a case would do to the suite, and why it can't be written, if so."""
+        other = self.existing.get(loaded.case.id.lower())
+        if other is None:
+            return "new", ""
+        if other.path != str(path):
+            location = other.label(Path(other.path).as_posix())
+            advice = "remove that case, or choose another id"
+            return "new", f'/id: duplicate id "{loaded.case.id}", used in {location}; {advice}'
+        if case_file_sha256(other) == loaded.sha256:
+            return "unchanged", ""
+        exists = f"{other.label(path.as_posix())} already exists and differs; pass --force to replace it"
+        return "replaced", "" if force else exists
 
 
 def _all_cases(checked: Iterable[CheckedCase | SourceFlaw | SourceRemark], expected: int) -> Iterator[CheckedCase]:
@@ -429,7 +423,7 @@ def _write_lines(path: Path, cases: Iterable[CheckedCase]) -> None:
             if case.state == "new":
                 new.write(encode_utf8(case.text))
             elif case.state == "replaced":
-                replaced[case.case_id] = encode_utf8(case.text)
+                replaced[case.loaded.case.id] = encode_utf8(case.text)
         new.seek(0)
         with replace_atomic(path) as lines:
             for line in case_lines(path) if path.exists() else ():
@@ -440,12 +434,9 @@ def _write_lines(path: Path, cases: Iterable[CheckedCase]) -> None:
 def _write_files(cases: Iterable[CheckedCase]) -> None:
     from pytest_packbench.atomic import write_atomic
 
-    folders: set[Path] = set()
     for case in cases:
-        if case.path.parent not in folders:
-            case.path.parent.mkdir(parents=True, exist_ok=True)
-            folders.add(case.path.parent)
         if case.state != "unchanged":
+            case.path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(case.path, case.text)
 
 
@@ -475,11 +466,9 @@ def destination(
     from pytest_packbench.commands.init import suite_name
 
     folder = root / name
-    if (folder / CONFIG_NAME).is_file():
-        rules = _rules(folder, pack, source=str(folder / CONFIG_NAME))
-    else:
+    if not (folder / CONFIG_NAME).is_file():
         suite_name(name)
-        rules = _new_rules(folder, pack, files)
+    rules = _rules(folder / CONFIG_NAME, pack, files.get(CONFIG_NAME))
     return Destination(
         name=name,
         folder=folder,
@@ -492,10 +481,17 @@ def destination(
     )
 
 
-def _rules(folder: Path, pack: Pack, *, source: str) -> SuiteConfig:
+def _rules(path: Path, pack: Pack, new: str | None) -> SuiteConfig:
+    """Return the rules of the suite: those of its file, else the new ones of the importer, else the defaults."""
     from pytest_packbench.packs.registry import Packs
 
-    rules = read_config(folder, Packs([pack]).suite_models, source=source)
+    models, source = Packs([pack]).suite_models, str(path)
+    if path.is_file():
+        rules = read_config(path.parent, models, source=source)
+    elif new is not None:
+        rules = check_config(parse_yaml(new.encode(), source=source, models=models), models, source=source)
+    else:
+        rules = pack.suite_model(pack=pack.name)
     if rules.pack != pack.name:
         raise UsageError(
             f'{source}: the suite belongs to pack "{rules.pack}", the cases to pack "{pack.name}"; choose another suite'
@@ -503,28 +499,9 @@ def _rules(folder: Path, pack: Pack, *, source: str) -> SuiteConfig:
     return rules
 
 
-def _new_rules(folder: Path, pack: Pack, files: Mapping[str, str]) -> SuiteConfig:
-    if CONFIG_NAME not in files:
-        return pack.suite_model(pack=pack.name)
-    with TemporaryDirectory() as temporary:
-        (Path(temporary) / CONFIG_NAME).write_text(files[CONFIG_NAME], encoding="utf-8")
-        return _rules(Path(temporary), pack, source=str(folder / CONFIG_NAME))
-
-
-def _parsed(raw: bytes) -> Any:
-    """Return a JSON document; None if it is none."""
+def _differs(path: Path, recording: dict[str, Any]) -> bool:
+    """Return whether a file contains anything else than a recording."""
     try:
-        return parse_json(raw, RECORDING)
+        return bool(parse_json(read_regular(path, RECORDING), RECORDING) != recording)
     except ValueError:
-        return None
-
-
-def _sha256(location: CaseLocation) -> str | None:
-    try:
-        data = _parsed(read_case_bytes(location))
-    except OSError:
-        return None
-    if data is None:
-        return None
-    plain = {key: value for key, value in data.items() if key != "$schema"} if isinstance(data, dict) else data
-    return canonical_sha256(plain)
+        return True

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.paths import ROOT, add_root, new_root, packs_of
+from pytest_packbench.commands.paths import PYTEST_FILES, ROOT, SHARED_FILES, add_root, new_root, packs_of
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.suite import BASELINE_NAME, CONTROLS, FIXTURES
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.registry import Packs
 
 _ROOTDIR_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml")
-_CONFIGURATIONS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +101,7 @@ def _record_prompts(answer: str | None) -> list[str]:
     if answer != "no":
         return []
     setting = "packbench_record_prompts = no"
-    existing = next((name for name in _CONFIGURATIONS if Path(name).is_file()), None)
+    existing = next((name for name in (*PYTEST_FILES, *SHARED_FILES) if Path(name).is_file()), None)
     if existing is not None:
         return [f"add to the pytest settings in {existing}: {setting}"]
     Path("pytest.ini").write_text(f"[pytest]\n{setting}\n", encoding="utf-8")

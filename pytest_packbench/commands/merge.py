@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_packbench.analysis.conclusion import Conclusion, RunEvaluator
-    from pytest_packbench.analysis.listing import Order
     from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.cases.recordings import FoundControl
     from pytest_packbench.model.control import ControlResult, ControlTally
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.runs.merge import Merge, Shards
@@ -61,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.cases.files import CaseIndex, suite_locations
     from pytest_packbench.commands.open import ProjectOfRun, conclusion_page, pages_html
     from pytest_packbench.reports.document import run_document
-    from pytest_packbench.reports.terminal import control_lines, summary_lines
+    from pytest_packbench.reports.story import control_lines, summary_lines
     from pytest_packbench.runs.folder import new_run_id
     from pytest_packbench.runs.merge import Merge
     from pytest_packbench.runs.stored import BaselineLookup, load_run
@@ -88,9 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     index = CaseIndex(suite_locations(suite))
     # shards together cover the suite: a case in none of them did not run
     absent = partial(_absent, merged, suite, shards, pack=pack, index=index) if shards is not None else None
-    # results come in the order of case ids, and the table of cases with trials is in that of test ids
-    order: Order = "given" if merged.settings.get("trials", 1) == 1 else "test"
-    evaluator = RunEvaluator(merged, suite.config, pack, earlier, order=order)
+    evaluator = RunEvaluator(merged, suite.config, pack, earlier)
     writer = RunWriter(arguments.output, merged.suite, merged.run_id, atomic=True)
     try:
         with writer:
@@ -138,22 +135,22 @@ def _check_rules(merged: Run, suite: Suite, pack: Pack) -> None:
         )
 
 
-def _changed(suite: Suite, index: CaseIndex, mode: str, result: CaseResult) -> str:
+def _changed(suite: Suite, index: CaseIndex, mode: str, result: Result) -> str:
     """Return why the case of a result, or its recording, is not the one of the suite here; empty if it is."""
     from pytest_packbench.cases.files import case_file_sha256
     from pytest_packbench.cases.recordings import find_recording
     from pytest_packbench.model.score import FIXTURE
 
-    location = index.find(result.case_id)
+    location = index.find(result.case.case_id)
     if location is None:
-        return f"the suite has no case {result.case_id}; {_ONE_COMMIT}"
-    if result.case_sha256 is not None and case_file_sha256(location) != result.case_sha256:
-        return f"case {result.case_id} is not the one of the suite here; {_ONE_COMMIT}"
-    if mode == FIXTURE and result.cassette_sha256 is not None:
+        return f"the suite has no case {result.case.case_id}; {_ONE_COMMIT}"
+    if result.case.case_sha256 is not None and case_file_sha256(location) != result.case.case_sha256:
+        return f"case {result.case.case_id} is not the one of the suite here; {_ONE_COMMIT}"
+    if mode == FIXTURE and result.attempt.cassette_sha256 is not None:
         with suppress(OSError, CassetteError):
-            if find_recording(suite, result.case_id).load()[1] == result.cassette_sha256:
+            if find_recording(suite, result.case.case_id).load()[1] == result.attempt.cassette_sha256:
                 return ""
-        return f"the recording of case {result.case_id} is not the one of the suite here; {_ONE_COMMIT}"
+        return f"the recording of case {result.case.case_id} is not the one of the suite here; {_ONE_COMMIT}"
     return ""
 
 
@@ -198,22 +195,22 @@ def _is_same(result: ControlResult, found: FoundControl | None) -> bool:
     return not result.expected or (result.case, result.expected) == (control.case, expected)
 
 
-def _counted(results: Iterable[CaseResult], evaluator: RunEvaluator) -> Iterator[CaseResult]:
+def _counted(results: Iterable[Result], evaluator: RunEvaluator) -> Iterator[Result]:
     for result in results:
         evaluator.add(result)
         yield result
 
 
 def _results_again(
-    folders: Sequence[Path], run_id: str, case_ids: Sequence[str], absent: Callable[[str], CaseResult | None] | None
-) -> Iterator[CaseResult]:
+    folders: Sequence[Path], run_id: str, case_ids: Sequence[str], absent: Callable[[str], Result | None] | None
+) -> Iterator[Result]:
     from pytest_packbench.runs.merge import Merge
 
     yield from Merge(folders, run_id).results(case_ids, absent)
 
 
 def _with_figures(
-    conclusion: Conclusion, pack: Pack, results: Callable[[], Iterator[CaseResult]], earlier: BaselineLookup
+    conclusion: Conclusion, pack: Pack, results: Callable[[], Iterator[Result]], earlier: BaselineLookup
 ) -> Conclusion:
     """Return a conclusion with the figures of its pack, and those of what changed since the baseline."""
     from pytest_packbench.model.pack import figures_of, paired_figures_of
@@ -233,7 +230,7 @@ def _with_figures(
 
 def _write_summary(writer: RunWriter, conclusion: Conclusion) -> None:
     from pytest_packbench.reports.diff import diff_markdown
-    from pytest_packbench.reports.markdown import summary_markdown
+    from pytest_packbench.reports.story import summary_markdown
 
     writer.write_page(SUMMARY, summary_markdown(conclusion))
     outcome = conclusion.baseline
@@ -241,11 +238,12 @@ def _write_summary(writer: RunWriter, conclusion: Conclusion) -> None:
         writer.write_page(DIFF, diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
 
 
-def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack, index: CaseIndex) -> CaseResult | None:
+def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack, index: CaseIndex) -> Result | None:
     """Return the result of a case that is in none of the shards; None if the suite has no such case."""
     from pytest_packbench.cases.files import load_case
     from pytest_packbench.engine.result_builder import CaseRef, unscored_result
     from pytest_packbench.model.errors import CaseError
+    from pytest_packbench.model.result import Attempt
 
     case = index.find(case_id)
     if case is None:
@@ -267,4 +265,4 @@ def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack,
     missing = shards.missing
     kind = "shard_missing" if missing else "in_no_shard"
     message = f"not merged: shards {shards.describe(missing)}" if missing else "in none of the merged shards"
-    return unscored_result(case_ref, "not_run", kind, message, timestamp=run.finished_at)
+    return unscored_result(case_ref, "not_run", kind, message, Attempt(timestamp=run.finished_at))

@@ -19,7 +19,6 @@ from pytest_packbench.model.run import HOOK_TARGET_PREFIX, RECORD_PROMPTS, TEST_
 from pytest_packbench.model.score import FIXTURE, TOLERANCE
 from pytest_packbench.model.suite import BASELINE_NAME
 from pytest_packbench.runs.folder import (
-    JOURNAL,
     PAGE,
     REPORT,
     StoredRunError,
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.metric import Figure, Panel
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.policy import PolicyOutcome
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.reports.page import RunPage
@@ -82,14 +81,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _newest(output: Path) -> Sequence[Path]:
-    """Return the folders of the newest run that `latest` names, or that is in progress with a page, one for each suite.
+    """Return the folders of the newest run that `latest` names, one for each suite.
 
     A later folder may be that of an incomplete run, or have come from elsewhere.
     """
     # run ids sort by time
     now = new_run_id()
     runs = [folder for pattern in ("*/*/", "*/*/*/") for folder in output.glob(pattern) if is_run_id(folder.name)]
-    known = [folder for folder in runs if folder.name <= now and (_is_latest(folder) or _is_in_progress(folder))]
+    known = [folder for folder in runs if folder.name <= now and _is_latest(folder)]
     newest = max((folder.name for folder in known), default="")
     later = sorted(folder for folder in runs if folder.name > newest)
     if not known:
@@ -98,7 +97,7 @@ def _newest(output: Path) -> Sequence[Path]:
     if later:
         sys.stderr.write(f"packbench: not the latest complete run, so opened by its path only: {later[-1]}\n")
     same = (folder for folder in runs if folder.name == newest)
-    return sorted(folder for folder in same if (folder / REPORT).is_file() or _is_in_progress(folder))
+    return sorted(folder for folder in same if (folder / REPORT).is_file())
 
 
 def _is_latest(folder: Path) -> bool:
@@ -108,21 +107,10 @@ def _is_latest(folder: Path) -> bool:
         return False
 
 
-def _is_in_progress(folder: Path) -> bool:
-    from pytest_packbench.runs.journal import is_locked
-
-    return (folder / PAGE).is_file() and is_locked(folder / JOURNAL)
-
-
 def _page(folder: Path, arguments: argparse.Namespace) -> Path:
     """Return the page of a run; it is made from the run's files where it is missing."""
     page = folder / PAGE
-    if not page.is_file():
-        return write_page(folder, arguments)
-    if (folder / JOURNAL).is_file() and not (folder / REPORT).is_file():
-        now = "is in progress" if _is_in_progress(folder) else "was killed"
-        sys.stderr.write(f"packbench: the run {now}; the page has the attempts until it was last written: {folder}\n")
-    return page
+    return page if page.is_file() else write_page(folder, arguments)
 
 
 def _has_opened(page: Path) -> bool:
@@ -196,7 +184,7 @@ def stored_page(folder: Path, page: Path, arguments: argparse.Namespace, compare
 
 def conclusion_page(
     conclusion: Conclusion,
-    results: Callable[[], Iterable[CaseResult]],
+    results: Callable[[], Iterable[Result]],
     baseline: StoredRun | None,
     project: ProjectOfRun,
     page: Path,
@@ -286,7 +274,7 @@ def _project(run: Run, arguments: argparse.Namespace, notes: list[str]) -> Proje
 
 
 def _conclusion(
-    report: OpenRun, results: Sequence[CaseResult], project: ProjectOfRun, compared: Compared | None, notes: list[str]
+    report: OpenRun, results: Sequence[Result], project: ProjectOfRun, compared: Compared | None, notes: list[str]
 ) -> tuple[Conclusion, StoredRun | None]:
     """Return what a stored run came to, and the baseline that it is compared with."""
     from pytest_packbench.analysis.conclusion import Conclusion, times_of
@@ -296,7 +284,7 @@ def _conclusion(
     from pytest_packbench.analysis.trials import cluster_facet, trials_rule_of
 
     run, header = report.run, report.header
-    listing = Listing("id")
+    listing = Listing()
     tally = gate_tally(
         (), trials_rule=trials_rule_of(run), facet=cluster_facet(run), mode=run.mode, each_case=(listing.add,)
     ).add_all(results)
@@ -314,14 +302,15 @@ def _conclusion(
         statistics=statistics,
         gates=_gates(header, report.source),
         page_cases=listing,
-        terminal_cases=listing,
         baseline=outcome,
         policy=_policy(header, notes),
         stored_policy=report.policy,
         controls=_controls(report, notes),
         figures=_figures(report, notes),
         stored_status=report.status,
-        times=None if run.mode == FIXTURE else times_of(each.duration_ms for each in results if each.counted),
+        times=None
+        if run.mode == FIXTURE
+        else times_of(each.attempt.duration_ms for each in results if each.score.counted),
     )
     if project.is_same and project.suite is not None:
         gates = _with_intervals(conclusion, results, project.suite, baseline)
@@ -374,7 +363,7 @@ def _is_gate(gate: Mapping[str, Any]) -> bool:
 
 
 def _with_intervals(
-    conclusion: Conclusion, results: Sequence[CaseResult], suite: Suite, baseline: StoredRun | None
+    conclusion: Conclusion, results: Sequence[Result], suite: Suite, baseline: StoredRun | None
 ) -> tuple[GateResult, ...]:
     """Return the stored gates; those that the current rules decide alike with their counts and intervals."""
     from pytest_packbench.analysis.gates import check_run
@@ -423,7 +412,7 @@ def _policy(header: Mapping[str, Any], notes: list[str]) -> PolicyOutcome | None
 
 
 def _stored_outcome(
-    report: OpenRun, results: Sequence[CaseResult], project: ProjectOfRun, notes: list[str]
+    report: OpenRun, results: Sequence[Result], project: ProjectOfRun, notes: list[str]
 ) -> tuple[BaselineOutcome, StoredRun | None] | None:
     """Return what came of the comparison when the run ended, and its baseline; None if none was requested."""
     from pytest_packbench.analysis.baseline import BaselineOutcome
@@ -473,7 +462,7 @@ def _baseline(report: OpenRun, run_id: str, project: ProjectOfRun) -> StoredRun 
 
 def _compared_again(
     report: OpenRun,
-    results: Sequence[CaseResult],
+    results: Sequence[Result],
     baseline: StoredRun,
     outcome: BaselineOutcome,
     stored: Mapping[str, Any],
@@ -507,7 +496,7 @@ def _same_figures(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _panels(
-    pack: Pack | None, results: Iterable[CaseResult], figures: Sequence[Figure], notes: list[str]
+    pack: Pack | None, results: Iterable[Result], figures: Sequence[Figure], notes: list[str]
 ) -> tuple[Panel, ...]:
     from pytest_packbench.model.pack import panels_of
 

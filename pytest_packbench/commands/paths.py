@@ -18,17 +18,16 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Collection, Iterator
 
-    from pytest_packbench.cases.suites import FoundSuite
+    from pytest_packbench.cases.suites import FoundSuite, Project
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.packs.registry import Packs
     from pytest_packbench.policy import PolicyProject
-    from pytest_packbench.pytest_plugin.project import Project
 
 
 ROOT = Path("storage") / "benchmarks"
-_PYTEST_FILES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")
-_SHARED_FILES = ("pyproject.toml", "tox.ini", "setup.cfg")
+PYTEST_FILES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")
+SHARED_FILES = ("pyproject.toml", "tox.ini", "setup.cfg")
 _PYTEST_SECTION = re.compile(rb"^\s*\[(tool[.:])?pytest\b", re.MULTILINE)
 _VARIABLES = ("PACKBENCH_ROOT", "PYTEST_ADDOPTS", "PYTEST_PLUGINS")
 
@@ -91,7 +90,7 @@ def packs_for_options(parser: argparse.ArgumentParser) -> Packs:
     except UsageError:
         return Packs()
     parser.set_defaults(project=project)
-    return Packs(project.packs if project is not None else ())
+    return Packs(project.packs)
 
 
 def root_of(arguments: argparse.Namespace) -> Path:
@@ -101,10 +100,7 @@ def root_of(arguments: argparse.Namespace) -> Path:
         UsageError: pytest can't read the project's configuration.
     """
     root: Path | None = getattr(arguments, "root", None)
-    if root is not None:
-        return root
-    project = _project_of(arguments)
-    return Path(os.path.relpath(project.root)) if project is not None else ROOT
+    return Path(os.path.relpath(_project_of(arguments).root)) if root is None else root
 
 
 def new_root(arguments: argparse.Namespace) -> Path:
@@ -113,8 +109,8 @@ def new_root(arguments: argparse.Namespace) -> Path:
     Raises:
         UsageError: pytest can't read the project's configuration.
     """
-    project = _project_of(arguments) if arguments.root is None else None
-    return ROOT if project is not None and project.rootdir != Path.cwd() else root_of(arguments)
+    is_elsewhere = arguments.root is None and _project_of(arguments).rootdir != Path.cwd()
+    return ROOT if is_elsewhere else root_of(arguments)
 
 
 def rootdir_of(arguments: argparse.Namespace) -> Path:
@@ -123,8 +119,7 @@ def rootdir_of(arguments: argparse.Namespace) -> Path:
     Raises:
         UsageError: pytest can't read the project's configuration.
     """
-    project = _project_of(arguments)
-    return Path.cwd() if project is None else project.rootdir
+    return _project_of(arguments).rootdir
 
 
 def packs_of(arguments: argparse.Namespace) -> Packs:
@@ -145,11 +140,11 @@ def packs_of(arguments: argparse.Namespace) -> Packs:
     requested = [import_pack(spec) for spec in getattr(arguments, "packs", ())]
     # with both options nothing of the project's configuration is needed
     is_explicit = requested and getattr(arguments, "root", None) is not None
-    project = None if is_explicit else _project_of(arguments)
+    found = () if is_explicit else _project_of(arguments).packs
     trusted = None
     if not getattr(arguments, "trust", False):
         trusted = {found.path.resolve() for found in _known_suites(arguments).values()}
-    packs = arguments.loaded = Packs([*(project.packs if project is not None else ()), *requested], trusted=trusted)
+    packs = arguments.loaded = Packs([*found, *requested], trusted=trusted)
     return packs
 
 
@@ -162,13 +157,12 @@ def policy_project(arguments: argparse.Namespace) -> PolicyProject:
     from pytest_packbench.policy import PolicyProject, policy_settings
 
     packs, root, project = packs_of(arguments), root_of(arguments), _project_of(arguments)
-    home = Path.cwd() if project is None else project.rootdir
-    settings = policy_settings({}, (), "") if project is None else dict(project.settings)
+    settings = dict(project.settings) or policy_settings({}, (), "")
     if arguments.root is not None:
-        settings["root"] = Path(os.path.relpath(root, home)).as_posix()
-    output = Path(os.path.abspath(OUTPUT))  # noqa: PTH100 - without following links
-    hooks = () if project is None else project.hooks
-    return PolicyProject(home, Path(os.path.abspath(root)), settings, packs, output, hooks)  # noqa: PTH100 - as above
+        settings["root"] = Path(os.path.relpath(root, project.rootdir)).as_posix()
+    # without following links
+    root, output = (Path(os.path.abspath(folder)) for folder in (root, OUTPUT))  # noqa: PTH100 - see above
+    return PolicyProject(project.rootdir, root, settings, packs, output, project.hooks)
 
 
 def suite_and_pack(name: str, arguments: argparse.Namespace, *, by_name: bool = False) -> tuple[Suite, Pack]:
@@ -231,36 +225,38 @@ def _no_suite(name: str, root: Path, known: Collection[str], *, by_name: bool) -
     return f'unknown suite "{name}": {where}; bundled suites: {bundled}'
 
 
-def _project_of(arguments: argparse.Namespace) -> Project | None:
+def _project_of(arguments: argparse.Namespace) -> Project:
     """Return what pytest finds in the current folder; read once per command."""
     if not hasattr(arguments, "project"):
         arguments.project = _configured_project()
-    project: Project | None = arguments.project
+    project: Project = arguments.project
     return project
 
 
-def _configured_project() -> Project | None:
-    """Return what pytest finds in the current folder; None, without starting pytest, where nothing configures it."""
-    if not _is_configured(Path.cwd()):
-        return None
-    from pytest_packbench.pytest_plugin.project import ProjectError, read_project
+def _configured_project() -> Project:
+    """Return what pytest finds in the current folder; the defaults, without starting pytest, if nothing is set."""
+    from pytest_packbench.cases.suites import Project
 
-    try:
-        return read_project()
-    except ProjectError as error:
-        raise UsageError(f"pytest can't read this project's configuration: {error}") from None
+    folder = Path.cwd()
+    project = None
+    if _is_configured(folder):
+        from pytest_packbench.pytest_plugin.project import ProjectError, read_project
+
+        try:
+            project = read_project()
+        except ProjectError as error:
+            raise UsageError(f"pytest can't read this project's configuration: {error}") from None
+    return project or Project(folder, folder / ROOT)
 
 
 def _is_configured(folder: Path) -> bool:
     """Whether pytest, called in a folder, may find a setting or a conftest.py."""
-    if any(os.environ.get(name) for name in _VARIABLES):
-        return True
-    for parent in (folder, *folder.parents):
-        if any((parent / name).is_file() for name in (*_PYTEST_FILES, "conftest.py")):
-            return True
-        if any(_PYTEST_SECTION.search(_content(parent / name)) for name in _SHARED_FILES):
-            return True
-    return False
+    parents = (folder, *folder.parents)
+    return (
+        any(os.environ.get(name) for name in _VARIABLES)
+        or any((parent / name).is_file() for parent in parents for name in (*PYTEST_FILES, "conftest.py"))
+        or any(_PYTEST_SECTION.search(_content(parent / name)) for parent in parents for name in SHARED_FILES)
+    )
 
 
 def _content(path: Path) -> bytes:

@@ -13,6 +13,7 @@ from pytest_packbench.cli import FAILED, FINE
 from pytest_packbench.commands.compare import add_fail_on, true_conditions
 from pytest_packbench.commands.paths import add_packs, add_root, suite_and_pack, write_file
 from pytest_packbench.model.errors import describe_error
+from pytest_packbench.model.result import Result
 from pytest_packbench.model.score import UNREAD
 from pytest_packbench.runs.folder import PAYLOADS, StoredRunError, find_run_folder
 
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
+    from pytest_packbench.model.score import Term
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.runs.report import OpenRun
 
 
-_Terms = tuple[dict[str, Any], ...]
+_Terms = tuple["Term", ...]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     return FAILED if failed else FINE
 
 
-def rescored(results: Iterable[CaseResult], run: Run, payloads: Path, suite: Suite, pack: Pack) -> Iterator[CaseResult]:
+def rescored(results: Iterable[Result], run: Run, payloads: Path, suite: Suite, pack: Pack) -> Iterator[Result]:
     """Score each stored payload by the suite's current rules, against the current case.
 
     Args:
@@ -91,7 +92,7 @@ def rescored(results: Iterable[CaseResult], run: Run, payloads: Path, suite: Sui
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.runs.lines import read_payloads
 
-    remaining = {(result.test_id, result.trial): result for result in results}
+    remaining = {(result.case.test_id, result.attempt.trial): result for result in results}
     context = SuiteContext.of_results(suite, pack, run.target, redactor=Redactor(os.environ))
     load = _case_loader(suite, pack)
     for key, payload in read_payloads(payloads, run.run_id):
@@ -99,19 +100,19 @@ def rescored(results: Iterable[CaseResult], run: Run, payloads: Path, suite: Sui
         if stored is None:
             problem = f"the result of {key[0]} is there twice, or its case is missing in the run's report"
             raise StoredRunError(f"{payloads}: {problem}; restore both files from the run")
-        loaded = load(stored.case_id)
+        loaded = load(stored.case.case_id)
         yield stored if loaded is None else _rescore(stored, payload, loaded, context)
     for stored in remaining.values():
         # an answer that could not be read is no result, and its score depends on no rule
-        is_read = stored.counted and not any(term["name"] in UNREAD for term in stored.terms)
-        loaded = load(stored.case_id) if is_read else None
+        is_read = stored.score.counted and not any(term.name in UNREAD for term in stored.score.terms)
+        loaded = load(stored.case.case_id) if is_read else None
         if loaded is None:
             yield stored
             continue
         # a target that returned nothing has no line; any other result must have one
         again = _rescore(stored, None, loaded, context)
-        if (again.verdict, again.score) != (stored.verdict, stored.score):
-            problem = f"the result of {stored.test_id} is missing, but the run's report counts it"
+        if (again.score.verdict, again.score.score) != (stored.score.verdict, stored.score.score):
+            problem = f"the result of {stored.case.test_id} is missing, but the run's report counts it"
             raise StoredRunError(f"{payloads}: {problem}; restore the file from the run")
         yield again
 
@@ -124,16 +125,18 @@ def _note(comparison: RunComparison, report: OpenRun) -> str:
     )
 
 
-def _reduced(result: CaseResult, shared: dict[Hashable, _Terms]) -> CaseResult:
+def _reduced(result: Result, shared: dict[Hashable, _Terms]) -> Result:
     """Return a result with only what a comparison reads; equal terms are shared to save memory."""
-    key = tuple((term["name"], term["effect"], term["value"]) for term in result.terms)
-    terms = tuple({"name": name, "effect": effect, "value": value} for name, effect, value in key)
-    texts = dict.fromkeys(("message", "input_text", "expected_text", "actual_text"), "")
-    unread: dict[str, Any] = {"record": None, "payload": None, **texts}
-    return replace(result, **unread, terms=shared.setdefault(key, terms))
+    terms = tuple([replace(term, detail="") for term in result.score.terms])
+    score = replace(result.score, message="", input_text="", expected_text="", actual_text="")
+    return Result(
+        case=result.case,
+        attempt=replace(result.attempt, payload=None),
+        score=replace(score, terms=shared.setdefault(terms, terms)),
+    )
 
 
-def _rescore(stored: CaseResult, payload: Any, loaded: LoadedCase, context: SuiteContext) -> CaseResult:
+def _rescore(stored: Result, payload: Any, loaded: LoadedCase, context: SuiteContext) -> Result:
     from pytest_packbench.engine.attempt import score_payload
     from pytest_packbench.engine.result_builder import CaseRef, build_result, unscored_result
     from pytest_packbench.model.score import TRUNCATED
@@ -141,34 +144,21 @@ def _rescore(stored: CaseResult, payload: Any, loaded: LoadedCase, context: Suit
     case_ref = CaseRef(
         suite=context.suite,
         pack=context.pack,
-        case_id=stored.case_id,
-        nodeid=stored.nodeid,
-        file=stored.file,
-        folder=Path(stored.file).parent.name,
+        case_id=stored.case.case_id,
+        nodeid=stored.case.nodeid,
+        file=stored.case.file,
+        folder=Path(stored.case.file).parent.name,
         loaded=loaded,
     )
-    truncated = stored.kind == TRUNCATED or any(term["name"] == TRUNCATED for term in stored.terms)
+    truncated = stored.score.kind == TRUNCATED or any(term.name == TRUNCATED for term in stored.score.terms)
     try:
         attempt = score_payload(context, loaded, payload, truncated=truncated)
         result = build_result(case_ref, attempt, context, "rescored")
     except Exception as error:  # noqa: BLE001 - an error of any pack is an error of this case, as in a run
         message = f"the pack {context.pack.name} raised {describe_error(error)}"
-        result = unscored_result(case_ref, "error", "pack_error", message, timestamp=stored.timestamp)
+        result = unscored_result(case_ref, "error", "pack_error", message, stored.attempt)
     # the model, the duration and the cost are those of the stored run
-    unchanged = {
-        name: getattr(stored, name)
-        for name in (
-            "llm_backend",
-            "llm_model",
-            "cassette_sha256",
-            "stale",
-            "trial",
-            "timestamp",
-            "duration_ms",
-            "cost_usd",
-        )
-    }
-    return replace(result, **unchanged)
+    return replace(result, attempt=stored.attempt)
 
 
 def _case_loader(suite: Suite, pack: Pack) -> Callable[[str], LoadedCase | None]:

@@ -7,14 +7,13 @@ import sys
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.api import load_suite
-from pytest_packbench.cases.files import CaseIndex, case_lines, format_location, iter_cases, parse_line
+from pytest_packbench.cases.files import CaseIndex, case_lines, format_location, iter_cases
 from pytest_packbench.cases.load import (
     JsonError,
-    check_case,
-    load_cassette,
+    parse_case,
     parse_cassette,
     parse_control,
     parse_json,
@@ -25,11 +24,9 @@ from pytest_packbench.cli import FINE, UNUSABLE
 from pytest_packbench.commands.paths import add_packs, add_trust, bundled_folder, packs_of
 from pytest_packbench.limits import RECORDING, read_regular
 from pytest_packbench.model.case import Case
-from pytest_packbench.model.checks import extension_problem
 from pytest_packbench.model.control import ControlResult
 from pytest_packbench.model.errors import (
     CaseError,
-    CassetteError,
     ControlError,
     InputError,
     Problem,
@@ -41,23 +38,27 @@ from pytest_packbench.model.errors import (
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.policy import CHANGES_NAME
 from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
+from pytest_packbench.model.result import extension_problem
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
+from pytest_packbench.model.strict_json import parse_strict
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES
 from pytest_packbench.reports.terminal import printable
 from pytest_packbench.runs.committed import read_baseline
 from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, parse_entry
-from pytest_packbench.runs.lines import RecordLineError, RecordSource, check_line, read_records, strict_json_line
+from pytest_packbench.runs.lines import RecordLineError, RecordSource, check_line, read_records
 from pytest_packbench.runs.report import is_report, open_report
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Set as AbstractSet
 
-    from pytest_packbench.cases.files import CaseLine
-    from pytest_packbench.model.control import Control
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.model.suite import SuiteConfig
     from pytest_packbench.packs.registry import Packs
+
+    Reader = Callable[["Piece"], "Found"]
+    Kinds = tuple[tuple[AbstractSet[str], Reader], ...]
 
 
 # an empty file of a run is recognized by its name
@@ -70,6 +71,45 @@ _EMPTY = {
 }
 _JOURNAL = f"entry of a journal, version {JOURNAL_VERSION}"
 _HEAD = f"head of a journal, version {JOURNAL_VERSION}"
+
+
+class Piece(NamedTuple):
+    """A JSON object to recognize: a file, or a line of one.
+
+    Attributes:
+        packs: the available packs.
+        path: its file.
+        raw: its bytes.
+        data: what it contains; empty if that is no JSON object.
+        line: its number, from 1; 0 for a file.
+    """
+
+    packs: Packs
+    path: Path
+    raw: bytes
+    data: dict[str, Any]
+    line: int = 0
+
+    @property
+    def source(self) -> str:
+        """Where it is, for error messages."""
+        return format_location(str(self.path), self.line)
+
+
+class Found(NamedTuple):
+    """What a piece is.
+
+    Attributes:
+        kind: the kind of a line, with the version of its format.
+        about: what is said of a file beside that.
+        id: what no other line of the file may have; empty for none.
+        key: the key of the id.
+    """
+
+    kind: str
+    about: str = ""
+    id: str = ""
+    key: str = "id"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -135,22 +175,22 @@ def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
         return f"committed baseline, version {baseline.baseline_version}, {pluralize(len(baseline.cases), 'case')}"
     if is_report(path):
         return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_case_count(open_report(path).results)}"
+    raw = read_regular(path, RECORDING)
     try:
-        data = parse_json(read_regular(path, RECORDING), RECORDING)
+        data = parse_json(raw, RECORDING)
     except JsonError as error:
         raise CaseError(str(path), [error.problem]) from None
-    return _json(path, data, packs)
+    piece = Piece(packs, path, raw, data if isinstance(data, dict) else {})
+    found = (_reader(piece, _OF_A_SUITE) or _case)(piece)
+    return found.kind + found.about
 
 
-def _json(path: Path, data: Any, packs: Packs) -> str:
-    """Check a case, a cassette or a control, and return its kind."""
-    if _is_control(path, data):
-        control = _checked_control(read_regular(path, RECORDING), path, packs, name=path.stem)
-        return f"control of the case {control.case}, which has to end as {control.expected.verdict}"
-    if isinstance(data, dict) and "cassette_version" in data:
-        cassette, _ = load_cassette(path, source=str(path))
-        return f"cassette, version {cassette.cassette_version}, {cassette.origin}"
-    return _case(path, data, packs)
+def _reader(piece: Piece, kinds: Kinds) -> Reader | None:
+    """Return what reads a piece, by its keys or by the folder of its file; None where neither names a kind."""
+    keys = piece.data.keys()
+    if _is_in_controls(piece.path) and not keys & {"pack_id", "run_id"}:
+        return _control
+    return next((read for needed, read in kinds if needed <= keys), None)
 
 
 def _yaml(path: Path, packs: Packs) -> str:
@@ -183,14 +223,15 @@ def _error_text(file: Path, error: ValueError | OSError) -> str:
     return text if text.startswith(shown) else f"{shown}: {text}"
 
 
-def _case(path: Path, data: Any, packs: Packs) -> str:
-    name = data.get("pack_id") if isinstance(data, dict) else None
+def _case(piece: Piece) -> Found:
+    packs, name = piece.packs, piece.data.get("pack_id")
     if isinstance(name, str) and name not in packs:
-        problem = Problem("/pack_id", f'unknown pack "{name}"', suggestion(name, sorted(packs)))
-        raise CaseError(str(path), [problem])
-    model = _case_model(name, path, packs) if isinstance(name, str) else Case
-    case = check_case(data, model, source=str(path), stem=path.stem, pack=None).case
-    return f"case of pack {case.pack_id}"
+        problem = Problem("/pack_id", f'unknown pack "{name:.60}"', suggestion(name, sorted(packs)))
+        raise CaseError(piece.source, [problem])
+    model = _case_model(name, piece.path, packs) if isinstance(name, str) else Case
+    stem = None if piece.line else piece.path.stem
+    case = parse_case(piece.raw, model, source=piece.source, stem=stem, pack=None).case
+    return Found(f"case of pack {case.pack_id}", id=case.id)
 
 
 def _case_model(name: str, path: Path, packs: Packs) -> type[Case]:
@@ -208,30 +249,31 @@ def _config_of(suite: Path, packs: Packs) -> SuiteConfig | None:
     return None
 
 
-def _is_control(path: Path, data: object) -> bool:
-    """Return whether a JSON value is meant as a control: by its keys, or by the folder of its file."""
-    if isinstance(data, dict) and data.keys() & {"pack_id", "run_id"}:
-        return False
-    has_keys = isinstance(data, dict) and {"case", "expected"} <= data.keys()
-    return has_keys or _is_in_controls(path)
+def _cassette(piece: Piece) -> Found:
+    cassette, _ = parse_cassette(piece.raw, source=piece.source, is_line=bool(piece.line))
+    kind = f"cassette, version {cassette.cassette_version}"
+    return Found(kind, f", {cassette.origin}", cassette.case_id, "case_id")
 
 
 def _is_in_controls(path: Path) -> bool:
     return path.absolute().parent.parts[-2:] == (FIXTURES, CONTROLS)
 
 
-def _checked_control(raw: bytes, path: Path, packs: Packs, *, name: str | None, line: int = 0) -> Control:
+def _control(piece: Piece) -> Found:
     """Read a control, and check that its suite has its case; of a file elsewhere nothing is known."""
-    source, folder = format_location(escaped_name(str(path)), line), path.absolute().parent
-    suite = folder.parent.parent
-    if folder.parts[-2:] != (FIXTURES, CONTROLS) or not (suite / CONFIG_NAME).exists():
-        return parse_control(raw, source=source, name=name)
-    config = load_suite(suite, packs=packs).config
-    pack = packs[config.pack].for_suite(config)
-    control = parse_control(raw, source=source, name=name, names_checks=names_checks(pack))
-    case_of_control(control, _cases_of(suite), source=source)
-    check_target(control, pack, config, source=source)
-    return control
+    source = format_location(escaped_name(str(piece.path)), piece.line)
+    name = None if piece.line else piece.path.stem
+    suite = piece.path.absolute().parent.parent.parent
+    if not _is_in_controls(piece.path) or not (suite / CONFIG_NAME).exists():
+        control = parse_control(piece.raw, source=source, name=name)
+    else:
+        config = load_suite(suite, packs=piece.packs).config
+        pack = piece.packs[config.pack].for_suite(config)
+        control = parse_control(piece.raw, source=source, name=name, names_checks=names_checks(pack))
+        case_of_control(control, _cases_of(suite), source=source)
+        check_target(control, pack, config, source=source)
+    about = f" of the case {control.case}, which has to end as {control.expected.verdict}"
+    return Found("control", about, control.id)
 
 
 @lru_cache(maxsize=4)
@@ -239,11 +281,11 @@ def _cases_of(suite: Path) -> CaseIndex:
     return CaseIndex(iter_cases(suite / "cases"))
 
 
-def _case_count(results: Iterable[CaseResult]) -> str:
+def _case_count(results: Iterable[Result]) -> str:
     cases: set[tuple[str, str]] = set()
     trials = 0
     for result in results:
-        cases.add((result.test_id, result.file))
+        cases.add((result.case.test_id, result.case.file))
         trials += 1
     return pluralize(len(cases), "case") + (f", {trials} trials" if trials != len(cases) else "")
 
@@ -274,8 +316,9 @@ def _lines(path: Path, packs: Packs) -> str:
     ids: dict[str, int] = {}
     truncated, has_head = "", False
     for line in case_lines(path):
+        piece = Piece(packs, path, line.raw, _object(line.raw), line.number)
         try:
-            kind = _line(line, path, packs, ids)
+            found = _line(piece, is_of_a_suite=bool(ids))
         except InputError:
             # its message begins with the location
             raise
@@ -284,10 +327,12 @@ def _lines(path: Path, packs: Packs) -> str:
                 truncated = "; the last line is truncated and was skipped"
                 break
             raise ValueError(f"{path}:{line.number}: {error}") from None
-        if kind == _HEAD and not kinds:
+        if found.id and ids.setdefault(found.id, line.number) != line.number:
+            raise InputError(piece.source, [duplicate_id(found.id, f"line {ids[found.id]}", key=found.key)])
+        if found.kind == _HEAD and not kinds:
             has_head = True
         else:
-            kinds[kind] = kinds.get(kind, 0) + 1
+            kinds[found.kind] = kinds.get(found.kind, 0) + 1
     return _kind_of_lines(path, kinds, has_head=has_head) + truncated
 
 
@@ -303,79 +348,69 @@ def _kind_of_lines(path: Path, kinds: dict[str, int], *, has_head: bool) -> str:
     return f"empty: {_EMPTY[path.name]}"
 
 
-def _line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
-    """Recognize a line by its keys, check it, and return its kind."""
-    try:
-        record = EvalRecord.from_json_line(line.raw, strict=False)
-    except RecordError as error:
-        data = _object(line.raw)
-        if "test_suite" in data or "schema_version" in data:
-            raise
-        _check_as_read(line.raw, data)
-        if kind := _line_of_a_suite(line, data, path, packs, ids) or _control_of_a_run(data):
-            return kind
-        if not data and (ids or b'"pack_id"' in line.raw):
-            # raises the error of a case: that of a record would mislead
-            parse_line(line, Case, file=str(path), pack=None)
-        if HEADER_KEY in data:
-            return _journal_head(data)
-        if ENDED_KEY in data or ("suite" in data and "nodeid" in data):
-            parse_entry(data)
-            return _JOURNAL
-        if data.keys() & {"result", "kind", "message"}:
-            check_line(data)
-            return f"{'result' if 'result' in data else 'error'} of a run, version 1"
-        raise ValueError(str(error)) from None
-    problem = extension_problem(record.packbench) if record.packbench is not None else None
-    if problem is not None:
+def _line(piece: Piece, *, is_of_a_suite: bool) -> Found:
+    """Recognize a line, and check it; a line that names no kind is a case where others are, else a record."""
+    read = _reader(piece, _OF_A_RUN)
+    if piece.data and read is not _record:
+        _check_as_read(piece.raw)
+    if read is None:
+        is_case = not piece.data and (is_of_a_suite or b'"pack_id"' in piece.raw)
+        read = _case if is_case else _record
+    return read(piece)
+
+
+def _record(piece: Piece) -> Found:
+    record = EvalRecord.from_json_line(piece.raw, strict=False)
+    problem = extension_problem(record.packbench) if record.packbench is not None else ""
+    if problem:
         raise ValueError(problem)
-    return f"eval record, version {EVAL_SCHEMA_VERSION}"
+    return Found(f"eval record, version {EVAL_SCHEMA_VERSION}")
 
 
-def _line_of_a_suite(line: CaseLine, data: dict[str, Any], path: Path, packs: Packs, ids: dict[str, int]) -> str:
-    """Check a line of a packed file, and return its kind; empty if it is none."""
-    if _is_control(path, data):
-        return _control_line(line, path, packs, ids)
-    if "cassette_version" in data:
-        return _cassette_line(line, path, ids)
-    if "pack_id" in data and "case_type" in data:
-        return _case_line(line, data["pack_id"], path, packs, ids)
-    return ""
+def _control_of_a_run(piece: Piece) -> Found:
+    ControlResult.from_line(piece.data)
+    return Found("control of a run, version 1")
 
 
-def _control_of_a_run(data: dict[str, Any]) -> str:
-    if not {"run_id", "control"} <= data.keys():
-        return ""
-    ControlResult.from_line(data)
-    return "control of a run, version 1"
+def _journal_head(piece: Piece) -> Found:
+    version = piece.data[HEADER_KEY]
+    if type(version) is not int or version != JOURNAL_VERSION:
+        raise ValueError(
+            f"{HEADER_KEY}: got {version!r:.60}; expected {JOURNAL_VERSION}, the version that packbench reads"
+        )
+    if not isinstance(piece.data.get("run"), dict):
+        raise ValueError("run: expected an object")  # noqa: TRY004 - a mistake in a file, reported like the others
+    return Found(_HEAD)
 
 
-def _case_line(line: CaseLine, name: Any, path: Path, packs: Packs, ids: dict[str, int]) -> str:
-    if not isinstance(name, str) or name not in packs:
-        problem = Problem("/pack_id", f'unknown pack "{name!s:.60}"', suggestion(str(name), sorted(packs)))
-        raise CaseError(format_location(str(path), line.number), [problem])
-    case_id = parse_line(line, _case_model(name, path, packs), file=str(path), pack=None).case.id
-    first = ids.setdefault(case_id, line.number)
-    if first != line.number:
-        raise CaseError(format_location(str(path), line.number), [duplicate_id(case_id, f"line {first}")])
-    return f"case of pack {name}"
+def _journal_entry(piece: Piece) -> Found:
+    parse_entry(piece.data)
+    return Found(_JOURNAL)
 
 
-def _cassette_line(line: CaseLine, path: Path, ids: dict[str, int]) -> str:
-    source = format_location(str(path), line.number)
-    cassette, _ = parse_cassette(line.raw, source=source, is_line=True)
-    first = ids.setdefault(cassette.case_id, line.number)
-    if first != line.number:
-        raise CassetteError(source, [duplicate_id(cassette.case_id, f"line {first}", key="case_id")])
-    return f"cassette, version {cassette.cassette_version}"
+def _line_of_a_run(piece: Piece) -> Found:
+    check_line(piece.data)
+    return Found(f"{'result' if 'result' in piece.data else 'error'} of a run, version 1")
 
 
-def _control_line(line: CaseLine, path: Path, packs: Packs, ids: dict[str, int]) -> str:
-    control = _checked_control(line.raw, path, packs, name=None, line=line.number)
-    first = ids.setdefault(control.id, line.number)
-    if first != line.number:
-        raise ControlError(format_location(str(path), line.number), [duplicate_id(control.id, f"line {first}")])
-    return "control"
+_OF_A_SUITE: Kinds = (
+    ({"pack_id"}, _case),
+    ({"case", "expected"}, _control),
+    ({"cassette_version"}, _cassette),
+)
+_OF_A_RUN: Kinds = (
+    ({"test_suite"}, _record),
+    ({"schema_version"}, _record),
+    ({"run_id", "control"}, _control_of_a_run),
+    *_OF_A_SUITE,
+    ({HEADER_KEY}, _journal_head),
+    ({ENDED_KEY}, _journal_entry),
+    ({"suite", "nodeid"}, _journal_entry),
+    ({"result"}, _line_of_a_run),
+    ({"kind"}, _line_of_a_run),
+    ({"message"}, _line_of_a_run),
+)
+"""The kinds of pieces: each has these keys, and the first one counts. A file of lines may have any of them."""
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -386,21 +421,9 @@ def _object(line: bytes) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def _check_as_read(line: bytes, data: dict[str, Any]) -> None:
+def _check_as_read(line: bytes) -> None:
     """Refuse bytes and keys of an object that other readers of JSON refuse, or read differently."""
-    if not data:
-        return
     try:
-        strict_json_line(line.decode("utf-8-sig"))
+        parse_strict(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8: {error.reason} at byte {error.start}") from None
-
-
-def _journal_head(data: dict[str, Any]) -> str:
-    if type(data[HEADER_KEY]) is not int or data[HEADER_KEY] != JOURNAL_VERSION:
-        raise ValueError(
-            f"{HEADER_KEY}: got {data[HEADER_KEY]!r:.60}; expected {JOURNAL_VERSION}, the version that packbench reads"
-        )
-    if not isinstance(data.get("run"), dict):
-        raise ValueError("run: expected an object")  # noqa: TRY004 - a mistake in a file, reported like the others
-    return _HEAD

@@ -34,6 +34,7 @@ from pytest_packbench.engine.targets import ProcessState, TimeLimit, release_poo
 from pytest_packbench.limits import why_unreadable
 from pytest_packbench.model.errors import CassetteError, describe_error, error_text, format_value
 from pytest_packbench.model.request import AnswerError, Usage, VerifyContext, VerifyRequest, WatchedContext
+from pytest_packbench.model.result import EndedAttempt, nanoseconds
 from pytest_packbench.model.run import STUB
 from pytest_packbench.model.score import TRUNCATED, UNREADABLE, Outcome, ResultError, Score
 from pytest_packbench.model.strict_json import NUMBERS
@@ -50,9 +51,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.redaction import Found, Redactor
     from pytest_packbench.model.request import LLM
-    from pytest_packbench.model.result import EndedAttempt
 
-    Step = Callable[[SuiteContext, LoadedCase, "Attempt"], None]
+    Step = Callable[[SuiteContext, LoadedCase, "AttemptState"], None]
 
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class UnreadAnswer(NamedTuple):
 
 
 @dataclass(slots=True)
-class Attempt:
+class AttemptState:
     """The state of an attempt at a case.
 
     Attributes:
@@ -220,14 +220,14 @@ def _now_ns() -> int:
     return max(time.time_ns(), 0)
 
 
-def attempt(context: SuiteContext, loaded: LoadedCase) -> Attempt:
+def attempt(context: SuiteContext, loaded: LoadedCase) -> AttemptState:
     """Run and score one case on its recording, in fixture mode; never raises for what the case or target did."""
-    state = Attempt()
+    state = AttemptState()
     _run_steps(context, loaded, state, _prepare, _call_target)
     return settle(context, loaded, state)
 
 
-def replay(context: SuiteContext, loaded: LoadedCase, cassette: Cassette, *, source: str, owner: str) -> Attempt:
+def replay(context: SuiteContext, loaded: LoadedCase, cassette: Cassette, *, source: str, owner: str) -> AttemptState:
     """Run and score one case on another recording than its own; otherwise as `attempt`.
 
     Args:
@@ -237,13 +237,13 @@ def replay(context: SuiteContext, loaded: LoadedCase, cassette: Cassette, *, sou
         source: its file, for messages.
         owner: whose work it is, for the offline guard.
     """
-    state = Attempt(cassette=cassette, replay=Replay(cassette, source=source), owner=owner)
+    state = AttemptState(cassette=cassette, replay=Replay(cassette, source=source), owner=owner)
     _run_steps(context, loaded, state, _prepare, _call_target)
     return settle(context, loaded, state)
 
 
 async def run_target(
-    context: SuiteContext, loaded: LoadedCase, state: Attempt, *, in_thread: RunInThread = run_in_thread
+    context: SuiteContext, loaded: LoadedCase, state: AttemptState, *, in_thread: RunInThread = run_in_thread
 ) -> None:
     """Call the target for one attempt without blocking the event loop. Raises only if it is cancelled.
 
@@ -258,7 +258,7 @@ async def run_target(
         await _await_target(context, state, in_thread)
 
 
-def abandon(state: Attempt, limit_s: float) -> Attempt:
+def abandon(state: AttemptState, limit_s: float) -> AttemptState:
     """Return an attempt that exceeded its time limit; its target can change nothing and call no model any more."""
     if state.meter is not None:
         state.meter.close()
@@ -267,7 +267,7 @@ def abandon(state: Attempt, limit_s: float) -> Attempt:
     return abandoned
 
 
-def end(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
+def end(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Check the result of a target that has ended, and state which model answered; no code of the pack is called."""
     # the target may have loaded keys
     context.redactor.refresh()
@@ -295,7 +295,7 @@ def end(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
     state.ended = True
 
 
-def settle(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> Attempt:
+def settle(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> AttemptState:
     """Finish an attempt whose target has ended: read and score the result; record it in record mode.
 
     Returns:
@@ -321,45 +321,46 @@ def redacted_failure(failure: Failure, redactor: Redactor, secrets: tuple[Found,
     return replace(failure, message=message, details=tuple(details))
 
 
-def settle_stored(context: SuiteContext, loaded: LoadedCase, stored: EndedAttempt) -> Attempt:
+def settle_stored(context: SuiteContext, loaded: LoadedCase, stored: EndedAttempt) -> AttemptState:
     """Score an attempt of an earlier session, or of another process, whose target had ended; nothing is called again.
 
     Returns:
         The attempt, as `settle` would have returned it then.
     """
-    state = Attempt(
-        trial=stored.trial,
+    known = stored.attempt
+    state = AttemptState(
+        trial=known.trial,
         ended=True,
-        finished_ns=stored.finished_ns,
-        duration_ms=stored.duration_ms,
-        cassette_sha256=stored.cassette_sha256,
-        backend=stored.llm_backend,
-        model=stored.llm_model,
-        usage=Usage(tokens_input=stored.tokens_input, tokens_output=stored.tokens_output),
-        cost_usd=stored.cost_usd,
-        calls=stored.calls,
-        cached=stored.cached,
-        stale=stored.stale,
-        remark=stored.remark,
-        payload=stored.payload,
-        recording=stored.recording,
-        unread=None if stored.unread is None else UnreadAnswer.of(stored.unread),
-        truncated=stored.truncated,
+        finished_ns=nanoseconds(known.timestamp),
+        duration_ms=known.duration_ms,
+        cassette_sha256=known.cassette_sha256,
+        backend=known.llm_backend or UNKNOWN,
+        model=known.llm_model or UNKNOWN,
+        usage=Usage(tokens_input=known.tokens_input, tokens_output=known.tokens_output),
+        cost_usd=known.cost_usd,
+        calls=known.calls,
+        cached=known.cached,
+        stale=known.stale,
+        remark=known.remark,
+        payload=known.payload,
+        recording=known.recording,
+        unread=None if known.unread is None else UnreadAnswer.of(known.unread),
+        truncated=known.truncated,
     )
-    if stored.cassette_sha256 is not None:
+    if known.cassette_sha256 is not None:
         # resuming has compared its hash
         with suppress(OSError, CassetteError):
             state.cassette, _ = find_recording(context.suite, loaded.case.id).load()
     return settle(context, loaded, state)
 
 
-def reject_answer(context: SuiteContext, loaded: LoadedCase, state: Attempt, reason: str) -> None:
+def reject_answer(context: SuiteContext, loaded: LoadedCase, state: AttemptState, reason: str) -> None:
     """Score an attempt again as an unreadable answer; `reason` says why in one line."""
     state.unread, state.payload = _unread(state, reason), None
     _run_steps(context, loaded, state, _read_and_score)
 
 
-def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any, *, truncated: bool = False) -> Attempt:
+def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any, *, truncated: bool = False) -> AttemptState:
     """Score a stored result of the target, without running anything.
 
     Args:
@@ -371,7 +372,7 @@ def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any, *, tr
     Returns:
         The attempt; with a failure instead of a score if there was an error.
     """
-    state = Attempt(payload=payload, finished_ns=time.time_ns(), truncated=truncated)
+    state = AttemptState(payload=payload, finished_ns=time.time_ns(), truncated=truncated)
     _run_steps(context, loaded, state, _read_and_score)
     if state.failure is not None:
         state.failure = redacted_failure(state.failure, context.redactor)
@@ -397,7 +398,7 @@ class _AttemptFailed(Exception):  # noqa: N818 - carries a `Failure`
         self.failure = Failure(kind=kind, message=message, details=details, raised=raised)
 
 
-def _run_steps(context: SuiteContext, loaded: LoadedCase, state: Attempt, *steps: Step) -> None:
+def _run_steps(context: SuiteContext, loaded: LoadedCase, state: AttemptState, *steps: Step) -> None:
     try:
         for step in steps:
             step(context, loaded, state)
@@ -405,7 +406,7 @@ def _run_steps(context: SuiteContext, loaded: LoadedCase, state: Attempt, *steps
         state.failure = error.failure
 
 
-def _prepare(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
+def _prepare(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Create the target's arguments."""
     state.started_ns = time.perf_counter_ns()
     live = context.live
@@ -464,7 +465,7 @@ def _from_pack(
     return value
 
 
-def _replay(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> LLM:
+def _replay(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> LLM:
     """Return the replay of the case's cassette; without one, each model call of the target is an error."""
     source = f"fixtures/{loaded.case.id}.json"
     asks = context.asks_model or context.caller.opaque
@@ -503,7 +504,7 @@ def _replay(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> LLM:
     return state.replay
 
 
-def _meter(context: SuiteContext, loaded: LoadedCase, state: Attempt, live: LiveModels) -> LLM:
+def _meter(context: SuiteContext, loaded: LoadedCase, state: AttemptState, live: LiveModels) -> LLM:
     """Return what asks the backend; where none is set, each model call of the target is an error."""
     from pytest_packbench.engine.metering import CallLimit  # live runs have loaded it
 
@@ -519,7 +520,7 @@ def _meter(context: SuiteContext, loaded: LoadedCase, state: Attempt, live: Live
     return state.replay
 
 
-def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  # noqa: ARG001 - all steps have one signature
+def _call_target(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:  # noqa: ARG001 - all steps have one signature
     """Call the target, or replay the result of one outside this process."""
     request, verify_context = _arguments(state)
     if _is_replayed_whole(context, state):
@@ -542,7 +543,7 @@ def _call_target(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> N
     state.stop_clock()
 
 
-def _leave_target(context: SuiteContext, state: Attempt) -> None:
+def _leave_target(context: SuiteContext, state: AttemptState) -> None:
     """Make an attempt whose time was up an error, whatever the target made of that."""
     where = user_frames(state.raised) if state.raised is not None else ()
     failure = timed_out("the target", context.options.case_timeout_s or 0)
@@ -554,7 +555,7 @@ def _leave_target(context: SuiteContext, state: Attempt) -> None:
     release_pools()
 
 
-async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInThread) -> None:
+async def _await_target(context: SuiteContext, state: AttemptState, in_thread: RunInThread) -> None:
     """Call the target, or replay its result, on the event loop that concurrent cases share."""
     request, verify_context = _arguments(state)
     if _is_replayed_whole(context, state):
@@ -579,14 +580,14 @@ async def _await_target(context: SuiteContext, state: Attempt, in_thread: RunInT
     state.reported_usd = count_reported_usage(context, state)
 
 
-def _is_replayed_whole(context: SuiteContext, state: Attempt) -> bool:
+def _is_replayed_whole(context: SuiteContext, state: AttemptState) -> bool:
     """Whether the result of a target outside this process is replayed; a program runs if its calls are recorded."""
     if context.live is not None or not context.caller.opaque:
         return False
     return not (context.caller.runs_offline and state.cassette is not None and state.cassette.gateway)
 
 
-def _traffic_of(context: SuiteContext, state: Attempt) -> AbstractContextManager[None]:
+def _traffic_of(context: SuiteContext, state: AttemptState) -> AbstractContextManager[None]:
     """Return the block in which calls of the target's own model clients belong to the attempt."""
     if state.traffic is None:
         return nullcontext()
@@ -596,7 +597,9 @@ def _traffic_of(context: SuiteContext, state: Attempt) -> AbstractContextManager
     return state.traffic.active()
 
 
-def _guard(context: SuiteContext, state: Attempt, *, shares_thread: bool = False) -> AbstractContextManager[list[str]]:
+def _guard(
+    context: SuiteContext, state: AttemptState, *, shares_thread: bool = False
+) -> AbstractContextManager[list[str]]:
     if context.live is not None or state.verify_context is None:
         return nullcontext([])
     advice = {"advice": _GOES_PAST} if state.traffic is not None and state.traffic.has_recording else {}
@@ -610,13 +613,13 @@ def _guard(context: SuiteContext, state: Attempt, *, shares_thread: bool = False
     )
 
 
-def _arguments(state: Attempt) -> tuple[VerifyRequest, VerifyContext]:
+def _arguments(state: AttemptState) -> tuple[VerifyRequest, VerifyContext]:
     if state.request is None or state.verify_context is None:
         raise RuntimeError("the target is called after the attempt was prepared")
     return state.request, state.verify_context
 
 
-def _replay_result(context: SuiteContext, state: Attempt, request: VerifyRequest) -> None:
+def _replay_result(context: SuiteContext, state: AttemptState, request: VerifyRequest) -> None:
     if state.replay is None:
         raise RuntimeError("a target outside this process is replayed from a recording only")
     try:
@@ -638,7 +641,7 @@ def _is_cancellation(error: BaseException) -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
+def _check(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Check how the result came about: a target may ignore the exception of a refused or failed call."""
     replay = state.replay
     if state.raised is None and replay is not None and not context.caller.opaque:
@@ -673,7 +676,7 @@ def _check(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
         raise _AttemptFailed("cassette_stale", f"the prompt has changed since the recording; {again}")
 
 
-def _check_traffic(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
+def _check_traffic(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Check the calls of the target's own clients, whatever the target made of their errors."""
     traffic = state.traffic
     if traffic is None:
@@ -689,12 +692,12 @@ def _check_traffic(context: SuiteContext, loaded: LoadedCase, state: Attempt) ->
         raise _AttemptFailed(kind, f"{source}: {traffic.mismatch}", traffic.difference)
 
 
-def _unread(state: Attempt, reason: str) -> UnreadAnswer:
+def _unread(state: AttemptState, reason: str) -> UnreadAnswer:
     """Return an unreadable answer; one without a result may be so because it was cut off."""
     return UnreadAnswer(TRUNCATED if state.truncated else UNREADABLE, " ".join(reason.split()))
 
 
-def _find_secrets(context: SuiteContext, state: Attempt) -> None:
+def _find_secrets(context: SuiteContext, state: AttemptState) -> None:
     """Find the secrets in the result; one that is nested too deeply for that is none."""
     try:
         if context.redactor.suspects(state.text):
@@ -705,7 +708,7 @@ def _find_secrets(context: SuiteContext, state: Attempt) -> None:
     state.text = ""
 
 
-def _check_exceptions(context: SuiteContext, state: Attempt) -> None:
+def _check_exceptions(context: SuiteContext, state: AttemptState) -> None:
     raised = state.raised
     if isinstance(raised, TargetFailure) and raised.kind == "timeout":
         # the calls that it cut off did not fail by themselves
@@ -744,7 +747,7 @@ def _answer_error_in(raised: BaseException) -> AnswerError | None:
     return None
 
 
-def _read_and_score(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
+def _read_and_score(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Have the pack read and score the result, which has a time limit of its own on the main thread."""
     limit = TimeLimit(context.options.case_timeout_s)
     try:
@@ -763,7 +766,7 @@ def _read_and_score(context: SuiteContext, loaded: LoadedCase, state: Attempt) -
         raise _AttemptFailed("timeout", str(timed_out("the scoring", context.options.case_timeout_s or 0)))
 
 
-def _read(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:  # noqa: ARG001 - all steps have one signature
+def _read(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:  # noqa: ARG001 - all steps have one signature
     """Have the pack read the result."""
     if state.unread is not None:
         said = state.unread.text or context.redactor.json(state.payload, state.secrets)
@@ -819,7 +822,7 @@ def _type_of(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
-def _score(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
+def _score(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Have the pack score the outcome, or an unreadable answer."""
     unread, rules = state.unread, context.suite.config
 
@@ -846,7 +849,7 @@ def _in_range(points: object) -> bool:
     return 0 <= points <= 1
 
 
-def _secret_in_answers(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> str:
+def _secret_in_answers(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> str:
     """Return where a recording would contain a secret; empty where it would not.
 
     A text that has the form of a key is none where the case itself contains it: its file is as public as a recording.
@@ -863,7 +866,7 @@ def _secret_in_answers(context: SuiteContext, loaded: LoadedCase, state: Attempt
     return ""
 
 
-def _answers_to_record(context: SuiteContext, state: Attempt) -> Iterator[tuple[str, dict[str, Any]]]:
+def _answers_to_record(context: SuiteContext, state: AttemptState) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the answers of an attempt that a recording would contain, each with its source and its keys there."""
     if has_gateway_exchanges(context, state) and state.traffic is not None:
         for own in state.traffic.calls:
@@ -882,7 +885,7 @@ def _answers_to_record(context: SuiteContext, state: Attempt) -> Iterator[tuple[
             yield source, {**parts, "tool_calls": tool_calls}
 
 
-def _record(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> None:
+def _record(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Write the exchanges of the first trial as the case's cassette, in record mode."""
     if context.options.mode != "record" or state.trial != 0:
         return

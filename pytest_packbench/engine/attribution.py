@@ -13,7 +13,7 @@ from pytest_packbench.model.run import STUB
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.gateway import RecordedCall
     from pytest_packbench.model.cassette import ExchangeUsage
@@ -25,7 +25,7 @@ UNKNOWN = "unknown"
 """The name of a backend or model that nothing states."""
 
 
-def attribution(context: SuiteContext, state: Attempt) -> tuple[str, str, Usage]:
+def attribution(context: SuiteContext, state: AttemptState) -> tuple[str, str, Usage]:
     """Return the backend and model that answered an attempt, and the tokens used."""
     own = [call for call in state.traffic.calls if call.uses_tokens] if state.traffic is not None else []
     if state.meter is not None and state.meter.primary_called:
@@ -50,7 +50,7 @@ def attribution(context: SuiteContext, state: Attempt) -> tuple[str, str, Usage]
     return backend, model, usage
 
 
-def cost_of(context: SuiteContext, state: Attempt) -> float | None:
+def cost_of(context: SuiteContext, state: AttemptState) -> float | None:
     """Return what the model calls of an attempt cost, US dollars; None in fixture mode, and if one's cost is not known.
 
     Calls that the cache answered cost nothing, nor does a target that is marked as one without a model.
@@ -68,7 +68,7 @@ def cost_of(context: SuiteContext, state: Attempt) -> float | None:
     return round(sum(known, state.reported_usd), _DIGITS) if len(known) == len(costs) else None
 
 
-def count_reported_usage(context: SuiteContext, state: Attempt) -> float | None:
+def count_reported_usage(context: SuiteContext, state: AttemptState) -> float | None:
     """Count the usage that a result reports of the target's own model calls, so that the run's caps apply to it.
 
     Returns:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.cases.recordings import Recording
-    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.metering import ModelCall
     from pytest_packbench.model.case import LoadedCase
@@ -216,7 +216,7 @@ class Replay:
         return ReplayError(mismatch)
 
 
-def recording_of(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> dict[str, Any] | None:
+def recording_of(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> dict[str, Any] | None:
     """Return the cassette of an attempt without a failure as plain JSON; None where no model was called.
 
     Raises:
@@ -263,7 +263,7 @@ def recording_of(context: SuiteContext, loaded: LoadedCase, state: Attempt) -> d
     }
 
 
-def has_gateway_exchanges(context: SuiteContext, state: Attempt) -> bool:
+def has_gateway_exchanges(context: SuiteContext, state: AttemptState) -> bool:
     """Whether an attempt made calls through the gateway that can be replayed: a server does not run for a replay."""
     can_run = not context.caller.opaque or context.caller.runs_offline
     return can_run and state.traffic is not None and bool(state.traffic.calls)
@@ -405,7 +405,7 @@ def _prompt(request: ModelRequest, earlier: Sequence[ModelRequest]) -> dict[str,
     return {"prompt": {"system": request.system, "messages": list(request.messages)}}
 
 
-def transcript(attempt: Attempt, *, prompts: bool) -> list[tuple[str, str, str]]:
+def transcript(attempt: AttemptState, *, prompts: bool) -> list[tuple[str, str, str]]:
     """Return what the models of an attempt were asked and answered, as far as that is recorded.
 
     Args:

@@ -1,4 +1,4 @@
-"""Results of attempts: a `CaseResult` for each, with its wire record, whatever failed on the way."""
+"""Results of attempts: a `Result` for each, with its wire record, whatever failed on the way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench import __version__
-from pytest_packbench.engine.attempt import Attempt, Failure, redacted_failure, reject_answer, user_frames
+from pytest_packbench.engine.attempt import AttemptState, Failure, redacted_failure, reject_answer, user_frames
 from pytest_packbench.engine.attribution import UNKNOWN
 from pytest_packbench.model.errors import describe_error, surrogate_at
 from pytest_packbench.model.pack import Comparison, record_facts
@@ -20,28 +20,30 @@ from pytest_packbench.model.record import EVAL_BACKENDS, RecordError, wire_recor
 from pytest_packbench.model.result import (
     EXTENSION_KEYS,
     EXTENSION_VERSION,
-    CaseResult,
+    Attempt,
+    CaseInfo,
     EndedAttempt,
-    extension_object,
+    Result,
     format_timestamp,
+    with_score,
 )
 from pytest_packbench.model.run import CAPS
-from pytest_packbench.model.score import UNREAD, describe_score
+from pytest_packbench.model.score import UNREAD, Score, describe_score
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack, RecordFacts
     from pytest_packbench.model.redaction import Found, Redactor
-    from pytest_packbench.model.score import Outcome, Score
+    from pytest_packbench.model.score import Outcome, Verdict
     from pytest_packbench.model.suite import Suite
 
 
 _EXTENSION = frozenset(EXTENSION_KEYS)
 # the fields that texts of targets, packs and models can be in
-_REDACTED_FIELDS = frozenset({"message", "match_level", "answer", "judge", "facets", "terms", "llm_model", "payload"})
+_REDACTED_FIELDS = frozenset({"match_level", "answer", "judge", "facets", "terms", "llm_model"})
 
 
 # characters of a text that are read for a line about a failed case, and that are shown
@@ -80,42 +82,31 @@ class Trial(NamedTuple):
         rows: expected against actual values, where the case failed.
     """
 
-    result: CaseResult
-    attempt: Attempt | None = None
+    result: Result
+    attempt: AttemptState | None = None
     rows: Sequence[Comparison] = ()
 
 
-def ended_attempt(case_ref: CaseRef, attempt: Attempt) -> EndedAttempt:
+def ended_attempt(case_ref: CaseRef, state: AttemptState) -> EndedAttempt:
     """Return an attempt that has ended without a failure, as it is stored until it is scored."""
     if case_ref.loaded is None:
         raise ValueError("a case that can't be read has no attempt")
-    return EndedAttempt(
-        suite=case_ref.suite.name,
-        case_id=case_ref.case_id,
-        nodeid=case_ref.nodeid,
-        file=case_ref.file,
-        case_sha256=case_ref.loaded.sha256,
-        trial=attempt.trial,
-        finished_ns=attempt.finished_ns,
-        duration_ms=attempt.duration_ms,
-        cassette_sha256=attempt.cassette_sha256,
-        llm_backend=attempt.backend,
-        llm_model=attempt.model,
-        tokens_input=attempt.usage.tokens_input,
-        tokens_output=attempt.usage.tokens_output,
-        cost_usd=attempt.cost_usd,
-        calls=attempt.calls,
-        cached=attempt.cached,
-        stale=attempt.stale,
-        remark=attempt.remark,
-        payload=attempt.payload,
-        recording=attempt.recording,
-        unread=None if attempt.unread is None else attempt.unread._asdict(),
-        truncated=attempt.truncated,
+    attempt = replace(
+        _attempt_of(state),
+        llm_backend=state.backend,
+        tokens_input=state.usage.tokens_input,
+        tokens_output=state.usage.tokens_output,
+        calls=state.calls,
+        recording=state.recording,
+        unread=None if state.unread is None else state.unread._asdict(),
+        truncated=state.truncated,
     )
+    # the record's name is asked for when it is scored
+    case = replace(_place_of(case_ref, case_ref.case_id), case_sha256=case_ref.loaded.sha256)
+    return EndedAttempt(case=case, attempt=attempt)
 
 
-def build_trial(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run_id: str) -> Trial:
+def build_trial(case_ref: CaseRef, attempt: AttemptState, context: SuiteContext, run_id: str) -> Trial:
     """Build the trial of an attempt; an exception of the pack makes it an error."""
     try:
         result = build_result(case_ref, attempt, context, run_id)
@@ -126,13 +117,13 @@ def build_trial(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run_
             # creating a record checks it; what has none should fail here, not where it is written
             json.dumps(result.as_json())
         # only failed cases show the rows, and building them takes time
-        rows: Sequence[Comparison] = _rows(case_ref, attempt) if result.verdict == "failed" else ()
+        rows: Sequence[Comparison] = _rows(case_ref, attempt) if result.score.verdict == "failed" else ()
         if rows or hidden:
             rows, attempt.score = _redacted_explanation(rows, attempt, context.redactor)
-        if result.verdict == "failed":
+        if result.score.verdict == "failed":
             expected, actual = _shown_rows(rows)
             shown = shown_input(case_ref, context)
-            result = replace(result, input_text=shown, expected_text=expected, actual_text=actual)
+            result = with_score(result, input_text=shown, expected_text=expected, actual_text=actual)
     except context.options.stops:
         raise
     except BaseException as error:  # noqa: BLE001 - a pack may be third-party code
@@ -146,24 +137,28 @@ def build_trial(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run_
 
 def redacted_trial(trial: Trial, redactor: Redactor) -> Trial:
     """Return a trial that ended in an error outside the engine, without secrets in its message."""
-    if trial.attempt is None or trial.attempt.failure is None or not redactor.suspects(trial.result.message):
+    if trial.attempt is None or trial.attempt.failure is None or not redactor.suspects(trial.result.score.message):
         return trial
     trial.attempt.failure = redacted_failure(trial.attempt.failure, redactor)
-    return trial._replace(result=replace(trial.result, message=redactor.text(trial.result.message)))
+    return trial._replace(result=with_score(trial.result, message=redactor.text(trial.result.score.message)))
 
 
 def error_trial(case_ref: CaseRef, failure: Failure, *, trial: int = 0) -> Trial:
     """Build the trial of an attempt that failed outside the engine."""
-    result = unscored_result(case_ref, "error", failure.kind, failure.message, trial=trial)
-    return Trial(result=result, attempt=Attempt(failure=failure, trial=trial))
+    result = unscored_result(case_ref, "error", failure.kind, failure.message, _not_made(trial))
+    return Trial(result=result, attempt=AttemptState(failure=failure, trial=trial))
 
 
 def not_run_trial(case_ref: CaseRef, kind: str, message: str, *, trial: int = 0) -> Trial:
     """Build the trial of an attempt that was not made, with the reason's name and a line that explains it."""
-    return Trial(result=unscored_result(case_ref, "not_run", kind, message, trial=trial))
+    return Trial(result=unscored_result(case_ref, "not_run", kind, message, _not_made(trial)))
 
 
-def carried_over_trial(result: CaseResult, case_ref: CaseRef) -> Trial:
+def _not_made(trial: int) -> Attempt:
+    return Attempt(trial=trial, timestamp=format_timestamp(time.time_ns()))
+
+
+def carried_over_trial(result: Result, case_ref: CaseRef) -> Trial:
     """Build the trial of a result that an earlier session of the run stored.
 
     Args:
@@ -173,10 +168,11 @@ def carried_over_trial(result: CaseResult, case_ref: CaseRef) -> Trial:
     record = result.record
     if record is not None:
         record = {**record, "packbench": {**record.get("packbench", {}), "file": case_ref.file}}
-    return Trial(result=replace(result, nodeid=case_ref.nodeid, file=case_ref.file, record=record))
+    case = replace(result.case, nodeid=case_ref.nodeid, file=case_ref.file)
+    return Trial(result=replace(result, case=case, record=record))
 
 
-def build_result(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run_id: str) -> CaseResult:
+def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, run_id: str) -> Result:
     """Build the result of an attempt, with its wire record if it has a verdict that counts.
 
     A quarantined case (`xfail` in its notes) is run and scored, but has no record: it does not count in the rates.
@@ -187,41 +183,47 @@ def build_result(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, run
     """
     if case_ref.loaded is None:
         raise ValueError("a case that can't be read has no attempt")
-    score, outcome = attempt.score, attempt.outcome
-    if attempt.failure is not None or score is None or outcome is None:
-        failure = attempt.failure or Failure(kind="error", message="no score")
-        return unscored_result(
-            case_ref,
-            # a cap of the run refused a call
-            "not_run" if failure.kind in CAPS else "error",
-            failure.kind,
-            failure.message,
-            timestamp=format_timestamp(attempt.finished_ns),
-            duration_ms=attempt.duration_ms,
-            trial=attempt.trial,
-            cost_usd=attempt.cost_usd,
-            payload=attempt.payload,
+    score, outcome = state.score, state.outcome
+    if state.failure is not None or score is None or outcome is None:
+        failure = state.failure or Failure(kind="error", message="no score")
+        # a cap of the run refused a call
+        verdict: Verdict = "not_run" if failure.kind in CAPS else "error"
+        done = Attempt(
+            trial=state.trial,
+            timestamp=format_timestamp(state.finished_ns),
+            duration_ms=state.duration_ms,
+            cost_usd=state.cost_usd,
+            payload=state.payload,
         )
-    fields = _case_fields(case_ref) | _attempt_fields(attempt, score, outcome)
+        return unscored_result(case_ref, verdict, failure.kind, failure.message, done)
+    case, done = _case_of(case_ref), _attempt_of(state)
+    score = replace(score, answer=outcome.answer, refused=outcome.refused)
     reason = case_ref.loaded.case.notes.xfail
     if reason is not None:
         message = f"quarantined (xfail): {reason}; {describe_score(score)}"
-        return CaseResult(**fields, verdict="known_hole", kind="xfail", message=message)
-    if score.verdict not in {"passed", "failed"} or score.score is None:
+        score = replace(score, verdict="known_hole", kind="xfail", message=message)
+    elif score.verdict not in {"passed", "failed"} or score.score is None:
         kind, message = score.kind or score.verdict, score.message or score.verdict
-        valid = False if kind in UNREAD else None
-        return CaseResult(**fields, valid=valid, verdict=score.verdict, kind=kind, message=message)
-    facts = record_facts(case_ref.pack, case_ref.loaded.case, None if attempt.unread is not None else outcome, score)
-    fields |= _pack_fields(score, facts)
-    record = _record_fields(fields, case_ref.suite.record_name, attempt, facts) | {
-        "run_id": run_id,
-        "hook_decisions": _hook_decisions(outcome),
-        "packbench": {**facts.extra, **_extension(case_ref, attempt, context, fields)},
-    }
-    return CaseResult(**fields, record=wire_record(record))
+        score = replace(score, kind=kind, message=message, valid=False if kind in UNREAD else None)
+    else:
+        facts = record_facts(case_ref.pack, case_ref.loaded.case, None if state.unread is not None else outcome, score)
+        score = replace(
+            score,
+            kind="",
+            message="",
+            decision=facts.agent_decision,
+            judge=facts.judge,
+            utility=facts.utility,
+            valid=facts.valid,
+        )
+        result = Result(case=replace(case, expects_refusal=facts.expected == "refuse"), attempt=done, score=score)
+        return replace(result, record=_record_of(result, facts, state, context, run_id))
+    return Result(case=case, attempt=done, score=score)
 
 
-def unscored_result(case_ref: CaseRef, verdict: str, kind: str, message: str, **fields: Any) -> CaseResult:
+def unscored_result(
+    case_ref: CaseRef, verdict: Verdict, kind: str, message: str, attempt: Attempt | None = None
+) -> Result:
     """Build the result of a case without a score.
 
     Args:
@@ -229,16 +231,16 @@ def unscored_result(case_ref: CaseRef, verdict: str, kind: str, message: str, **
         verdict: neither `passed` nor `failed`.
         kind: the reason's name.
         message: the reason in one line.
-        fields: further fields of `CaseResult`; `timestamp` defaults to now.
+        attempt: what is known of the attempt; by default, that it ended now.
     """
     try:
-        case_fields = _case_fields(case_ref)
+        case = _case_of(case_ref)
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001 - a pack may be third-party code, and an error needs a result too
-        case_fields = _case_fields(case_ref._replace(loaded=None))
-    fields.setdefault("timestamp", format_timestamp(time.time_ns()))
-    return CaseResult(**case_fields, verdict=verdict, kind=kind, message=message, **fields)
+        case = _case_of(case_ref._replace(loaded=None))
+    attempt = attempt or Attempt(timestamp=format_timestamp(time.time_ns()))
+    return Result(case=case, attempt=attempt, score=Score(verdict=verdict, kind=kind, message=message))
 
 
 @cache
@@ -259,33 +261,42 @@ def _installed_version(name: str) -> str:
         return UNKNOWN
 
 
-def _own_text(result: CaseResult) -> str:
+def _own_text(result: Result) -> str:
     """Return what a pack or a rule of the user may have written into a result; the rest is from case and payload."""
-    texts = [result.message, result.answer or "", *(term["detail"] for term in result.terms)]
+    score = result.score
+    texts = [score.message, score.answer or "", *(term.detail for term in score.terms)]
     record = result.record
     if record is not None and (extra := record["packbench"].keys() - _EXTENSION):
         texts.append(str([record["packbench"][key] for key in extra]))
     return "\0".join(texts)
 
 
-def _redacted(result: CaseResult, redactor: Redactor, secrets: tuple[Found, ...]) -> CaseResult:
+def _redacted(result: Result, redactor: Redactor, secrets: tuple[Found, ...]) -> Result:
     """Return a result without secrets; what identifies the case stays as it is."""
-    data = result.as_json()
-    hidden = {key: redactor.json(value, secrets) for key, value in data.items() if key in _REDACTED_FIELDS}
-    record = data["record"]
+
+    def hidden(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+        return {name: redactor.json(values[name], secrets) for name in names if name in values}
+
+    def without(part: Any, *names: str) -> Any:
+        return replace(part, **hidden({name: getattr(part, name) for name in names}, names))
+
+    score, record = without(result.score, "message", "match_level", "answer", "judge"), result.record
+    terms = tuple([without(term, "name", "detail") for term in score.terms])
     if record is not None:
-        kept = {key: value for key, value in record.items() if key != "packbench"}
-        extension = {
-            key: redactor.json(value, secrets) if key in _REDACTED_FIELDS or key not in _EXTENSION else value
-            for key, value in record["packbench"].items()
-        }
-        texts = {key: redactor.json(kept[key], secrets) for key in ("hook_decisions", "llm_model") if key in kept}
-        hidden["record"] = {**kept, **texts, "packbench": extension}
-    return CaseResult.from_json({**data, **hidden})
+        extension = record["packbench"]
+        shown = {name for name in extension if name in _REDACTED_FIELDS or name not in _EXTENSION}
+        texts = hidden(record, ("hook_decisions", "llm_model"))
+        record = {**record, **texts, "packbench": {**extension, **hidden(extension, shown)}}
+    return Result(
+        case=without(result.case, "facets"),
+        attempt=without(result.attempt, "llm_model", "payload"),
+        score=replace(score, terms=terms),
+        record=record,
+    )
 
 
 def _redacted_explanation(
-    rows: Sequence[Comparison], attempt: Attempt, redactor: Redactor
+    rows: Sequence[Comparison], attempt: AttemptState, redactor: Redactor
 ) -> tuple[Sequence[Comparison], Score | None]:
     """Return rows and score without secrets, before they are set in columns."""
     secrets, score = attempt.secrets, attempt.score
@@ -299,7 +310,7 @@ def _redacted_explanation(
     return shown, replace(score, terms=tuple(terms), message=redactor.json(score.message, secrets))
 
 
-def _rows(case_ref: CaseRef, attempt: Attempt) -> list[Comparison]:
+def _rows(case_ref: CaseRef, attempt: AttemptState) -> list[Comparison]:
     case = case_ref.loaded.case if case_ref.loaded is not None else None
     if attempt.unread is not None:
         said = attempt.outcome.answer if attempt.outcome is not None else None
@@ -344,7 +355,7 @@ def _beginning(text: str) -> str:
     return line if len(line) <= _MAX_SHOWN else f"{line[: _MAX_SHOWN - 1].rstrip()}…"
 
 
-def _unwritable(attempt: Attempt, error: BaseException) -> str:
+def _unwritable(attempt: AttemptState, error: BaseException) -> str:
     """Return why a record can't contain the result; empty if something else is wrong with the record."""
     pointer = surrogate_at(attempt.payload) if isinstance(error, RecordError) else None
     if pointer is None:
@@ -358,22 +369,26 @@ def _failure_of(case_ref: CaseRef, error: BaseException) -> Failure:
     return Failure(kind="pack_error", message=message, details=user_frames(error))
 
 
-def _case_fields(case_ref: CaseRef) -> dict[str, Any]:
-    """Return the fields that identify and describe the case.
+def _place_of(case_ref: CaseRef, test_id: str) -> CaseInfo:
+    return CaseInfo(
+        suite=case_ref.suite.name,
+        test_id=test_id,
+        case_id=case_ref.case_id,
+        nodeid=case_ref.nodeid,
+        file=case_ref.file,
+    )
+
+
+def _case_of(case_ref: CaseRef) -> CaseInfo:
+    """Return what identifies and describes the case.
 
     Raises:
         TypeError: the pack returned something other than str.
         Exception: anything else that the pack raises.
     """
     suite, loaded = case_ref.suite.record_name, case_ref.loaded
-    fields: dict[str, Any] = {
-        "suite": case_ref.suite.name,
-        "case_id": case_ref.case_id,
-        "nodeid": case_ref.nodeid,
-        "file": case_ref.file,
-    }
     if loaded is None:
-        return {**fields, "test_id": f"{suite}:{case_ref.folder}:{case_ref.case_id}"}
+        return _place_of(case_ref, f"{suite}:{case_ref.folder}:{case_ref.case_id}")
     case = loaded.case
     test_id: object = case_ref.pack.test_id(suite, case)
     if not isinstance(test_id, str) or not test_id:
@@ -381,100 +396,76 @@ def _case_fields(case_ref: CaseRef) -> dict[str, Any]:
     facets: object = case_ref.pack.facets(case)
     if not isinstance(facets, dict) or not all(isinstance(text, str) for pair in facets.items() for text in pair):
         raise TypeError(f"facets() returned {facets!r}, expected a dict of str to str")
-    return {
-        **fields,
-        "test_id": test_id,
-        "case_type": case.case_type,
-        "difficulty": case.difficulty,
-        "tags": case.notes.tags,
-        "facets": facets,
-        "case_sha256": loaded.sha256,
+    return replace(
+        _place_of(case_ref, test_id),
+        case_type=case.case_type,
+        difficulty=case.difficulty,
+        tags=case.notes.tags,
+        facets=facets,
+        case_sha256=loaded.sha256,
+    )
+
+
+def _attempt_of(state: AttemptState) -> Attempt:
+    """Return what results and their rows keep of an attempt."""
+    return Attempt(
+        trial=state.trial,
+        timestamp=format_timestamp(state.finished_ns),
+        duration_ms=state.duration_ms,
+        llm_backend=state.backend if state.backend in EVAL_BACKENDS else UNKNOWN,
+        llm_model=state.model,
+        cost_usd=state.cost_usd,
+        cached=state.cached,
+        cassette_sha256=state.cassette_sha256,
+        stale=state.stale,
+        remark=state.remark,
+        payload=state.payload,
+    )
+
+
+def _record_of(
+    result: Result, facts: RecordFacts, state: AttemptState, context: SuiteContext, run_id: str
+) -> dict[str, Any]:
+    """Return the wire record of a result, with what only the run and the pack know."""
+    suite, pack = context.suite, context.pack
+    row = result.row()
+    stated = row | {
+        "version": EXTENSION_VERSION,
+        "mode": context.options.mode,
+        "origin": state.cassette.origin if state.cassette is not None else None,
+        "target": context.target_name,
+        "pack": f"{pack.name}/{pack.version}",
+        "bundled": suite.bundled,
+        "suite_sha256": suite.sha256,
+        "versions": versions(),
+        "calls": state.calls,
     }
-
-
-def _attempt_fields(attempt: Attempt, score: Score, outcome: Outcome) -> dict[str, Any]:
-    """Return the fields of a scored attempt, whatever its verdict."""
-    fields = {
-        "timestamp": format_timestamp(attempt.finished_ns),
-        "duration_ms": attempt.duration_ms,
-        "score": score.score,
-        "threshold": score.threshold,
-        "match_level": score.match_level,
-        "match_depth": score.match_depth,
-        "answer": outcome.answer,
-        "refused": outcome.refused,
-        "terms": tuple([term.as_json() for term in score.terms]),
-        "stale": attempt.stale,
-        "remark": attempt.remark,
-        "llm_backend": attempt.backend if attempt.backend in EVAL_BACKENDS else UNKNOWN,
-        "llm_model": attempt.model,
-        "cassette_sha256": attempt.cassette_sha256,
-        "trial": attempt.trial,
-        "payload": attempt.payload,
-    }
-    # the record's extension has these two only where there is something to say
-    fields |= {} if attempt.cost_usd is None else {"cost_usd": attempt.cost_usd}
-    return fields | ({"cached": attempt.cached} if attempt.cached else {})
-
-
-def _pack_fields(score: Score, facts: RecordFacts) -> dict[str, Any]:
-    """Return the further fields of a result with a record."""
-    fields = {
-        "verdict": score.verdict,
-        "expects_refusal": facts.expected == "refuse",
-        "decision": facts.agent_decision,
-        "judge": facts.judge,
-    }
-    # the record's extension has these two only where the pack provides them
-    optional = (("utility", facts.utility), ("valid", facts.valid))
-    return fields | {name: value for name, value in optional if value is not None}
-
-
-def _record_fields(fields: dict[str, Any], suite: str, attempt: Attempt, facts: RecordFacts) -> dict[str, Any]:
-    """Return the fields of the record that depend on the case alone; `suite` is `Suite.record_name`."""
-    return {
-        **{name: fields[name] for name in ("test_id", "llm_backend", "llm_model", "timestamp")},
-        "test_suite": facts.test_suite or suite,
-        "attack_category": facts.attack_category,
-        "agent_decision": facts.agent_decision,
-        "expected": facts.expected,
-        "passed": fields["verdict"] == "passed",
-        "tokens_input": attempt.usage.tokens_input,
-        "tokens_output": attempt.usage.tokens_output,
-        "wall_clock_ms": attempt.duration_ms,
-    }
-
-
-def _extension(case_ref: CaseRef, attempt: Attempt, context: SuiteContext, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the record's extension, the object `packbench`."""
-    return extension_object(
+    # the decision may say already whether the target refused; what is not known, and a count of 0, are left out
+    unsaid = {name for name in ("utility", "valid") if row[name] is None}
+    unsaid |= {"refused"} if row["refused"] is (row["decision"] == "refuse") else set()
+    unsaid |= set() if state.cached else {"cached", "calls"}
+    kept = [name for name in EXTENSION_KEYS if name in stated and name not in unsaid]
+    return wire_record(
         {
-            **_said(fields),
-            "version": EXTENSION_VERSION,
-            "terms": list(fields["terms"]),
-            "tags": list(fields["tags"]),
-            "mode": context.options.mode,
-            "origin": attempt.cassette.origin if attempt.cassette is not None else None,
-            "target": context.target_name,
-            "pack": f"{case_ref.pack.name}/{case_ref.pack.version}",
-            "bundled": case_ref.suite.bundled,
-            "suite_sha256": case_ref.suite.sha256,
-            "versions": versions(),
-            **({"calls": attempt.calls} if attempt.cached else {}),
+            **{name: row[name] for name in ("test_id", "llm_backend", "llm_model", "timestamp")},
+            "test_suite": facts.test_suite or suite.record_name,
+            "attack_category": facts.attack_category,
+            "agent_decision": facts.agent_decision,
+            "expected": facts.expected,
+            "passed": row["verdict"] == "passed",
+            "tokens_input": state.usage.tokens_input,
+            "tokens_output": state.usage.tokens_output,
+            "wall_clock_ms": row["duration_ms"],
+            "run_id": run_id,
+            "hook_decisions": _hook_decisions(state.outcome),
+            "packbench": {**facts.extra, **{name: stated[name] for name in kept}},
         }
     )
 
 
-def _said(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields without whether the target refused, where its decision says so already."""
-    if fields["refused"] is (fields["decision"] == "refuse"):
-        return {name: value for name, value in fields.items() if name != "refused"}
-    return fields
-
-
-def _hook_decisions(outcome: Outcome) -> list[dict[str, Any]]:
+def _hook_decisions(outcome: Outcome | None) -> list[dict[str, Any]]:
     """Return the decisions of guards in the record's form."""
     return [
         {"hook": firing.hook, "decision": firing.decision, **({} if firing.rule is None else {"rule": firing.rule})}
-        for firing in outcome.firings
+        for firing in (outcome.firings if outcome is not None else ())
     ]

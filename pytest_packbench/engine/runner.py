@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.engine.attempt import Attempt, Failure, settle
+from pytest_packbench.engine.attempt import AttemptState, Failure, settle
 from pytest_packbench.engine.scheduler import AttemptKey, FinishedAttempt, Job, Scheduler
 from pytest_packbench.engine.targets import release_pools, start_daemon_thread
 from pytest_packbench.model.errors import describe_error
@@ -234,7 +234,7 @@ class Runner:
             message = f"an async target blocked the event loop for {silence_s:.0f} s: it waits without await"
         else:
             return
-        attempt = Attempt(trial=job.key.trial, failure=Failure(kind="loop_blocked", message=message))
+        attempt = AttemptState(trial=job.key.trial, failure=Failure(kind="loop_blocked", message=message))
         self._settle(FinishedAttempt(job=job, attempt=attempt))
         # the attempt itself may still end, too late
         self._unwanted.add(job.key)
@@ -252,7 +252,7 @@ class Runner:
         if finished.stop is None:
             self._on_settled(finished)
 
-    def _stop_of(self, attempt: Attempt, job: Job) -> BaseException | None:
+    def _stop_of(self, attempt: AttemptState, job: Job) -> BaseException | None:
         raised = attempt.raised
         if not isinstance(raised, job.context.options.stops):
             return None
@@ -283,7 +283,7 @@ class Runner:
         return True
 
 
-def _settle_safely(job: Job, attempt: Attempt) -> Attempt:
+def _settle_safely(job: Job, attempt: AttemptState) -> AttemptState:
     """Settle an attempt; an exception of the pack belongs to its case, not to the case that is waited for."""
     try:
         return settle(job.context, job.loaded, attempt)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.engine.attempt import Attempt, Failure, abandon, end, run_target
+from pytest_packbench.engine.attempt import AttemptState, Failure, abandon, end, run_target
 from pytest_packbench.engine.offline import note_tasks
 from pytest_packbench.engine.output import CapturedOutput, capturing_context
 from pytest_packbench.engine.targets import run_in_thread
@@ -104,7 +104,7 @@ class FinishedAttempt:
     """
 
     job: Job
-    attempt: Attempt | None = None
+    attempt: AttemptState | None = None
     kind: str = ""
     message: str = ""
     output: CapturedOutput = field(default_factory=CapturedOutput)
@@ -126,7 +126,7 @@ class _InFlight:
     """
 
     job: Job
-    attempt: Attempt
+    attempt: AttemptState
     output: CapturedOutput
     task: asyncio.Task[None]
     timer: asyncio.TimerHandle | None = None
@@ -176,7 +176,7 @@ class SchedulerOptions:
     lookahead: int
     limit_s: float | None
     ledger: Ledger
-    on_ended: Callable[[Job, Attempt], bool] = lambda _job, _attempt: False
+    on_ended: Callable[[Job, AttemptState], bool] = lambda _job, _attempt: False
     use_threads: bool = True
     waits: WaitTimes = field(default_factory=WaitTimes)
     clock: Callable[[], float] = time.monotonic
@@ -311,7 +311,7 @@ class Scheduler:
             self._answers.put(FinishedAttempt(job=job, kind=kind, message=message))
             return
         self.last_activity = self.started[job.key] = self.clock()
-        attempt, output = Attempt(trial=job.key.trial), CapturedOutput()
+        attempt, output = AttemptState(trial=job.key.trial), CapturedOutput()
         coroutine = run_target(job.context, job.loaded, attempt, in_thread=self._in_thread)
         task = self.loop.create_task(coroutine, context=capturing_context(output))
         running = self._in_flight[job.key] = _InFlight(job=job, attempt=attempt, output=output, task=task)
@@ -350,7 +350,7 @@ class Scheduler:
         self._answers.put(FinishedAttempt(job=running.job, attempt=attempt, output=running.output, stored=stored))
         self.start_waiting()
 
-    def _end(self, job: Job, attempt: Attempt) -> bool:
+    def _end(self, job: Job, attempt: AttemptState) -> bool:
         """Check the result of an attempt and store it, before anything else can delay that; return whether it is."""
         try:
             end(job.context, job.loaded, attempt)
@@ -359,17 +359,17 @@ class Scheduler:
         return attempt.failure is None and self._on_ended(job, attempt)
 
 
-def _finished_attempt(running: _InFlight, task: asyncio.Task[None] | None) -> Attempt:
+def _finished_attempt(running: _InFlight, task: asyncio.Task[None] | None) -> AttemptState:
     if running.exceeded_limit_s is not None:
         return abandon(running.attempt, running.exceeded_limit_s)
     if task is None or task.cancelled():
         message = "the attempt was cancelled: by a target that cancels tasks, or because the run ended"
-        return Attempt(trial=running.attempt.trial, failure=Failure(kind="cancelled", message=message))
+        return AttemptState(trial=running.attempt.trial, failure=Failure(kind="cancelled", message=message))
     error = task.exception()
     if error is None:
         return running.attempt
     failure = Failure(kind="target_error", message=f"the attempt could not be made: {describe_error(error)}")
-    return Attempt(trial=running.attempt.trial, failure=failure)
+    return AttemptState(trial=running.attempt.trial, failure=failure)
 
 
 async def _cancel_tasks(tasks: set[Any], wait_s: float) -> None:

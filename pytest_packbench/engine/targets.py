@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable
     from pathlib import Path
-    from types import FrameType
 
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.request import Target, VerifyContext, VerifyRequest, Worlds
@@ -37,12 +36,13 @@ if TYPE_CHECKING:
 
 _PARAMETERS_WITH_CONTEXT = 2
 _OPAQUE_ID = 12
-# a target may catch the first exception, or clean up
-_RING_AGAIN_S = 2.0
-_LAST_RING = 5
+# a target may clean up after its time limit
+_GRACE_S = 10.0
 _CANCEL_S = 1.0
-# what must unwind in order, so that the exception is raised once in it
-_UNTRACED = {"pytest_packbench", "pluggy", "_pytest", "asyncio", "selectors", "contextlib"}
+_STUCK = 2
+"""The exit code of a process that a time limit has ended: what pytest has for an interrupted run."""
+# the function itself: it is replaced during the session
+_exit = os._exit
 
 
 # `signal` itself: converting to and from its enums takes ten times as long as the call
@@ -93,19 +93,18 @@ class TimeLimit:
     """Ends a block on the main thread after a time, by an alarm of the operating system.
 
     It costs less than a thread. There is no limit on other threads, without such alarms, and where another alarm rings
-    earlier. A block that takes the alarm for itself is not ended, and has reached its limit all the same. The alarm
-    rings again until the block ends; from the second time on, the exception is raised again where it is caught, so that
-    a loop ends that catches everything.
+    earlier. A block that takes the alarm for itself is not ended, and has reached its limit all the same. A block that
+    catches the exception and is still there ten seconds later ends with the process: what has run is in the journal.
 
     Args:
         seconds: the time; None for no limit.
 
     Attributes:
         reached: whether the time was up before the block ended, whatever it made of the exception.
-        give_up: ends the process where nothing ends the block; None where nothing can. For all limits.
+        file: the descriptor for the line that says why the process ends, for all limits; standard error at first.
     """
 
-    give_up: ClassVar[Callable[[], object] | None] = None
+    file: ClassVar[int] = 2
 
     def __init__(self, seconds: float | None) -> None:
         self.reached = False
@@ -113,9 +112,6 @@ class TimeLimit:
         self._is_in_block = False
         self._handler: Any = None
         self._end = self._outer_end = 0.0
-        self._rings = 0
-        self._raises_again = False
-        self._tracer: Any = None
 
     @staticmethod
     def is_available() -> bool:
@@ -149,7 +145,7 @@ class TimeLimit:
         # one that is not Python's can't be restored
         self._handler = signal.SIG_DFL if handler is None else handler
         _LIMITS.append(self)
-        signal.setitimer(signal.ITIMER_REAL, self._seconds, _RING_AGAIN_S)
+        signal.setitimer(signal.ITIMER_REAL, self._seconds, _GRACE_S)
         self._is_in_block = True
         return self
 
@@ -169,38 +165,29 @@ class TimeLimit:
         now = time.monotonic()
         # the block may have taken the alarm for itself
         self.reached = self.reached or now > self._end
-        if self._rings > 1:
-            sys.settrace(self._tracer)
         if self._outer_end:
             signal.setitimer(signal.ITIMER_REAL, max(self._outer_end - now, 1e-3))
 
-    def _ring(self, _number: int, frame: FrameType | None) -> None:
+    def _ring(self, _number: int, _frame: object) -> None:
         if not self._is_in_block:
             return
+        if self.reached:
+            _end_process()
         self.reached = True
-        self._rings += 1
-        if self._rings > _LAST_RING and TimeLimit.give_up is not None:
-            self._is_in_block = False
-            TimeLimit.give_up()
-        if self._rings > 1:
-            self._trace(frame)
         raise TimeLimitReached(f"the time limit of {self._seconds:g} s")
 
-    def _trace(self, frame: FrameType | None) -> None:
-        """Have the exception raised again at the next line of the target, which is in what caught it."""
-        if self._rings == 2:  # noqa: PLR2004 - the first time that it is called
-            self._tracer = sys.gettrace()
-        self._raises_again = True
-        sys.settrace(self._raise_again)
-        while frame is not None:
-            if str(frame.f_globals.get("__name__")).partition(".")[0] not in _UNTRACED:
-                frame.f_trace = self._raise_again
-            frame = frame.f_back
 
-    def _raise_again(self, _frame: FrameType, event: str, _value: object) -> None:
-        if event == "line" and self._raises_again and self._is_in_block:
-            self._raises_again = False
-            raise TimeLimitReached(f"the time limit of {self._seconds:g} s")
+def _end_process() -> None:
+    """End the process on top of frames that never return; other cases are run by another one."""
+    case = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0] or "a case"
+    line = (
+        f"\npackbench: {case} caught the exception of its time limit and continued for {_GRACE_S:g} s, so the "
+        "process ends here; what has run is kept: correct the target, then resume the run (--packbench-resume=latest)\n"
+    )
+    try:
+        os.write(TimeLimit.file, line.encode("utf-8", "backslashreplace"))
+    finally:
+        _exit(_STUCK)
 
 
 # the one whose block runs; an attribute of the class would cost more

@@ -5,7 +5,7 @@ Controls are in `fixtures/controls/` of a suite. They count in no rate and in no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field
 
@@ -30,6 +30,7 @@ SCORE_TOLERANCE = 0.0005
 _NOISE = 1e-9
 Outcome = Literal["as_written", "deviates", "broken", "not_run"]
 """How a control ended: as written; otherwise; it could not be replayed at all; the session ended before it."""
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 _OWN_FAULTS = frozenset(
     {"case_unreadable", "gateway_off", "hook_error", "no_backend", "offline", "pack_error", "reader_error"}
     | {"scorer_error", "target_missing", "unattributed"}
@@ -141,16 +142,15 @@ class ControlEnd(NamedTuple):
     @property
     def effective_terms(self) -> list[str]:
         """The names of the terms that change the score."""
-        changing = (term["name"] for term in self.terms if term["effect"] == "zero" or (term["value"] and _adds(term)))
-        return list(dict.fromkeys(changing))
+        return list(dict.fromkeys(term["name"] for term in self.terms if _changes_score(term)))
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
         return {**self._asdict(), "terms": list(self.terms)}
 
 
-def _adds(term: Mapping[str, Any]) -> bool:
-    return term["effect"] in {"add", "clamp"}
+def _changes_score(term: Mapping[str, Any]) -> bool:
+    return term["effect"] == "zero" or (term["effect"] != "note" and bool(term["value"]))
 
 
 class Row(NamedTuple):
@@ -239,10 +239,14 @@ class ControlTally(NamedTuple):
     results: tuple[ControlResult, ...]
     present: int
 
+    def count(self, outcome: Outcome) -> int:
+        """Return how many ended so."""
+        return sum(result.outcome == outcome for result in self.results)
+
     @property
     def as_written(self) -> int:
         """How many ended as written."""
-        return sum(result.outcome == "as_written" for result in self.results)
+        return self.count("as_written")
 
     @property
     def wrong(self) -> tuple[ControlResult, ...]:
@@ -256,7 +260,7 @@ class ControlTally(NamedTuple):
 
     def line(self, about: str = "") -> str:
         """Return the line of reports, with words about what controls are."""
-        total, idle = len(self.results), sum(result.outcome == "not_run" for result in self.results)
+        total, idle = len(self.results), self.count("not_run")
         if not total:
             return f"{pluralize(self.present, 'control')} not selected"
         line = f"{self.as_written} of {pluralize(total, 'control')} {about}ended as written"
@@ -266,13 +270,10 @@ class ControlTally(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts for `report.json`, with the ids of those that did not end as written."""
-        counts = dict.fromkeys(("as_written", "deviates", "broken", "not_run"), 0)
-        for result in self.results:
-            counts[result.outcome] += 1
         return {
             "present": self.present,
             "selected": len(self.results),
-            **counts,
+            **{outcome: self.count(outcome) for outcome in OUTCOMES},
             "wrong": [result.control for result in self.wrong],
         }
 
@@ -389,9 +390,8 @@ def control_line_problem(data: Mapping[str, Any]) -> str:
         value, is_object = data[name], name in {"expected", "actual"}
         if not (value is None or isinstance(value, dict)) if is_object else not isinstance(value, str):
             return f"{name}: got {format_value(value)}; expected {'an object or null' if is_object else 'a string'}"
-    outcomes = ("as_written", "deviates", "broken", "not_run")
-    if data["outcome"] not in outcomes:
-        return f"outcome: got {format_value(data['outcome'])}; expected one of {', '.join(outcomes)}"
+    if data["outcome"] not in OUTCOMES:
+        return f"outcome: got {format_value(data['outcome'])}; expected one of {', '.join(OUTCOMES)}"
     return ""
 
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from pydantic import BaseModel
 
 from pytest_packbench.limits import InputLimitError
-from pytest_packbench.model.case import CASE_ID, DATE, NAME
+from pytest_packbench.model.case import CASE_ID, DATE, NAME, SHA256, TARGET
 from pytest_packbench.model.strict_json import escape_unprintable, has_surrogate, printable_repr
-from pytest_packbench.model.suite import TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,6 +31,7 @@ _EXPECTED = {
     "tuple_type": "a list",
     "list_type": "a list",
     "dict_type": "an object",
+    "dataclass_type": "an object",
     "model_type": "an object",
     "model_attributes_type": "an object",
     "none_required": "null",
@@ -42,6 +42,7 @@ _PATTERNS = {
     CASE_ID: "letters, digits, _ and -, starting with a letter or digit",
     NAME: "lower-case letters, digits, _ and -, starting with a letter or digit",
     DATE: "a date as YYYY-MM-DD",
+    SHA256: "a SHA-256 in hexadecimal",
     TARGET: "package.module:attr, http://... or cmd:...",
 }
 _RANGES = {
@@ -177,12 +178,14 @@ def duplicate_id(case_id: str, other: str, *, key: str = "id") -> Problem:
     return Problem(f"/{key}", f'duplicate id "{case_id}", also in {other}', "use a unique id")
 
 
-def validation_problems(error: ValidationError, model: type[BaseModel], data: object = None) -> list[Problem]:
+def validation_problems(
+    error: ValidationError, model: type[BaseModel] | None = None, data: object = None
+) -> list[Problem]:
     """Convert pydantic's errors on a model to problems, in the order of the file.
 
     Args:
         error: the errors.
-        model: the model.
+        model: the model, which knows the keys that a misspelt one may stand for.
         data: what was validated, to find what pydantic can't write: a key with half of a surrogate pair.
     """
     try:
@@ -203,18 +206,28 @@ def validation_problems(error: ValidationError, model: type[BaseModel], data: ob
     ]
 
 
+def first_problem(error: ValidationError, data: object = None) -> Problem:
+    """Return the first of pydantic's errors on a value that was read from a file."""
+    return validation_problems(error, data=data)[0]
+
+
 def _did_you_mean(name: str) -> str:
     return f'did you mean "{name}"?'
 
 
-def _problem(detail: ErrorDetails, model: type[BaseModel]) -> Problem:
+def _problem(detail: ErrorDetails, model: type[BaseModel] | None) -> Problem:
     location: tuple[str | int, ...] = detail["loc"]
     context: Mapping[str, Any] = detail.get("ctx", {})
     kind = detail["type"]
     # pydantic inserts names of union members and of constraints, which are not in the file
-    steps = [step for step in location if isinstance(step, int) or not step.startswith(("tuple[", "nullable"))]
-    if kind == "extra_forbidden":
-        word, names = str(steps[-1]), [step for step in steps[:-1] if isinstance(step, str)]
+    # an unknown key is the user's, whatever it is
+    own = location[-1:] if kind == "extra_forbidden" else ()
+    inner = location[: len(location) - len(own)]
+    steps = [step for step in inner if isinstance(step, int) or not step.startswith(("tuple[", "nullable"))]
+    steps += own
+    if kind == "extra_forbidden" and model is not None:
+        word = str(steps[-1])
+        names = [step for step in steps[:-1] if isinstance(step, str)]
         return Problem(json_pointer(steps), f'unknown key "{word}"', suggestion(word, _keys_at(model, names)))
     if kind == "missing":
         return Problem(json_pointer(steps), f'the key "{steps[-1]}" is missing', "add it")

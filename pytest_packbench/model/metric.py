@@ -16,6 +16,8 @@ from pytest_packbench.model.score import COUNTED, FIXTURE, is_due
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from pytest_packbench.model.score import Verdict
+
 AUTHORED = "stub"
 """The backend whose answers were written by a person or a script."""
 COMPLETENESS = "completeness"
@@ -27,13 +29,13 @@ EXPOSURE = "exposure_rate"
 class Profile:
     """Everything about one result that a metric can use, except its score.
 
-    The fields are those of `CaseResult`, except for five: `quarantine` is `skip` or `xfail` where the notes of the case
+    The fields are those of `Result`, except for five: `quarantine` is `skip` or `xfail` where the notes of the case
     quarantine it, else empty; `scored` is whether there is a score; `depth` and `level` are its `match_depth` and
     `match_level`; `cached` is whether a cached answer was used. `mode` is that of the run, and `facets` has those that
     a metric excludes or counts apart (`Metric.excluded`, `Metric.apart`).
     """
 
-    verdict: str
+    verdict: Verdict
     quarantine: str = ""
     scored: bool = False
     decision: str | None = None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.authoring import FiledCase, Finding, Importer, Starter
     from pytest_packbench.model.request import Target, Worlds
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.model.score import Outcome, Score
     from pytest_packbench.model.suite import Thresholds
 
@@ -561,7 +561,7 @@ def record_facts(pack: Pack, case: Case, outcome: Outcome | None, score: Score) 
     )
 
 
-def figures_of(pack: Pack, results: Iterable[CaseResult]) -> tuple[Figure, ...]:
+def figures_of(pack: Pack, results: Iterable[Result]) -> tuple[Figure, ...]:
     """Return the figures of a run, which a pack computes from its results.
 
     Args:
@@ -576,7 +576,7 @@ def figures_of(pack: Pack, results: Iterable[CaseResult]) -> tuple[Figure, ...]:
     return _checked(tuple(pack.figures(filter(None, map(partial(_summarized, pack), results)))), "figures")
 
 
-def panels_of(pack: Pack, results: Iterable[CaseResult], figures: Sequence[Figure]) -> tuple[Panel, ...]:
+def panels_of(pack: Pack, results: Iterable[Result], figures: Sequence[Figure]) -> tuple[Panel, ...]:
     """Return what a pack adds to the page of a run.
 
     Args:
@@ -596,7 +596,7 @@ def panels_of(pack: Pack, results: Iterable[CaseResult], figures: Sequence[Figur
     return panels
 
 
-def paired_figures_of(pack: Pack, before: Iterable[CaseResult], now: Iterable[CaseResult]) -> tuple[Figure, ...]:
+def paired_figures_of(pack: Pack, before: Iterable[Result], now: Iterable[Result]) -> tuple[Figure, ...]:
     """Return the figures of what changed between two runs, over the cases that are unchanged and of the same judge.
 
     Args:
@@ -611,15 +611,18 @@ def paired_figures_of(pack: Pack, before: Iterable[CaseResult], now: Iterable[Ca
 
 
 def _pairs(
-    pack: Pack, before: Iterable[CaseResult], now: Iterable[CaseResult]
+    pack: Pack, before: Iterable[Result], now: Iterable[Result]
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    earlier = {(each.test_id, each.trial): (each.case_sha256, each.judge, _summarized(pack, each)) for each in before}
+    earlier = {
+        (each.case.test_id, each.attempt.trial): (each.case.case_sha256, each.score.judge, _summarized(pack, each))
+        for each in before
+    }
     for result in now:
-        sha256, judge, record = earlier.pop((result.test_id, result.trial), (None, None, None))
+        sha256, judge, record = earlier.pop((result.case.test_id, result.attempt.trial), (None, None, None))
         known = _summarized(pack, result) if record is not None else None
-        if record is None or known is None or len({sha256, result.case_sha256} - {None}) > 1:
+        if record is None or known is None or len({sha256, result.case.case_sha256} - {None}) > 1:
             continue
-        if None in {judge, result.judge} or judge == result.judge:
+        if None in {judge, result.score.judge} or judge == result.score.judge:
             yield record, known
 
 
@@ -634,21 +637,21 @@ def _checked(figures: tuple[object, ...], method: str) -> tuple[Figure, ...]:
     return checked
 
 
-def _summarized(pack: Pack, result: CaseResult) -> Mapping[str, Any] | None:
+def _summarized(pack: Pack, result: Result) -> Mapping[str, Any] | None:
     """Return the record of a result, or what a pack wants to know of one without a record; None for nothing."""
     if result.record is not None:
         return result.record
-    if not pack.figures_of_unscored or result.quarantined:
+    if not pack.figures_of_unscored or result.score.quarantined:
         return None
     return {
-        "test_id": result.test_id,
-        "llm_backend": result.llm_backend,
-        "llm_model": result.llm_model,
+        "test_id": result.case.test_id,
+        "llm_backend": result.attempt.llm_backend,
+        "llm_model": result.attempt.llm_model,
         "packbench": {
-            "verdict": result.verdict,
-            "kind": result.kind,
-            "facets": result.facets,
-            "trial": result.trial,
-            "result": result.payload,
+            "verdict": result.score.verdict,
+            "kind": result.score.kind,
+            "facets": result.case.facets,
+            "trial": result.attempt.trial,
+            "result": result.attempt.payload,
         },
     }

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
@@ -12,14 +11,13 @@ from pydantic_core import PydanticCustomError
 from pytest_packbench.model.case import CaseId, ListOf, Review, StrictModel, Text, canonical_sha256
 from pytest_packbench.model.run import SUITE_NAME
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 POLICY_VERSION = 1
 CHANGES_NAME = "policy_changes.yaml"
 """The file in a suite's folder that allows changes of its acceptance policy."""
 ABSENT = "absent"
 """What a change and an entry say instead of a value that is not there."""
+PRESENT, REMOVED = "present", "removed"
+"""What a change states of a whole case or file, and of what is not there any more."""
 MISSING: Any = object()
 """Stands for a value that is not there, while values are compared; no value of a file equals it."""
 _LONGEST_VALUE = 60
@@ -43,58 +41,32 @@ class CaseFacts(NamedTuple):
     Attributes:
         file: its file from the suite's folder, with the line if it is one.
         sha256: hash of the case; None where it could not be read.
-        data: the case as plain JSON; None where only the hash is known, or the case can't be read.
+        data: the case as plain JSON, where it differs from that of the other side; None where only the hash is known.
     """
 
     file: str
     sha256: str | None
-    data: Any = None
+    data: dict[str, Any] | None = None
 
 
-class Policy(NamedTuple):
-    """The acceptance policy of a suite.
+Policy: TypeAlias = dict[str, Any]
+"""The acceptance policy of a suite, plain JSON but for its cases. A run stores the first eight of these parts:
 
-    Attributes:
-        suite: the suite's name, without `bundled/`.
-        config: the content of `suite.yaml` with its defaults, plain JSON.
-        files: hashes of the other files in the suite's folder, by path from there.
-        code: hashes of the project's files with code of the pack, by path from the project's folder.
-        pack_version: the version of the pack; None where it is not known, in a base that is no run.
-        settings: the settings that decide what fails a run, by name.
-        baseline: the committed baseline: its hash, or its content; None without one.
-        recordings: hashes of the recordings by path under `fixtures` without suffix; for a run, those of its cases.
-        cases: the cases by id.
-        suites: the names of all suites in its folder of suites; None where they are not known.
-        hooks: hashes of the project's files with hooks for target, guards or judges, by path from the project's folder;
-            None where they are not known.
-        pipeline: what a run tested: `target`, `model` and `guards`; empty where it is not known.
-    """
+- `version`: that of the format.
+- `config`: the content of `suite.yaml` with its defaults.
+- `files`: hashes of the other files in the suite's folder, by path from there.
+- `code`: hashes of the project's files with code of the pack, by path from the project's folder.
+- `hooks`: hashes of the project's files with hooks for target, guards or judges, likewise.
+- `recordings`: hashes of the recordings by path under `fixtures` without suffix; for a run, those of its cases.
+- `settings`: the settings that decide what fails a run, by name.
+- `baseline`: the committed baseline: its hash, or its content; None without one.
+- `cases`: the cases by id, as `CaseFacts`; for a run, with hashes only.
+- `suites`: the names of all suites in its folder of suites.
+- `pack_version`: the version of the pack, of a run.
+- `pipeline`: what a run tested: `target`, `model` and `guards`.
 
-    suite: str
-    config: dict[str, Any]
-    files: Mapping[str, str]
-    code: Mapping[str, str]
-    pack_version: str | None
-    settings: Mapping[str, Any]
-    baseline: Any = None
-    recordings: Mapping[str, str] = MappingProxyType({})
-    cases: Mapping[str, CaseFacts] = MappingProxyType({})
-    suites: tuple[str, ...] | None = None
-    hooks: Mapping[str, str] | None = None
-    pipeline: Mapping[str, str] = MappingProxyType({})
-
-    def stored(self) -> dict[str, Any]:
-        """Return what a run stores of it; its cases, with their recordings, are in the rows of the report."""
-        return {
-            "version": POLICY_VERSION,
-            "config": self.config,
-            "files": dict(self.files),
-            "code": dict(self.code),
-            "hooks": dict(self.hooks or {}),
-            "recordings": dict(self.recordings),
-            "settings": dict(self.settings),
-            "baseline": self.baseline,
-        }
+`hooks`, `suites` and `pack_version` are None or absent, and `pipeline` is absent, where they are not known.
+"""
 
 
 class PolicyChange(NamedTuple):

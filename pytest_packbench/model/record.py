@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, fields
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, final, get_args
 
+from pydantic import Field
 from pydantic_core import from_json
 
-from pytest_packbench.model.score import Constraint
 from pytest_packbench.model.strict_json import (
     SURROGATE,
     U32_MAX,
@@ -49,7 +49,7 @@ _SUITE_PROBLEM = "expected a suite name of a-z, 0-9, _ and -"
 _MAX_CACHED_HOOKS = 1_000
 _LONGEST_COMPARED = 100
 _CLOSE = 0.8
-_U64 = Constraint(minimum=0, maximum=U64_MAX)
+_U64 = Annotated[int, Field(ge=0, le=U64_MAX)]
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -73,7 +73,7 @@ class HookDecision:
 
     hook: str
     decision: str
-    rule: Annotated[int | None, Constraint(minimum=0, maximum=U32_MAX)] = None
+    rule: Annotated[int, Field(ge=0, le=U32_MAX)] | None = None
 
     def __post_init__(self) -> None:
         """Validate types and ranges."""
@@ -113,16 +113,16 @@ class EvalRecord:
     """
 
     schema_version: int = EVAL_SCHEMA_VERSION
-    test_suite: Annotated[str, Constraint(pattern=f"^{_SUITE}$")]
+    test_suite: Annotated[str, Field(pattern=f"^{_SUITE}$")]
     test_id: str
     attack_category: str
     agent_decision: EvalDecision
     expected: EvalDecision
     passed: bool
     hook_decisions: tuple[HookDecision, ...] = ()
-    tokens_input: Annotated[int | None, _U64] = None
-    tokens_output: Annotated[int | None, _U64] = None
-    wall_clock_ms: Annotated[int, _U64]
+    tokens_input: _U64 | None = None
+    tokens_output: _U64 | None = None
+    wall_clock_ms: _U64
     llm_backend: EvalBackend
     llm_model: str
     run_id: str

@@ -1,28 +1,31 @@
-"""The result of one attempt at a case, and its forms in files.
+"""The result of one attempt at a case: three values, and their forms in files.
 
-`CaseResult` is the only definition of the fields. The line of a journal, the row of a report and the `packbench` object
-of a wire record are derived from it; `model.checks` and `model.schema` derive types and ranges from its annotations.
+A `Result` is what is known of the case, what the target did, and what that came to. Files are flat: the names of all
+fields differ, so a line is the fields of all three, and is read back by pydantic's adapters of the same classes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-from pytest_packbench.model.record import EVAL_DECISIONS
-from pytest_packbench.model.score import COUNTED, VERDICTS, Constraint
+from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema, create_model
+
+from pytest_packbench.model.case import SHA256
+from pytest_packbench.model.errors import first_problem
+from pytest_packbench.model.run import Mode, Origin
+from pytest_packbench.model.score import Count, Flag, Score
 from pytest_packbench.model.strict_json import U32_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from pytest_packbench.model.record import EvalRecord
 
 
-QUARANTINE = ("skip", "xfail")
 UNREADABLE_GROUP = "(can't be read)"
 """The name under which reports group cases that cannot be read."""
 ERROR_LINE_FIELDS = ("run_id", "test_id", "verdict", "kind", "message", "file", "timestamp")
@@ -36,29 +39,17 @@ EXTENSION_KEYS = (
     *("utility", "valid", "refused", "cached", "calls", "cost_usd"),
 )
 """The keys of that object in the order in which they are written; the last six are optional."""
-_Text = Annotated[str, Constraint("a string")]
-_TextOrNull = Annotated[str | None, Constraint("a string or null")]
-_Flag = Annotated[bool, Constraint("true or false")]
-_FlagOrNull = Annotated[bool | None, Constraint("true, false or null")]
-_Share = Annotated[float | None, Constraint("a number from 0 to 1, or null", minimum=0, maximum=1)]
-_Count = Annotated[int, Constraint("an integer of 0 or more", minimum=0)]
-_CountOrNull = Annotated[int | None, Constraint("an integer of 0 or more, or null", minimum=0)]
-_CostOrNull = Annotated[float | None, Constraint("a number of 0 or more, or null", minimum=0)]
-_U32 = Annotated[int, Constraint(f"an integer from 0 to {U32_MAX}", minimum=0, maximum=U32_MAX)]
-_Digest = Annotated[str | None, Constraint("a SHA-256 in hexadecimal, or null", pattern=r"^[0-9a-f]{64}$")]
-_Strings = Annotated[tuple[str, ...], Constraint("an array of strings")]
-_StringMap = Annotated[dict[str, str], Constraint("an object of strings")]
-_StringMapOrNull = Annotated[dict[str, str] | None, Constraint("an object of strings, or null")]
-_Terms = Annotated[
-    tuple[dict[str, Any], ...], Constraint("an array of objects with name, effect, value from -1 to 1, and detail")
-]
-_Verdict = Annotated[str, Constraint(f"one of {', '.join(VERDICTS)}", choices=VERDICTS)]
-_Decision = Annotated[str | None, Constraint(f"one of {', '.join(EVAL_DECISIONS)}, or null", choices=EVAL_DECISIONS)]
+_NAMED = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+_JUDGE = {"anyOf": [{"type": "string"}, _NAMED, {"type": "null"}]}
+Digest = Annotated[str, Field(pattern=SHA256)]
+_NOT_IN_ROWS = frozenset(
+    {"finished_ns", "suite", "payload", "tokens_input", "tokens_output", "calls", "recording", "unread", "truncated"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseResult:
-    """One attempt at one case, in plain JSON types; validated only when it is read from a file.
+class CaseInfo:
+    """What is known of a case without its content; of one that can't be read, its place and its id.
 
     Attributes:
         suite: the name of the suite.
@@ -66,243 +57,290 @@ class CaseResult:
         case_id: the id of the case; the name of the file without its suffix if the case cannot be read.
         nodeid: pytest's node id, which runs the case again.
         file: the case file as in the node id.
-        verdict: one of `VERDICTS`.
-        kind: the name of the reason if the verdict is neither `passed` nor `failed` (`cassette_missing`,
-            `interrupted`, ...); `skip` or `xfail` for a case that its notes quarantine.
-        message: the reason in one line; empty if passed or failed.
-        timestamp: when the case ended, `YYYY-MM-DDTHH:MM:SS.mmmZ`.
-        duration_ms: duration of the attempt, milliseconds.
         case_type: see `Case`; empty if the case cannot be read, like the next three.
         difficulty: see `Case`.
         tags: see `Notes`.
         facets: what the pack groups by, name to value.
-        score: 0 to 1, None without a number.
-        threshold: 0 to 1, None if nothing was scored.
-        match_level: how the answer matched, in the pack's words.
-        match_depth: how deeply the answer agrees, in the pack's unit.
-        answer: the answer in one short string.
-        input_text: the beginning of the input in one line; empty unless the verdict is `failed`, like the next two.
-        expected_text: what was expected where the answer differs, in one short line.
-        actual_text: the same of the answer.
-        expects_refusal: whether a refusal is the right reaction.
-        refused: whether the target refused.
-        decision: the target's decision in the values of the wire record; None without a record.
-        utility: whether the user's own task was done; None if the pack does not report it.
-        valid: whether the answer had the required format; None if the pack does not report it.
-        judge: the name of the judge; None if the rules decided.
-        terms: the terms of the score as plain JSON.
-        stale: whether the prompts have changed since the cassette was recorded.
-        remark: what else has changed since the recording, in one line; empty if nothing has.
-        llm_backend: the backend that answered the model calls.
-        llm_model: the model that answered.
+        expects_refusal: whether a refusal is the right reaction; None without a record.
         case_sha256: hash of the case's content; None if it cannot be read.
-        cassette_sha256: hash of the recording's content; None without one.
-        trial: the number of the attempt, from 0.
-        cached: number of model calls answered from the response cache.
-        cost_usd: what its model calls cost, US dollars; None if one's cost is not known, and in fixture mode.
-        record: the wire record with its `packbench` object; None if the attempt leaves no record.
-        payload: the result of the target, without secrets; None without one.
     """
 
-    suite: _Text
-    test_id: _Text
-    case_id: _Text
-    nodeid: _Text
-    file: _Text
-    verdict: _Verdict
-    kind: _Text = ""
-    message: _Text = ""
-    timestamp: _Text = ""
-    duration_ms: _Count = 0
-    case_type: _Text = ""
-    difficulty: _Text = ""
-    tags: _Strings = ()
-    facets: _StringMap = field(default_factory=dict)
-    score: _Share = None
-    threshold: _Share = None
-    match_level: _TextOrNull = None
-    match_depth: _CountOrNull = None
-    answer: _TextOrNull = None
-    input_text: _Text = ""
-    expected_text: _Text = ""
-    actual_text: _Text = ""
-    expects_refusal: _FlagOrNull = None
-    refused: _FlagOrNull = None
-    decision: _Decision = None
-    utility: _FlagOrNull = None
-    valid: _FlagOrNull = None
-    judge: _TextOrNull = None
-    terms: _Terms = ()
-    stale: _Flag = False
-    remark: _Text = ""
-    llm_backend: _TextOrNull = None
-    llm_model: _TextOrNull = None
-    case_sha256: _Digest = None
-    cassette_sha256: _Digest = None
-    trial: _U32 = 0
-    cached: _Count = 0
-    cost_usd: _CostOrNull = None
-    record: dict[str, Any] | None = None
-    payload: Any = None
-
-    @property
-    def quarantined(self) -> bool:
-        """Whether the notes of the case exclude it from rates and completeness."""
-        return self.kind in QUARANTINE
-
-    @property
-    def counted(self) -> bool:
-        """Whether rates include the result: it passed or failed and is not quarantined."""
-        return self.verdict in COUNTED and not self.quarantined
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the result as plain JSON, for xdist and the journal."""
-        # `dataclasses.asdict` makes deep copies of payloads, which takes longer than scoring
-        plain = dict(zip(_FIELDS, _VALUES(self), strict=True))
-        plain["tags"], plain["terms"] = list(self.tags), list(self.terms)
-        return plain
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> CaseResult:
-        """Create a result from the output of `as_json`.
-
-        Raises:
-            TypeError: a key is missing or unknown.
-        """
-        return cls(**{**data, "tags": tuple(data["tags"]), "terms": tuple(data["terms"])})
-
-    def row(self) -> dict[str, Any]:
-        """Return the row of a report: all fields except the suite, the record, the payload, and a cost of None."""
-        row = {name: getattr(self, name) for name in ROW_FIELDS}
-        if self.cost_usd is None:
-            del row["cost_usd"]
-        return row
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any], suite: str) -> CaseResult:
-        """Create a result from the row of a suite's report; unknown keys are ignored, values are not validated.
-
-        Raises:
-            TypeError: a key is missing.
-        """
-        known = {name: row[name] for name in ROW_FIELDS if name in row}
-        for name in ("tags", "terms"):
-            # other types are reported by the validation
-            known[name] = tuple(known[name]) if isinstance(known.get(name), list) else known.get(name)
-        return cls(suite=suite, **known)
-
-    @classmethod
-    def from_record(cls, record: EvalRecord) -> CaseResult:
-        """Create a result from a wire record; fields that only the `packbench` object has may be missing.
-
-        Args:
-            record: the record; its `packbench` object must be valid (`extension_problem`).
-        """
-        extension = record.packbench or {}
-        values = {name: extension[name] for name in _EXTENSION_FIELDS if name in extension}
-        case_id, file = extension.get("case_id") or record.test_id, extension.get("file", "")
-        judge = extension.get("judge")
-        # an object also contains the judge's findings
-        judge = judge.get("name") if isinstance(judge, dict) else judge
-        return cls(
-            **{
-                **values,
-                "suite": record.test_suite,
-                "test_id": record.test_id,
-                "case_id": case_id,
-                "nodeid": f"{file}::{case_id}",
-                "file": file,
-                "verdict": "passed" if record.passed else "failed",
-                "timestamp": record.timestamp,
-                "duration_ms": record.wall_clock_ms,
-                "tags": tuple(extension.get("tags", ())),
-                "expects_refusal": record.expected == "refuse",
-                "refused": extension.get("refused", record.agent_decision == "refuse"),
-                "decision": record.agent_decision,
-                "terms": tuple(extension.get("terms", ())),
-                "llm_backend": record.llm_backend,
-                "llm_model": record.llm_model,
-                "judge": judge if isinstance(judge, str) else None,
-            }
-        )
-
-    def error_line(self, run_id: str) -> dict[str, Any]:
-        """Return the line of `errors.jsonl`."""
-        return {
-            "run_id": run_id,
-            **{name: getattr(self, name) for name in ERROR_LINE_FIELDS[1:]},
-            **({"trial": self.trial} if self.trial else {}),
-        }
+    suite: str
+    test_id: str
+    case_id: str
+    nodeid: str
+    file: str
+    case_type: str = ""
+    difficulty: str = ""
+    tags: tuple[str, ...] = ()
+    facets: dict[str, str] = field(default_factory=dict)
+    expects_refusal: Flag | None = None
+    case_sha256: Digest | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndedAttempt:
-    """An attempt whose target has returned a result that is not scored yet, in plain JSON types.
+class Attempt:
+    """What a target did once, in plain JSON types.
 
-    It contains what was paid for, so that scoring it later gives the same result; validated only when it is read from a
-    file.
+    An attempt that has ended and is not scored yet contains what was paid for, so that scoring it later gives the same
+    result; the last six are known only until then.
 
     Attributes:
-        suite: the name of the suite.
-        case_id: the id of the case.
-        nodeid: pytest's node id.
-        file: the case file as in the node id.
         trial: the number of the attempt, from 0.
-        finished_ns: when the target ended (UTC, nanoseconds since 1970).
-        duration_ms: duration of the attempt, milliseconds.
-        case_sha256: hash of the case's content.
-        cassette_sha256: hash of the content of the recording that was replayed; None without one.
+        timestamp: when it ended, `YYYY-MM-DDTHH:MM:SS.mmmZ`.
+        duration_ms: its duration, milliseconds.
         llm_backend: the backend that answered the model calls.
         llm_model: the model that answered.
+        cost_usd: what its model calls cost, US dollars; None if one's cost is not known, and in fixture mode.
+        cached: the number of model calls answered from the response cache.
+        cassette_sha256: hash of the content of the recording that was replayed; None without one.
+        stale: whether the prompts have changed since the cassette was recorded.
+        remark: what else has changed since the recording, in one line; empty if nothing has.
+        payload: the result of the target, without secrets once it is scored; None without one.
         tokens_input: tokens of all requests; None where unknown.
         tokens_output: tokens of all answers; None where unknown.
-        cost_usd: what the calls cost, US dollars; None where unknown.
         calls: the number of model calls.
-        cached: the number of those that the response cache answered.
-        stale: whether the prompts have changed since the cassette was recorded.
-        remark: what else has changed since then.
-        payload: the result of the target.
         recording: the cassette that record mode writes once the attempt is scored, as plain JSON; None without one.
         unread: why the answer can't be read, as plain JSON (`UnreadAnswer`); None if it may be read.
         truncated: whether an answer of the model under test was cut off.
     """
 
-    suite: _Text
-    case_id: _Text
-    nodeid: _Text
-    file: _Text
-    trial: _U32
-    finished_ns: _Count
-    duration_ms: _Count
-    case_sha256: _Digest
-    cassette_sha256: _Digest
-    llm_backend: _Text
-    llm_model: _Text
-    tokens_input: _CountOrNull
-    tokens_output: _CountOrNull
-    cost_usd: _CostOrNull = None
-    calls: _Count
-    cached: _Count
-    stale: _Flag
-    remark: _Text = ""
-    payload: Any
-    recording: dict[str, Any] | None
-    unread: _StringMapOrNull = None
-    truncated: _Flag = False
+    trial: Annotated[int, Field(ge=0, le=U32_MAX, strict=True)] = 0
+    timestamp: str = ""
+    duration_ms: Count = 0
+    llm_backend: str | None = None
+    llm_model: str | None = None
+    cost_usd: Annotated[float, Field(ge=0, strict=True)] | None = None
+    cached: Count = 0
+    cassette_sha256: Digest | None = None
+    stale: Flag = False
+    remark: str = ""
+    payload: Any = None
+    tokens_input: Count | None = None
+    tokens_output: Count | None = None
+    calls: Count = 0
+    recording: dict[str, Any] | None = None
+    unread: dict[str, str] | None = None
+    truncated: Flag = False
 
-    @property
-    def timestamp(self) -> str:
-        """When the target ended, as in the result of the attempt."""
-        return format_timestamp(self.finished_ns)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedAttempt:
+    """A case, and an attempt at it whose target has returned a result that is not scored yet."""
+
+    case: CaseInfo
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result(EndedAttempt):
+    """A case, an attempt at it, and its score: what journal, report, records, page and comparison are about.
+
+    Attributes:
+        case: what is known of the case.
+        attempt: what the target did.
+        score: what that came to.
+        record: the wire record with its `packbench` object; None if the attempt leaves no record.
+    """
+
+    score: Score
+    record: dict[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the attempt as plain JSON."""
-        return dict(zip(_ENDED_FIELDS, _ENDED_VALUES(self), strict=True))
+        """Return the result as plain JSON, for xdist and the journal."""
+        return {"suite": self.case.suite, **self.row(), "cost_usd": self.attempt.cost_usd} | {
+            "record": self.record,
+            "payload": self.attempt.payload,
+        }
+
+    def row(self) -> dict[str, Any]:
+        """Return the row of a report: all fields except the suite, the record, the payload, and a cost of None."""
+        row: dict[str, Any] = dict(zip(ROW_FIELDS, _ROW_VALUES(self), strict=True))
+        row["tags"], row["terms"] = list(row["tags"]), [term.as_json() for term in row["terms"]]
+        if row["cost_usd"] is None:
+            del row["cost_usd"]
+        return row
+
+    def error_line(self, run_id: str) -> dict[str, Any]:
+        """Return the line of `errors.jsonl`."""
+        row = self.row()
+        trial = {"trial": self.attempt.trial} if self.attempt.trial else {}
+        return {"run_id": run_id, **{name: row[name] for name in ERROR_LINE_FIELDS[1:]}, **trial}
 
 
-def models_of(results: Iterable[CaseResult]) -> list[str]:
+_PARTS = (("case", CaseInfo), ("attempt", Attempt), ("score", Score))
+_PLACES = {each.name: f"{part}.{each.name}" for part, noun in _PARTS for each in fields(noun)}
+_PLACES["finished_ns"] = "attempt.timestamp"
+_ENDED_FIELDS = (
+    *("suite", "case_id", "nodeid", "file", "trial", "finished_ns", "duration_ms", "case_sha256", "cassette_sha256"),
+    *("llm_backend", "llm_model", "tokens_input", "tokens_output", "cost_usd", "calls", "cached", "stale", "remark"),
+    *("payload", "recording", "unread", "truncated"),
+)
+ROW_FIELDS = tuple(
+    dict.fromkeys(
+        (
+            *("test_id", "case_id", "nodeid", "file", "verdict", "kind", "message", "timestamp", "duration_ms"),
+            *(
+                "case_type",
+                "difficulty",
+                "tags",
+                "facets",
+                "score",
+                "threshold",
+                "match_level",
+                "match_depth",
+                "answer",
+            ),
+            *("input_text", "expected_text", "actual_text", "expects_refusal", "refused", "decision", "utility"),
+            *("valid", "judge", "terms", "stale", "remark", "llm_backend", "llm_model", "case_sha256"),
+            *("cassette_sha256", "trial", "cached", "cost_usd"),
+            # a field that is added to one of the three is in rows as well
+            *(name for name in _PLACES if name not in _NOT_IN_ROWS),
+        )
+    )
+)
+"""The fields in the row of a report: the suite is stored once for the run, record and payload in other files."""
+OPTIONAL_ROW_FIELDS = frozenset(
+    {"valid", "judge", "cached", "cost_usd", "remark", "input_text", "expected_text", "actual_text"}
+)
+"""Fields that rows may lack: earlier versions do not write them, and a cost that is not known is left out."""
+# faster than looking up each name
+_ROW_VALUES = attrgetter(*(_PLACES[name] for name in ROW_FIELDS))
+
+
+@cache
+def adapter(noun: Any) -> TypeAdapter[Any]:
+    """Return what validates a type from plain JSON; unknown keys are ignored, so that later versions can add some."""
+    return TypeAdapter(noun)
+
+
+def result_from(data: Mapping[str, Any], record: dict[str, Any] | None = None) -> Result:
+    """Create a result from the fields of its parts: a row with its suite, or a line of a journal.
+
+    Args:
+        data: the fields by name, as `as_json` returns them.
+        record: the wire record, which is not validated.
+
+    Raises:
+        ValidationError: a field is missing, or has the wrong type or range.
+    """
+    case, attempt, score = (adapter(noun).validate_python(data) for _, noun in _PARTS)
+    return Result(case=case, attempt=attempt, score=score, record=record)
+
+
+def with_score(result: Result, **changes: Any) -> Result:
+    """Return a result with changed fields of its score."""
+    return replace(result, score=replace(result.score, **changes))
+
+
+def ended_line(ended: EndedAttempt) -> dict[str, Any]:
+    """Return an ended attempt as plain JSON."""
+    line = dict(zip(_ENDED_FIELDS, values_of(*_ENDED_FIELDS)(ended), strict=True))
+    return line | {"finished_ns": nanoseconds(ended.attempt.timestamp)}
+
+
+def values_of(*names: str) -> Callable[[EndedAttempt], tuple[Any, ...]]:
+    """Return a function that returns two or more fields of a result, in whatever part they are."""
+    return attrgetter(*(_PLACES.get(name, f"score.{name}") for name in names))
+
+
+def ended_from(data: Mapping[str, Any]) -> EndedAttempt:
+    """Create an ended attempt from the output of `ended_line`.
+
+    Raises:
+        ValidationError: a field is missing, or has the wrong type or range.
+    """
+    ns = data.get("finished_ns")
+    # its line does not name the record
+    known = {
+        "test_id": data.get("case_id"),
+        **data,
+        "timestamp": format_timestamp(ns) if type(ns) is int and ns >= 0 else None,
+    }
+    return EndedAttempt(case=adapter(CaseInfo).validate_python(known), attempt=adapter(Attempt).validate_python(known))
+
+
+def result_of_record(record: EvalRecord) -> Result:
+    """Create a result from a wire record; fields that only the `packbench` object has may be missing.
+
+    Raises:
+        ValidationError: the `packbench` object has a field of a wrong type or range.
+    """
+    extension = record.packbench or {}
+    case_id, file = extension.get("case_id") or record.test_id, extension.get("file", "")
+    return result_from(
+        {
+            "refused": record.agent_decision == "refuse",
+            **extension,
+            "suite": record.test_suite,
+            "test_id": record.test_id,
+            "case_id": case_id,
+            "nodeid": f"{file}::{case_id}",
+            "file": file,
+            "verdict": "passed" if record.passed else "failed",
+            "timestamp": record.timestamp,
+            "duration_ms": record.wall_clock_ms,
+            "expects_refusal": record.expected == "refuse",
+            "decision": record.agent_decision,
+            "llm_backend": record.llm_backend,
+            "llm_model": record.llm_model,
+            "judge": _judge_name(extension.get("judge")),
+        }
+    )
+
+
+@cache
+def row_model() -> type[BaseModel]:
+    """Return the model of a row of a report."""
+    hints = _hints()
+    required = [name for name in ROW_FIELDS if name not in OPTIONAL_ROW_FIELDS]
+    return _model("Row", {name: hints[name] for name in ROW_FIELDS}, required)
+
+
+@cache
+def extension_model() -> type[BaseModel]:
+    """Return the model of the `packbench` object of a record; other programs may add keys to it."""
+    hints = _hints() | {
+        "version": Annotated[int, Field(ge=EXTENSION_VERSION, le=EXTENSION_VERSION, strict=True)],
+        "mode": Mode,
+        "origin": Origin | None,
+        **dict.fromkeys(("target", "pack"), str),
+        **dict.fromkeys(("bundled", "utility", "valid"), Flag),
+        "suite_sha256": Digest | None,
+        "versions": dict[str, str],
+        "judge": Annotated[str | None, BeforeValidator(_judge_name), WithJsonSchema(_JUDGE)],
+    }
+    required = ("version", "score", "threshold", "verdict", "terms")
+    return _model("Extension", {key: hints[key] for key in (*EXTENSION_KEYS, "judge")}, required)
+
+
+def _model(name: str, hints: Mapping[str, Any], required: Collection[str]) -> type[BaseModel]:
+    fields: dict[str, Any] = {key: (hint, ... if key in required else None) for key, hint in hints.items()}
+    return create_model(name, **fields)
+
+
+def extension_problem(extension: Mapping[str, Any]) -> str:
+    """Return the first problem of the `packbench` object of a record in one line; empty if it is valid."""
+    try:
+        extension_model().model_validate(extension)
+    except ValidationError as error:
+        return f"packbench{first_problem(error, extension)}"
+    return ""
+
+
+def _judge_name(judge: Any) -> Any:
+    """Return the name of a judge, which may be in an object with its findings."""
+    name = judge.get("name") if isinstance(judge, dict) else None
+    return name if isinstance(name, str) else judge
+
+
+def _hints() -> dict[str, Any]:
+    return {name: hint for _, noun in _PARTS for name, hint in get_type_hints(noun, include_extras=True).items()}
+
+
+def models_of(results: Iterable[Result]) -> list[str]:
     """Return which models answered in results that count, `backend / model`, sorted."""
-    answers = {(each.llm_backend, each.llm_model) for each in results if each.counted}
+    answers = {(each.attempt.llm_backend, each.attempt.llm_model) for each in results if each.score.counted}
     return sorted(" / ".join(filter(None, answer)) for answer in answers if answer[0] not in {None, "unknown"})
 
 
@@ -315,30 +353,14 @@ _LAST_SECOND = 253_402_300_799
 """The end of the year 9999."""
 
 
+def nanoseconds(timestamp: str) -> int:
+    """Return the time (UTC, nanoseconds since 1970) of the output of `format_timestamp`; 0 for any other text."""
+    try:
+        return round(datetime.fromisoformat(timestamp).timestamp() * 1000) * 1_000_000
+    except ValueError:
+        return 0
+
+
 @lru_cache(maxsize=16)
 def _second(seconds: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
-
-
-def extension_object(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the `packbench` object of a record.
-
-    Args:
-        values: the fields of a result, the metadata of the run, and the record's `origin` and `calls`, by key; other
-            keys are ignored.
-    """
-    return {key: values[key] for key in EXTENSION_KEYS if key in values}
-
-
-_FIELDS = tuple(each.name for each in fields(CaseResult))
-_ENDED_FIELDS = tuple(each.name for each in fields(EndedAttempt))
-# faster than looking up each name
-_VALUES = attrgetter(*_FIELDS)
-_ENDED_VALUES = attrgetter(*_ENDED_FIELDS)
-ROW_FIELDS = tuple(name for name in _FIELDS if name not in {"suite", "record", "payload"})
-"""The fields in the row of a report: the suite is stored once for the run, record and payload in other files."""
-OPTIONAL_ROW_FIELDS = frozenset(
-    {"valid", "judge", "cached", "cost_usd", "remark", "input_text", "expected_text", "actual_text"}
-)
-"""Fields that rows may lack: earlier versions do not write them, and a cost that is not known is left out."""
-_EXTENSION_FIELDS = frozenset(EXTENSION_KEYS).intersection(_FIELDS)

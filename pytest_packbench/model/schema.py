@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any
 
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema
+from pydantic import TypeAdapter
 
-from pytest_packbench.model.checks import extension_schema, object_schema, row_schema, schema_of, schemas_of
 from pytest_packbench.model.policy import POLICY_VERSION
-from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, HookDecision
-from pytest_packbench.model.result import QUARANTINE
+from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord
+from pytest_packbench.model.result import extension_model, row_model
 from pytest_packbench.model.run import MODES, RUN_DOCUMENT_VERSION
-from pytest_packbench.model.score import VERDICTS
-
-if TYPE_CHECKING:
-    from pydantic_core import CoreSchema
+from pytest_packbench.model.score import QUARANTINE, VERDICTS
 
 _STRING = {"type": "string"}
 _BOOLEAN = {"type": "boolean"}
@@ -44,53 +38,24 @@ _FIGURE = {
 }
 
 
-class _CompactGenerator(GenerateJsonSchema):
-    """Generates schemas without titles, with `null` among the types, and constants as `const`."""
-
-    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
-        inner = self.generate_inner(schema["schema"])
-        if "enum" in inner:
-            return {"enum": [*inner["enum"], None]}
-        return {**inner, "type": [inner["type"], "null"]}
-
-    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
-        values = list(schema["expected"])
-        return {"enum": values} if len(values) > 1 else {"const": values[0]}
-
-    def chain_schema(self, schema: core_schema.ChainSchema) -> JsonSchemaValue:
-        return self.generate_inner(schema["steps"][-1])
-
-    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - pydantic's own signature
-        return False
-
-    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:  # noqa: ARG002 - as above
-        return value
-
-
-def _record_schema() -> CoreSchema:
+def _record_schema() -> dict[str, Any]:
     """Return the schema of a record, as far as a schema can express it: `EvalRecord` is stricter."""
-    hook = object_schema(schemas_of(HookDecision), _required(HookDecision))
-    version = core_schema.literal_schema([EVAL_SCHEMA_VERSION])
-    hints = get_type_hints(EvalRecord, include_extras=True)
-    special = {
-        "schema_version": core_schema.with_default_schema(version, default=EVAL_SCHEMA_VERSION),
-        "hook_decisions": core_schema.with_default_schema(core_schema.list_schema(hook), default=[]),
-        "packbench": extension_schema(),
-    }
-    plain = {name: schema_of(hint) for name, hint in hints.items() if name not in special}
-    return object_schema({name: (plain | special)[name] for name in hints}, _required(EvalRecord))
+    schema = TypeAdapter(EvalRecord).json_schema()
+    extension = extension_model().model_json_schema()
+    schema["$defs"] |= extension.pop("$defs")
+    schema["properties"]["packbench"] = extension
+    schema["properties"]["schema_version"] = {"const": EVAL_SCHEMA_VERSION}
+    return schema
 
 
-def _required(kind: type[EvalRecord | HookDecision]) -> list[str]:
-    return [each.name for each in fields(kind) if each.default is MISSING]
-
-
+_ROW = {**row_model().model_json_schema(), "additionalProperties": False}
 RECORD: dict[str, Any] = {
     "title": "EvalRecord",
     "description": "One line of records.jsonl: eval record, wire version 1. A strict reader accepts three suites only.",
-    **_CompactGenerator().generate(_record_schema()),
+    **_record_schema(),
 }
 REPORT: dict[str, Any] = {
+    "$defs": _ROW.pop("$defs"),
     "title": "Report",
     "description": "report.json: the document of pytest-json-report with the run under the key packbench.",
     "type": "object",
@@ -186,7 +151,7 @@ REPORT: dict[str, Any] = {
                 },
                 "cases": {
                     "type": "array",
-                    "items": {**_CompactGenerator().generate(row_schema()), "additionalProperties": False},
+                    "items": _ROW,
                 },
             },
         }

@@ -9,31 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
+from pydantic import Field, Strict
+
+from pytest_packbench.model.record import EvalDecision  # noqa: TC001 - pydantic reads the types of fields
+
 Effect = Literal["add", "zero", "clamp", "note"]
+Verdict = Literal["passed", "failed", "error", "vacuous", "known_hole", "not_run"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+Count = Annotated[int, Field(ge=0, strict=True)]
+"""An integer of 0 or more."""
+Share = Annotated[float, Field(ge=0, le=1, strict=True)]
+"""A number from 0 to 1."""
+Flag = Annotated[bool, Strict()]
+QUARANTINE = ("skip", "xfail")
 TOLERANCE = 1e-9
 UNREADABLE = "unreadable_answer"
 """The term of an answer that can't be read."""
 TRUNCATED = "truncated_answer"
 """The term of an answer that can't be read because it was cut off."""
 UNREAD = frozenset({UNREADABLE, TRUNCATED})
-
-
-class Constraint(NamedTuple):
-    """The allowed values of a field, in addition to its type.
-
-    Attributes:
-        description: the type and the allowed values, for error messages; empty if the field is not validated.
-        minimum: the smallest number.
-        maximum: the largest number.
-        pattern: a regular expression that the string matches.
-        choices: the allowed strings.
-    """
-
-    description: str = ""
-    minimum: int | None = None
-    maximum: int | None = None
-    pattern: str | None = None
-    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +44,7 @@ class Term:
 
     name: str
     effect: Effect = "add"
-    value: Annotated[float, Constraint("a number from -1 to 1", minimum=-1, maximum=1)] = 0.0
+    value: Annotated[float, Field(ge=-1, le=1, strict=True)] = 0.0
     detail: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -67,28 +61,49 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """The result of scoring one case.
+    """What an attempt came to: its verdict, and a number with its terms, or the reason why there is none.
+
+    A pack's scorer gives the first eight; what ended the attempt, or the engine, adds the others.
 
     Attributes:
         score: 0 to 1; None if there is no number (error, vacuous, known hole).
-        threshold: the case passes at or above this score, 0 to 1.
+        threshold: the case passes at or above this score, 0 to 1; None if nothing was scored.
         verdict: `passed`, `failed`, `error` (infrastructure failure), `vacuous` (the case could not have failed),
             `known_hole` (the case itself is known to be wrong) or `not_run`.
-        kind: the name of the reason if the verdict is neither `passed` nor `failed`; empty for the verdict itself.
         terms: the contributions to the score, in the order in which they apply.
         match_level: how the answer matched, in the pack's words; None if it does not apply.
         match_depth: how deeply the answer agrees, in the pack's unit; None if it does not apply.
-        message: one line if the verdict is neither `passed` nor `failed`.
+        message: the reason in one line if the verdict is neither `passed` nor `failed`.
+        kind: the name of that reason (`cassette_missing`, `interrupted`, ...); empty for the verdict itself; `skip` or
+            `xfail` for a case that its notes quarantine.
+        answer: the answer in one short string.
+        refused: whether the target refused.
+        decision: the target's decision in the values of the wire record; None without a record.
+        utility: whether the user's own task was done; None if the pack does not report it.
+        valid: whether the answer had the required format; None if the pack does not report it.
+        judge: the name of the judge; None if the rules decided.
+        input_text: the beginning of the input in one line; empty unless the verdict is `failed`, like the next two.
+        expected_text: what was expected where the answer differs, in one short line.
+        actual_text: the same of the answer.
     """
 
-    score: float | None
-    threshold: float
+    score: Share | None = None
+    threshold: Share | None = None
     verdict: Verdict
     terms: tuple[Term, ...] = ()
     match_level: str | None = None
-    match_depth: int | None = None
+    match_depth: Count | None = None
     message: str = ""
     kind: str = ""
+    answer: str | None = None
+    refused: Flag | None = None
+    decision: EvalDecision | None = None
+    utility: Flag | None = None
+    valid: Flag | None = None
+    judge: str | None = None
+    input_text: str = ""
+    expected_text: str = ""
+    actual_text: str = ""
 
     def __post_init__(self) -> None:
         """Correct the verdict of a hard fail: it never passes, whatever the threshold is."""
@@ -99,6 +114,16 @@ class Score:
     def passed(self) -> bool:
         """Whether the verdict is `passed`."""
         return self.verdict == "passed"
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether the notes of the case exclude it from rates and completeness."""
+        return self.kind in QUARANTINE
+
+    @property
+    def counted(self) -> bool:
+        """Whether rates include the case: it passed or failed and is not quarantined."""
+        return self.verdict in COUNTED and not self.quarantined
 
 
 def judged(points: float, threshold: float) -> Verdict:
@@ -120,14 +145,12 @@ def unread_score(term: str, reason: str, threshold: float) -> Score:
 
 def describe_score(score: Score) -> str:
     """Return a score compared with its threshold: `score 0.35 < 0.80`."""
-    if score.score is None:
+    if score.score is None or score.threshold is None:
         return score.verdict
     sign = ">=" if score.passed else "<"
     return f"score {score.score:.2f} {sign} {score.threshold:.2f}"
 
 
-Verdict = Literal["passed", "failed", "error", "vacuous", "known_hole", "not_run"]
-VERDICTS: tuple[str, ...] = get_args(Verdict)
 Reported = Literal["passed", "failed", "error", "xfailed", "skipped"]
 FIXTURE = "fixture"
 

@@ -64,6 +64,42 @@ NUMBERS: dict[str, Any] = {"parse_float": _finite, "parse_int": _integer, "parse
 """How `json` has to read the numbers of all that users and other programs write; others raise NumberError."""
 
 
+class RepeatedKeyError(ValueError):
+    """An object has a `key` twice: it would not be known which value counts."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the key {json.dumps(key)} occurs twice")
+        self.key = key
+
+
+def parse_strict(text: str) -> Any:
+    """Parse JSON as every reader of JSON does: without a key twice, and without numbers too large for a double.
+
+    Raises:
+        RepeatedKeyError: an object has a key twice.
+        NumberError: a number is too large, or a word is none.
+        ValueError: it is not JSON (`json.JSONDecodeError`).
+        RecursionError: it is nested too deeply.
+    """
+    return json.loads(text, object_pairs_hook=without_duplicates, **NUMBERS)
+
+
+def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object, for `json`.
+
+    Raises:
+        RepeatedKeyError: a key occurs twice.
+    """
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise RepeatedKeyError(key)
+            seen.add(key)
+    return data
+
+
 class SerdeError(ValueError):
     """A text was rejected: `problem` in one line, and the `path` of the field, or "" for the whole text."""
 

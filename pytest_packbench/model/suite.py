@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pytest_packbench.model.case import ListOf, Name, StrictModel, Text, Threshold
+from pytest_packbench.model.case import TARGET, ListOf, Name, StrictModel, Text, Threshold
 from pytest_packbench.model.gate import Gate
 from pytest_packbench.model.metric import GENERAL_METRICS
 from pytest_packbench.model.run import BUNDLED
@@ -36,7 +36,6 @@ PENDING = ".pending"
 """The folder under `fixtures` of recordings that change an older one and wait for `packbench accept`."""
 CONTROLS = "controls"
 """The folder under `fixtures` of controls."""
-TARGET = r"^(https?://\S+|cmd:.*\S.*|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$"
 
 
 class Thresholds(StrictModel):

@@ -27,10 +27,10 @@ from pytest_packbench.engine.result_builder import (
     not_run_trial,
     redacted_trial,
 )
-from pytest_packbench.engine.targets import TimeLimit, timed_out
+from pytest_packbench.engine.targets import TimeLimit
 from pytest_packbench.model.errors import CaseError, describe_error
 from pytest_packbench.model.record import EvalRecord
-from pytest_packbench.model.result import CaseResult
+from pytest_packbench.model.result import Result, result_from
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.model.score import is_broken, judged, reported
 from pytest_packbench.plugin import CONTEXTS, KEEP, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
@@ -124,10 +124,10 @@ class CaseRun:
     problem: str
     kind: str = "case_unreadable"
     test_function: str = ""
-    results: tuple[CaseResult, ...] = ()
-    result: CaseResult | None = None
+    results: tuple[Result, ...] = ()
+    result: Result | None = None
     explanation: str = ""
-    reported: CaseResult | None = None
+    reported: Result | None = None
     keywords: Mapping[str, Any] | None = None
     own_properties: int = 0
     rows: Sequence[Comparison] = ()
@@ -206,7 +206,7 @@ class CaseRun:
         keep(trial.result)
         return [trial]
 
-    def resumed_results(self) -> Mapping[int, CaseResult]:
+    def resumed_results(self) -> Mapping[int, Result]:
         """Return the case's results in the run that is resumed, by the number of the trial."""
         resumed = self.item.config.stash.get(RESUMED, None)
         if resumed is None or self.problem or self.loaded is None:
@@ -232,7 +232,7 @@ class CaseRun:
         except Exception as error:  # noqa: BLE001 - hooks are the user's code
             message = f"the hook pytest_packbench_record raised {describe_error(error)}"
             failure = Failure(kind="hook_error", message=message, details=user_frames(error))
-            return error_trial(case_ref, failure, trial=trial.result.trial)
+            return error_trial(case_ref, failure, trial=trial.result.attempt.trial)
         return trial
 
     def conclude(self, trials: list[Trial]) -> None:
@@ -251,11 +251,11 @@ class CaseRun:
 
             result = fold_case(self.results, self.suite.config.trials_rule())
         self.result = result
-        if result.verdict == "not_run":
+        if result.score.verdict == "not_run":
             pytest.skip(_reason(result))
         if self.is_broken(result):
             self._stop_broken(trials)
-        elif result.verdict == "failed":
+        elif result.score.verdict == "failed":
             from pytest_packbench.pytest_plugin.explain import explain_failure, worst_trial
 
             self.rows = worst_trial(trials).rows
@@ -274,28 +274,16 @@ class CaseRun:
             raise CaseBroken("the case was not set up")
         # --runxfail shows what xfail hides
         strict = bool(getattr(self.item.config.option, "runxfail", False))
-        hidden = reported(result.verdict, self._mode) == "xfailed"
-        if hidden and not (strict and result.score is not None):
+        hidden = reported(result.score.verdict, self._mode) == "xfailed"
+        if hidden and not (strict and result.score.score is not None):
             raise pytest.xfail.Exception(_reason(result))
-        if result.verdict == "passed" if len(self.results) > 1 else _reaches_threshold(result):
+        if result.score.verdict == "passed" if len(self.results) > 1 else _reaches_threshold(result):
             return
         line = self.explanation.partition("\n")[0] or _reason(result)
         if self.item.config.stash[CONTEXTS].settings.gate == "suite" and not strict:
             raise pytest.xfail.Exception(line)
         self.explanation = self.explanation or line
         raise CaseFailure(line)
-
-    def give_up(self) -> None:
-        """Make a case an error that can't be ended, and with which the process ends.
-
-        Raises:
-            CaseBroken: always.
-        """
-        what = "the test" if self.test_function else "the target"
-        failure = timed_out(what, self.item.config.stash[CONTEXTS].settings.case_timeout_s or 0)
-        message = f"{failure}; it catches the exception of the time limit again and again, so the run ended with it"
-        self.conclude([error_trial(self.case_ref(), Failure(kind=failure.kind, message=message))])
-        raise CaseBroken(message)
 
     def note_error(self, error: BaseException) -> None:
         """Record an exception that ended a phase without a result; for case files the recorder does so from reports."""
@@ -304,22 +292,22 @@ class CaseRun:
         """Whether the explanation is that of an exception that ended a phase."""
         return isinstance(error, CaseFailure | CaseBroken)
 
-    def _repeat_verdict(self, result: CaseResult) -> None:
+    def _repeat_verdict(self, result: Result) -> None:
         # the plugin may have dropped the report with the result
         self.reported = None
-        if result.verdict == "not_run":
+        if result.score.verdict == "not_run":
             pytest.skip(_reason(result))
         if self.is_broken(result):
-            raise CaseBroken(printable(result.message))
+            raise CaseBroken(printable(result.score.message))
 
     @property
     def _mode(self) -> str:
         mode: str = self.item.config.stash[CONTEXTS].settings.mode
         return mode
 
-    def is_broken(self, result: CaseResult) -> bool:
+    def is_broken(self, result: Result) -> bool:
         """Whether pytest reports a result as an error."""
-        return is_broken(result.verdict, self._mode)
+        return is_broken(result.score.verdict, self._mode)
 
     def _stop_broken(self, trials: list[Trial]) -> None:
         trial = next(trial for trial in trials if self.is_broken(trial.result))
@@ -328,14 +316,14 @@ class CaseRun:
         self.explanation = explain_error(self, trial)
         # an earlier session made an attempt that is kept
         failure = trial.attempt.failure if trial.attempt is not None else None
-        stop = CaseBroken(printable(trial.result.message))
+        stop = CaseBroken(printable(trial.result.score.message))
         # a debugger stops where the user's code raised
         raise stop.with_traceback(failure.raised.__traceback__) if failure is not None and failure.raised else stop
 
 
-def _reason(result: CaseResult) -> str:
+def _reason(result: Result) -> str:
     """Return the message of a result as one line: pytest's summary has a line for each test."""
-    return printable(" ".join(result.message.split()))
+    return printable(" ".join(result.score.message.split()))
 
 
 def run_of(item: pytest.Item) -> CaseRun | None:
@@ -367,16 +355,16 @@ class Reporter:
         return report
 
 
-def properties(result: CaseResult) -> list[tuple[str, Any]]:
+def properties(result: Result) -> list[tuple[str, Any]]:
     """Return the properties of a case for JUnit and other reports."""
     values = {
-        "suite": result.suite,
-        "case_type": result.case_type,
-        "difficulty": result.difficulty,
-        "verdict": result.verdict,
-        "score": result.score,
-        "threshold": result.threshold,
-        "match_depth": result.match_depth,
+        "suite": result.case.suite,
+        "case_type": result.case.case_type,
+        "difficulty": result.case.difficulty,
+        "verdict": result.score.verdict,
+        "score": result.score.score,
+        "threshold": result.score.threshold,
+        "match_depth": result.score.match_depth,
     }
     return [_property(name, value) for name, value in values.items() if value not in {None, ""}]
 
@@ -409,7 +397,7 @@ def decode_report(report: pytest.TestReport) -> None:
         except ValueError:
             # a lone surrogate, or nested deeply
             decoded = json.loads(results)
-        setattr(report, RESULTS_ATTRIBUTE, tuple(CaseResult.from_json(result) for result in decoded))
+        setattr(report, RESULTS_ATTRIBUTE, tuple(result_from(result, result["record"]) for result in decoded))
     text = report.longrepr
     if report.failed and isinstance(text, str) and is_of_case(report):
         from pytest_packbench.pytest_plugin.explain import explanation_at
@@ -445,10 +433,10 @@ def uncollected_case_ref(suite: Suite, pack: Pack, path: Path, *, file: str, nam
     return case_ref_of(suite, pack, path, file=file, line=line, name=name, nodeid=nodeid, loaded=loaded)
 
 
-def _reaches_threshold(result: CaseResult) -> bool:
-    if result.score is None or result.threshold is None or result.verdict == "failed":
-        return result.verdict == "passed"
-    return judged(result.score, result.threshold) == "passed"
+def _reaches_threshold(result: Result) -> bool:
+    if result.score.score is None or result.score.threshold is None or result.score.verdict == "failed":
+        return result.score.verdict == "passed"
+    return judged(result.score.score, result.score.threshold) == "passed"
 
 
 def _has_new_result(run: CaseRun, error: BaseException | None) -> bool:
@@ -494,7 +482,7 @@ def _complete(report: pytest.TestReport, run: CaseRun, error: BaseException | No
 def _time_attempts(report: pytest.TestReport, run: CaseRun, *, has_result: bool) -> None:
     """Report the attempts as the duration of the test: editors show that of its call only."""
     if has_result:
-        attempt_s = sum(result.duration_ms for result in run.results) / 1000
+        attempt_s = sum(result.attempt.duration_ms for result in run.results) / 1000
         # with prefetching the setup only waited: the attempts ran in parallel to other cases
         waited = PREFETCHER in run.item.config.stash
         run.attempt_s = attempt_s if waited else max(attempt_s, report.duration)

@@ -18,6 +18,7 @@ from pytest_packbench.cases.files import (
     case_lines,
     file_stem,
     find_case,
+    format_location,
     is_hidden,
     is_line_name,
     is_stray,
@@ -25,7 +26,6 @@ from pytest_packbench.cases.files import (
     leaves_project,
     line_name,
     no_lines,
-    parse_line,
     read_case_bytes,
     read_id,
     stray_problem,
@@ -226,7 +226,8 @@ class CaseLines(CaseFile):
                 return None
         loaded, problem = None, ""
         try:
-            loaded = parse_line(line, self.pack.case_model, file=self.nodeid, pack=self.pack.name)
+            source = format_location(self.nodeid, line.number)
+            loaded = parse_case(line.raw, self.pack.case_model, source=source, stem=None, pack=self.pack.name)
             name = loaded.case.id
         except CaseError as error:
             problem = str(error)

@@ -15,13 +15,12 @@ import pytest
 
 from pytest_packbench.cases.files import SUFFIXES, CaseIndex, iter_cases, load_case
 from pytest_packbench.cases.recordings import case_of_control, escaped_name, find_controls, load_control
-from pytest_packbench.engine.attempt import replay, score_payload
+from pytest_packbench.engine.controls import end_of_control
 from pytest_packbench.engine.external_io import TargetError
-from pytest_packbench.model.control import ControlEnd, ControlResult, compare, deviation_text
+from pytest_packbench.model.control import ControlResult, compare, deviation_text
 from pytest_packbench.model.errors import CaseError, ControlError, Problem, describe_error
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.result import format_timestamp
-from pytest_packbench.model.run import CONTROL_OWNER
 from pytest_packbench.model.suite import CONTROLS
 from pytest_packbench.plugin import CONTEXTS, CONTROL_ATTRIBUTE
 from pytest_packbench.pytest_plugin.case_run import CaseBroken, FixturelessItem, without_own_traceback
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.cases.recordings import FoundControl
-    from pytest_packbench.engine.attempt import Attempt
     from pytest_packbench.engine.contexts import SuiteContext, SuiteContexts
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.control import Control, Row
@@ -74,7 +72,8 @@ class Controls:
             control = load_control(found, file=file, names_checks=names_checks(self._contexts.pack_of(suite)))
             written = control.expected.model_dump(mode="json", exclude_unset=True)
             result = result._replace(case=control.case, description=control.description, expected=written)
-            end = self._end_of(suite, control, source)
+            loaded = self._case_of(suite, control, source)
+            end = end_of_control(self._context_of(suite, control, source), loaded, control, source=source)
         except (ControlError, CaseError, TargetError) as error:
             return result._replace(message=self._redacted(error), timestamp=format_timestamp(time.time_ns())), ()
         rows = compare(control.expected, end)
@@ -89,22 +88,17 @@ class Controls:
     def _redacted(self, error: Exception) -> str:
         return " ".join(self._contexts.redactor.text(str(error)).split())
 
-    def _end_of(self, suite: Suite, control: Control, source: str) -> ControlEnd:
-        loaded = self._case_of(suite, control, source)
-        pack = self._contexts.pack_of(suite)
+    def _context_of(self, suite: Suite, control: Control, source: str) -> SuiteContext:
         if control.cassette is None:
-            context = self._contexts.of_results(suite, "control")
-            return _end(context, score_payload(context, loaded, control.payload))
+            return self._contexts.of_results(suite, "control")
         try:
-            context = self._contexts.of_pack(suite)
+            return self._contexts.of_pack(suite)
         except TargetError as error:
             problem = Problem("/cassette", str(error), "give the result as payload instead")
             raise ControlError(source, [problem]) from None
         except Exception as error:  # noqa: BLE001 - a pack, or a hook of the user, may raise anything
             wrong = f"the pack's own target can't be prepared: {describe_error(error)}"
             raise ControlError(source, [Problem("/cassette", wrong, "correct the pack or the hook")]) from None
-        cassette = control.cassette.recording(loaded.case.id, loaded.input_sha256, pack.name)
-        return _end(context, replay(context, loaded, cassette, source=source, owner=CONTROL_OWNER + control.id))
 
     def _case_of(self, suite: Suite, control: Control, source: str) -> LoadedCase:
         index = self._cases.get(suite.name)
@@ -325,28 +319,3 @@ class ControlReporter:
         if call.excinfo is not None and isinstance(call.excinfo.value, CaseBroken | ControlDeviation):
             report.longrepr = explanation_at(report.location, item.explanation())  # type: ignore[assignment]  # pytest's own is private
         return report
-
-
-def _end(context: SuiteContext, attempt: Attempt) -> ControlEnd:
-    redact = context.redactor.text
-    score, failure = attempt.score, attempt.failure
-    if failure is not None or score is None:
-        kind, message = ("error", "no score") if failure is None else (failure.kind, failure.message)
-        return ControlEnd("error", kind=kind, message=message)
-    try:
-        decided_by = str(context.pack.decided_by(attempt.payload))
-    except context.options.stops:
-        raise
-    except BaseException as error:  # noqa: BLE001 - a pack may be third-party code
-        message = redact(f"the pack raised in decided_by: {describe_error(error)}")
-        return ControlEnd("error", kind="pack_error", message=" ".join(message.split()))
-    terms = ({**term.as_json(), "detail": redact(term.detail)} for term in score.terms)
-    has_kind = score.verdict not in {"passed", "failed"}
-    return ControlEnd(
-        score.verdict,
-        score=None if score.score is None else float(score.score),
-        terms=tuple(terms),
-        kind=score.kind or score.verdict if has_kind else "",
-        decided_by=decided_by,
-        message=redact(score.message),
-    )

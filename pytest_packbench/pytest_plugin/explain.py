@@ -18,7 +18,6 @@ from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.engine.result_builder import shown_input
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import pytest_options
-from pytest_packbench.model.score import Score, Term
 from pytest_packbench.plugin import CONTEXTS, rootdir_of
 from pytest_packbench.reports.terminal import (
     error_text,
@@ -34,11 +33,10 @@ from pytest_packbench.reports.terminal import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
-    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.result_builder import Trial
     from pytest_packbench.model.pack import Comparison
-    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.case_run import CaseRun
     from pytest_packbench.pytest_plugin.settings import Settings
@@ -104,20 +102,20 @@ def explanation_at(location: tuple[str, int | None, str], text: str) -> Explanat
 
 def worst_trial(trials: Sequence[Trial]) -> Trial:
     """Return the trial with the lowest score."""
-    return min(trials, key=lambda trial: trial.result.score if trial.result.score is not None else 1.0)
+    return min(trials, key=lambda trial: 1.0 if trial.result.score.score is None else trial.result.score.score)
 
 
 def explain_failure(run: CaseRun, trials: Sequence[Trial]) -> str:
     """Explain a case whose score is below its threshold; of several trials, the worst one."""
     worst = worst_trial(trials)
-    score = _score_of(worst.result) if worst.attempt is None else worst.attempt.score
+    score = worst.result.score if worst.attempt is None else worst.attempt.score
     if score is None or run.result is None:
         raise ValueError("a failing case has a score")
     heading = [headline(score)]
     if len(trials) > 1:
         heading = trials_lines([trial.result for trial in trials], run.result, run.suite.config.trials_rule())
-    if worst.result.input_text:
-        heading.append(f"{INPUT} {one_line(worst.result.input_text, _INPUT_WIDTH)}")
+    if worst.result.score.input_text:
+        heading.append(f"{INPUT} {one_line(worst.result.score.input_text, _INPUT_WIDTH)}")
     return failure_text(
         heading, score, worst.rows, [*_transcript(run, worst.attempt), *_context_lines(run, worst.attempt)]
     )
@@ -146,7 +144,7 @@ def explain_error(run: CaseRun, trial: Trial) -> str:
     # of a problem in the code under test, the input may be the cause
     shown = _input_of(run) if details and not is_mismatch else ""
     where = [*([f"{INPUT}  {shown}"] if shown else []), f"{RERUN} {rerun_command(run)}"]
-    return error_text(trial.result.message, details, where, **heading)
+    return error_text(trial.result.score.message, details, where, **heading)
 
 
 def rerun_command(run: CaseRun) -> str:
@@ -177,15 +175,7 @@ def _input_of(run: CaseRun) -> str:
         return ""
 
 
-def _score_of(result: CaseResult) -> Score:
-    """Return the score of an attempt of an earlier session."""
-    if result.threshold is None:
-        raise ValueError("a scored case has a threshold")
-    terms = tuple(Term(**term) for term in result.terms)
-    return Score(score=result.score, threshold=result.threshold, verdict="failed", terms=terms)
-
-
-def _transcript(run: CaseRun, attempt: Attempt | None) -> list[str]:
+def _transcript(run: CaseRun, attempt: AttemptState | None) -> list[str]:
     if attempt is None or run.test_function:
         return []
     from pytest_packbench.engine.recordings import transcript
@@ -199,7 +189,7 @@ def _transcript(run: CaseRun, attempt: Attempt | None) -> list[str]:
     return transcript_lines([(role, who, redact(text)) for role, who, text in lines])
 
 
-def _context_lines(run: CaseRun, attempt: Attempt | None) -> list[str]:
+def _context_lines(run: CaseRun, attempt: AttemptState | None) -> list[str]:
     if attempt is None:
         resumed = "resumed:  from an earlier session of this run; not run again"
         return [f"case:     {run.where}", resumed, f"re-run:   {rerun_command(run)}"]

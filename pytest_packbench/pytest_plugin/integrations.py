@@ -66,7 +66,7 @@ class AllureResults:
             allure.dynamic.parameter(name, value, excluded=name not in {"suite", "case_type"})
         listener: Any = self._config.pluginmanager.getplugin("allure_listener")
         test = getattr(getattr(listener, "allure_logger", None), "get_test", lambda _: None)(None)
-        duration_ms = sum(result.duration_ms for result in run.results)
+        duration_ms = sum(result.attempt.duration_ms for result in run.results)
         if test is not None and duration_ms and not run.test_function:
             # Allure has measured the call, which only compares numbers
             test.start = (test.stop or test.start) - duration_ms

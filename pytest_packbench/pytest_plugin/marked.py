@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from pytest_packbench.cases.suites import SuiteCase, suite_cases, unknown_suite_message
-from pytest_packbench.engine.attempt import Attempt, Failure, Plain, UnreadAnswer, settle, user_frames
+from pytest_packbench.engine.attempt import AttemptState, Failure, Plain, UnreadAnswer, settle, user_frames
 from pytest_packbench.engine.contexts import SuiteContext, shown_path
 from pytest_packbench.engine.result_builder import Trial, build_trial, error_trial, not_run_trial
 from pytest_packbench.engine.targets import TimeLimit, timed_out
@@ -262,7 +262,7 @@ class MarkedRun(CaseRun):
         # without pytest's own
         own = (number for number, frame in enumerate(frames) if frame.startswith(str(self.item.path)))
         failure = Failure(kind="timeout", message=message, details=frames[next(own, 0) :])
-        self.conclude([self._score(Attempt(started_ns=self.phase_started_ns, failure=failure))])
+        self.conclude([self._score(AttemptState(started_ns=self.phase_started_ns, failure=failure))])
         raise CaseBroken(message)
 
     def note_error(self, error: BaseException) -> None:
@@ -273,7 +273,7 @@ class MarkedRun(CaseRun):
             source = "a fixture" if self.phase == "setup" else "the test"
             message = f"{source} raised {type(error).__name__} before the check: {self._first_line(error)}"
             failure = Failure(kind="target_error", message=message, details=user_frames(error))
-            trial = self._score(Attempt(started_ns=self.phase_started_ns, failure=failure))
+            trial = self._score(AttemptState(started_ns=self.phase_started_ns, failure=failure))
         self.results, self.result = (trial.result,), trial.result
 
     def explains(self, error: BaseException) -> bool:
@@ -284,7 +284,7 @@ class MarkedRun(CaseRun):
         # redacted first: a secret may have several lines
         return _first_line(self.tests.contexts.redactor.text(_message(error)))
 
-    def _score(self, attempt: Attempt) -> Trial:
+    def _score(self, attempt: AttemptState) -> Trial:
         if self.loaded is None:
             raise ValueError("an unreadable case has no result")
         attempt.stop_clock()
@@ -554,8 +554,8 @@ def _refuse_doubles(runs: Sequence[CaseRun]) -> None:
                     duplicate.kind = "case_twice"
 
 
-def _attempt_of(result: object, started_ns: int) -> Attempt:
-    attempt = Attempt(started_ns=started_ns)
+def _attempt_of(result: object, started_ns: int) -> AttemptState:
+    attempt = AttemptState(started_ns=started_ns)
     try:
         dumped = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
         attempt.payload, attempt.text, attempt.not_json = Plain.of(dumped)

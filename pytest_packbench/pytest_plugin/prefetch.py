@@ -21,7 +21,7 @@ from pytest_packbench.pytest_plugin.case_run import run_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
-    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.result_builder import CaseRef
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.pytest_plugin.case_run import CaseRun
@@ -174,7 +174,7 @@ class Prefetcher:
             if trial not in resumed and trial not in ended:
                 yield Job(key=AttemptKey(run.nodeid, trial), context=context, loaded=run.loaded)
 
-    def _ended(self, job: Job, attempt: Attempt) -> bool:
+    def _ended(self, job: Job, attempt: AttemptState) -> bool:
         """Store an attempt on the event loop: pytest's main thread may be busy for long."""
         if attempt.secrets:
             # only the whole result can be scored, and only the redacted one may be stored
@@ -197,7 +197,7 @@ class Prefetcher:
             failure = redacted_failure(Failure(kind="pack_error", message=message), self._contexts.redactor)
             trial = error_trial(case_ref, failure, trial=key.trial)
             self._config.stash[KEEP](trial.result)
-        self.failing += trial.result.verdict in FAILING
+        self.failing += trial.result.score.verdict in FAILING
         self._finished_trials[key] = trial
 
     def _trial_of(self, case_ref: CaseRef, done: FinishedAttempt) -> Trial:

@@ -11,25 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.result import format_timestamp
 from pytest_packbench.pytest_plugin.prefetch import FAILING
-from pytest_packbench.reports.terminal import printable
-from pytest_packbench.runs.folder import PAGE
 from pytest_packbench.runs.metadata import sum_process_spending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Generator, Mapping
 
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.recorder import Recorder
 
 INTERVAL_S = 30.0
 """The time between two lines where the output is no terminal."""
-PAGE_INTERVAL_S = 10
-"""The time between two versions of the live page, at least."""
-PAGE_SHARE = 50
-"""How much longer than its writing the time between two versions of the live page is."""
 _TICK_S = 0.5
 _RENEWED_S = 0.2
 _LEAST_DONE = 3
@@ -118,40 +111,6 @@ def _duration(seconds: float) -> str:
     return f"about {hours} h {minutes} min" if minutes else f"about {hours} h"
 
 
-class LivePage:
-    """Rewrites the page of a run while it is in progress, and stops at the first error.
-
-    Args:
-        recorder: has the results, and writes the page.
-        clock: monotonic clock, seconds.
-
-    Attributes:
-        problem: why it has stopped, in one line; empty if it has not.
-    """
-
-    def __init__(self, recorder: Recorder, clock: Callable[[], float] = time.monotonic) -> None:
-        self.problem = ""
-        self._recorder = recorder
-        self._clock = clock
-        self._due_s = clock()
-
-    def update(self) -> bool:
-        """Write the page if it is time; return whether it could not be written, for the first time."""
-        started_s = self._clock()
-        if self.problem or started_s < self._due_s:
-            return False
-        try:
-            self._recorder.write_live_page(max(1, PAGE_INTERVAL_S))
-        except Exception as error:  # noqa: BLE001 - the page never ends a run that is paid for
-            what = self._recorder.contexts.redactor.text(describe_error(error))
-            self.problem = f"--packbench-live-page: the page can't be written before the end of the run: {what}"
-            return True
-        ended_s = self._clock()
-        # of a large run it takes long
-        self._due_s = ended_s + max(PAGE_INTERVAL_S, PAGE_SHARE * (ended_s - started_s))
-        return False
-
-
 class Progress:
     """Shows how far a live or record run is, while pytest waits and between its own lines.
 
@@ -168,7 +127,6 @@ class Progress:
         self._recorder = recorder
         self._prefetcher = prefetcher
         self._workers: dict[str, dict[str, Any]] = {}
-        self._page = LivePage(recorder) if recorder.contexts.settings.live_page else None
         self._started_s = time.monotonic()
         self._written_s = self._started_s
         self._is_visible = False
@@ -182,10 +140,7 @@ class Progress:
 
     def tick(self) -> None:
         """Write the line, or the next one if it is time; called on the main thread about twice a second."""
-        if self._is_over:
-            return
-        self._update_page()
-        if self._reporter is None:
+        if self._is_over or self._reporter is None:
             return
         if not self._is_on_terminal:
             if time.monotonic() - self._written_s >= INTERVAL_S:
@@ -233,20 +188,14 @@ class Progress:
         return Standing(
             done=len(results),
             planned=sum(len(run.selected) for run in runs) * self._recorder.contexts.settings.trials,
-            failing=sum(result.verdict in FAILING for result in results),
+            failing=sum(result.score.verdict in FAILING for result in results),
             under_way=sum(worker["in_flight"] for worker in told) if told else None,
             oldest_s=0.0,
             retries=sum(worker["retries"] for worker in told) + ledger.retries,
             spent=sum_process_spending([worker["spent"] for worker in told]) if told else ledger.as_json(),
-            made=sum(result.timestamp >= started for result in results),
+            made=sum(result.attempt.timestamp >= started for result in results),
             elapsed_s=elapsed_s,
         )
-
-    def pytest_report_header(self) -> list[str]:
-        """Tell where the live page of each suite is."""
-        folder = self._config.invocation_params.dir
-        pages = [] if self._page is None else [run.results.writer.folder / PAGE for run in self._recorder.runs.values()]
-        return [f"packbench: live page: {printable(os.path.relpath(page, folder))}" for page in pages]
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -263,19 +212,17 @@ class Progress:
             self.close()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logstart(self) -> Generator[None, object, object]:
-        """Let pytest write about an item that begins."""
-        return (yield from self._around())
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self) -> Generator[None, object, object]:
-        """Let pytest write about a phase that has ended."""
-        return (yield from self._around())
+        """Let pytest write about an item that begins or has ended, or about a phase of it."""
+        was_visible = self._is_visible
+        self.clear()
+        result = yield
+        # answers may come so fast that pytest never waits
+        if was_visible or time.monotonic() - self._written_s >= _TICK_S:
+            self.tick()
+        return result
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logfinish(self) -> Generator[None, object, object]:
-        """Let pytest write about an item that has ended."""
-        return (yield from self._around())
+    pytest_runtest_logstart = pytest_runtest_logfinish = pytest_runtest_logreport
 
     def pytest_enter_pdb(self) -> None:
         """Leave the terminal to a debugger."""
@@ -286,22 +233,6 @@ class Progress:
         self.clear()
         self._is_over = True
         self._end.set()
-
-    def _update_page(self) -> None:
-        if self._page is not None and self._page.update():
-            self.clear()
-            self._write_line(f"packbench: {printable(self._page.problem)}")
-
-    def _around(self) -> Generator[None, object, object]:
-        was_visible = self._is_visible
-        self.clear()
-        result = yield
-        if not self._is_over:
-            self._update_page()
-        # answers may come so fast that pytest never waits
-        if was_visible or time.monotonic() - self._written_s >= _TICK_S:
-            self.tick()
-        return result
 
     def _tick_loop(self, queue: Any) -> None:
         while not self._end.wait(_TICK_S):

@@ -6,18 +6,18 @@ import io
 import os
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import pytest
 
+from pytest_packbench.cases.suites import Project
 from pytest_packbench.plugin import SELECTION, setting_of
-from pytest_packbench.pytest_plugin.settings import hook_files, settings_of_policy
+from pytest_packbench.pytest_plugin.settings import hook_files, read_settings, settings_of_policy
 from pytest_packbench.pytest_plugin.suites import open_suites, packs_of_hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
-    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.suites import SessionSuites
 
@@ -31,24 +31,6 @@ class ProjectError(ValueError):
     """pytest can't read the project's configuration; one line says why."""
 
 
-class Project(NamedTuple):
-    """What pytest finds in the current folder.
-
-    Attributes:
-        rootdir: pytest's rootdir, absolute.
-        root: the folder of suites, absolute, whether it exists or not.
-        packs: the packs of hooks in conftest.py files and plugins; of one name the last counts.
-        settings: the settings that decide what fails a run, as `settings_of_policy` returns them.
-        hooks: the files with hooks that decide what is tested, as `hook_files` returns them.
-    """
-
-    rootdir: Path
-    root: Path
-    packs: tuple[Pack, ...]
-    settings: Mapping[str, Any]
-    hooks: tuple[str, ...] = ()
-
-
 def read_project() -> Project | None:
     """Let pytest read its configuration and the conftest.py files of the current folder; no test is collected.
 
@@ -58,9 +40,7 @@ def read_project() -> Project | None:
     Raises:
         ProjectError: the configuration, a conftest.py or a hook fails.
     """
-    reader = _ProjectReader()
-    _run_pytest([], reader)
-    return reader.project
+    return _in_pytest([], _read, has_suites=False)
 
 
 def with_suite(name: str, options: Sequence[str], use: Callable[[SessionSuites, Suite], T]) -> T:
@@ -77,24 +57,37 @@ def with_suite(name: str, options: Sequence[str], use: Callable[[SessionSuites, 
     Raises:
         ProjectError: pytest can't start, or the suite can't be opened.
     """
-    user = _SuiteUser(use)
-    _run_pytest([f"--packbench-suite={name}", "--packbench-mode=fixture", *options], user)
-    if not user.results:
-        raise ProjectError(f'suite "{name}" was not opened')
-    return user.results[0]
+
+    def opened(config: pytest.Config) -> T:
+        suites = open_suites(config, read_settings(config), config.stash[SELECTION].suites)
+        try:
+            return use(suites, next(iter(suites.suites.values())))
+        finally:
+            suites.close()
+
+    return _in_pytest([f"--packbench-suite={name}", "--packbench-mode=fixture", *options], opened)
 
 
-def _run_pytest(options: Sequence[str], plugin: object) -> None:
-    """Let pytest read the project with a plugin that takes the place of its session."""
-    printed = io.StringIO()
+def _read(config: pytest.Config) -> Project | None:
+    if not config.pluginmanager.hasplugin(PLUGIN):
+        return None
+    root = Path(os.path.normpath(config.rootpath / setting_of("root", config.option, config.getini)[0]))
+    packs = tuple(packs_of_hooks(config))
+    return Project(config.rootpath, root, packs, settings_of_policy(config), hook_files(config))
+
+
+def _in_pytest(options: Sequence[str], use: Callable[[pytest.Config], T], *, has_suites: bool = True) -> T:
+    """Let pytest read the project, and return what a function makes of it in the place of the session."""
+    printed, session = io.StringIO(), _Session(use, has_suites=has_suites)
     # plain asserts: modules of the command that are loaded already can't be rewritten, and pytest would warn of them
     arguments = ["--capture=no", "--assert=plain", *options]
     if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
         arguments += ["-p", PLUGIN]
     with redirect_stdout(io.StringIO()), redirect_stderr(printed):
-        status = pytest.main(arguments, plugins=[plugin, _OwnConftests()])
-    if status != pytest.ExitCode.OK:
+        status = pytest.main(arguments, plugins=[session, _OwnConftests()])
+    if status != pytest.ExitCode.OK or not session.results:
         raise ProjectError(_message_of(printed.getvalue()))
+    return session.results[0]
 
 
 class _OwnConftests:
@@ -111,46 +104,25 @@ class _OwnConftests:
         namespace.noconftest |= not paths
 
 
-class _ProjectReader:
-    """Reads the configuration in the place of a test session."""
+class _Session(Generic[T]):
+    """Calls a function in the place of a test session; its result is the only one of `results`."""
 
-    def __init__(self) -> None:
-        self.project: Project | None = None
+    def __init__(self, use: Callable[[pytest.Config], T], *, has_suites: bool) -> None:
+        self._use = use
+        self._has_suites = has_suites
+        self.results: list[T] = []
 
     @pytest.hookimpl(wrapper=True)
     def pytest_load_initial_conftests(self, early_config: pytest.Config) -> Generator[None]:
-        """Request no suite: the command looks for suites itself, and may be there to create the one in the ini file."""
-        early_config.known_args_namespace.packbench_suite = []
+        """Request no suite unless one is opened: the command may be there to create the one in the ini file."""
+        if not self._has_suites:
+            early_config.known_args_namespace.packbench_suite = []
         return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> int:
-        """Read the settings, and return an exit code so that no session starts."""
-        if config.pluginmanager.hasplugin(PLUGIN):
-            root = setting_of("root", config.option, config.getini)[0]
-            root = Path(os.path.normpath(config.rootpath / root))
-            packs = tuple(packs_of_hooks(config))
-            self.project = Project(config.rootpath, root, packs, settings_of_policy(config), hook_files(config))
-        return int(pytest.ExitCode.OK)
-
-
-class _SuiteUser(Generic[T]):
-    """Uses one suite in the place of a test session."""
-
-    def __init__(self, use: Callable[[SessionSuites, Suite], T]) -> None:
-        self._use = use
-        self.results: list[T] = []
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_cmdline_main(self, config: pytest.Config) -> int:
-        """Open the requested suite, and return an exit code so that no session starts."""
-        from pytest_packbench.pytest_plugin.settings import read_settings
-
-        suites = open_suites(config, read_settings(config), config.stash[SELECTION].suites)
-        try:
-            self.results.append(self._use(suites, next(iter(suites.suites.values()))))
-        finally:
-            suites.close()
+        """Call the function, and return an exit code so that no session starts."""
+        self.results.append(self._use(config))
         return int(pytest.ExitCode.OK)
 
 

@@ -21,7 +21,7 @@ from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried
 from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.pack import can_accept, figures_of, paired_figures_of, panels_of
 from pytest_packbench.model.policy import PolicyChange, PolicyError
-from pytest_packbench.model.result import CaseResult, format_timestamp, models_of
+from pytest_packbench.model.result import Attempt, Result, format_timestamp, models_of
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, CONTROL_OWNER, PROGRAM_RUNS, RECORD_PROMPTS, Run
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.plugin import (
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from pytest_packbench.policy import PolicyBase
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.reports.markdown import Place
+    from pytest_packbench.reports.story import Place
     from pytest_packbench.runs.journal import Entry
     from pytest_packbench.runs.stored import BaselineLookup
 
@@ -92,7 +92,7 @@ class SuiteRun:
     results: RunResults
     selected: dict[str, Callable[[], CaseRef]] = field(default_factory=dict)
     targets: set[str] = field(default_factory=set)
-    ordered: Sequence[CaseResult] = ()
+    ordered: Sequence[Result] = ()
     has_recorded_nothing: bool = False
     case_count: int = 0
     due_count: int = 0
@@ -213,7 +213,7 @@ class Recorder:
             self._note_control(control)
             return
         if results:
-            self.runs[results[0].suite].results.add_case(results, journaled=journaled)
+            self.runs[results[0].case.suite].results.add_case(results, journaled=journaled)
             return
         if report.passed:
             return
@@ -234,7 +234,7 @@ class Recorder:
 
             journaled = read_worker_journals(run.results.writer.folder).get(nodeid, {})
             # scoring an answer may be what crashed the worker
-            scored = {trial: entry for trial, entry in journaled.items() if isinstance(entry, CaseResult)}
+            scored = {trial: entry for trial, entry in journaled.items() if isinstance(entry, Result)}
             finished = self._finished_trials(run, case_ref, scored)
             run.results.add_case(fill_missing_trials(finished, result, self.contexts.settings.trials, once=True))
         else:
@@ -292,9 +292,7 @@ class Recorder:
             return []
         return [result for result in earlier if result.control in present - selected]
 
-    def _finished_trials(
-        self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[int, Entry]
-    ) -> dict[int, CaseResult]:
+    def _finished_trials(self, run: SuiteRun, case_ref: CaseRef, journaled: Mapping[int, Entry]) -> dict[int, Result]:
         """Return the finished trials of a case by number: of a resumed run, workers' journals, and this process.
 
         Attempts whose target had ended are scored.
@@ -305,18 +303,18 @@ class Recorder:
         unchanged = {
             number: carried_over_trial(result, case_ref).result
             for number, result in resumed.items()
-            if result.case_sha256 == sha256
+            if result.case.case_sha256 == sha256
         }
         ended = self.resumed.ended(run.suite, case_ref.case_id) if self.resumed is not None else {}
         entries: dict[int, Entry] = {**ended, **unchanged, **journaled, **run.results.unreported(case_ref.nodeid)}
         trials = {number: self._scored(run, case_ref, entry) for number, entry in entries.items()}
         return {number: result for number, result in trials.items() if result is not None}
 
-    def _scored(self, run: SuiteRun, case_ref: CaseRef, entry: Entry) -> CaseResult | None:
+    def _scored(self, run: SuiteRun, case_ref: CaseRef, entry: Entry) -> Result | None:
         """Return the result of an entry; None if its answer belongs to another version of the case."""
-        if isinstance(entry, CaseResult):
+        if isinstance(entry, Result):
             return entry
-        if case_ref.loaded is None or case_ref.loaded.sha256 != entry.case_sha256:
+        if case_ref.loaded is None or case_ref.loaded.sha256 != entry.case.case_sha256:
             return None
         from pytest_packbench.engine.attempt import settle_stored
 
@@ -324,9 +322,9 @@ class Recorder:
         attempt = settle_stored(context, case_ref.loaded, entry)
         return build_trial(case_ref, attempt, context, self.run_id).result
 
-    def journal(self, result: CaseResult) -> None:
+    def journal(self, result: Result) -> None:
         """Append a result to the journal before pytest reports its item."""
-        self.runs[result.suite].results.add_attempt(result)
+        self.runs[result.case.suite].results.add_attempt(result)
 
     def journal_ended(self, ended: EndedAttempt) -> bool:
         """Append an attempt whose target has ended to the journal, on any thread, so that a paid answer is never lost.
@@ -334,7 +332,7 @@ class Recorder:
         Returns:
             Whether it is on the disk.
         """
-        results = self.runs[ended.suite].results
+        results = self.runs[ended.case.suite].results
         if results.add_ended(ended):
             return True
         if results.problems and self.contexts.settings.mode != "fixture":
@@ -431,8 +429,8 @@ class Recorder:
             self._note_late_controls(run, messages, session)
         kind = "offline" if self.contexts.settings.mode == "fixture" else "unattributed"
         for nodeid, trials in list(run.results.by_nodeid.items()):
-            message = messages.get(trials[0].case_id)
-            if message is None or all(result.verdict == "error" for result in trials):
+            message = messages.get(trials[0].case.case_id)
+            if message is None or all(result.score.verdict == "error" for result in trials):
                 continue
             self._make_errors(run, nodeid, kind, message)
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
@@ -442,9 +440,12 @@ class Recorder:
         case_ref = run.selected[nodeid]()
         if self.contexts.settings.mode == "record":
             discard_recording(run.suite, case_ref.case_id, since=format_timestamp(self.started_ns))
+        now = format_timestamp(time.time_ns())
         errors = (
-            unscored_result(case_ref, "error", kind, message, trial=trial.trial, duration_ms=trial.duration_ms)
-            for trial in run.results.by_nodeid[nodeid]
+            unscored_result(
+                case_ref, "error", kind, message, Attempt(trial=each.trial, timestamp=now, duration_ms=each.duration_ms)
+            )
+            for each in (result.attempt for result in run.results.by_nodeid[nodeid])
         )
         run.results.add_case(tuple(errors))
 
@@ -518,7 +519,7 @@ class Recorder:
         suite, project = run.suite, self.policy_project
         pack = self.contexts.pack_of(suite)
         try:
-            stored = self.contexts.redactor.json(policy_of(suite, pack, project).stored())
+            stored = self.contexts.redactor.json(policy_of(suite, pack, project))
         except OSError as error:
             run.problems.append(f"the acceptance policy can't be stored: {error}")
             return {}
@@ -537,8 +538,8 @@ class Recorder:
         return {"policy": outcome, "stored_policy": stored}
 
     def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> None:
-        from pytest_packbench.reports.markdown import summary_markdown
         from pytest_packbench.reports.page.case_data import root_link
+        from pytest_packbench.reports.story import summary_markdown
 
         writer, outcome = run.results.writer, conclusion.baseline
         writer.write_results(run.ordered)
@@ -591,36 +592,6 @@ class Recorder:
         page = run_page(conclusion, run.ordered, cases=cases, trend=trend_of(like), notes=notes, panels=panels)
         return page_html([page], title=metadata.suite, redact=self._redact)
 
-    def write_live_page(self, refresh_s: int) -> None:
-        """Write the pages of a run in progress, with the results so far; a browser loads them again.
-
-        Raises:
-            OSError: a page can't be written.
-        """
-        from pytest_packbench.analysis.conclusion import conclude
-        from pytest_packbench.reports.page import page_html, run_page
-
-        for run in self.runs.values():
-            if not run.selected:
-                continue
-            results = run.results.so_far()
-            attempts = len(run.selected) * self.contexts.settings.trials
-            standing = f"{len(results):,} of {pluralize(attempts, 'attempt')} done"
-            metadata = replace(self._metadata(run, results, time.time_ns()), partial=f"in progress: {standing}")
-            # gates and comparison need the whole run
-            conclusion = conclude(
-                metadata, results, run.suite.config, self.contexts.pack_of(run.suite), None, scope="shard"
-            )
-            note = (
-                "The run is in progress: all numbers are those of the attempts that are done. Gates, the comparison "
-                "with a baseline and all cases come at its end. Until then, this page loads itself every "
-                f"{refresh_s} seconds. It was last written at {metadata.finished_at}: if that is long ago, the run was "
-                "killed."
-            )
-            page = run_page(replace(conclusion, gates=()), results, notes=(note,), standing=standing)
-            html = page_html([page], title=run.suite.name, refresh=refresh_s, redact=self._redact)
-            run.results.writer.write_page(PAGE, html)
-
     def _panels(self, run: SuiteRun, conclusion: Conclusion) -> tuple[Panel, ...]:
         pack = self.contexts.pack_of(run.suite)
         try:
@@ -638,7 +609,7 @@ class Recorder:
             root: the path or address from the page to rootdir; None if there is none.
         """
         from pytest_packbench.pytest_plugin.explain import rerun_options
-        from pytest_packbench.reports.markdown import Place
+        from pytest_packbench.reports.story import Place
 
         return Place(root, rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)))
 
@@ -665,14 +636,14 @@ class Recorder:
         prior = run.results.writer.prior
         if prior is None or not prior.ended:
             return
-        reported = {trials[0].case_id for trials in run.results.by_nodeid.values()}
+        reported = {trials[0].case.case_id for trials in run.results.by_nodeid.values()}
         for case_id, attempts in prior.ended.items():
             if case_id in reported:
                 continue
             for ended in attempts.values():
-                file, _, name = ended.nodeid.rpartition("::")
+                file, _, name = ended.case.nodeid.rpartition("::")
                 pack, path = self.contexts.pack_of(run.suite), rootdir_of(self.config) / file
-                case_ref = uncollected_case_ref(run.suite, pack, path, file=file, name=name, nodeid=ended.nodeid)
+                case_ref = uncollected_case_ref(run.suite, pack, path, file=file, name=name, nodeid=ended.case.nodeid)
                 result = self._scored(run, case_ref, ended)
                 if result is not None:
                     prior.add(result)
@@ -680,7 +651,7 @@ class Recorder:
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
         own = (*self._replaced(run), *self._unrecorded(run))
         try:
-            ids = [result.test_id for result in run.ordered]
+            ids = [result.case.test_id for result in run.ordered]
             return (*own, *map(self._redact, self.contexts.pack_of(run.suite).remarks(run.suite.config, ids)))
         except Exception as error:  # noqa: BLE001 - packs are the user's code
             problem = f"the pack {run.suite.config.pack} raised in remarks: {type(error).__name__}: {error}"
@@ -712,8 +683,8 @@ class Recorder:
         context = self.contexts.opened(run.suite)
         if self.contexts.settings.mode != "record" or context is None or not context.is_recorded:
             return ()
-        judged = [result for result in run.ordered if result.counted]
-        missing = [result for result in judged if result.cassette_sha256 is None]
+        judged = [result for result in run.ordered if result.score.counted]
+        missing = [result for result in judged if result.attempt.cassette_sha256 is None]
         if not missing:
             return ()
         run.has_recorded_nothing = len(missing) == len(judged)
@@ -752,7 +723,7 @@ class Recorder:
             problem = f"packbench: {path}: {describe_error(error)}; {self._resumable(run)}"
             self.config.get_terminal_writer().line(problem, red=True)
 
-    def _metadata(self, run: SuiteRun, results: Sequence[CaseResult], now: int) -> Run:
+    def _metadata(self, run: SuiteRun, results: Sequence[Result], now: int) -> Run:
         """Return the metadata of a suite's run with these results, at this time (UTC, nanoseconds since 1970)."""
         contexts, suite = self.contexts, run.suite
         pack, context = contexts.pack_of(suite), contexts.opened(suite)

@@ -60,9 +60,9 @@ def check_resumed(config: pytest.Config, resumed: ResumedRun, now: Run) -> None:
     """
 
     def case_sha256(result: Entry) -> str | None:
-        if result.file.startswith("bundled:"):
-            return result.case_sha256
-        location = find_case(str(rootdir_of(config) / split_location(result.file)[0]), result.case_id)
+        if result.case.file.startswith("bundled:"):
+            return result.case.case_sha256
+        location = find_case(str(rootdir_of(config) / split_location(result.case.file)[0]), result.case.case_id)
         return MISSING_CASE if location is None else case_file_sha256(location)
 
     try:

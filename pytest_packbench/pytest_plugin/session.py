@@ -7,13 +7,13 @@ import os
 import signal
 import sys
 import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.engine.offline import keep_process, own_work
+from pytest_packbench.engine.offline import keep_process
 from pytest_packbench.engine.targets import TimeLimit, Watchdog
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.plugin import (
@@ -40,7 +40,6 @@ from pytest_packbench.pytest_plugin.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from typing import Any
 
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.suites import SessionSuites
@@ -258,24 +257,20 @@ def _restore_default() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-_STUCK = "a target catches its time limit again and again, so the run ends without the other cases"
-_END_S = 60
 _STDERR = 2
-# the function itself: it is replaced during the session
-_exit = os._exit
 
 
 class LastResort:
-    """Ends the process where a target can't be ended, and keeps targets from ending it."""
+    """Says on the terminal why a process ends with a target that can't be ended, and keeps targets from ending it."""
 
-    def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Have it done until the end of the session."""
-        config = session.config
-        TimeLimit.give_up = partial(_end_process, session)
-        config.add_cleanup(partial(setattr, TimeLimit, "give_up", None))
-        # capturing replaces what this descriptor is
-        terminal = os.dup(_STDERR)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Do so until the end of the session."""
+        capture: Any = config.pluginmanager.getplugin("capturemanager")
+        # capturing replaces what this descriptor is; with marked tests, it has begun
+        with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
+            TimeLimit.file = terminal = os.dup(_STDERR)
         config.add_cleanup(partial(_close, terminal))
+        config.add_cleanup(partial(setattr, TimeLimit, "file", _STDERR))
         config.add_cleanup(keep_process(lambda line: os.write(terminal, f"\n{line}\n".encode())))
         if not _has_own_timeout(config):
             Watchdog.file = terminal
@@ -329,43 +324,3 @@ def _has_own_timeout(config: pytest.Config) -> bool:
     except ValueError:
         # its plugin is off
         return False
-
-
-def _end_process(session: pytest.Session) -> None:
-    """End the session and the process, called on top of the target's frames, because they never return."""
-    is_worker = hasattr(session.config, "workerinput")
-    try:
-        # this process must end, whatever the end of the session does
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, _END_S)
-        if is_worker:
-            # pytest-xdist reports the case, and goes on with another worker
-            print(f"packbench: {_STUCK}", file=sys.__stderr__)
-        else:
-            with own_work():
-                _end_session(session)
-    except BaseException:  # noqa: BLE001 - nothing returns from here
-        import traceback
-
-        traceback.print_exc(file=sys.__stderr__)
-    finally:
-        _exit(1 if is_worker else pytest.ExitCode.INTERRUPTED)
-
-
-def _end_session(session: pytest.Session) -> None:
-    hook = session.config.hook
-    nodeid = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-    item = next((item for item in session.items if item.nodeid == nodeid), None)
-    run = run_of(item) if item is not None else None
-    if item is not None and run is not None:
-        call = pytest.CallInfo.from_call(run.give_up, "call" if run.test_function else "setup")
-        report = hook.pytest_runtest_makereport(item=item, call=call)
-        hook.pytest_runtest_logreport(report=report)
-    session.exitstatus = pytest.ExitCode.INTERRUPTED
-    with pytest.raises(KeyboardInterrupt) as excinfo:
-        raise KeyboardInterrupt(_STUCK)
-    hook.pytest_keyboard_interrupt(excinfo=excinfo)
-    hook.pytest_sessionfinish(session=session, exitstatus=session.exitstatus)
-    session.config._ensure_unconfigure()  # noqa: SLF001 - pytest's own end; plugins close their files there
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()

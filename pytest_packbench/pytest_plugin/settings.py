@@ -15,7 +15,7 @@ import pytest
 from pytest_packbench.cases.suites import suite_names
 from pytest_packbench.model.run import RECORDED, STUB, Caps, RunOptions, Shard
 from pytest_packbench.packs import TARGET_FILES
-from pytest_packbench.plugin import BY_NAME, rootdir_of, setting_of
+from pytest_packbench.plugin import BY_NAME, REMOVED, rootdir_of, setting_of
 from pytest_packbench.policy import DEFAULT_SETTINGS, HOOKS, policy_settings
 from pytest_packbench.pytest_plugin.selection import home_of
 from pytest_packbench.runs.folder import BASELINE_WORDS, is_run_id
@@ -44,7 +44,6 @@ class Settings(RunOptions):
         output: the folder for reports, absolute.
         baseline: `none`, `latest`, `passed`, `committed`, the id of a run, or its absolute path.
         baseline_optional: whether a run whose baseline can't be found or compared may pass.
-        live_page: whether a live run rewrites its page while it is in progress.
         fail_on: conditions on the comparison that fail the run, separated by commas; empty for none.
         policy_from: the base whose acceptance policy the suites are compared with; empty for none.
         resume: the run to resume: `latest`, an id or a path; empty for a new run.
@@ -58,7 +57,6 @@ class Settings(RunOptions):
     output: Path
     baseline: str
     baseline_optional: bool
-    live_page: bool
     fail_on: str
     policy_from: str
     resume: str
@@ -228,12 +226,20 @@ def being_debugged(config: pytest.Config) -> bool:
     return asked or by_pdb or "pydevd" in sys.modules
 
 
+def _refuse_removed(config: pytest.Config) -> None:
+    for name, instead in REMOVED.items():
+        value, source = setting_of(name, config.option, config.getini)
+        if value is not None:
+            raise pytest.UsageError(f"{source}: there is no such setting any more; {instead}")
+
+
 def read_settings(config: pytest.Config) -> Settings:
     """Read the settings.
 
     Raises:
         pytest.UsageError: a value is invalid; one line with its source and what is expected.
     """
+    _refuse_removed(config)
     read = _Reader(config)
     mode = read.choice("mode")
     fixture = mode == "fixture"
@@ -271,7 +277,6 @@ def read_settings(config: pytest.Config) -> Settings:
         output=Path(os.path.normpath(home / read.value("output"))),
         baseline=baseline,
         baseline_optional=optional,
-        live_page=_YES_NO[read.value("live_page", tuple(_YES_NO))],
         fail_on=read.conditions(baseline),
         policy_from=read.policy_from(),
         resume=str(read.given("resume", "latest, a run id or the folder of a run")[0]),

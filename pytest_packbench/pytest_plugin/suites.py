@@ -46,8 +46,8 @@ REFUSED = "packbench_refused"
 _MAX_NAMED = 5
 # of the process that reports, or of one machine
 _OWN_SETTINGS = frozenset(
-    {"baseline", "baseline_optional", "cache", "concurrency", "debugged", "fail_on", "files", "home", "live_page"}
-    | {"output", "policy_from", "resume", "resume_changed", "root", "stops", "workers"}
+    {"baseline", "baseline_optional", "cache", "concurrency", "debugged", "fail_on", "files", "home", "output"}
+    | {"policy_from", "resume", "resume_changed", "root", "stops", "workers"}
 )
 CONTROLLERS, WORKERS = "on this machine", "on the worker's"
 """Where a process is, in messages that the controller shows."""

@@ -123,7 +123,7 @@ class Terminal:
 
     def _show(self, reporter: pytest.TerminalReporter, run: SuiteRun) -> None:
         from pytest_packbench.analysis.listing import MAX_ROWS
-        from pytest_packbench.reports.terminal import MAX_CASES, control_lines, summary_lines
+        from pytest_packbench.reports.story import MAX_CASES, control_lines, summary_lines
 
         conclusion = run.conclusion
         if conclusion is None and not run.problems and run.controls is None:

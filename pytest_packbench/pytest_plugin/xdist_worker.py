@@ -18,7 +18,7 @@ from pytest_packbench.pytest_plugin.xdist_controller import COLLECTED, LATE, MAR
 from pytest_packbench.runs.journal import WorkerJournals
 
 if TYPE_CHECKING:
-    from pytest_packbench.model.result import CaseResult, EndedAttempt
+    from pytest_packbench.model.result import EndedAttempt, Result
     from pytest_packbench.pytest_plugin.collection import Collector
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.suites import SessionSuites
@@ -38,7 +38,7 @@ class Worker:
         self._marked = ""
         self._has_sent_marked = False
         self._is_ending = False
-        self._kept: dict[int, CaseResult] = {}
+        self._kept: dict[int, Result] = {}
         config = contexts.config
         resumed = config.stash.get(RESUMED, None)
         base = resumed.base if resumed is not None else contexts.settings.output
@@ -80,7 +80,7 @@ class Worker:
             self._contexts.clients.ledger.stop(UNWRITABLE, f"{self._journals.problem}; answers would be lost")
         return is_kept
 
-    def _keep(self, result: CaseResult) -> None:
+    def _keep(self, result: Result) -> None:
         if self._journals.append(result):
             self._kept[id(result)] = result
 

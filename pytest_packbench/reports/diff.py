@@ -1,52 +1,45 @@
-"""Render a comparison as one page of Markdown: the summary first, then each case that changed, the worst first."""
+"""What a comparison of two runs says: sentences with its statistics, and each case that changed, the worst first."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.comparison import SMALLER, THRESHOLD
-from pytest_packbench.analysis.formatting import DASH, format_change, format_mean
-from pytest_packbench.analysis.listing import MAX_ROWS
-from pytest_packbench.reports.comparison_text import comparison_headline, sentences
-from pytest_packbench.reports.tables import WIDE, escape_markdown, figure_sections, section
+from pytest_packbench.analysis.comparison import SMALLER, THRESHOLD, Change
+from pytest_packbench.analysis.formatting import format_change, format_mean
+from pytest_packbench.analysis.intervals import unseen_rate_bound
+from pytest_packbench.analysis.trials import cluster_facet, dependence_note, facet_words
+from pytest_packbench.model.errors import pluralize
+from pytest_packbench.reports.blocks import Points, Section, Table, Text, figure_tables, markdown, verdict_cell
 from pytest_packbench.runs.folder import DIFF
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from pytest_packbench.analysis.comparison import Change, ComparedCase, FailCondition, RunComparison
+    from pytest_packbench.analysis.baseline import BaselineOutcome
+    from pytest_packbench.analysis.comparison import ComparedCase, FailCondition, RunComparison
+    from pytest_packbench.analysis.intervals import PairedMean
     from pytest_packbench.model.metric import Figure
-    from pytest_packbench.model.run import Run
+    from pytest_packbench.reports.blocks import Block, Cell, Row
 
-_HEAD = ("case", "before", "now", "score before", "score now", "change", "reason")
-_WIDTHS = {1: 160, 2: 160, 6: 240}
-_MAX_SMALLER = 100
+_SIGNIFICANCE = 0.05
+_SMALLEST_P = 0.001
 _WHERE = "each run's report.json lists all"
-_WORSE = {
-    "new_failures": "New failures",
-    "regressed": "Regressed",
-    "quarantined": "Quarantined now (excluded from the statistics)",
-}
-_OTHER = {
-    "verdict_changed": "Other changes of the verdict",
-    "fixed": "Recovered",
-    "improved": "Improved",
-    SMALLER: f"Smaller changes (less than {THRESHOLD:g})",
-    "hash_changed": "Case or judge changed (excluded from the statistics)",
-}
-_COUNTS = "A case may count in several rows. Below, it is listed once, where the change is worst."
-# the kinds in the order of a summary, each in a word
-_WORDS = {
-    "new_failures": "new failure",
-    "regressed": "regressed",
-    "quarantined": "quarantined",
-    "removed": "removed",
+_KINDS = {
+    "new_failures": ("new failure", "New failures"),
+    "regressed": ("regressed", "Regressed"),
+    "quarantined": ("quarantined", "Quarantined now (excluded from the statistics)"),
+    "removed": ("removed", "Removed"),
     # a failing case may have been edited until it passed
-    "hash_changed": "changed and excluded",
-    "verdict_changed": "verdict changed",
-    "fixed": "recovered",
-    "improved": "improved",
+    "hash_changed": ("changed and excluded", "Case or judge changed (excluded from the statistics)"),
+    "verdict_changed": ("verdict changed", "Other changes of the verdict"),
+    "fixed": ("recovered", "Recovered"),
+    "improved": ("improved", "Improved"),
+    SMALLER: ("", f"Smaller changes (less than {THRESHOLD:g})"),
+    "added": ("", "Added"),
 }
+"""The kinds of changes, the worst first: in words for the summary of a run, if it lists them, and as a title."""
+_HEAD = ("case", "change", "before", "now", "score", "why")
+_COUNTS = "A case may count in several rows. Below, it is listed once, where the change is worst."
 
 
 def diff_markdown(
@@ -66,129 +59,240 @@ def diff_markdown(
     Returns:
         GitHub Flavored Markdown that ends with one line end.
     """
-    parts = [
-        f"# packbench: {escape_markdown(comparison.current.suite)} compared - {comparison_headline(comparison)}",
-        *(f"**FAILED: the condition `{condition}` is met.**" for condition in failed),
-        *(f"**Forced comparison: the runs differ in {escape_markdown(text)}.**" for text in comparison.differences),
+    counts = comparison.counts()
+    numbers = [(title, counts[kind]) for kind, (_, title) in _KINDS.items() if counts[kind]]
+    blocks: list[Block] = [
+        *(Text(f"FAILED: the condition {condition} is met.", strong=True) for condition in failed),
+        *(Text(f"Forced comparison: the runs differ in {each}.", strong=True) for each in comparison.differences),
         _runs(comparison),
-        "\n".join(f"- {text}" for text in (*(escape_markdown(note, WIDE) for note in notes), *sentences(comparison))),
-        section("Counts", ("cases", "number"), _counts(comparison), intro=_COUNTS),
-        *figure_sections(figures),
-        *(_changes(title, comparison, kind) for kind, title in _WORSE.items()),
-        _only_in_one("Removed", comparison.removed, comparison.counts()["removed"]),
-        *(_changes(title, comparison, kind) for kind, title in _OTHER.items()),
-        _only_in_one("Added", comparison.added, comparison.counts()["added"]),
+        Points([*notes, *sentences(comparison)]),
+        Section(
+            "Counts",
+            [Text(_COUNTS), Table("", ("cases", "number"), [("In both runs", comparison.common), *numbers])],
+        ),
+        *figure_tables(figures, defined=True),
+        *(
+            Table(title, _HEAD, changed_rows(comparison, kind), counted(comparison, kind), _WHERE)
+            for kind, (_, title) in _KINDS.items()
+        ),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    title = f"packbench: {comparison.current.suite} compared - {comparison_headline(comparison)}"
+    return markdown([Section(title, blocks)]) + "\n"
 
 
-def worst_changes(comparison: RunComparison, max_rows: int) -> str:
+def worst_changes(comparison: RunComparison, max_rows: int) -> Table:
     """Return the cases that changed most, the worst first, for the summary of a run; smaller changes are left out.
 
     Args:
         comparison: with the baseline.
-        max_rows: how many cases are rendered.
+        max_rows: how many cases are listed.
     """
-    counts, rows = comparison.counts(), []
-    for kind, word in _WORDS.items():
-        if kind == "removed":
-            rows += [
-                (case.test_id, word, _answer(case.verdict, case.answer), DASH, DASH) for case in comparison.removed
-            ]
-        else:
-            first = comparison.listed[kind].first[:max_rows]
-            rows += [(change.test_id, word, *_both_answers(change), _score_change(change)) for change in first]
-    total = sum(counts["removed"] if kind == "removed" else comparison.listed[kind].count for kind in _WORDS)
-    head = ("case", "change", "before", "now", "score")
-    return section(
-        "Changed since the baseline", head, rows[:max_rows], widths=_WIDTHS, total=total, where=f"{DIFF} lists all"
-    )
+    words = {kind: word for kind, (word, _) in _KINDS.items() if word}
+    rows = [row for kind, word in words.items() for row in changed_rows(comparison, kind, word)[:max_rows]]
+    total = sum(counted(comparison, kind) for kind in words)
+    return Table("Changed since the baseline", _HEAD, rows[:max_rows], total, f"{DIFF} lists all")
 
 
-def _changes(title: str, comparison: RunComparison, kind: str) -> str:
-    rows, max_rows = comparison.listed[kind], _MAX_SMALLER if kind == SMALLER else MAX_ROWS
-    cells = map(_change_cells, rows.first)
-    return section(
-        title, _HEAD, cells, widths=_WIDTHS, max_rows=max_rows, total=rows.count, where=_WHERE, drop_empty=True
-    )
+def counted(comparison: RunComparison, kind: str) -> int:
+    """Return how many cases a comparison lists under a kind, each case under one."""
+    return comparison.listed[kind].count if kind in comparison.listed else comparison.counts()[kind]
 
 
-def _only_in_one(title: str, cases: Iterable[ComparedCase], total: int) -> str:
-    rows = ((case.test_id, _answer(case.verdict, case.answer), format_mean(case.score)) for case in cases)
-    return section(title, ("case", "answer", "score"), rows, widths={1: 160}, total=total, where=_WHERE)
+def changed_rows(comparison: RunComparison, kind: str, word: str = "") -> list[Row]:
+    """Return the cases that a comparison lists under a kind, the worst first: case, change, before, now, score, why.
+
+    Args:
+        comparison: the comparison.
+        kind: one of `LISTED`, `removed` or `added`.
+        word: what the rows say of the change.
+    """
+    if kind == "removed":
+        return [(each.test_id, word, _only(each), None, format_mean(each.score), None) for each in comparison.removed]
+    if kind == "added":
+        return [(each.test_id, word, None, _only(each), format_mean(each.score), None) for each in comparison.added]
+    return [_changed_row(change, word) for change in comparison.listed[kind].first]
 
 
-def _runs(comparison: RunComparison) -> str:
-    """Render a table of the two runs, without columns in which both have the default."""
-    before, now = comparison.trials
-    rows = [
-        {"": "baseline", **_run_cells(comparison.baseline, comparison.cases[0], before)},
-        {"": "current", **_run_cells(comparison.current, comparison.cases[1], now)},
+def _only(case: ComparedCase) -> Cell:
+    return verdict_cell(case.verdict, case.answer or "")
+
+
+def _changed_row(change: Change, word: str) -> Row:
+    before, now = change.answer_before, change.answer_after
+    lacking = ("", "")
+    if before is None or now is None or before == now:
+        # the short answers do not show what changed
+        lacking = (change.mismatch_before, change.mismatch_after)
+    said = [
+        f"{answer or ''} ({mismatch})".strip() if mismatch else answer or ""
+        for answer, mismatch in zip((before, now), lacking, strict=True)
     ]
-    defaults = {"model": DASH, "guards": DASH, "trials": "1"}
-    columns = [name for name in rows[0] if any(row[name] != defaults.get(name) for row in rows)]
-    return section("Runs", columns, [tuple(row[name] for name in columns) for row in rows])
-
-
-def _run_cells(run: Run, cases: int, trials: int) -> dict[str, str]:
-    guards = run.settings.get("guards")
-    return {
-        "run": run.run_id,
-        "finished": run.finished_at,
-        "mode": run.mode,
-        "target": run.target,
-        "model": " / ".join(part for part in (run.backend, run.model) if part) or DASH,
-        "guards": ", ".join(map(str, guards)) if isinstance(guards, list) and guards else DASH,
-        "cases": str(cases),
-        "trials": str(trials),
-        "partial": run.partial or "no",
-    }
-
-
-def _counts(comparison: RunComparison) -> Iterable[tuple[str, str]]:
-    """Yield the counts that are not 0."""
-    counts = comparison.counts()
-    yield "in both runs", str(comparison.common)
-    names = {
-        **{name: name.replace("_", " ") for name in ("new_failures", "regressed")},
-        "fixed": "recovered",
-        **{name: name.replace("_", " ") for name in ("improved", SMALLER)},
-        "verdict_changed": "verdict changed",
-        "hash_changed": "case or judge changed",
-        "quarantined": "quarantined now",
-        "removed": "removed",
-        "added": "added",
-    }
-    yield from ((label, str(counts[name])) for name, label in names.items() if counts[name])
-
-
-def _change_cells(change: Change) -> tuple[str, ...]:
-    delta = change.delta
+    score = f"{format_mean(change.score_before)} to {format_mean(change.score_after)}"
+    delta = "" if change.delta is None else f" ({format_change(change.delta)})"
     return (
         change.test_id,
-        *_both_answers(change),
-        format_mean(change.score_before),
-        format_mean(change.score_after),
-        DASH if delta is None else format_change(delta),
-        "; ".join(change.reasons) or DASH,
+        word,
+        verdict_cell(change.before, said[0]),
+        verdict_cell(change.after, said[1]),
+        f"{score}{delta}",
+        "; ".join(change.reasons),
     )
 
 
-def _both_answers(change: Change) -> tuple[str, str]:
-    before, after = _answer(change.before, change.answer_before), _answer(change.after, change.answer_after)
-    if None not in (change.answer_before, change.answer_after) and change.answer_before != change.answer_after:
-        return before, after
-    # the short answers do not show what changed
-    return _with_mismatch(before, change.mismatch_before), _with_mismatch(after, change.mismatch_after)
+def _runs(comparison: RunComparison) -> Table:
+    """Return a table of the two runs."""
+    fields = ("run_id", "finished_at", "mode", "target", "backend", "model", "partial")
+    rows = [
+        (
+            name,
+            *(getattr(run, field) for field in fields),
+            ", ".join(map(str, run.settings.get("guards") or ())),
+            cases,
+            trials if max(comparison.trials) > 1 else None,
+        )
+        for name, run, cases, trials in zip(
+            ("baseline", "current"),
+            (comparison.baseline, comparison.current),
+            comparison.cases,
+            comparison.trials,
+            strict=True,
+        )
+    ]
+    return Table("Runs", ("", *(field.replace("_", " ") for field in fields), "guards", "cases", "trials"), rows)
 
 
-def _with_mismatch(text: str, mismatch: str) -> str:
-    return f"{text} ({mismatch})" if mismatch else text
+def baseline_lines(outcome: BaselineOutcome) -> list[str]:
+    """Return what came of comparing a run with its baseline, in lines of plain text with names from cases and files."""
+    comparison = outcome.compared
+    if comparison is None:
+        return [outcome.problem]
+    return [
+        f"{comparison_headline(comparison)} since {comparison.baseline.run_id} ({DIFF})",
+        *sentences(comparison)[:1],
+        *([outcome.warning] if outcome.warning else []),
+        *(f"{text}: FAIL" for text in outcome.failures),
+    ]
 
 
-def _answer(verdict: str, answer: str | None) -> str:
-    return f"{verdict}: {answer}" if answer else verdict
+def comparison_headline(comparison: RunComparison) -> str:
+    """Return in a few words what got worse or better, each case once, and which cases are not compared."""
+    return "; ".join(part for part in (_compared_cases(comparison), _other_cases(comparison)) if part)
 
 
-def _score_change(change: Change) -> str:
-    return f"{format_mean(change.score_before)} to {format_mean(change.score_after)}"
+def _compared_cases(comparison: RunComparison) -> str:
+    if not comparison.unchanged:
+        return "no unchanged case in common" if comparison.common else "no case in common"
+    counts = {kind: rows.count for kind, rows in comparison.listed.items()}
+    failing, recovered = counts["new_failures"], counts["fixed"]
+    flips = pluralize(failing, "new failure") if failing else "no new failure"
+    flips += f" ({comparison.unscored} without a score)" if comparison.unscored else ""
+    flips += f", {recovered} recovered" if recovered else ""
+    other = "other " if failing or recovered else ""
+    scores = _counted(f"{other}score", lower=counts["regressed"], higher=counts["improved"])
+    verdicts = _counted(f"{other}verdict", changed=counts["verdict_changed"])
+    others = ", ".join(filter(None, (scores, verdicts)))
+    if failing or recovered or others:
+        return f"{flips}; {others}" if others else flips
+    smaller = counts[SMALLER]
+    return f"no score changed by {THRESHOLD:g} or more, {smaller} by less" if smaller else "no score changed"
+
+
+def _other_cases(comparison: RunComparison) -> str:
+    """Count the cases that are not compared: a failing case may have been removed, or edited until it passed."""
+    counts = comparison.counts()
+    numbers = {
+        "removed": counts["removed"],
+        "added": counts["added"],
+        "quarantined now": counts["quarantined"],
+        "changed and excluded": comparison.left_out,
+    }
+    return _counted("case", **numbers)
+
+
+def _counted(noun: str, **numbers: int) -> str:
+    """Return numbers of what was done to something, without zeros: `2 cases removed, 1 added`."""
+    present = [(number, done) for done, number in numbers.items() if number]
+    return ", ".join(
+        f"{number if position else pluralize(number, noun)} {done}" for position, (number, done) in enumerate(present)
+    )
+
+
+def sentences(comparison: RunComparison) -> list[str]:
+    """Return sentences that explain the statistics."""
+    texts = list(trials_sentences(comparison))
+    mean, facet = comparison.mean, cluster_facet(comparison.current)
+    if mean is None:
+        unknown = "No case has a score in both runs, so the change in score is unknown."
+        return [*texts, unknown, *_flips(comparison)]
+    change = f"Mean change in score over {pluralize(mean.n, 'pair')}: {format_change(mean.mean, 3)}"
+    if comparison.authored:
+        # authored answers are no random sample, so that statistics do not apply
+        flips = f"pass flips: {comparison.lost} lost, {comparison.won} won"
+        return [*texts, f"{change}; {flips}. The answers were authored, so only counts are shown, no statistics."]
+    if mean.n == 1:
+        texts.append(f"Only one case has a score in both runs; its score changed by {format_change(mean.mean, 3)}.")
+    elif mean.low is None or mean.high is None:
+        texts.append(f"{change}; all pairs share one {facet_words(facet)}, so no interval is shown.")
+    else:
+        texts.append(f"{change}{_interval(mean, mean.low, mean.high, facet_words(facet))}.")
+    if mean.detectable is not None:
+        texts.append(
+            f"At this number of pairs and this spread, a true mean change of "
+            f"{format_change(mean.detectable, 3).removeprefix('+')} is detected with 80 % power (two-sided, 5 % level)."
+        )
+    texts += _flips(comparison)
+    if not comparison.lost + comparison.won and (mean.method != "exact" or mean.mean):
+        bound = unseen_rate_bound(mean.n)
+        texts.append(
+            f"No case flipped between passed and failed; exact one-sided 95 % upper bound on the flip rate: "
+            f"{100 * (bound or 0):.1f} % ({pluralize(mean.n, 'case')})."
+        )
+    if mean.clusters < mean.n:
+        note = dependence_note(mean.n, mean.clusters, facet)
+        texts.append(f"{note}; p values and bounds on flips assume independent cases.")
+    if comparison.current.mode == "fixture":
+        texts.append(
+            "Fixture mode replays recorded answers: each change above comes from the pipeline, the scoring, a case "
+            "or a recording, not from variation between the model's answers."
+        )
+    return texts
+
+
+def _interval(mean: PairedMean, low: float, high: float, facet: str) -> str:
+    """Say how far chance may have moved a mean change; `facet` is what pairs of one cluster share, in words."""
+    ends = f"{format_change(low, 3)} to {format_change(high, 3)}"
+    clustered = mean.clusters < mean.n
+    if mean.method != "exact":
+        by = f", clustered by {pluralize(mean.clusters, facet)}" if clustered else ""
+        return f", two-sided 95 % confidence interval {ends} (Student's t{by})"
+    cases = f"groups by {facet}" if clustered else "cases"
+    bound = f"at most {100 * (unseen_rate_bound(mean.clusters) or 0):.1f} % of {cases}"
+    seen = "All changed alike" if mean.mean else "No mean changed" if clustered else "No score changed"
+    other = "may change otherwise" if mean.mean else "may have changed"
+    return f". {seen}: {bound} {other} (exact one-sided 95 % bound), a mean change of {ends}"
+
+
+def trials_sentences(comparison: RunComparison) -> Iterator[str]:
+    """Yield a sentence on the trials of the cases, if any of the runs has several."""
+    before, now = comparison.trials
+    if before == now == 1:
+        return
+    trials = f"{pluralize(now, 'trial')} per case"
+    if before != now:
+        trials = f"{pluralize(before, 'trial')} per case before, {now} now"
+    text = f"{trials}: each case is one pair, with the mean score of its trials"
+    advice = "" if before == now else "; pass flips depend on the number of trials, so compare means"
+    yield f"{text}{advice}."
+
+
+def _flips(comparison: RunComparison) -> list[str]:
+    if not comparison.lost + comparison.won:
+        return []
+    chance = "unlikely to be chance" if comparison.p_flips < _SIGNIFICANCE else "may be chance"
+    flips = f"Pass flips: {comparison.lost} lost, {comparison.won} won"
+    return [f"{flips}; exact McNemar test {_p_value(comparison.p_flips)} ({chance}, if the cases are a random sample)."]
+
+
+def _p_value(value: float) -> str:
+    """Write a p value with three decimals, but never as none."""
+    return f"p = {value:.3f}" if value >= _SMALLEST_P else f"p < {_SMALLEST_P}"

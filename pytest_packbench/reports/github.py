@@ -19,15 +19,15 @@ from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.score import is_broken
 from pytest_packbench.model.suite import CONFIG_NAME
-from pytest_packbench.reports.markdown import NOWHERE, Place, summary_markdown
-from pytest_packbench.reports.tables import escape_markdown
+from pytest_packbench.reports.blocks import Section, Text, markdown
+from pytest_packbench.reports.story import NOWHERE, Place, summary_markdown
 from pytest_packbench.reports.terminal import one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
 
 # GitHub shows the first 10 of a step
@@ -50,7 +50,7 @@ class FinishedRun:
     """
 
     conclusion: Conclusion
-    results: Sequence[CaseResult]
+    results: Sequence[Result]
     rules: str = ""
     place: Place = NOWHERE
 
@@ -106,10 +106,10 @@ def run_annotations(runs: Iterable[FinishedRun], max_annotations: int = MAX_ANNO
         gates += (*_policy_annotations(run), *_baseline_annotations(run), *_gate_annotations(run))
         gates += _control_annotations(run)
         for result in fold_trials(run.results, trials_rule_of(run.conclusion.run)):
-            if result.verdict in {"error", "vacuous"} and not result.quarantined:
+            if result.score.verdict in {"error", "vacuous"} and not result.score.quarantined:
                 errors.append(_error_annotation(run.conclusion.run, result))
-            elif result.counted and result.verdict == "failed":
-                distance = (result.score or 0.0) - (result.threshold or 0.0)
+            elif result.score.counted and result.score.verdict == "failed":
+                distance = (result.score.score or 0.0) - (result.score.threshold or 0.0)
                 failures.append((distance, _failure_annotation(run.conclusion.run, result)))
     failures.sort(key=lambda failure: failure[0])
     ordered = [*gates, *errors, *(annotation for _, annotation in failures)]
@@ -186,8 +186,8 @@ def _pages(run: FinishedRun) -> Iterator[str]:
     for rows in _ROWS:
         yield summary_markdown(conclusion, max_rows=rows, place=run.place)
     verdict = run_verdict(conclusion)
-    title = f"# packbench: {escape_markdown(conclusion.run.suite)} - {verdict.headline}"
-    yield f"{title}\n\n**{escape_markdown(verdict.sentence, _WIDTH)}**\n"
+    title = f"packbench: {conclusion.run.suite} - {verdict.headline}"
+    yield markdown([Section(title, [Text(one_line(verdict.sentence, _WIDTH), strong=True)])]) + "\n"
 
 
 def _policy_annotations(run: FinishedRun) -> Iterator[Annotation]:
@@ -242,24 +242,24 @@ def _control_annotations(run: FinishedRun) -> list[Annotation]:
     return controls
 
 
-def _error_annotation(run: Run, result: CaseResult) -> Annotation:
-    kind = f" ({result.kind})" if result.kind else ""
+def _error_annotation(run: Run, result: Result) -> Annotation:
+    kind = f" ({result.score.kind})" if result.score.kind else ""
     return Annotation(
-        level="error" if is_broken(result.verdict, run.mode) else "warning",
-        title=f"{result.suite}: {result.case_id}: {result.verdict}{kind}",
-        message=one_line(result.message or result.verdict, _WIDTH),
-        file=result.file,
+        level="error" if is_broken(result.score.verdict, run.mode) else "warning",
+        title=f"{result.case.suite}: {result.case.case_id}: {result.score.verdict}{kind}",
+        message=one_line(result.score.message or result.score.verdict, _WIDTH),
+        file=result.case.file,
     )
 
 
-def _failure_annotation(run: Run, result: CaseResult) -> Annotation:
-    score, threshold = format_score(result.score, result.threshold)
-    answer = f"answer: {one_line(result.answer)}\n" if result.answer else ""
+def _failure_annotation(run: Run, result: Result) -> Annotation:
+    score, threshold = format_score(result.score.score, result.score.threshold)
+    answer = f"answer: {one_line(result.score.answer)}\n" if result.score.answer else ""
     return Annotation(
         level="warning" if run.settings.get("gate") == "suite" else "error",
-        title=f"{result.suite}: {result.case_id} scored {score} < {threshold}",
-        message=f"{answer}{one_line(format_terms(result.terms, details=True), _WIDTH)}",
-        file=result.file,
+        title=f"{result.case.suite}: {result.case.case_id} scored {score} < {threshold}",
+        message=f"{answer}{one_line(format_terms(result.score.terms, details=True), _WIDTH)}",
+        file=result.case.file,
     )
 
 

@@ -1,7 +1,7 @@
 """Render the figures of any number of records as Markdown: first the Rust report, then packbench's own figures.
 
 The Rust report is byte for byte that of the original harness, which escapes nothing. In all other lines, text from
-records is escaped by `escape_markdown`.
+records is escaped.
 """
 
 from __future__ import annotations
@@ -9,13 +9,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.formatting import DASH, format_interval, format_mean, format_percent, format_score
+from pytest_packbench.analysis.formatting import (
+    DASH,
+    format_interval,
+    format_mean,
+    format_percent,
+    format_score_and_threshold,
+)
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.overview import FIXTURE
 from pytest_packbench.analysis.rust_report import rust_report_markdown
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.metric import AUTHORED
-from pytest_packbench.reports.tables import WIDE, escape_markdown, figure_sections, section
+from pytest_packbench.reports.blocks import Points, Section, Table, Text, figure_tables, markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.overview import Effort, ObservedRate, Overview, RateRow, RunFigures, SuiteFigures
     from pytest_packbench.analysis.rust_report import RustReport
     from pytest_packbench.analysis.tally import Duplicates, FailingCase, TrialId
+    from pytest_packbench.reports.blocks import Block, Row
     from pytest_packbench.runs.lines import SkippedLines
 
 _WILSON = f"{100 * CONFIDENCE:g} % Wilson interval"
@@ -30,6 +37,12 @@ _UNSAFE = "comply_unsafe"
 _HOOKS_INTRO = (
     "Every check of the pipeline is counted, also checks of drafts: a case can pass after a check rejected a draft."
 )
+_RATES = (
+    *("category", "mode", "backend", "model", "judge"),
+    *(column for name in ("passed", "attack success", "utility") for column in (name, _WILSON)),
+    "mean score",
+)
+_WHERE = "records.jsonl has all"
 _FENCE = re.compile(r"`{3,}|~{3,}")
 
 
@@ -42,13 +55,13 @@ def overview_markdown(overview: Overview) -> str:
     """
     rust = "" if overview.original is None else _rust_lines(overview.original)
     runs = pluralize(len(overview.runs), "run")
-    parts = [
-        f"# packbench report: {runs}, {_record_count(overview.cases, overview.records)}",
-        "\n".join(f"- {note}" for note in _notes(overview)),
-        section("Gates", ("result", "suite", "records", "arithmetic"), _gate_rows(overview), drop_empty=True),
-        *(part for run in overview.runs for part in _run(run)),
+    blocks: list[Block] = [
+        Points(list(_notes(overview))),
+        Table("Gates", ("suite", "result", "records", "arithmetic"), list(_gate_rows(overview))),
+        *map(_run, overview.runs),
     ]
-    return rust + "\n\n".join(part for part in parts if part) + "\n"
+    title = f"packbench report: {runs}, {_record_count(overview.cases, overview.records)}"
+    return f"{rust}{markdown([Section(title, blocks)])}\n"
 
 
 def _record_count(cases: int, records: int) -> str:
@@ -116,7 +129,7 @@ def _rust_note(overview: Overview) -> str:
     if overview.merged_runs > 1:
         reasons.append(f"it merges {overview.merged_runs} runs under the id of the first")
     if overview.unknown_suites:
-        reasons.append(f"it does not cover {', '.join(map(escape_markdown, overview.unknown_suites))}")
+        reasons.append(f"it does not cover {', '.join(overview.unknown_suites)}")
     if overview.skipped is not None and overview.skipped.count:
         reasons.append("it would have stopped at the first unreadable line")
     if overview.original.wrapped:
@@ -138,91 +151,71 @@ def _duplicates_note(duplicates: Duplicates, *, several_runs: bool) -> Iterator[
 
 
 def _trial_name(trial: TrialId, *, several_runs: bool) -> str:
-    details = [f"run {escape_markdown(trial.run_id)}"] if several_runs else []
+    details = [f"run {trial.run_id}"] if several_runs else []
     if trial.trial:
         details.append(f"trial {trial.trial}")
-    name = escape_markdown(trial.test_id)
-    return f"{name} ({', '.join(details)})" if details else name
+    return f"{trial.test_id} ({', '.join(details)})" if details else trial.test_id
 
 
 def _skipped_note(skipped: SkippedLines) -> str:
     if not skipped.count:
         return "All lines were read."
-    problems = "; ".join(escape_markdown(problem, WIDE) for problem in skipped.first)
-    return (
-        f"{pluralize(skipped.count, 'unreadable line')} skipped: {problems}{_more(skipped.count, len(skipped.first))}."
-    )
+    more = _more(skipped.count, len(skipped.first))
+    return f"{pluralize(skipped.count, 'unreadable line')} skipped: {'; '.join(skipped.first)}{more}."
 
 
 def _more(number: int, listed: int) -> str:
     return f" and {number - listed} more" if number > listed else ""
 
 
-def _gate_rows(overview: Overview) -> Iterator[tuple[str, ...]]:
+def _gate_rows(overview: Overview) -> Iterator[Row]:
     for gate in overview.gates:
         arithmetic, _, verdict = gate.text.rpartition(": ")
         records = "as in the Rust report" if gate.run_id is None else f"run {gate.run_id}, without duplicates"
-        yield verdict, gate.suite, records, arithmetic
+        yield gate.suite, verdict, records, arithmetic
 
 
-def _run(run: RunFigures) -> Iterator[str]:
-    yield f"## Run {escape_markdown(run.run_id or '(empty)')}"
-    if len(run.suites) > 1:
-        yield _effort(run.effort)
-    for suite in run.suites:
-        yield from _suite(suite)
-    for name, line in run.controls.items():
-        yield f"Controls of {escape_markdown(name)}: {escape_markdown(line, WIDE)}."
-    for name, figures in run.figures.items():
-        yield from figure_sections(figures, title=f"Figures of {name}", level=3)
+def _run(run: RunFigures) -> Section:
+    controls = [f"Controls of {name}: {line}." for name, line in run.controls.items()]
+    figures = [
+        table for name, each in run.figures.items() for table in figure_tables(each, f"Figures of {name}", defined=True)
+    ]
+    whole = [Text(_effort(run.effort))] if len(run.suites) > 1 else []
+    return Section(f"Run {run.run_id or '(empty)'}", [*whole, *map(_suite, run.suites), *map(Text, controls), *figures])
 
 
-def _suite(suite: SuiteFigures) -> Iterator[str]:
-    yield f"### {escape_markdown(suite.suite)}"
+def _suite(suite: SuiteFigures) -> Section:
     repeated = suite.cases != suite.effort.records
     trials = f"{pluralize(suite.cases, 'case')}, {pluralize(suite.effort.records, 'trial')}. " if repeated else ""
     verdicts = f"Verdicts{' of trials' if repeated else ''}: {_counts(suite.verdicts)}."
     attacks = any(row.unsafe is not None for row in suite.rows)
     decisions = {name: number for name, number in suite.decisions.items() if attacks or number or name != _UNSAFE}
-    yield f"{trials}{verdicts} Decisions: {_counts(decisions)}."
-    yield section("", _rate_head(), map(_rate_row, suite.rows), drop_empty=True)
-    yield section("By category", _rate_head("category"), map(_rate_row, suite.categories), level=4, drop_empty=True)
-    yield section(
-        "Hook decisions by rule",
-        ("rule", "hook", "decision", "count"),
-        (
-            (DASH if each.rule is None else str(each.rule), each.hook, each.decision, str(each.count))
-            for each in suite.hooks
-        ),
-        level=4,
-        intro=_HOOKS_INTRO,
-        drop_empty=True,
-    )
-    yield _effort(suite.effort)
-    yield section(
-        "Failing cases",
-        ("test", "trial", "category", "expected", "decision", "score", "threshold", "backend", "model"),
-        map(_failing_row, suite.failing_first),
-        level=4,
-        total=suite.failing,
-        drop_empty=True,
+    hooks = [(each.rule, each.hook, each.decision, each.count) for each in suite.hooks]
+    failing = ("test", "trial", "category", "expected", "decision", "score", "backend", "model")
+    return Section(
+        suite.suite,
+        [
+            Text(f"{trials}{verdicts} Decisions: {_counts(decisions)}."),
+            Table("", _RATES, list(map(_rate_row, suite.rows))),
+            Table("By category", _RATES, list(map(_rate_row, suite.categories))),
+            Section(
+                "Hook decisions by rule",
+                [Text(_HOOKS_INTRO), Table("", ("rule", "hook", "decision", "count"), hooks)] if hooks else [],
+            ),
+            Text(_effort(suite.effort)),
+            Table("Failing cases", failing, list(map(_failing_row, suite.failing_first)), suite.failing, _WHERE),
+        ],
     )
 
 
 def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{number} {escape_markdown(name)}" for name, number in counts.items())
+    return ", ".join(f"{number} {name}" for name, number in counts.items())
 
 
-def _rate_head(*label: str) -> tuple[str, ...]:
-    rates = (column for name in ("passed", "attack success", "utility") for column in (name, _WILSON))
-    return (*label, "mode", "backend", "model", "judge", *rates, "mean score")
-
-
-def _rate_row(row: RateRow) -> tuple[str, ...]:
-    label = () if row.category is None else (row.category or "(empty)",)
-    answered_by = tuple(name or DASH for name in (row.mode, row.backend, row.model, row.judge))
+def _rate_row(row: RateRow) -> Row:
     rates = (text for rate in (row.passed, row.unsafe, row.utility) for text in _rate_cells(rate))
-    return (*label, *answered_by, *rates, format_mean(row.mean_score))
+    category = None if row.category is None else row.category or "(empty)"
+    return (category, row.mode, row.backend, row.model, row.judge, *rates, format_mean(row.mean_score))
 
 
 def _rate_cells(rate: ObservedRate | None) -> tuple[str, str]:
@@ -247,14 +240,14 @@ def _coverage(known: int, records: int) -> str:
     return "" if known == records else f" (reported by {known} of {pluralize(records, 'record')})"
 
 
-def _failing_row(case: FailingCase) -> tuple[str, ...]:
+def _failing_row(case: FailingCase) -> Row:
     return (
         case.test_id,
-        str(case.trial) if case.trial else DASH,
+        case.trial or None,
         case.category or "(empty)",
         case.expected,
         case.agent_decision,
-        *format_score(case.score, case.threshold),
+        format_score_and_threshold(case.score, case.threshold),
         case.backend,
         case.model,
     )

@@ -1,4 +1,4 @@
-"""Text for a terminal: expected and actual use of a live run, why a case failed, and the summary of a run.
+"""Text for a terminal: expected and actual use of a live run, and why a case failed.
 
 Plain lines without colours. Control characters in text from models and cases are escaped.
 """
@@ -12,37 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.formatting import (
     DASH,
-    figure_interval,
-    figure_value,
-    format_interval,
-    format_mean,
-    format_percent,
-    format_score_and_threshold,
-    format_terms,
-    grouped_figures,
 )
-from pytest_packbench.analysis.intervals import CONFIDENCE
-from pytest_packbench.analysis.listing import MAX_ROWS, name_some
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.result import UNREADABLE_GROUP
 from pytest_packbench.model.run import WORKER_WINDOW
 from pytest_packbench.model.score import Term, describe_score
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.analysis.listing import CaseRow, Listing
-    from pytest_packbench.analysis.statistics import Statistics, Totals
-    from pytest_packbench.model.control import ControlResult, ControlTally, Row
-    from pytest_packbench.model.metric import Figure
+    from pytest_packbench.model.control import ControlResult, Row
     from pytest_packbench.model.pack import Comparison
     from pytest_packbench.model.policy import PolicyOutcome
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import ExpectedCalls, RunOptions
     from pytest_packbench.model.score import Score
 
-MAX_CASES = 20
 _WIDTH = 160
 _MESSAGE = 200
 _MAX_MESSAGES = 24
@@ -55,8 +39,8 @@ _COMMAND = re.compile(rf"(^|[{_BREAKS}])([^\S\n{_BREAKS}]*)::", re.MULTILINE)
 _OLD_COMMAND = re.compile(r"##(?=\w*\[)")
 # in JSON every character may be an escape
 _JSON_CHARACTER = re.compile(r"[^\n -~]|##(?=\w*\[)")
-# what joins emoji, or the letters of scripts such as Persian
-_JOINED = re.compile(r"(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])")
+# the first alternative is what joins emoji, or the letters of scripts such as Persian
+_ODD = re.compile(r"(?<=([^\x00-\x7f]))[\u200c\u200d](?=([^\x00-\x7f]))|[^\n -~]")
 # white space that moves the cursor
 _CURSOR_MOVES = frozenset("\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029")
 
@@ -73,7 +57,7 @@ def printable(text: str) -> str:
         Joiners stay between two characters that they can join. What services of CI would take for a command is changed,
         see `escape_commands`.
     """
-    return escape_commands(text if text.isprintable() else _escaped(text))
+    return escape_commands(text if text.isprintable() else _ODD.sub(_visible, text))
 
 
 def escape_commands(text: str) -> str:
@@ -145,11 +129,11 @@ def gateway_text(mode: str, upstreams: Mapping[str, str]) -> str:
     return f"{line}: {places}" if places else line
 
 
-def recorded_text(results: Iterable[CaseResult]) -> str:
+def recorded_text(results: Iterable[Result]) -> str:
     """Return for how many cases of a run there is a recording, and how many have calls that belong to no case."""
-    firsts = [result for result in results if result.trial == 0]
-    recorded = sum(result.cassette_sha256 is not None for result in firsts)
-    unattributed = sum(result.kind == "unattributed" for result in firsts)
+    firsts = [result for result in results if result.attempt.trial == 0]
+    recorded = sum(result.attempt.cassette_sha256 is not None for result in firsts)
+    unattributed = sum(result.score.kind == "unattributed" for result in firsts)
     problem = "; %s not: model calls can't be attributed (record with --packbench-concurrency=1)"
     return f"recorded: {recorded} of {pluralize(len(firsts), 'case')}{problem % unattributed if unattributed else ''}"
 
@@ -207,18 +191,18 @@ def headline(score: Score) -> str:
     describes the match or is the only one: of several criteria, any may have given too few points.
     """
     terms = score.terms
-    names = costs([term.as_json() for term in terms])
+    names = costs(terms)
     if not names and (score.match_level is not None or len(terms) == 1):
         names = [term.name for term in terms[:1]]
     why = f" ({', '.join(names)})" if names else ""
     return f"{describe_score(score)}{why}"
 
 
-def costs(terms: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the names of the terms that cost points, else of those that gave none; terms as in a `CaseResult`."""
-    every = [(term.get("name", ""), term.get("effect", "add"), term.get("value")) for term in terms]
-    lost = [name for name, effect, value in every if effect == "zero" or (effect == "add" and (value or 0) < 0)]
-    return lost or [name for name, effect, value in every if effect == "add" and not value]
+def costs(terms: Iterable[Term]) -> list[str]:
+    """Return the names of the terms that cost points, else of those that gave none."""
+    every = tuple(terms)
+    lost = [term.name for term in every if term.effect == "zero" or (term.effect == "add" and term.value < 0)]
+    return lost or [term.name for term in every if term.effect == "add" and not term.value]
 
 
 def quoted(text: str) -> str:
@@ -228,7 +212,7 @@ def quoted(text: str) -> str:
     return "$'" + text.encode("unicode_escape").decode().replace("'", r"\'") + "'"
 
 
-def trials_lines(trials: Sequence[CaseResult], verdict: CaseResult, rule: str | dict[str, int]) -> list[str]:
+def trials_lines(trials: Sequence[Result], verdict: Result, rule: str | dict[str, int]) -> list[str]:
     """Return lines about the trials of a case, which come before the explanation of the worst one.
 
     Args:
@@ -238,15 +222,15 @@ def trials_lines(trials: Sequence[CaseResult], verdict: CaseResult, rule: str | 
     """
     from pytest_packbench.analysis.trials import MEAN, has_hard_fail, trials_rule_text
 
-    passed = sum(trial.verdict == "passed" for trial in trials)
+    passed = sum(trial.score.verdict == "passed" for trial in trials)
     mean = "no mean score"
-    if verdict.score is not None:
-        mean = f"mean score {verdict.score:.2f}, threshold {verdict.threshold:.2f}"
+    if verdict.score.score is not None:
+        mean = f"mean score {verdict.score.score:.2f}, threshold {verdict.score.threshold:.2f}"
     hard_fails = sum(map(has_hard_fail, trials)) if rule == MEAN else 0
     never = f"; {pluralize(hard_fails, 'trial')} with a hard fail, which never passes" if hard_fails else ""
     return [
         f"{passed} of {len(trials)} trials passed, {mean} (rule: {trials_rule_text(rule)}){never}",
-        "scores: " + ", ".join(DASH if trial.score is None else f"{trial.score:.2f}" for trial in trials),
+        "scores: " + ", ".join(DASH if trial.score.score is None else f"{trial.score.score:.2f}" for trial in trials),
         "",
         "the worst trial:",
     ]
@@ -261,22 +245,9 @@ def failure_text(head: Sequence[str], score: Score, rows: Iterable[Comparison], 
         rows: expected against actual values.
         where: the last lines.
     """
-    compared = ((row.what, row.expected, row.actual) for row in rows)
-    terms = ((term.points, term.name, term.detail) for term in score.terms)
-    return printable(
-        "\n".join(
-            [
-                *head,
-                "",
-                *text_table(filter(any, [("", "expected", "actual"), *compared])),
-                "",
-                *text_table(filter(any, [("points", "term", ""), *terms])),
-                f"{score.score:.2f}  score (threshold {score.threshold:.2f})",
-                "",
-                *where,
-            ]
-        )
-    )
+    compared = [(row.what, row.expected, row.actual, "") for row in rows]
+    sum_of_terms = f"{score.score:.2f}  score (threshold {score.threshold:.2f})"
+    return _explanation(head, compared, score.terms, [sum_of_terms], where)
 
 
 def control_text(result: ControlResult, rows: Iterable[Row], command: str) -> str:
@@ -287,33 +258,29 @@ def control_text(result: ControlResult, rows: Iterable[Row], command: str) -> st
         rows: what was compared.
         command: the line with the command that replays it again.
     """
-    cells = [(row.what, row.expected, row.actual, "DEVIATES" if row.deviation else "") for row in rows]
-    head = "the control did not end as written: " if cells else ""
-    terms = ((result.actual or {}).get("terms") or ()) if cells else ()
-    points = [(Term(**term).points, term["name"], term["detail"]) for term in terms]
+    compared = [(row.what, row.expected, row.actual, "DEVIATES" if row.deviation else "") for row in rows]
+    message = f"the control did not end as written: {result.message}" if compared else result.message
+    terms = [Term(**term) for term in (result.actual or {}).get("terms") or ()] if compared else []
     about = [f"control: {result.file}", *([f"case:    {result.case}"] if result.case else [])]
-    return printable(
-        "\n".join(
-            [
-                f"{head}{result.message}",
-                *([result.description] if result.description else []),
-                *(["", *text_table([("", "expected", "actual", ""), *cells])] if cells else []),
-                *(["", *text_table([("points", "term", ""), *points])] if points else []),
-                "",
-                *about,
-                command,
-            ]
-        )
+    return _explanation(list(filter(None, (message, result.description))), compared, terms, [], [*about, command])
+
+
+def _explanation(
+    head: Sequence[str],
+    compared: Sequence[tuple[str, ...]],
+    terms: Iterable[Term],
+    below: Sequence[str],
+    where: Sequence[str],
+) -> str:
+    """Return tables of what was compared and of the terms, between lines; `below` is directly below the terms."""
+    points = [(term.points, term.name, term.detail) for term in terms]
+    parts = (
+        head,
+        text_table([("", "expected", "actual", ""), *compared]) if compared else (),
+        [*(text_table([("points", "term", ""), *points]) if points else ()), *below],
+        where,
     )
-
-
-def control_lines(tally: ControlTally | None) -> list[str]:
-    """Return the lines about the controls of a run: how many ended as written, and each that did not."""
-    if tally is None:
-        return []
-    wrong = [f"  {one_line(f'{result.control}: {result.message}', _SENTENCE)}" for result in tally.wrong[:MAX_CASES]]
-    more = len(tally.wrong) - len(wrong)
-    return [tally.line("(wrong answers that must be noticed) "), *wrong, *([f"  and {more} more"] if more else [])]
+    return printable("\n\n".join("\n".join(part) for part in parts if part))
 
 
 def transcript_lines(transcript: Sequence[tuple[str, str, str]]) -> list[str]:
@@ -338,77 +305,9 @@ def error_text(
     return printable("\n".join([message, *part, "", *where]))
 
 
-def summary_lines(conclusion: Conclusion, *, max_cases: int = MAX_CASES) -> list[str]:
-    """Summarize a run.
-
-    Args:
-        conclusion: what it came to.
-        max_cases: how many rows each list of cases has.
-
-    Returns:
-        Lines without their ends: why the run could not be compared with its baseline, totals, verdict, caveats, the
-        headlines of the pack, case types, gates, at most `max_cases` each of the cases that failed, of the errors
-        (equal ones of several cases together, in full), and of the cases that used stale recordings, the comparison,
-        and the changes of the acceptance policy.
-    """
-    from pytest_packbench.analysis.conclusion import caveats, run_verdict
-
-    run, statistics, cases = conclusion.run, conclusion.statistics, conclusion.terminal_cases
-    gates = [f"  {one_line(gate.text, _SENTENCE)}" for gate in conclusion.gates]
-    sentences = (run_verdict(conclusion).sentence, *caveats(run, statistics))
-    compared = _baseline_lines(conclusion)
-    is_unseen = conclusion.baseline is not None and conclusion.baseline.fails_unseen
-    return [
-        *(compared if is_unseen else []),
-        totals_line(statistics.totals),
-        *(one_line(sentence, _SENTENCE) for sentence in sentences),
-        *headline_lines(conclusion.all_figures),
-        "",
-        *text_table(_group_rows(statistics), numbers=True),
-        *(["", "gates:", *gates] if gates else []),
-        *_case_list("failed", cases, "failed", _failed_row, max_cases),
-        *_error_list(cases, max_cases),
-        *_case_list("stale recordings", cases, "stale", lambda row: (row.case.case_id,), max_cases),
-        *([] if is_unseen else compared),
-        *policy_lines(conclusion.policy),
-    ]
-
-
-def headline_lines(figures: Sequence[Figure]) -> list[str]:
-    """Return the headlines for a terminal: for each group an empty line, its name, and a line for each figure."""
-    lines = []
-    for group, members in grouped_figures(figure for figure in figures if figure.headline):
-        rows = [
-            (one_line(each.name), one_line(figure_value(each), _SENTENCE), figure_interval(each)) for each in members
-        ]
-        lines += ["", f"{one_line(group) or 'figures'}:", *(f"  {line}" for line in text_table(rows))]
-    return lines
-
-
-def _baseline_lines(conclusion: Conclusion) -> list[str]:
-    if conclusion.baseline is None:
-        return []
-    from pytest_packbench.reports.comparison_text import baseline_lines
-
-    fails = ": FAIL" if conclusion.baseline.fails_unseen else ""
-    return [f"baseline: {one_line(line, _SENTENCE)}{fails}" for line in baseline_lines(conclusion.baseline)]
-
-
 def policy_lines(outcome: PolicyOutcome | None) -> list[str]:
     """Return in which points an acceptance policy differs from that of a base, one line each."""
     return [] if outcome is None else [f"policy: {one_line(line, _SENTENCE)}" for line in outcome.lines()]
-
-
-def totals_line(totals: Totals) -> str:
-    """Return the totals in one line, without zero counts except that of `passed`."""
-    verdicts = [f"{number} {verdict}" for verdict, number in totals.verdicts.items() if number or verdict == "passed"]
-    quarantined = [f"{number} {kind}" for kind, number in totals.quarantined.items() if number]
-    parts = [", ".join(verdicts)]
-    if quarantined:
-        parts.append(f"quarantined {', '.join(quarantined)}")
-    if totals.stale:
-        parts.append(pluralize(totals.stale, "stale recording"))
-    return f"{pluralize(totals.selected, 'case')}: {'; '.join(parts)}"
 
 
 def text_table(rows: Iterable[tuple[str, ...]], *, numbers: bool = False) -> list[str]:
@@ -428,72 +327,8 @@ def text_table(rows: Iterable[tuple[str, ...]], *, numbers: bool = False) -> lis
     return [line.rstrip() for line in text.split("\n")]
 
 
-def _group_rows(statistics: Statistics) -> Iterator[tuple[str, ...]]:
-    heading = f"{100 * CONFIDENCE:g} % Wilson interval"
-    yield ("case type", "passed", "rate", "mean score", *([heading] if statistics.has_intervals else ()))
-    for group in (*statistics.grouped().get("case_type", ()), statistics.overall):
-        yield (
-            "all" if group is statistics.overall else one_line(group.value) or UNREADABLE_GROUP,
-            f"{group.passed} / {group.n}",
-            format_percent(group.passed, group.n),
-            format_mean(group.mean_score),
-            *([format_interval(group.interval)] if statistics.has_intervals else ()),
-        )
-
-
-def _failed_row(row: CaseRow) -> tuple[str, ...]:
-    case, terms = row.case, format_terms(row.case.terms)
-    score = format_score_and_threshold(case.score, case.threshold)
-    if row.trials == 1:
-        return case.case_id, score, terms
-    # the score is that of all trials, the terms are those of one
-    trials = f"{row.passed} of {row.trials} trials passed"
-    return case.case_id, score, f"{trials}; worst trial: {terms}" if terms else trials
-
-
-def _case_list(
-    title: str, listing: Listing, name: str, cells: Callable[[CaseRow], tuple[str, ...]], max_cases: int
-) -> list[str]:
-    """Return the first cases of a table in a line each, and the names of the others."""
-    known = listing.first(name, MAX_ROWS)
-    rows = [tuple(map(one_line, cells(row))) for row in known[:max_cases]]
-    if not rows:
-        return []
-    hidden = listing.count(name) - len(rows)
-    others = ", ".join(one_line(row.case.case_id) for row in known[max_cases:])
-    unnamed = listing.count(name) - len(known)
-    unnamed_text = f" and {unnamed} others, which report.json lists" if unnamed else ""
-    more = [f"  and {hidden} more: {others}{unnamed_text}"] if hidden else []
-    return ["", f"{title}:", *(f"  {line}" for line in text_table(rows)), *more]
-
-
-def _error_list(listing: Listing, max_cases: int) -> list[str]:
-    groups = listing.error_groups(max_cases)
-    if not groups:
-        return []
-    rows = []
-    for group in groups:
-        case, ids = group.first[0].case, [row.case.case_id for row in group.first]
-        names = name_some(ids, group.count)
-        cases = names if group.count == 1 else f"{group.count} cases: {names}"
-        rows.append((one_line(cases), case.kind or case.verdict, one_line(case.message, _SENTENCE)))
-    hidden = listing.count("broken") - sum(group.count for group in groups)
-    more = [f"  and {pluralize(hidden, 'more case')}"] if hidden else []
-    return ["", "error or vacuous:", *(f"  {line}" for line in text_table(rows)), *more]
-
-
-def _escaped(text: str) -> str:
-    kept = [
-        match.start() for match in _JOINED.finditer(text) if text[match.start() - 1 : match.end() + 1 : 2].isprintable()
-    ]
-    parts, start = [], 0
-    for place in kept:
-        parts += ["".join(map(_printable_character, text[start:place])), text[place]]
-        start = place + 1
-    return "".join([*parts, *map(_printable_character, text[start:])])
-
-
-def _printable_character(char: str) -> str:
-    if char.isprintable() or char == "\n":
+def _visible(match: re.Match[str]) -> str:
+    char, before, after = match[0], match[1], match[2]
+    if char.isprintable() or (before and f"{before}{after}".isprintable()):
         return char
     return " " if char.isspace() and char not in _CURSOR_MOVES else char.encode("unicode_escape").decode("ascii")

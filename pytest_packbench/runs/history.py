@@ -12,9 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.limits import LIMITS, open_regular
-from pytest_packbench.model.result import QUARANTINE
 from pytest_packbench.model.run import BUNDLED, RUN_DOCUMENT_VERSION, Run
-from pytest_packbench.model.score import COUNTED, FIXTURE, TOLERANCE, VERDICTS
+from pytest_packbench.model.score import COUNTED, FIXTURE, QUARANTINE, TOLERANCE, VERDICTS
 from pytest_packbench.model.strict_json import NUMBERS
 from pytest_packbench.runs.folder import REPORT, StoredRunError, is_run_id
 from pytest_packbench.runs.metadata import parse_run

@@ -14,9 +14,12 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
+from pydantic import ValidationError
+
 from pytest_packbench.atomic import replace_atomic
 from pytest_packbench.limits import LIMITS, format_size, lines_of, open_regular
-from pytest_packbench.model.result import CaseResult, EndedAttempt
+from pytest_packbench.model.errors import first_problem
+from pytest_packbench.model.result import EndedAttempt, Result, ended_from, ended_line, result_from
 from pytest_packbench.runs.folder import WORKER_JOURNALS
 from pytest_packbench.runs.lines import finite_line
 from pytest_packbench.runs.metadata import RunFieldError, parse_run
@@ -35,7 +38,7 @@ ENDED_KEY = "packbench_ended"
 """The only key of the line of an attempt that is not scored yet."""
 JOURNAL_VERSION = 1
 
-Entry = CaseResult | EndedAttempt
+Entry = Result | EndedAttempt
 
 
 class JournalError(ValueError):
@@ -106,7 +109,7 @@ class Journal:
         self.close()
 
 
-def read_journal(path: Path) -> list[CaseResult]:
+def read_journal(path: Path) -> list[Result]:
     """Return the results of a journal in the order in which they were appended.
 
     Returns:
@@ -116,7 +119,7 @@ def read_journal(path: Path) -> list[CaseResult]:
         OSError: the file cannot be read.
         JournalError: a line is not an entry.
     """
-    return [entry for entry in read_entries(path) if isinstance(entry, CaseResult)]
+    return [entry for entry in read_entries(path) if isinstance(entry, Result)]
 
 
 def read_entries(path: Path) -> list[Entry]:
@@ -205,13 +208,13 @@ class WorkerJournals:
 
         Write errors are left to the controller, which writes to the same folder.
         """
-        folder = self._base / entry.suite / self._run_id
+        folder = self._base / entry.case.suite / self._run_id
         try:
             with self._opening:
-                journal = self._journals.get(entry.suite)
+                journal = self._journals.get(entry.case.suite)
                 if journal is None:
                     # the controller creates the folder: on another machine it does not exist, and nothing is left there
-                    journal = self._journals[entry.suite] = Journal(folder / self._name)
+                    journal = self._journals[entry.case.suite] = Journal(folder / self._name)
             journal.append(entry)
         except FileNotFoundError:
             return False
@@ -237,7 +240,7 @@ def read_worker_journals(folder: Path) -> dict[str, dict[int, Entry]]:
             journals.append(read_entries(path))
     attempts: dict[str, dict[int, Entry]] = {}
     for entry in last_attempts(journals):
-        attempts.setdefault(entry.nodeid, {})[entry.trial] = entry
+        attempts.setdefault(entry.case.nodeid, {})[entry.attempt.trial] = entry
     return attempts
 
 
@@ -314,11 +317,11 @@ def last_attempts(journals: Iterable[Iterable[Entry]]) -> list[Entry]:
             journals the last time counts, and of equal times the result, or the last one.
     """
     last = [entry for entries in journals for entry in _by_attempt(entries)]
-    return _by_attempt(sorted(last, key=lambda entry: (entry.timestamp, isinstance(entry, CaseResult))))
+    return _by_attempt(sorted(last, key=lambda entry: (entry.attempt.timestamp, isinstance(entry, Result))))
 
 
 def _by_attempt(entries: Iterable[Entry]) -> list[Entry]:
-    return list({(entry.suite, entry.case_id, entry.trial): entry for entry in entries}.values())
+    return list({(entry.case.suite, entry.case.case_id, entry.attempt.trial): entry for entry in entries}.values())
 
 
 def parse_entry(data: dict[str, Any]) -> Entry:
@@ -327,17 +330,10 @@ def parse_entry(data: dict[str, Any]) -> Entry:
     Raises:
         JournalError: a key is missing or unknown, or a value has the wrong type or range.
     """
-    from pytest_packbench.model.checks import result_problem
-
-    entry: Entry
     try:
-        entry = EndedAttempt(**data[ENDED_KEY]) if ENDED_KEY in data else CaseResult.from_json(data)
-    except (TypeError, KeyError, ValueError) as error:
-        raise _not_a_result(error) from None
-    problem = result_problem(entry)
-    if problem is not None:
-        raise JournalError(f"not a result: {problem[0]}: {problem[1]}")
-    return entry
+        return ended_from(data[ENDED_KEY]) if ENDED_KEY in data else result_from(data, data.get("record"))
+    except ValidationError as error:
+        raise JournalError(f"not a result: {first_problem(error, data)}") from None
 
 
 def _not_a_result(error: Exception) -> JournalError:
@@ -384,7 +380,7 @@ def _line(data: dict[str, Any]) -> bytes:
 
 
 def _entry_line(entry: Entry) -> bytes:
-    return _line(entry.as_json() if isinstance(entry, CaseResult) else {ENDED_KEY: entry.as_json()})
+    return _line(entry.as_json() if isinstance(entry, Result) else {ENDED_KEY: ended_line(entry)})
 
 
 def _header_line(run: Run) -> bytes:

@@ -20,9 +20,9 @@ from pydantic_core import to_json
 from pytest_packbench.atomic import encode_utf8, replace_atomic
 from pytest_packbench.limits import PAYLOAD, RECORD, format_size, lines_of, open_regular
 from pytest_packbench.model.record import EvalRecord, RecordError, strict_problem
-from pytest_packbench.model.result import ERROR_LINE_FIELDS
+from pytest_packbench.model.result import ERROR_LINE_FIELDS, extension_problem
 from pytest_packbench.model.score import VERDICTS
-from pytest_packbench.model.strict_json import NUMBERS, U32_MAX, expected_integer, has_surrogate, printable
+from pytest_packbench.model.strict_json import U32_MAX, expected_integer, has_surrogate, parse_strict, printable
 from pytest_packbench.runs.folder import CONTROLS, ERRORS, PAYLOADS, RECORDS, StoredRunError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.limits import Limit
     from pytest_packbench.model.control import ControlResult, ControlTally
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
 
 
 STDIN = "-"
@@ -219,16 +219,13 @@ def read_run_records(path: Path) -> Iterator[tuple[str, EvalRecord]]:
         StoredRunError: a line is not a record, or its `packbench` object is invalid.
         OSError: the file cannot be read.
     """
-    # a report on a million records does without these schemas
-    from pytest_packbench.model.checks import extension_problem
-
     for location, line in _lines(path):
         try:
             record = EvalRecord.from_json_line(line, strict=False)
         except RecordError as error:
             raise StoredRunError(f"{location}: {error}") from None
-        problem = extension_problem(record.packbench) if record.packbench else None
-        if problem is not None:
+        problem = extension_problem(record.packbench) if record.packbench else ""
+        if problem:
             raise StoredRunError(f"{location}: {problem}")
         yield location, record
 
@@ -340,7 +337,7 @@ def read_payloads(path: Path, run_id: str | None = None) -> Iterator[tuple[tuple
         yield (data["test_id"], data.get("trial", 0)), data["result"]
 
 
-def checked_results(folder: Path, results: Iterable[CaseResult], run_id: str) -> Iterator[CaseResult]:
+def checked_results(folder: Path, results: Iterable[Result], run_id: str) -> Iterator[Result]:
     """Yield the results of a run's report, each compared with its line: a file that was changed or cut is an error.
 
     Args:
@@ -357,13 +354,11 @@ def checked_results(folder: Path, results: Iterable[CaseResult], run_id: str) ->
     check_errors(folder, unscored, run_id)
 
 
-def noted_errors(
-    results: Iterable[CaseResult], unscored: dict[tuple[str, int], tuple[str, str]]
-) -> Iterator[CaseResult]:
+def noted_errors(results: Iterable[Result], unscored: dict[tuple[str, int], tuple[str, str]]) -> Iterator[Result]:
     """Yield results, and keep of those without a score what `check_errors` compares."""
     for result in results:
-        if not result.counted:
-            unscored[result.test_id, result.trial] = result.verdict, result.kind
+        if not result.score.counted:
+            unscored[result.case.test_id, result.attempt.trial] = result.score.verdict, result.score.kind
         yield result
 
 
@@ -394,20 +389,24 @@ def check_errors(folder: Path, unscored: Mapping[tuple[str, int], tuple[str, str
         raise StoredRunError(f"{path}: the line of {test_id} is missing, which the run's report has; restore the file")
 
 
-def _with_records(path: Path, results: Iterable[CaseResult], run_id: str) -> Iterator[CaseResult]:
+def _with_records(path: Path, results: Iterable[Result], run_id: str) -> Iterator[Result]:
     records = read_run_records(path) if os.path.lexists(path) else None
     if records is None:
         yield from results
         return
     ahead = next(records, None)
     for result in results:
-        if ahead is not None and ahead[1].test_id == result.test_id and _trial_of(ahead[1]) == result.trial:
+        if (
+            ahead is not None
+            and ahead[1].test_id == result.case.test_id
+            and _trial_of(ahead[1]) == result.attempt.trial
+        ):
             location, record = ahead
             _check_run_id(location, record.run_id, run_id)
             _check_same_end(result, location, record.passed, record.packbench or {})
             ahead = next(records, None)
-        elif result.counted:
-            problem = f"the record of {result.test_id} is missing or out of order, but the run's report counts it"
+        elif result.score.counted:
+            problem = f"the record of {result.case.test_id} is missing or out of order, but the run's report counts it"
             raise StoredRunError(f"{path}: {problem}")
         yield result
     if ahead is not None:
@@ -424,14 +423,18 @@ def _check_run_id(location: str, run_id: str, expected: str | None) -> None:
         raise StoredRunError(f"{location}: run_id: got {got}; expected {expected}; restore the file from the run")
 
 
-def _check_same_end(result: CaseResult, location: str, passed: bool, extension: Mapping[str, Any]) -> None:  # noqa: FBT001 - a value of the record
+def _check_same_end(result: Result, location: str, passed: bool, extension: Mapping[str, Any]) -> None:  # noqa: FBT001 - a value of the record
     # a record of another program has none of these
-    stated = extension or {"verdict": result.verdict, "score": result.score}
+    stated = extension or {"verdict": result.score.verdict, "score": result.score.score}
     written = (passed, stated.get("verdict"), stated.get("score"))
     # for Python, true is 1
-    if isinstance(written[-1], bool) or written != (result.verdict == "passed", result.verdict, result.score):
+    if isinstance(written[-1], bool) or written != (
+        result.score.verdict == "passed",
+        result.score.verdict,
+        result.score.score,
+    ):
         problem = "has another verdict or score than in the run's report; restore both files from the run"
-        raise StoredRunError(f"{location}: {result.test_id} {problem}")
+        raise StoredRunError(f"{location}: {result.case.test_id} {problem}")
 
 
 class ResultFiles:
@@ -446,14 +449,15 @@ class ResultFiles:
         self._records = _AttemptLines(folder / RECORDS, RECORD, run_id)
         self._payloads = _AttemptLines(folder / PAYLOADS, PAYLOAD, run_id)
 
-    def complete(self, row: CaseResult) -> CaseResult:
+    def complete(self, row: Result) -> Result:
         """Return the result of a report row with its record and payload, if they are next in the files.
 
         Raises:
             StoredRunError: the following line of a file cannot be read.
         """
         payload, record = self._payloads.pop(row), self._records.pop(row)
-        return replace(row, record=record, payload=None if payload is None else payload.get("result"))
+        given = None if payload is None else payload.get("result")
+        return replace(row, record=record, attempt=replace(row.attempt, payload=given))
 
     def end(self) -> None:
         """Check that all lines were read.
@@ -473,8 +477,8 @@ class _AttemptLines:
         self._lines = _attempts(path, limit)
         self._next = next(self._lines, None)
 
-    def pop(self, result: CaseResult) -> dict[str, Any] | None:
-        if self._next is None or self._next[1:3] != (result.test_id, result.trial):
+    def pop(self, result: Result) -> dict[str, Any] | None:
+        if self._next is None or self._next[1:3] != (result.case.test_id, result.attempt.trial):
             return None
         location, _, _, line = self._next
         _check_run_id(location, line["run_id"], self._run_id)
@@ -526,39 +530,13 @@ def _values(path: Path, limit: Limit = RECORD) -> Iterator[tuple[str, Any]]:
 
 def _value(location: str, line: bytes) -> Any:
     try:
-        return strict_json_line(line.decode("utf-8"))
+        return parse_strict(line.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise StoredRunError(f"{location}: not UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
         raise StoredRunError(f"{location}: not JSON: nested too deeply") from None
     except ValueError as error:
         raise StoredRunError(f"{location}: not JSON: {error}") from None
-
-
-def strict_json_line(text: str) -> Any:
-    """Parse a text as each reader of JSON does: without a key twice, and without numbers that no double holds.
-
-    Raises:
-        ValueError: the line is not JSON.
-        RecursionError: it is nested too deeply.
-    """
-    return json.loads(text, object_pairs_hook=without_duplicates, **NUMBERS)
-
-
-def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object, for `json`: of two values for a key, it would not be known which one counts.
-
-    Raises:
-        ValueError: a key occurs twice.
-    """
-    data = dict(pairs)
-    if len(data) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise ValueError(f"the key {json.dumps(key)} occurs twice")
-            seen.add(key)
-    return data
 
 
 def _attempts(path: Path, limit: Limit) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
@@ -650,7 +628,7 @@ def _strict_record(line: bytes | str) -> EvalRecord:
 
 def _error_line(line: bytes | str) -> ErrorLine:
     try:
-        fields = strict_json_line(line if isinstance(line, str) else line.decode("utf-8"))
+        fields = parse_strict(line if isinstance(line, str) else line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise RecordError(" ".join(str(error).split())) from None
     if not isinstance(fields, dict):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.control import ControlResult
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.report import OpenRun
 
@@ -233,9 +233,9 @@ class Merge:
     def results(
         self,
         case_ids: Sequence[str],
-        absent: Callable[[str], CaseResult | None] | None = None,
-        changed: Callable[[CaseResult], str] | None = None,
-    ) -> Iterator[CaseResult]:
+        absent: Callable[[str], Result | None] | None = None,
+        changed: Callable[[Result], str] | None = None,
+    ) -> Iterator[Result]:
         """Yield the results of all runs with their records and payloads, in the order of a run's files.
 
         Args:
@@ -248,7 +248,7 @@ class Merge:
             StoredRunError: a file of a run cannot be read, or a record is missing.
             OSError: a file cannot be read.
         """
-        for _, attempts in groupby(self._results(case_ids, absent, changed), key=lambda result: result.test_id):
+        for _, attempts in groupby(self._results(case_ids, absent, changed), key=lambda result: result.case.test_id):
             ran = True
             for result in attempts:
                 ran = ran and _ran(result)
@@ -259,9 +259,9 @@ class Merge:
     def _results(
         self,
         case_ids: Sequence[str],
-        absent: Callable[[str], CaseResult | None] | None,
-        changed: Callable[[CaseResult], str] | None,
-    ) -> Iterator[CaseResult]:
+        absent: Callable[[str], Result | None] | None,
+        changed: Callable[[Result], str] | None,
+    ) -> Iterator[Result]:
         self._suite_size = len(case_ids)
         ids = [report.run.run_id for report in self._reports]
         files = [ResultFiles(folder, run_id) for folder, run_id in zip(self._folders, ids, strict=True)]
@@ -278,8 +278,8 @@ class Merge:
             if problem:
                 raise MergeError(f"run {self._reports[number].run.run_id}: {problem}")
             result = files[number].complete(row)
-            if result.counted and result.record is None:
-                problem = f"the record of {row.test_id} is missing or out of order, but the run's report counts it"
+            if result.score.counted and result.record is None:
+                problem = f"the record of {row.case.test_id} is missing or out of order, but the run's report counts it"
                 raise StoredRunError(f"{self._folders[number] / RECORDS}: {problem}")
             yield result
         for each_file in files:
@@ -323,11 +323,11 @@ class Merge:
         return "; ".join(reasons)
 
 
-def _ran(result: CaseResult) -> bool:
-    return result.verdict != "not_run" or result.quarantined
+def _ran(result: Result) -> bool:
+    return result.score.verdict != "not_run" or result.score.quarantined
 
 
-def _joined(reports: Sequence[OpenRun], *, disjoint: bool) -> Iterator[tuple[int, CaseResult]]:
+def _joined(reports: Sequence[OpenRun], *, disjoint: bool) -> Iterator[tuple[int, Result]]:
     """Yield the results of all runs in the order of a run's files; only one case is in memory at a time.
 
     An attempt may be in one run only, but attempts that did not run are ignored if another run made them.
@@ -346,7 +346,7 @@ def _joined(reports: Sequence[OpenRun], *, disjoint: bool) -> Iterator[tuple[int
     ranked = sorted(range(len(reports)), key=lambda number: reports[number].run.run_id)
     streams = [_indexed(reports[number], number) for number in ranked]
     merged = heapq.merge(*streams, key=lambda each: _sort_key(each[1]))
-    for _, group in groupby(merged, key=lambda each: each[1].case_id):
+    for _, group in groupby(merged, key=lambda each: each[1].case.case_id):
         members = list(group)
         if len({number for number, _ in members}) == 1:
             yield from members
@@ -356,23 +356,21 @@ def _joined(reports: Sequence[OpenRun], *, disjoint: bool) -> Iterator[tuple[int
             yield from _without_idle(members, reports)
 
 
-def _sort_key(result: CaseResult) -> tuple[str, str, int]:
-    return result.case_id, result.test_id, result.trial
+def _sort_key(result: Result) -> tuple[str, str, int]:
+    return result.case.case_id, result.case.test_id, result.attempt.trial
 
 
-def _indexed(report: OpenRun, number: int) -> Iterator[tuple[int, CaseResult]]:
+def _indexed(report: OpenRun, number: int) -> Iterator[tuple[int, Result]]:
     last = ("", "", 0)
     for result in report.results:
         key = _sort_key(result)
         if key < last:
-            raise MergeError(f"{report.source}: {result.test_id} follows {last[1]}; expected cases sorted by id")
+            raise MergeError(f"{report.source}: {result.case.test_id} follows {last[1]}; expected cases sorted by id")
         last = key
         yield number, result
 
 
-def _without_idle(
-    members: list[tuple[int, CaseResult]], reports: Sequence[OpenRun]
-) -> Iterator[tuple[int, CaseResult]]:
+def _without_idle(members: list[tuple[int, Result]], reports: Sequence[OpenRun]) -> Iterator[tuple[int, Result]]:
     for _, group in groupby(members, key=lambda each: _sort_key(each[1])):
         attempts = list(group)
         chosen = [each for each in attempts if _ran(each[1])] or attempts[:1]
@@ -381,20 +379,20 @@ def _without_idle(
         yield from chosen
 
 
-def _duplicate(members: list[tuple[int, CaseResult]], reports: Sequence[OpenRun]) -> MergeError:
+def _duplicate(members: list[tuple[int, Result]], reports: Sequence[OpenRun]) -> MergeError:
     runs = [reports[number].run for number in dict.fromkeys(number for number, _ in members)]
     names = [f"run {run.run_id}{f' (shard {run.settings[SHARD]})' if SHARD in run.settings else ''}" for run in runs]
-    return MergeError(f"{members[0][1].test_id} is in {' and in '.join(names[:2])}; each case may be in one run only")
+    return MergeError(
+        f"{members[0][1].case.test_id} is in {' and in '.join(names[:2])}; each case may be in one run only"
+    )
 
 
-def _filled(
-    results: Iterable[tuple[int, CaseResult]], case_ids: Sequence[str]
-) -> Iterator[tuple[int, CaseResult] | str]:
+def _filled(results: Iterable[tuple[int, Result]], case_ids: Sequence[str]) -> Iterator[tuple[int, Result] | str]:
     """Insert the ids of cases without a result, from the sorted `case_ids`, where their results would be."""
     position = 0
     for each in results:
-        while position < len(case_ids) and case_ids[position] <= each[1].case_id:
-            if case_ids[position] != each[1].case_id:
+        while position < len(case_ids) and case_ids[position] <= each[1].case.case_id:
+            if case_ids[position] != each[1].case.case_id:
                 yield case_ids[position]
             position += 1
         yield each

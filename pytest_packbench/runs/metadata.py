@@ -12,7 +12,7 @@ from pytest_packbench.model.strict_json import has_surrogate
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Shard
 
 
@@ -47,7 +47,7 @@ class RunFieldError(ValueError):
 
 
 def partial_reason(
-    results: Iterable[CaseResult],
+    results: Iterable[Result],
     caps: Collection[str],
     *,
     selected: int,
@@ -65,18 +65,22 @@ def partial_reason(
         present: number of cases in the suite.
         shard: the requested part of the suite; None for all of it.
     """
-    not_run = [result for result in results if result.verdict == "not_run" and not result.quarantined]
+    not_run = [result for result in results if result.score.verdict == "not_run" and not result.score.quarantined]
     missing = f"{selected} of {due} cases selected" if selected < due else ""
     if not_run:
-        capped = next((result.message for result in not_run if result.kind in caps), "")
-        cause = "interrupted" if any(result.kind == "interrupted" for result in not_run) else capped or "stopped early"
-        missing = f"{cause}: {len({result.nodeid for result in not_run})} of {selected} cases did not run"
+        capped = next((result.score.message for result in not_run if result.score.kind in caps), "")
+        cause = (
+            "interrupted"
+            if any(result.score.kind == "interrupted" for result in not_run)
+            else capped or "stopped early"
+        )
+        missing = f"{cause}: {len({result.case.nodeid for result in not_run})} of {selected} cases did not run"
     if shard is None:
         return missing
     return f"shard {shard}: {missing or f'{due} of {present} cases'}"
 
 
-def target_names(results: Iterable[CaseResult]) -> str:
+def target_names(results: Iterable[Result]) -> str:
     """Return the targets that the records name, sorted and joined with commas; empty without a record."""
     records = (result.record for result in results if result.record is not None)
     names = {record.get("packbench", {}).get("target", "") for record in records}

@@ -16,15 +16,18 @@ from io import TextIOWrapper
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
+from pydantic import ValidationError
+
 from pytest_packbench.atomic import encode_utf8, replace_atomic
 from pytest_packbench.limits import LIMITS, format_size, open_regular
-from pytest_packbench.model.result import CaseResult
+from pytest_packbench.model.errors import first_problem
+from pytest_packbench.model.result import Result, result_from
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.score import COUNTED
-from pytest_packbench.model.strict_json import NUMBERS, printable
+from pytest_packbench.model.strict_json import NUMBERS, printable, without_duplicates
 from pytest_packbench.runs.folder import JOURNAL, RECORDS, REPORT, StoredRunError
-from pytest_packbench.runs.lines import finite_json, finite_line, without_duplicates
-from pytest_packbench.runs.metadata import RunFieldError, missing_fields, parse_run
+from pytest_packbench.runs.lines import finite_json, finite_line
+from pytest_packbench.runs.metadata import RunFieldError, parse_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,7 +55,7 @@ class OpenRun(NamedTuple):
         attempts: see `StoredRun`.
         held: whether all gates passed, no condition on the comparison was met, and neither the baseline nor the
             acceptance policy failed the run.
-        policy: the acceptance policy, as `Policy.stored` returns it; None where the report has none.
+        policy: the acceptance policy, as `policy_of` returns it; None where the report has none.
         policy_failed: whether the run failed because its acceptance policy was not as strict as that of its base.
         figures: the figures of its pack, as plain JSON.
         controls: the counts of its controls, as `ControlTally.as_json` returns them; None where the report has none.
@@ -62,7 +65,7 @@ class OpenRun(NamedTuple):
     source: str
     run: Run
     status: str
-    results: Iterator[CaseResult]
+    results: Iterator[Result]
     lists_all_cases: bool = True
     attempts: Mapping[str, tuple[int, int]] | None = None
     held: bool = True
@@ -118,7 +121,7 @@ def _encoded(value: object) -> str:
     return _ENCODER.encode(finite_json(value))
 
 
-def row_line(result: CaseResult) -> bytes:
+def row_line(result: Result) -> bytes:
     """Return the row of one result as compact JSON; a number that is not finite becomes null."""
     return finite_line(result.row())
 
@@ -275,35 +278,33 @@ def _run(data: object, path: Path) -> Run:
         raise StoredRunError(f"{location}/{error.name}: not a run document: got {value}{error.expected}") from None
 
 
-def _results(rows: Iterable[Any], run: Run, file: Path) -> Iterator[CaseResult]:
+def _results(rows: Iterable[Any], run: Run, file: Path) -> Iterator[Result]:
     seen: dict[tuple[str, int, str], int] = {}
     for number, row in enumerate(rows):
         location = f"{file}: /packbench/cases/{number}"
         result = _result(row, run, location)
         # files that can't be read may have the same id
-        first = seen.setdefault((result.test_id, result.trial, result.file), number)
+        first = seen.setdefault((result.case.test_id, result.attempt.trial, result.case.file), number)
         if first != number:
             place = f"/packbench/cases/{first}"
-            raise StoredRunError(f"{location}: {result.test_id} is in {place} as well; restore the file from the run")
+            raise StoredRunError(
+                f"{location}: {result.case.test_id} is in {place} as well; restore the file from the run"
+            )
         yield result
 
 
-def _result(row: Any, run: Run, location: str) -> CaseResult:
-    # a report on records does without these schemas
-    from pytest_packbench.model.checks import result_problem
-
+def _result(row: Any, run: Run, location: str) -> Result:
     if not isinstance(row, dict):
         raise StoredRunError(f"{location}: not a run document: expected an object")
     try:
-        result = CaseResult.from_row(row, run.suite)
-    except TypeError as error:
-        raise StoredRunError(f"{location}: not a run document: {missing_fields(error)}") from None
-    problem = result_problem(result)
-    if problem is not None:
-        name, description = problem
-        raise StoredRunError(f"{location}/{name}: not a run document: {description}")
-    if result.score is None and result.verdict in COUNTED:
-        missing = f"the score is missing, but the verdict is {result.verdict}"
+        result = result_from({**row, "suite": run.suite})
+    except ValidationError as error:
+        problem = first_problem(error, row)
+        raise StoredRunError(
+            f"{location}{problem.pointer}: not a run document: {problem.wrong}; {problem.expected}"
+        ) from None
+    if result.score.score is None and result.score.verdict in COUNTED:
+        missing = f"the score is missing, but the verdict is {result.score.verdict}"
         raise StoredRunError(f"{location}/score: not a run document: {missing}; expected a number from 0 to 1")
     return result
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.checks import extension_problem
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.record import EvalRecord, RecordError
-from pytest_packbench.model.result import EndedAttempt
+from pytest_packbench.model.result import EndedAttempt, Result, extension_problem
 from pytest_packbench.model.score import KEPT
 from pytest_packbench.runs.folder import JOURNAL, LATEST, REPORT, WORKER_JOURNALS, StoredRunError, is_run_id
 from pytest_packbench.runs.journal import JournalError, is_locked, last_attempts, lock_folder, read_entries, read_header
@@ -24,7 +23,6 @@ from pytest_packbench.runs.report import open_report
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from pytest_packbench.model.result import CaseResult
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.runs.journal import Entry
@@ -77,9 +75,9 @@ class PriorResults:
 
     folder: Path
     run: Run | None
-    results: dict[str, dict[int, CaseResult]] = field(default_factory=dict)
+    results: dict[str, dict[int, Result]] = field(default_factory=dict)
     repeated: int = 0
-    unfinished: dict[str, dict[int, CaseResult]] = field(default_factory=dict)
+    unfinished: dict[str, dict[int, Result]] = field(default_factory=dict)
     ended: dict[str, dict[int, EndedAttempt]] = field(default_factory=dict)
     worker_journals: tuple[Path, ...] = ()
     replaced: int = 0
@@ -91,37 +89,37 @@ class PriorResults:
         """Sort the attempts of a run into scored, ended and unfinished ones."""
         prior = cls(folder, run, worker_journals=tuple(worker_journals))
         for entry in entries:
-            if isinstance(entry, EndedAttempt):
-                prior.ended.setdefault(entry.case_id, {})[entry.trial] = entry
+            if not isinstance(entry, Result):
+                prior.ended.setdefault(entry.case.case_id, {})[entry.attempt.trial] = entry
             else:
                 prior.add(entry)
         return prior
 
-    def add(self, result: CaseResult) -> None:
+    def add(self, result: Result) -> None:
         """Add a result, scored or unfinished."""
-        if result.verdict in KEPT:
-            self.results.setdefault(result.case_id, {})[result.trial] = result
+        if result.score.verdict in KEPT:
+            self.results.setdefault(result.case.case_id, {})[result.attempt.trial] = result
         else:
-            self.unfinished.setdefault(result.case_id, {})[result.trial] = result
-            self.repeated += not result.quarantined
+            self.unfinished.setdefault(result.case.case_id, {})[result.attempt.trial] = result
+            self.repeated += not result.score.quarantined
 
     def all_entries(self) -> list[Entry]:
         """Return all attempts."""
         ended = [attempt for trials in self.ended.values() for attempt in trials.values()]
         return [*self.all_results(), *self.all_unfinished(), *ended]
 
-    def all_results(self) -> list[CaseResult]:
+    def all_results(self) -> list[Result]:
         """Return all scored attempts."""
         return [result for trials in self.results.values() for result in trials.values()]
 
-    def all_unfinished(self) -> list[CaseResult]:
+    def all_unfinished(self) -> list[Result]:
         """Return all attempts that ended with an error or did not start."""
         return [result for trials in self.unfinished.values() for result in trials.values()]
 
     def was_scored_differently(self, case_id: str, sha256: str | None) -> bool:
         """Return whether an answer to a case belongs to another version of the case than the one with this hash."""
         attempts: list[Entry] = [*self.results.get(case_id, {}).values(), *self.ended.get(case_id, {}).values()]
-        return any(attempt.case_sha256 != sha256 for attempt in attempts)
+        return any(attempt.case.case_sha256 != sha256 for attempt in attempts)
 
     def discard(self, case_id: str) -> None:
         """Discard all attempts at a case."""
@@ -183,7 +181,7 @@ class ResumedRun:
         """Describe in one line why the run cannot be resumed."""
         return f'run {self.run_id} of suite "{suite}" can\'t be resumed: {"; ".join(changes)}; {advice}'
 
-    def trials(self, suite: Suite, case_id: str) -> Mapping[int, CaseResult]:
+    def trials(self, suite: Suite, case_id: str) -> Mapping[int, Result]:
         """Return the trials of a case that need not be repeated; those scored on another recording are discarded."""
         prior = self.prior.get(suite.name)
         results = prior.results.get(case_id) if prior is not None else None
@@ -206,7 +204,7 @@ class ResumedRun:
 
     def _used_another(self, suite: Suite, case_id: str, attempts: Iterable[Entry]) -> bool:
         """Return whether attempts replayed another recording than the case has now."""
-        hashes = {attempt.cassette_sha256 for attempt in attempts} - {None}
+        hashes = {attempt.attempt.cassette_sha256 for attempt in attempts} - {None}
         return bool(hashes) and self.recording_sha256 is not None and hashes != {self.recording_sha256(suite, case_id)}
 
     def count_kept(self, suite: Suite, case_id: str) -> int:
@@ -332,7 +330,7 @@ def _is_resumable(folder: Path) -> bool:
             return True
         report = open_report(folder)
         return report.status != "passed" and any(
-            result.verdict not in KEPT and not result.quarantined for result in report.results
+            result.score.verdict not in KEPT and not result.score.quarantined for result in report.results
         )
     except (StoredRunError, OSError):
         return False
@@ -360,25 +358,25 @@ def _from_journal(journal: Path, suite: str) -> PriorResults:
     if run is None and entries:
         raise StoredRunError(f"{journal}:1: the header is missing; {_NEW}")
     for entry in entries:
-        if entry.suite != suite:
+        if entry.case.suite != suite:
             raise StoredRunError(
-                f'{journal}: the result of {_name(entry)}: belongs to the suite "{entry.suite}"; {_NEW}'
+                f'{journal}: the result of {_name(entry)}: belongs to the suite "{entry.case.suite}"; {_NEW}'
             )
-        if not isinstance(entry, EndedAttempt):
+        if isinstance(entry, Result):
             _check(entry, journal)
     # an attempt may be in the controller's journal and in that of the worker that made it
     return PriorResults.of(folder, run, last_attempts(journals), worker_journals)
 
 
 def _name(entry: Entry) -> str:
-    return f"case {entry.case_id}" if isinstance(entry, EndedAttempt) else entry.test_id
+    return entry.case.test_id if isinstance(entry, Result) else f"case {entry.case.case_id}"
 
 
-def _check(result: CaseResult, journal: Path) -> None:
+def _check(result: Result, journal: Path) -> None:
     """Check that a result of a journal can be reported: its record is valid and states the same."""
     record, problem = result.record, ""
     if record is None:
-        problem = "has a score and no record" if result.counted else ""
+        problem = "has a score and no record" if result.score.counted else ""
     else:
         try:
             parsed = EvalRecord.from_json_line(json.dumps(record), strict=False)
@@ -386,19 +384,20 @@ def _check(result: CaseResult, journal: Path) -> None:
         except RecordError as error:
             problem = str(error)
     try:
-        compact_json(result.payload)
+        compact_json(result.attempt.payload)
     except (ValueError, RecursionError):
         problem = problem or "payload: a number is not finite, or it is nested too deeply"
     if problem:
-        raise StoredRunError(f"{journal}: the result of {result.test_id}: {problem}; {_NEW}")
+        raise StoredRunError(f"{journal}: the result of {result.case.test_id}: {problem}; {_NEW}")
 
 
-def _difference(result: CaseResult, record: EvalRecord) -> str:
+def _difference(result: Result, record: EvalRecord) -> str:
     """Return in which field a result differs from its record; empty if in none."""
     stated = {**(record.packbench or {}), "test_id": record.test_id}
-    if record.passed is not (result.verdict == "passed"):
+    if record.passed is not (result.score.verdict == "passed"):
         stated["verdict"] = "passed" if record.passed else "not passed"
-    different = [name for name in _RECORDED_FIELDS if name in stated and stated[name] != getattr(result, name)]
+    row = result.row()
+    different = [name for name in _RECORDED_FIELDS if name in stated and stated[name] != row[name]]
     return f"its record has another {different[0]}" if different else ""
 
 
@@ -407,8 +406,8 @@ def _from_report(folder: Path) -> PriorResults:
     results = []
     for row in report.results:
         result = files.complete(row)
-        if result.counted and result.record is None:
-            raise StoredRunError(f"{folder}: the report counts {result.test_id}, but it has no record")
+        if result.score.counted and result.record is None:
+            raise StoredRunError(f"{folder}: the report counts {result.case.test_id}, but it has no record")
         results.append(result)
     files.end()
     return PriorResults.of(folder, report.run, results)
@@ -487,8 +486,8 @@ def prior_spending(resumed: ResumedRun) -> dict[str, Any] | None:
 
 
 def fill_missing_trials(
-    known: Mapping[int, CaseResult], template: CaseResult, trials: int, *, once: bool = False
-) -> tuple[CaseResult, ...]:
+    known: Mapping[int, Result], template: Result, trials: int, *, once: bool = False
+) -> tuple[Result, ...]:
     """Return the results of a case for which the session did not make all trials, sorted by trial.
 
     Args:
@@ -498,5 +497,8 @@ def fill_missing_trials(
         once: whether to add a result for the first missing trial only, as is done where no attempt is known.
     """
     missing = [trial for trial in range(trials) if trial not in known]
-    added = [replace(template, trial=trial) for trial in (missing[:1] if once or not known else missing)]
-    return tuple(sorted((*known.values(), *added), key=lambda result: result.trial))
+    added = [
+        replace(template, attempt=replace(template.attempt, trial=trial))
+        for trial in (missing[:1] if once or not known else missing)
+    ]
+    return tuple(sorted((*known.values(), *added), key=lambda result: result.attempt.trial))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.model.result import CaseResult, models_of
+from pytest_packbench.model.result import Result, models_of, result_from, result_of_record
 from pytest_packbench.model.run import BUNDLED, Run
 from pytest_packbench.model.strict_json import printable
 from pytest_packbench.model.suite import BASELINE_NAME
@@ -53,7 +53,7 @@ class StoredRun:
 
     source: str
     run: Run
-    results: tuple[CaseResult, ...]
+    results: tuple[Result, ...]
     status: str = ""
     lists_all_cases: bool = True
     attempts: Mapping[str, tuple[int, int]] | None = None
@@ -284,7 +284,7 @@ def read_run(path: Path, *, checked: bool = False) -> StoredRun:
     return replace(stored, results=results, lists_all_cases=True)
 
 
-def complete_results(source: str) -> Iterator[CaseResult]:
+def complete_results(source: str) -> Iterator[Result]:
     """Yield the results of a stored run with their records and payloads, as far as its files have them.
 
     Args:
@@ -299,7 +299,7 @@ def complete_results(source: str) -> Iterator[CaseResult]:
         return
     if path.suffix == ".jsonl":
         for _, record in read_run_records(path):
-            yield replace(CaseResult.from_record(record), record=json.loads(record.to_json_line()))
+            yield replace(result_of_record(record), record=json.loads(record.to_json_line()))
         return
     files = ResultFiles(path.parent)
     for row in open_report(path).results:
@@ -317,20 +317,20 @@ def _from_baseline(path: Path) -> StoredRun:
 def _from_records(path: Path) -> StoredRun:
     first: EvalRecord | None = None
     shared: tuple[Any, ...] = ()
-    results: dict[tuple[str, int], CaseResult] = {}
+    results: dict[tuple[str, int], Result] = {}
     ends: dict[tuple[str, int], str] = {}
     started, finished = "", ""
     for location, record in read_run_records(path):
         if first is None:
             first, shared = record, _shared_values(record)
         _check_same_run(shared, _shared_values(record), location)
-        result = CaseResult.from_record(record)
+        result = result_of_record(record)
         # of an attempt that was written twice the first line counts, as in a report
-        results.setdefault((result.test_id, result.trial), result)
-        end = f"{result.verdict}, {record.agent_decision}, score {result.score}"
-        earlier = ends.setdefault((result.test_id, result.trial), end)
+        results.setdefault((result.case.test_id, result.attempt.trial), result)
+        end = f"{result.score.verdict}, {record.agent_decision}, score {result.score.score}"
+        earlier = ends.setdefault((result.case.test_id, result.attempt.trial), end)
         if end != earlier:
-            problem = f"{printable(result.test_id)} is there twice: {end}; above: {earlier}"
+            problem = f"{printable(result.case.test_id)} is there twice: {end}; above: {earlier}"
             raise StoredRunError(f"{location}: {problem}; remove the line that is wrong")
         started = min(started or record.timestamp, record.timestamp)
         finished = max(finished, record.timestamp)
@@ -374,14 +374,14 @@ def _run_of(record: EvalRecord) -> Run:
     )
 
 
-def _sorted(results: Iterable[CaseResult]) -> tuple[CaseResult, ...]:
-    return tuple(sorted(results, key=lambda result: (result.test_id, result.trial)))
+def _sorted(results: Iterable[Result]) -> tuple[Result, ...]:
+    return tuple(sorted(results, key=lambda result: (result.case.test_id, result.attempt.trial)))
 
 
 def _checked(reported: StoredRun, records: StoredRun) -> StoredRun:
     """Return the run of a report if the records belong to it: records that were filtered or joined mean another run."""
-    counted = {(result.test_id, result.trial) for result in reported.results if result.counted}
-    recorded = {(result.test_id, result.trial) for result in records.results}
+    counted = {(result.case.test_id, result.attempt.trial) for result in reported.results if result.score.counted}
+    recorded = {(result.case.test_id, result.attempt.trial) for result in records.results}
     if recorded != counted:
         test_id = min(name for name, _ in recorded ^ counted)
         raise StoredRunError(
@@ -391,29 +391,19 @@ def _checked(reported: StoredRun, records: StoredRun) -> StoredRun:
     return reported
 
 
-def _result_of(line: ErrorLine, suite: str) -> CaseResult:
+def _result_of(line: ErrorLine, suite: str) -> Result:
     """Convert an error line to a result; the line does not contain case type, difficulty, tags and facets."""
     case_id = line.test_id.rpartition(":")[2]
-    return CaseResult(
-        suite=suite,
-        test_id=line.test_id,
-        case_id=case_id,
-        nodeid=f"{line.file}::{case_id}",
-        file=line.file,
-        verdict=line.verdict,
-        kind=line.kind,
-        message=line.message,
-        timestamp=line.timestamp,
-        trial=line.trial,
-    )
+    names = {"suite": suite, "case_id": case_id, "nodeid": f"{line.file}::{case_id}"}
+    return result_from({**line._asdict(), **names})
 
 
-def _with_trial_numbers(unscored: Iterable[CaseResult], scored: Iterable[CaseResult]) -> Iterator[CaseResult]:
+def _with_trial_numbers(unscored: Iterable[Result], scored: Iterable[Result]) -> Iterator[Result]:
     """Yield the results of error lines with unused trial numbers; lines of older versions have none of their own."""
-    used = {(result.test_id, result.trial) for result in scored}
+    used = {(result.case.test_id, result.attempt.trial) for result in scored}
     for result in unscored:
-        trial = result.trial
-        while (result.test_id, trial) in used:
+        trial = result.attempt.trial
+        while (result.case.test_id, trial) in used:
             trial += 1
-        used.add((result.test_id, trial))
-        yield replace(result, trial=trial)
+        used.add((result.case.test_id, trial))
+        yield replace(result, attempt=replace(result.attempt, trial=trial))

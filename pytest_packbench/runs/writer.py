@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.model.control import ControlResult
-    from pytest_packbench.model.result import CaseResult, EndedAttempt
+    from pytest_packbench.model.result import EndedAttempt, Result
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.resume import PriorResults
 
@@ -38,9 +38,11 @@ _ROWS = "rows.jsonl"
 _LEAST_SPACE = 2**20
 
 
-def sort_results(results: Iterable[CaseResult]) -> list[CaseResult]:
+def sort_results(results: Iterable[Result]) -> list[Result]:
     """Sort results by case id, the order of all files."""
-    return sorted(results, key=lambda result: (result.case_id, result.test_id, result.file, result.trial))
+    return sorted(
+        results, key=lambda result: (result.case.case_id, result.case.test_id, result.case.file, result.attempt.trial)
+    )
 
 
 class RunWriter:
@@ -71,7 +73,7 @@ class RunWriter:
         self.prior = prior
         self._target = self.folder.with_name(f".{run_id}.tmp") if atomic else self.folder
         self._journal: Journal | None = None
-        self._results: Sequence[CaseResult] = ()
+        self._results: Sequence[Result] = ()
 
     def __enter__(self) -> Self:
         """Create the temporary folder.
@@ -148,7 +150,7 @@ class RunWriter:
         if self._journal is not None:
             self._journal.close()
 
-    def write_results(self, results: Sequence[CaseResult]) -> None:
+    def write_results(self, results: Sequence[Result]) -> None:
         """Write `records.jsonl`, `errors.jsonl` (only if there are any) and `payloads.jsonl`.
 
         Args:
@@ -162,7 +164,7 @@ class RunWriter:
         self._results = results
         self._write_lines(results)
 
-    def stream_results(self, results: Iterable[CaseResult]) -> None:
+    def stream_results(self, results: Iterable[Result]) -> None:
         """Write the same files from an iterator, without keeping the results in memory; only with `atomic=True`.
 
         Args:
@@ -173,7 +175,7 @@ class RunWriter:
         """
         with (self._target / _ROWS).open("xb") as rows:
 
-            def with_rows() -> Iterator[CaseResult]:
+            def with_rows() -> Iterator[Result]:
                 for result in results:
                     rows.write(row_line(result) + b"\n")
                     yield result
@@ -229,7 +231,7 @@ class RunWriter:
         for path in (self.folder / JOURNAL, *self.folder.glob(WORKER_JOURNALS), *drafts):
             path.unlink(missing_ok=True)
 
-    def _write_lines(self, results: Iterable[CaseResult]) -> None:
+    def _write_lines(self, results: Iterable[Result]) -> None:
         errors_path, run_id = self._target / ERRORS, self._run_id
         with ExitStack() as files:
             records = files.enter_context(open_jsonl(self._target / RECORDS))
@@ -241,9 +243,13 @@ class RunWriter:
                 else:
                     errors = errors or files.enter_context(open_jsonl(errors_path))
                     errors(result.error_line(run_id))
-                if result.payload is not None:
-                    about = {"test_id": result.test_id, "case_id": result.case_id, "trial": result.trial}
-                    payloads({"run_id": run_id, **about, "result": result.payload})
+                if result.attempt.payload is not None:
+                    about = {
+                        "test_id": result.case.test_id,
+                        "case_id": result.case.case_id,
+                        "trial": result.attempt.trial,
+                    }
+                    payloads({"run_id": run_id, **about, "result": result.attempt.payload})
         if errors is None:
             # an earlier session of the run may have written it
             errors_path.unlink(missing_ok=True)
@@ -264,11 +270,11 @@ class RunResults:
 
     def __init__(self, writer: RunWriter, header: Callable[[], Run]) -> None:
         self.writer = writer
-        self.by_nodeid: dict[str, tuple[CaseResult, ...]] = {}
+        self.by_nodeid: dict[str, tuple[Result, ...]] = {}
         self.problems: list[str] = []
         self._header = header
         # attempts in the journal whose case was not reported yet, by node id and trial
-        self._unreported: dict[str, dict[int, CaseResult]] = {}
+        self._unreported: dict[str, dict[int, Result]] = {}
         self._journaled: set[tuple[str, int, str, str]] = set()
 
     def open_journal(self, *, checks_space: bool = False) -> bool:
@@ -286,21 +292,21 @@ class RunResults:
         journal = self.writer.journal
         return journal is not None and self.guard(lambda: journal.append(ended))
 
-    def add_attempt(self, result: CaseResult) -> None:
+    def add_attempt(self, result: Result) -> None:
         """Append an attempt to the journal before its case is reported."""
         self._journaled.add(_identity(result))
-        self._unreported.setdefault(result.nodeid, {})[result.trial] = result
+        self._unreported.setdefault(result.case.nodeid, {})[result.attempt.trial] = result
         self._append(result)
 
-    def add_case(self, trials: tuple[CaseResult, ...], *, journaled: bool = False) -> None:
+    def add_case(self, trials: tuple[Result, ...], *, journaled: bool = False) -> None:
         """Add the results of a reported case, one for each trial, and append those missing in the journal to it.
 
         Args:
             trials: the results.
             journaled: whether all of them are in the journal of a worker.
         """
-        self.by_nodeid[trials[0].nodeid] = trials
-        self._unreported.pop(trials[0].nodeid, None)
+        self.by_nodeid[trials[0].case.nodeid] = trials
+        self._unreported.pop(trials[0].case.nodeid, None)
         for result in trials:
             identity = _identity(result)
             if identity in self._journaled:
@@ -308,7 +314,7 @@ class RunResults:
             elif not journaled:
                 self._append(result)
 
-    def unreported(self, nodeid: str) -> Mapping[int, CaseResult]:
+    def unreported(self, nodeid: str) -> Mapping[int, Result]:
         """Return the journaled attempts at a case that was not reported yet, by trial."""
         return self._unreported.get(nodeid, {})
 
@@ -317,24 +323,19 @@ class RunResults:
         if self.writer.prior is None:
             return []
         scored, unfinished = self.writer.prior.results, self.writer.prior.unfinished
-        reported = {trials[0].case_id for trials in self.by_nodeid.values()}
+        reported = {trials[0].case.case_id for trials in self.by_nodeid.values()}
         carried = []
         for case_id in {**scored, **unfinished}:
             if case_id not in reported:
                 attempts = unfinished.get(case_id, {}) | scored.get(case_id, {})
                 trials = tuple(attempts[number] for number in sorted(attempts))
-                self.by_nodeid[trials[0].nodeid] = trials
-                carried.append(trials[0].nodeid)
+                self.by_nodeid[trials[0].case.nodeid] = trials
+                carried.append(trials[0].case.nodeid)
         return carried
 
-    def ordered(self) -> list[CaseResult]:
+    def ordered(self) -> list[Result]:
         """Return all results in the order of all files."""
         return sort_results(result for trials in self.by_nodeid.values() for result in trials)
-
-    def so_far(self) -> list[CaseResult]:
-        """Return the same while the run is in progress, with the attempts whose case was not reported yet."""
-        waiting = [result for trials in list(self._unreported.values()) for result in list(trials.values())]
-        return sort_results([*self.ordered(), *waiting])
 
     def guard(self, write: Callable[[], object]) -> bool:
         """Call a function that writes to the run's folder; a failure is added to `problems` once, and not raised.
@@ -351,10 +352,10 @@ class RunResults:
             return False
         return True
 
-    def _append(self, result: CaseResult) -> None:
+    def _append(self, result: Result) -> None:
         self.guard(lambda: self.writer.open_journal(self._header).append(result))
 
 
-def _identity(result: CaseResult) -> tuple[str, int, str, str]:
+def _identity(result: Result) -> tuple[str, int, str, str]:
     # an error that follows a score may be of the same millisecond
-    return result.nodeid, result.trial, result.timestamp, result.verdict
+    return result.case.nodeid, result.attempt.trial, result.attempt.timestamp, result.score.verdict

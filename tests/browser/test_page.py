@@ -162,7 +162,7 @@ def test_the_keyboard_suffices(browser: Browser, pages: Pages) -> None:
         shown.page.locator("#case-keys").wait_for(state="hidden")
 
 
-def test_a_live_page_has_costs_and_the_conversation(browser: Browser, pages: Pages) -> None:
+def test_the_page_of_a_live_run_has_costs_and_the_conversation(browser: Browser, pages: Pages) -> None:
     with opened(browser, pages("live"), address=f"#case={projects.CONFUSED.lower()}") as shown:
         assert "USD" in shown.page.locator("#effort").inner_text()
         view = shown.page.locator("#case-view")
@@ -356,12 +356,12 @@ def test_only_what_is_wrong_differs(browser: Browser, tmp_path: Path) -> None:
     with opened(browser, path) as shown:
         found = {}
         for result in results:
-            shown.page.goto(f"{path.as_uri()}#case={result.case_id}")
-            shown.page.locator(CASE_HEADING).filter(has_text=result.case_id).wait_for()
+            shown.page.goto(f"{path.as_uri()}#case={result.case.case_id}")
+            shown.page.locator(CASE_HEADING).filter(has_text=result.case.case_id).wait_for()
             shown.page.locator("#case-mark").wait_for()
-            found[result.case_id] = shown.page.locator("#case-view .part").nth(1).inner_text()
+            found[result.case.case_id] = shown.page.locator("#case-view .part").nth(1).inner_text()
             changed = [line for line in _texts(shown, "#case-view .diff .line") if line[0] != " "]
-            assert changed == (['-   "order": "7"', '+   "order": "8"'] if result.case_id == "wrong" else [])
+            assert changed == (['-   "order": "7"', '+   "order": "8"'] if result.case.case_id == "wrong" else [])
     assert "comply safe" not in "".join(found.values())
     assert "not JSON" in found["unread"]
     assert "no answer" in found["silent"]
@@ -452,7 +452,7 @@ def test_also_acceptable_is_offered_where_it_can_be_applied(browser: Browser, tm
     )
     for number, (result, why) in enumerate(kinds):
         path = projects.write_page(tmp_path / f"{number}.html", blocks([result]))
-        with opened(browser, path, address=f"#case={result.case_id}") as shown:
+        with opened(browser, path, address=f"#case={result.case.case_id}") as shown:
             choice = shown.page.locator("#case-mark label", has=shown.page.locator("[value=also_acceptable]"))
             choice.wait_for()
             assert choice.locator("input").is_disabled() == bool(why)

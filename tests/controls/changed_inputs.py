@@ -15,7 +15,7 @@ from pytest_packbench.packs.tariff.model import TariffCase
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.attempt import AttemptState
     from tests.controls.right_answers import Json, RightAnswer
 
 
@@ -44,11 +44,11 @@ class Change:
             yield "" if caught else f"{run.failure or run.score}"
 
 
-def _with_input(right: RightAnswer, case: Json) -> Attempt:
+def _with_input(right: RightAnswer, case: Json) -> AttemptState:
     return attempt(right.context, check_case(case, TariffCase, source=right.path.name, stem=None, pack="tariff"))
 
 
-def _with_cassette(right: RightAnswer, cassette: Json) -> Attempt:
+def _with_cassette(right: RightAnswer, cassette: Json) -> AttemptState:
     with TemporaryDirectory() as folder:
         suite = replace(right.context.suite, path=Path(folder))
         path = suite.cassette_path(right.case.id)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from pytest_packbench.engine.attempt import replay, score_payload
+from pytest_packbench.engine.controls import end_of
 from pytest_packbench.engine.targets import TargetCaller
-from pytest_packbench.model.control import Control, ControlEnd, compare, deviation_text
+from pytest_packbench.model.control import Control, compare, deviation_text
 from pytest_packbench.packs.tariff import checks
 from pytest_packbench.packs.tariff.checks import CHECKS
 from pytest_packbench.packs.tariff.target import reference_target
@@ -27,7 +28,7 @@ from tests.controls.test_tariff_suite import MAX_SHARED, containment, prose, shi
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.packs.tariff.checks import DossierCheck
     from tests.controls.right_answers import RightAnswer
 
@@ -80,17 +81,11 @@ class Pipeline:
         else:
             cassette = control.cassette.recording(control.case, right.loaded.input_sha256, "tariff")
             attempt = replay(self.context, right.loaded, cassette, source=name, owner=name)
-        if attempt.failure is not None or attempt.score is None:
-            end = ControlEnd("error", kind=attempt.failure.kind if attempt.failure else "")
-        else:
-            score = attempt.score
-            terms = tuple(term.as_json() for term in score.terms)
-            decided_by = self.context.pack.decided_by(attempt.payload)
-            end = ControlEnd(score.verdict, score=score.score, terms=terms, kind=score.kind, decided_by=decided_by)
+        end = end_of(self.context, attempt)
         return _run(name, attempt, deviation_text(compare(control.expected, end), end))
 
 
-def _run(name: str, attempt: Attempt, problem: str) -> Run:
+def _run(name: str, attempt: AttemptState, problem: str) -> Run:
     iterations = attempt.payload.get("iterations") or [] if isinstance(attempt.payload, dict) else []
     return Run(name, [iteration for iteration in iterations if "gates" in iteration], problem)
 

@@ -16,7 +16,7 @@ from tests.controls.right_answers import with_ten_digits
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.attempt import AttemptState
     from tests.controls.right_answers import Json, RightAnswer
 
     Variants = Callable[[RightAnswer], Iterable[Json]]
@@ -71,7 +71,7 @@ class WrongAnswer:
             loaded = loaded._replace(case=right.case.model_copy(update={"expected": expected}))
         return (self._miss(right, score_payload(right.context, loaded, wrong)) for wrong in self.results(right))
 
-    def _miss(self, right: RightAnswer, outcome: Attempt) -> str:
+    def _miss(self, right: RightAnswer, outcome: AttemptState) -> str:
         """Describe why a control was missed; empty if it was caught for the required reason."""
         score = outcome.score
         if outcome.failure is not None or score is None or score.score is None:

@@ -11,7 +11,7 @@ import yaml
 
 import pytest_packbench.analysis.policy
 import pytest_packbench.cases.git_tree
-import pytest_packbench.runs.committed
+import pytest_packbench.runs.report
 
 # pytester forgets what a run imported: what is imported here is imported once
 _WARM = (pytest_packbench.analysis, pytest_packbench.cases, pytest_packbench.runs)

@@ -38,12 +38,8 @@ def test_a_run_and_its_suite_give_the_same(
     assert run_suite(pytester, "mine").exit_code == 0
     (status, of_suite), (other, of_run) = audited(capsys, "mine"), audited(capsys, "mine", "--run=mine/latest")
     assert (status, other) == (0, 0)
-    tables = [
-        text[text.index("How the results") : text.index("\n\n", text.index("Parts"))] for text in (of_suite, of_run)
-    ]
+    tables = [text[text.index("What the rules") :] for text in (of_suite, of_run)]
     assert tables[0] == tables[1]
-    assert "empty input: 0 of 3" in of_suite
-    assert "was not run with other inputs: its results are stored" in of_run
     assert main(["audit", "bundled/injecagent", "--run=mine/latest"]) == 2
 
 
@@ -51,4 +47,3 @@ def test_a_run_and_its_suite_give_the_same(
 def test_bundled_suites_notice(capsys: pytest.CaptureFixture[str], copy: Copy, suite: str) -> None:
     status, text = audited(capsys, suite, "--cases=10", "--count=20")
     assert (status, "No finding" in text) == (0, True)
-    assert ("its model calls are recorded" in text) is (suite == "bundled/tariff")

@@ -264,7 +264,7 @@ REQUESTS: dict[str, tuple[str, str, str, str]] = {
         "target_support.py",
         "sort the message",
         "sort it",
-        "2 cases: refund_by_name, refund_in_other_words cassette_stale *",
+        "*refund_by_name, refund_in_other_words *2 *cassette_stale *",
     ),
     "a misspelt expectation": (
         f"{SUPPORT}/cases/answer/refund_by_name.json",

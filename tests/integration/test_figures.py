@@ -61,7 +61,12 @@ def pytest_packbench_target(config, suite):
 
 
 """
-LINES = ["figures:", "full points 2 of 3 = 66.7 % 10.0 % to 90.0 % (a | method)", "nothing not measured; no case"]
+LINES = [
+    "Figures:",
+    "figure value interval",
+    "full points 2 of 3 = 66.7 % 10.0 % to 90.0 % (a | method)",
+    "nothing not measured; no case -",
+]
 
 
 @pytest.fixture
@@ -82,9 +87,9 @@ def test_figures_are_in_terminal_summary_report_and_report_command(
     measured: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     printed = words(measured.run_toy().outlines)
-    start = printed.index("figures:")
-    assert printed[start : start + 3] == LINES
-    assert printed[start + 4 : start + 6] == ["money:", "speed 3 m/s"]
+    start = printed.index("Figures:")
+    assert printed[start : start + 4] == LINES
+    assert printed[start + 5 : start + 8] == ["Figures: money:", "figure value", "speed 3 m/s"]
     results = SuiteResults(folder=measured.left())
     assert "cost" not in "".join(printed)
     for row in (
@@ -137,7 +142,7 @@ def test_figures_of_two_runs_are_computed_from_pairs_of_unchanged_cases(
     measured.extend_conftest(PACK.replace("def pytest_packbench_packs", WORSE + "def pytest_packbench_packs"))
     result = measured.run_toy("--packbench-baseline=latest")
     # good, bad and untested
-    assert "lost 1 of 3" in words(result.outlines)
+    assert "lost 1 of 3 -" in words(result.outlines)
     (second,) = set(measured.folders()) - {first}
     results = SuiteResults(folder=second)
     assert "| lost | 1 of 3 | - | Cases with fewer points. |" in words([results.summary.replace("\n", " ")])[0]
@@ -147,7 +152,7 @@ def test_figures_of_two_runs_are_computed_from_pairs_of_unchanged_cases(
     (first / "records.jsonl").write_text("{}\n", "utf-8")
     result = measured.run_toy(f"--packbench-baseline={first}")
     result.stdout.fnmatch_lines(["*figures not compared: *records.jsonl*"])
-    assert "lost" not in words(result.outlines)
+    assert not [line for line in words(result.outlines) if line.startswith("lost ")]
 
 
 HOOKS = ("figures", "panels", "remarks")

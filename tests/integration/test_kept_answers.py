@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.cli import main
-from pytest_packbench.model.result import EndedAttempt
+from pytest_packbench.model.result import Attempt, EndedAttempt, format_timestamp
 from pytest_packbench.runs.journal import Journal, read_entries
 from pytest_packbench.runs.report import open_report
 from tests.integration.conftest import json_lines, without_times
@@ -203,28 +203,20 @@ def journal_of_answers(project: Project, folder: Path) -> None:
     payloads = {line["case_id"]: line["result"] for line in project.lines("payloads.jsonl")}
     with Journal(folder / "journal.jsonl", lambda: report.run) as journal:
         for result in report.results:
-            record = project.records()[result.case_id]
+            record = project.records()[result.case.case_id]
             journal.append(
                 EndedAttempt(
-                    suite="toy",
-                    case_id=result.case_id,
-                    nodeid=result.nodeid,
-                    file=result.file,
-                    trial=0,
-                    finished_ns=time.time_ns(),
-                    duration_ms=1,
-                    case_sha256=result.case_sha256,
-                    cassette_sha256=None,
-                    llm_backend="openai",
-                    llm_model="fake-1",
-                    tokens_input=record.get("tokens_input"),
-                    tokens_output=record.get("tokens_output"),
-                    calls=1,
-                    cached=0,
-                    stale=False,
-                    remark="",
-                    payload=payloads[result.case_id],
-                    recording=None,
+                    case=result.case,
+                    attempt=Attempt(
+                        timestamp=format_timestamp(time.time_ns()),
+                        duration_ms=1,
+                        llm_backend="openai",
+                        llm_model="fake-1",
+                        tokens_input=record.get("tokens_input"),
+                        tokens_output=record.get("tokens_output"),
+                        calls=1,
+                        payload=payloads[result.case.case_id],
+                    ),
                 )
             )
     for path in folder.iterdir():

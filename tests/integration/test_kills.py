@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks import kills
-from pytest_packbench.model.result import CaseResult
+from pytest_packbench.model.result import Result
 from pytest_packbench.runs.journal import is_locked, read_entries
 from tests.integration.conftest import json_lines
 
@@ -72,8 +72,8 @@ def test_answers_are_kept_while_the_main_thread_is_busy(bench: kills.Bench) -> N
     bench.wait()
     (journal,) = bench.folder.glob("out_busy/kills/*/journal.jsonl")
     entries = read_entries(journal)
-    assert {f"question {int(entry.case_id[5:])}" for entry in entries} == set(bench.model.sent(time.time()))
-    assert len({entry.case_id for entry in entries if isinstance(entry, CaseResult)}) < 17
+    assert {f"question {int(entry.case.case_id[5:])}" for entry in entries} == set(bench.model.sent(time.time()))
+    assert len({entry.case.case_id for entry in entries if isinstance(entry, Result)}) < 17
 
 
 def test_workers_end_when_their_controller_is_killed(bench: kills.Bench) -> None:
@@ -102,7 +102,11 @@ def attempts(bench: kills.Bench, output: str) -> set[tuple[str, int]]:
     paths = bench.folder.glob(f"{output}/kills/*/journal*.jsonl")
     entries = [entry for path in paths for entry in read_entries(path)]
     # an attempt that was cancelled is made again
-    return {(entry.case_id, entry.trial) for entry in entries if not (isinstance(entry, CaseResult) and entry.kind)}
+    return {
+        (entry.case.case_id, entry.attempt.trial)
+        for entry in entries
+        if not (isinstance(entry, Result) and entry.score.kind)
+    }
 
 
 @pytest.mark.parametrize("variant", [EIGHT, WORKERS, PLAIN], ids=lambda variant: variant.name)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.attempt import AttemptState
 
 
 PRICE = Prices(input_per_million=1.0, output_per_million=1.0)
@@ -155,7 +155,7 @@ class RunnerContext(Runner):
     def __exit__(self, *_raised: object) -> None:
         self.close()
 
-    def attempt(self, job: Job, tick: Callable[[], None] = lambda: None) -> Attempt:
+    def attempt(self, job: Job, tick: Callable[[], None] = lambda: None) -> AttemptState:
         finished = self.wait_for(job, tick)
         assert finished.job.key == job.key
         assert finished.attempt is not None, f"{finished.kind}: {finished.message}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,12 @@ from pytest_packbench.analysis.statistics import Statistics, statistics_of
 from pytest_packbench.analysis.tally import Tally
 from pytest_packbench.analysis.trials import MEAN, trials_rule_of
 from pytest_packbench.model.gate import Gate, GateResult
-from pytest_packbench.model.result import CaseResult
+from pytest_packbench.model.result import Attempt, CaseInfo, Result
 from pytest_packbench.model.run import Run
+from pytest_packbench.model.score import Score, Term
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.reports.document import run_document
-from pytest_packbench.reports.markdown import summary_markdown
-from pytest_packbench.reports.terminal import summary_lines
+from pytest_packbench.reports.story import summary_lines, summary_markdown
 from pytest_packbench.runs.report import row_line
 from pytest_packbench.runs.writer import sort_results
 
@@ -38,6 +39,10 @@ def data(name: str) -> Any:
 
 
 USUAL = data("usual.yaml")
+PARTS: dict[str, tuple[Any, list[str]]] = {
+    part: (noun, [each.name for each in fields(noun)])
+    for part, noun in {"case": CaseInfo, "attempt": Attempt, "score": Score}.items()
+}
 
 
 def gate(metric: str | None = None, **fields: Any) -> Gate:
@@ -47,16 +52,42 @@ def gate(metric: str | None = None, **fields: Any) -> Gate:
 COMPLETE = gate("completeness", min=1.0)
 
 
-def case_result(case_id: str = "one", verdict: str = "passed", **changes: Any) -> CaseResult:
+def case_result(case_id: str = "one", verdict: str = "passed", **changes: Any) -> Result:
     """Return a result; a judged one has a score, a threshold of 0.8 and a model's answer."""
     file = f"cases/{case_id}.json"
     names = {"test_id": f"toy:plain:{case_id}", "case_id": case_id, "nodeid": f"{file}::{case_id}", "file": file}
     score = 1.0 if verdict == "passed" else 0.25
     judged = {"score": score, **USUAL["judged"]} if verdict in {"passed", "failed"} else {}
-    return CaseResult(**{**USUAL["result"], **names, **judged, "verdict": verdict, **changes})
+    return result_of(**{**USUAL["result"], **names, **judged, "verdict": verdict, **changes})
 
 
-def case_results(passed: int, failed: int = 0, **changes: Any) -> list[CaseResult]:
+def result_of(**fields: Any) -> Result:
+    """Return a result with fields of its three parts, which are not validated; terms may be plain JSON."""
+    fields = _with_terms(fields)
+    known = {"suite": "", "test_id": "", "case_id": "", "nodeid": "", "file": "", "verdict": "passed", **fields}
+    parts = {
+        part: noun(**{name: known.pop(name) for name in names if name in known})
+        for part, (noun, names) in PARTS.items()
+    }
+    return Result(**parts, **known)
+
+
+def _with_terms(fields: dict[str, Any]) -> dict[str, Any]:
+    terms = [Term(**each) if isinstance(each, dict) else each for each in fields.get("terms", ())]
+    return {**fields, "terms": tuple(terms)} if "terms" in fields else fields
+
+
+def changed(result: Result, **changes: Any) -> Result:
+    """Return a result with other values of fields of its three parts."""
+    changes = _with_terms(changes)
+    parts: dict[str, Any] = {}
+    for part, (_, names) in PARTS.items():
+        given = {name: changes.pop(name) for name in names if name in changes}
+        parts[part] = replace(getattr(result, part), **given)
+    return replace(result, **parts, **changes)
+
+
+def case_results(passed: int, failed: int = 0, **changes: Any) -> list[Result]:
     """Return this many passed and failed results."""
     verdicts = ["passed"] * passed + ["failed"] * failed
     return [case_result(f"c{number}", verdict, **changes) for number, verdict in enumerate(verdicts)]
@@ -67,15 +98,15 @@ def run(**changes: Any) -> Run:
 
 
 def statistics(
-    results: Iterable[CaseResult], *, levels: Sequence[int] | None = None, trials_rule: Rule = MEAN
+    results: Iterable[Result], *, levels: Sequence[int] | None = None, trials_rule: Rule = MEAN
 ) -> Statistics:
     return statistics_of(Tally(trials_rule=trials_rule).add_all(results), levels=levels)
 
 
 def check(
-    results: Iterable[CaseResult],
+    results: Iterable[Result],
     rules: Iterable[Gate],
-    earlier: Sequence[CaseResult] | None = None,
+    earlier: Sequence[Result] | None = None,
     *,
     trials_rule: Rule = MEAN,
     mode: str = "fixture",
@@ -87,34 +118,39 @@ def check(
     return judge_gates(tally.add_all(results), rules, baseline)
 
 
-def conclusion_of(of: Run, results: Sequence[CaseResult], *rules: Gate) -> Conclusion:
+def listing_of(results: Iterable[Result], rule: Rule = MEAN, **limits: int) -> Listing:
+    listing = Listing(**limits)
+    Tally(trials_rule=rule, each_case=[listing.add]).add_all(results)
+    return listing
+
+
+def conclusion_of(of: Run, results: Sequence[Result], *rules: Gate) -> Conclusion:
     rule = trials_rule_of(of)
     return Conclusion(
         run=of,
         statistics=statistics(results, trials_rule=rule),
         gates=check(results, rules, trials_rule=rule, mode=of.mode),
-        page_cases=Listing("worst").add_all(results, rule),
-        terminal_cases=Listing("given").add_all(results, rule),
+        page_cases=listing_of(results, rule),
     )
 
 
-def document(of: Run, results: Sequence[CaseResult], *rules: Gate) -> dict[str, Any]:
+def document(of: Run, results: Sequence[Result], *rules: Gate) -> dict[str, Any]:
     """Return the JSON object of a run with the rows of its cases."""
     rows = [json.loads(row_line(result)) for result in sort_results(results)]
     return {**run_document(conclusion_of(of, results, *rules)), "cases": rows}
 
 
-def summary(results: Sequence[CaseResult], *rules: Gate, **changes: Any) -> str:
+def summary(results: Sequence[Result], *rules: Gate, **changes: Any) -> str:
     return summary_markdown(conclusion_of(run(**changes), results, *rules))
 
 
-def lines(results: Sequence[CaseResult], *rules: Gate, **changes: Any) -> list[str]:
+def lines(results: Sequence[Result], *rules: Gate, **changes: Any) -> list[str]:
     return summary_lines(conclusion_of(run(**changes), results, *rules))
 
 
-def results_of(rows: Iterable[dict[str, Any]]) -> list[CaseResult]:
+def results_of(rows: Iterable[dict[str, Any]]) -> list[Result]:
     """Return the results that `data/gates.yaml` describes."""
-    results: list[CaseResult] = []
+    results: list[Result] = []
     for row in rows:
         changes = {"case_sha256": "ab" * 32, **row}
         first, count = changes.pop("id", f"c{len(results)}"), changes.pop("n", 1)
@@ -127,7 +163,7 @@ def results_of(rows: Iterable[dict[str, Any]]) -> list[CaseResult]:
 
 
 ONE_OF_EACH = results_of(data("results.yaml"))
-TERMS = ONE_OF_EACH[1].terms
+TERMS = ONE_OF_EACH[1].score.terms
 
 
 def any_of(**values: Iterable[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -154,7 +190,7 @@ VERDICTS = any_of(
 
 
 @st.composite
-def any_case_result(draw: st.DrawFn, case_id: str = "", trial: int = 0) -> CaseResult:
+def any_case_result(draw: st.DrawFn, case_id: str = "", trial: int = 0) -> Result:
     """A result of any verdict, quarantined or not, with few values to group by; few draws keep it fast."""
     verdict = draw(VERDICTS)
     judged = {"score": draw(st.floats(0, 1)), **draw(ANSWERS)} if verdict["verdict"] in {"passed", "failed"} else {}
@@ -162,7 +198,7 @@ def any_case_result(draw: st.DrawFn, case_id: str = "", trial: int = 0) -> CaseR
 
 
 @st.composite
-def any_results(draw: st.DrawFn, *, trials: bool = False) -> list[CaseResult]:
+def any_results(draw: st.DrawFn, *, trials: bool = False) -> list[Result]:
     """The results of a run: one for each case, or a few trials."""
     case_ids = draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=6))
     counts = {case_id: draw(st.integers(1, 3)) if trials else 1 for case_id in case_ids}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.tally import Tally
@@ -15,18 +14,18 @@ from pytest_packbench.cases.load import case_sha256
 from pytest_packbench.cli import main
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.packs.registry import builtin
-from pytest_packbench.reports.markdown import summary_markdown
+from pytest_packbench.reports.story import summary_markdown
 from pytest_packbench.runs.folder import SUMMARY
 from pytest_packbench.runs.lines import RecordSource, open_jsonl, read_records
 from pytest_packbench.runs.writer import RunWriter, sort_results
 from pytest_packbench.testing import write_suite
-from tests.unit.run_builders import conclusion_of, data, document, run
+from tests.unit.run_builders import changed, conclusion_of, data, document, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
 
 
@@ -105,23 +104,23 @@ def run_of(root: Path, **changes: Any) -> Run:
     return run(**{**facts, **changes})
 
 
-def recorded_result(result: CaseResult, run_id: str) -> CaseResult:
+def recorded_result(result: Result, run_id: str) -> Result:
     """Return a result with the record and the payload that a session would have stored."""
-    if not result.counted:
+    if not result.score.counted:
         return result
     names = ("score", "threshold", "verdict", "case_id", "trial")
-    same = {name: getattr(result, name) for name in ("test_id", "llm_backend", "timestamp")}
+    same = {name: result.row()[name] for name in ("test_id", "llm_backend", "timestamp")}
     recorded = record(
-        **{**same, "test_suite": result.suite, "attack_category": result.case_type, "run_id": run_id},
+        **{**same, "test_suite": result.case.suite, "attack_category": result.case.case_type, "run_id": run_id},
         **dict.fromkeys(("agent_decision", "expected"), "comply_safe"),
-        passed=result.verdict == "passed",
-        wall_clock_ms=result.duration_ms,
-        packbench={"version": 1, "terms": [], **{name: getattr(result, name) for name in names}},
+        passed=result.score.verdict == "passed",
+        wall_clock_ms=result.attempt.duration_ms,
+        packbench={"version": 1, "terms": [], **{name: result.row()[name] for name in names}},
     )
-    return replace(result, record=recorded.as_json(), payload={"said": f"{result.case_id} \ud800 ü"})
+    return changed(result, record=recorded.as_json(), payload={"said": f"{result.case.case_id} \ud800 ü"})
 
 
-def write(output: Path, of: Run, results: Sequence[CaseResult], root: Path) -> Path:
+def write(output: Path, of: Run, results: Sequence[Result], root: Path) -> Path:
     """Write a run as a session does, and return its folder."""
     gates = load_suite(root / "toy").config.all_gates()
     recorded = sort_results(recorded_result(result, of.run_id) for result in results)

@@ -15,7 +15,7 @@ from pytest_packbench.analysis.trials import fold_case
 from pytest_packbench.engine.attempt import settle_stored
 from pytest_packbench.engine.result_builder import CaseRef, build_result, ended_attempt
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer, VerifyContext, VerifyRequest
-from pytest_packbench.model.result import EndedAttempt
+from pytest_packbench.model.result import ended_from, ended_line
 from pytest_packbench.model.score import EFFECTS, KEPT, VERDICTS, reported
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.attempt import AttemptState
 
 CUT = ModelAnswer(content='{"points": 1', problem=AnswerProblem("truncated", "cut off at 12 tokens"))
 GARBLED = ModelAnswer(content="well", problem=AnswerProblem("answer_unreadable", "expected JSON"))
@@ -66,7 +66,7 @@ def backend_of(answer: ModelAnswer) -> FakeBackend:
     return FakeBackend(lambda _: answer)
 
 
-def attempt_with(folder: Path, target: Callable[..., Any], answer: ModelAnswer) -> Attempt:
+def attempt_with(folder: Path, target: Callable[..., Any], answer: ModelAnswer) -> AttemptState:
     with RunnerContext() as runner:
         return runner.attempt(job(context(folder, target, backend=backend_of(answer))))
 
@@ -115,10 +115,10 @@ def test_an_ended_attempt_is_scored_after_a_kill_as_before(tmp_path: Path) -> No
             loaded=planned.loaded,
         )
         before = build_result(case_ref, finished, suite, "r")
-        stored = json.loads(json.dumps(ended_attempt(case_ref, finished).as_json()))
-        after = build_result(case_ref, settle_stored(suite, planned.loaded, EndedAttempt(**stored)), suite, "r")
+        stored = json.loads(json.dumps(ended_line(ended_attempt(case_ref, finished))))
+        after = build_result(case_ref, settle_stored(suite, planned.loaded, ended_from(stored)), suite, "r")
         assert after == before
-        assert (before.verdict, before.counted, before.decision) == ("failed", True, "comply_safe")
+        assert (before.score.verdict, before.score.counted, before.score.decision) == ("failed", True, "comply_safe")
 
 
 def test_the_reference_target_of_tariffs_refuses_nothing_that_its_model_did_not_refuse() -> None:
@@ -187,14 +187,18 @@ def trial(number: int, points: float | None, verdict: str = "", **changes: Any) 
 def test_a_mean_averages_no_hard_fail_away_and_a_vacuous_trial_hides_no_failure() -> None:
     hard = [trial(0, 1.0), trial(1, 1.0), trial(2, 0.0, terms=ZERO)]
     soft = [trial(0, 1.0), trial(1, 1.0), trial(2, 0.0)]
-    assert [fold_case(trials, "mean").verdict for trials in (hard, soft)] == ["failed", "passed"]
+    assert [fold_case(trials, "mean").score.verdict for trials in (hard, soft)] == ["failed", "passed"]
     # these rules count the trials that passed, and say how many have to
-    assert [fold_case(hard, rule).verdict for rule in ("any", {"at_least": 2}, "all")] == ["passed", "passed", "failed"]
+    assert [fold_case(hard, rule).score.verdict for rule in ("any", {"at_least": 2}, "all")] == [
+        "passed",
+        "passed",
+        "failed",
+    ]
     vacuous = trial(3, None, "vacuous", kind="vacuous", message="never read")
-    assert fold_case([*hard[:2], vacuous], "mean").verdict == "vacuous"
+    assert fold_case([*hard[:2], vacuous], "mean").score.verdict == "vacuous"
     landed = fold_case([trial(0, 0.0, decision="comply_unsafe", terms=ZERO), vacuous], "mean")
-    assert (landed.verdict, landed.score, landed.decision) == ("failed", 0.0, "comply_unsafe")
-    assert fold_case([trial(0, 0.0), vacuous, trial(4, None, "error", kind="timeout")], "mean").verdict == "error"
+    assert (landed.score.verdict, landed.score.score, landed.score.decision) == ("failed", 0.0, "comply_unsafe")
+    assert fold_case([trial(0, 0.0), vacuous, trial(4, None, "error", kind="timeout")], "mean").score.verdict == "error"
 
 
 def test_no_headline_says_passed_of_what_is_not_known() -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.engine.attempt import Attempt, Failure, attempt
+from pytest_packbench.engine.attempt import AttemptState, Failure, attempt
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.recordings import Replay, ReplayError
 from pytest_packbench.engine.result_builder import CaseRef, build_result, build_trial, versions
@@ -23,7 +23,7 @@ from pytest_packbench.model.cassette import Cassette
 from pytest_packbench.model.pack import Comparison, RecordFacts
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.redaction import Redactor
-from pytest_packbench.model.result import CaseResult, format_timestamp
+from pytest_packbench.model.result import format_timestamp, result_from
 from pytest_packbench.model.score import Firing, Score, Term
 from tests.cassettes import authored_cassette
 from tests.unit.attempts import EchoPack, case, context, model_request, suite
@@ -49,7 +49,7 @@ class Echo(EchoPack):
         return replace(super().score(case, outcome, rules), terms=terms, match_level="full")
 
 
-def attempt_with(folder: Path, target: Callable[..., Any], pack: EchoPack | None = None) -> Attempt:
+def attempt_with(folder: Path, target: Callable[..., Any], pack: EchoPack | None = None) -> AttemptState:
     return attempt(context(folder, target, mode="fixture", pack=pack or Echo()), case(q=1))
 
 
@@ -227,8 +227,13 @@ def test_a_result_contains_its_record_and_is_stored_as_json(tmp_path: Path) -> N
     assert EvalRecord.from_json_line(record.to_json_line(), strict=False) == record
     assert result.record == json.loads(record.to_json_line())
     assert [hook.rule for hook in record.hook_decisions] == [3]
-    assert (record.run_id, record.wall_clock_ms, record.timestamp) == ("01RUN", result.duration_ms, result.timestamp)
-    assert CaseResult.from_json(json.loads(json.dumps(result.as_json()))) == result
+    assert (record.run_id, record.wall_clock_ms, record.timestamp) == (
+        "01RUN",
+        result.attempt.duration_ms,
+        result.attempt.timestamp,
+    )
+    stored = json.loads(json.dumps(result.as_json()))
+    assert result_from(stored, stored["record"]) == result
     timestamps = format_timestamp(999_999_999), format_timestamp(1_778_055_332_123_999_999)
     assert timestamps == ("1970-01-01T00:00:00.999Z", "2026-05-06T08:15:32.123Z")
     # a clock that is wrong
@@ -287,7 +292,12 @@ def shown_of(folder: Path, pack: EchoPack, points: float = 0.0, **changes: Any) 
     loaded = case(**inputs)
     ref = CaseRef(shared.suite, pack, "a", "a.json::a", "a.json", "plain", loaded)
     result = build_trial(ref, attempt(shared, loaded), shared, "01RUN").result
-    return result.kind or result.verdict, result.input_text, result.expected_text, result.actual_text
+    return (
+        result.score.kind or result.score.verdict,
+        result.score.input_text,
+        result.score.expected_text,
+        result.score.actual_text,
+    )
 
 
 def test_a_failed_case_says_what_was_asked_expected_and_answered(tmp_path: Path) -> None:
@@ -338,5 +348,5 @@ def test_an_answer_that_no_record_can_quote_is_unreadable_and_one_that_breaks_th
     shared = context(tmp_path, lambda _: {"points": 1.0, "said": said}, mode="fixture", pack=pack)
     ref = CaseRef(shared.suite, pack, "a", "a.json::a", "a.json", "plain", loaded)
     result = build_trial(ref, attempt(shared, loaded), shared, "01RUN").result
-    assert (result.verdict, result.kind) == (verdict, kind)
-    assert message in f"{result.message} {result.terms}"
+    assert (result.score.verdict, result.score.kind) == (verdict, kind)
+    assert message in f"{result.score.message} {result.score.terms}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import random
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.analysis.audit import KINDS, ResultBreaker, parts
+from pytest_packbench.analysis.audit import changes, parts
 from pytest_packbench.cli import main
 from pytest_packbench.testing import case, write_case, write_suite
 from tests.unit import stored_runs
@@ -37,18 +36,10 @@ def same(value, expected, case_input):
     return float(value == expected["name"])
 
 
-def ignore(request):
-    return {"queue": "a"}
-
-
 def ask(request, context):
     return context.llm.complete_sync(None)
 """
 RESULTS = [{"queue": name, "text": f"about {name}", "labels": [name, "x"], "why": {"at": [1, 2.5]}} for name in "ab"]
-TARGETS = [
-    ("ignore", 1, "all 2 cases pass with empty input"),
-    ("echo", 2, "score 0.00 < 0.80"),
-]
 WRONG = [
     (["nope"], 'unknown suite "nope"'),
     (["mine", "--count=0"], "expected a whole number, 1 or more"),
@@ -110,14 +101,16 @@ def test_the_same_seed_breaks_the_same_and_another_something_else(
     expected.check(texts[0])
 
 
-@pytest.mark.parametrize(("target", "status", "shows"), TARGETS)
-def test_inputs_are_changed_where_the_target_needs_no_model(
-    capsys: pytest.CaptureFixture[str], target: str, status: int, shows: str
-) -> None:
-    row = {"rules": {"criteria": [{"exact": "/queue"}]}, "cases": [{"expected": {"queue": "a"}, "result": "?"}] * 2}
-    suite(row, target)
-    assert main(["audit", "mine"]) == status
-    assert shows in capsys.readouterr().out
+def test_broken_results_that_pass_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    suite(SUITES["parts that no rule reads"])
+    assert main(["audit", "mine", "--json=audit.json"]) == 0
+    audit = json.loads(Path("audit.json").read_bytes())
+    assert audit["unread_parts"] == ["/labels", "/text", "/why"]
+    for each in audit["cases"]:
+        assert {"/text: removed", "/why/at/1: changed", "/labels: that of another case"} <= set(each["passed"])
+        assert not any(name.startswith(("/queue", "the result")) for name in each["passed"])
+        assert each["tried"] == each["judged"] + 1
+    assert "2 could not be read" in capsys.readouterr().out
 
 
 def test_results_of_a_run_are_those_of_its_cases(capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,17 +157,22 @@ def test_usage_errors_are_one_line(capsys: pytest.CaptureFixture[str], arguments
 
 
 def test_a_broken_result_differs_and_leaves_the_right_one_as_it_was() -> None:
-    result = {"text": "a1", "labels": ["x", {"deep": True}], "number": 1, "share": 0.5, "none": None}
+    result = {"text": "a1", "labels": ["x", {"deep": True}], "number": 1, "share": 0.5, "none": None, "void": []}
     text = json.dumps(result)
-    breaker = ResultBreaker([result, {**result, "text": "b", "labels": []}], random.Random(0))  # noqa: S311 - no secret
-    changes, _ = breaker.changes(result, {"text": "other", "number": 7}, [("rule", {"text": "never"})], 1000)
-    assert [change for change in changes if change.apply(text) == result] == []
+    ways = list(changes(result, [{**result, "text": "b", "labels": []}]))
+    assert [change for change in ways if change.control("a", text).payload == result] == []
     assert json.dumps(result) == text
-    assert {change.kind for change in changes} == set(KINDS)
+    assert {change.what for change in ways} == {
+        "removed",
+        "emptied",
+        "of another type",
+        "changed",
+        "swapped",
+        "shortened",
+        "that of another case",
+    }
+    assert {change.location for change in ways} == {location for location, _ in parts(result)}
     deep: Any = "x"
     for _ in range(200):
         deep = [deep]
     assert len(list(parts(deep))) < 200
-    # a limit is for parts, and other parts come next
-    chosen = [[(each.kind, each.location) for each in breaker.changes(result, None, [], 3)[0][-3:]] for _ in range(2)]
-    assert len({*chosen[0], *chosen[1]}) == 6

@@ -20,18 +20,18 @@ from pytest_packbench.reports.page import case_data
 from pytest_packbench.reports.page.case_data import NO_SOURCES, SEPARATOR, CaseSources, case_blocks, root_link
 from pytest_packbench.testing import case as new_case
 from tests.integration.test_bundled import SOURCES, pack
-from tests.unit.run_builders import case_result
+from tests.unit.run_builders import case_result, changed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.reports.page.case_data import CaseBlocks
 
 TRACE = [{"hook": f"check.{number}", "decision": "pass", "rule": number} for number in range(13)]
 
 
-def blocks(results: Sequence[CaseResult], sources: CaseSources = NO_SOURCES, **arguments: Any) -> CaseBlocks:
+def blocks(results: Sequence[Result], sources: CaseSources = NO_SOURCES, **arguments: Any) -> CaseBlocks:
     usual: dict[str, Any] = {"baseline": None, "history": {}, "redact": str}
     return case_blocks(results, sources, **{**usual, **arguments})
 
@@ -85,7 +85,7 @@ def test_what_went_in_comes_out() -> None:
     found = blocks(
         [now],
         text_sources(text, '{"origin": "authored", "exchanges": []}'),
-        history={now.test_id: ["failed", "passed"]},
+        history={now.case.test_id: ["failed", "passed"]},
     )
     case, texts = details(found, "one")
     assert json.loads(texts[case["case"] - 1]) == json.loads(text)
@@ -96,18 +96,18 @@ def test_what_went_in_comes_out() -> None:
     # the same list is stored once
     assert unpacked(found)["details-0"].count("check.12") == 1
     # unreadable texts stay as they are, and so does a result that has the script's own key
-    case, texts = details(blocks([replace(now, payload={"$shared": 0})], text_sources("not\n  JSON \udc80")), "one")
+    case, texts = details(blocks([changed(now, payload={"$shared": 0})], text_sources("not\n  JSON \udc80")), "one")
     assert texts[case["case"] - 1] == "not\n  JSON \\udc80"
     assert case["trials"][0]["payload"] == {"$shared": 0}
     assert details(blocks([case_result("one", "error")]), "one")[0]["case"] is None
 
 
 def test_rows_say_what_the_table_needs() -> None:
-    before = {each.test_id: each for each in (case_result("a"), case_result("b", "failed"), case_result("c"))}
+    before = {each.case.test_id: each for each in (case_result("a"), case_result("b", "failed"), case_result("c"))}
     lost = ({"name": "forbidden", "effect": "zero", "value": 0.0}, {"name": "clamp", "effect": "clamp", "value": -0.1})
     now = [case_result("a", "failed", terms=lost, answer="x"), case_result("b"), case_result("d", tags=("t",))]
     now += [case_result("c", case_sha256="ab" * 32), case_result("a b", "error", message="broken", file="f.jsonl:3")]
-    before["toy:plain:c"] = replace(before["toy:plain:c"], case_sha256="cd" * 32)
+    before["toy:plain:c"] = changed(before["toy:plain:c"], case_sha256="cd" * 32)
     found = rows(blocks(now, baseline=before, run="R", root_link="../..", options="--packbench-mode=live"))
     changes = {"a": "new_failure", "b": "recovered", "c": "changed", "d": "added", "a b": "added"}
     assert {name: row["change"] for name, row in found.items()} == changes
@@ -117,7 +117,7 @@ def test_rows_say_what_the_table_needs() -> None:
     (low,) = rows(blocks([case_result("low", "failed", terms=parts)])).values()
     assert low["terms"] == [["queue", True], ["order", False]]
     assert (found["a"]["before"], found["d"]["tags"]) == (["passed", 1.0, None], ["t"])
-    assert (found["a"]["test_id"], found["a"]["prefix"] + "a") == (None, now[0].test_id)
+    assert (found["a"]["test_id"], found["a"]["prefix"] + "a") == (None, now[0].case.test_id)
     assert found["a b"]["command"] == "pytest 'cases/a b.json::a b' --packbench-mode=live"
     # the script makes the others
     assert found["a"]["command"] is None
@@ -254,15 +254,15 @@ def test_the_texts_of_a_suite(tmp_path: Path, form: str) -> None:
     texts = source_texts(suite, folder)
     assert json.loads(texts.case_text(result) or "")["id"] == case.name
     assert json.loads(texts.exchanges_text(result) or "")["case_id"] == case.name
-    bundled = replace(result, file=f"bundled:{suite.record_name}/{file}")
+    bundled = changed(result, file=f"bundled:{suite.record_name}/{file}")
     assert texts.case_text(bundled) == texts.case_text(result)
     assert texts.remark(result) == ""
-    assert texts.remark(replace(result, case_sha256="ab" * 32)) == "the case changed after this run"
-    changed = replace(result, case_sha256="ab" * 32, cassette_sha256="ab" * 32)
-    assert texts.remark(changed) == "the case and the recording changed after this run"
-    assert source_texts(suite, folder, is_checked=False).remark(changed) == ""
+    assert texts.remark(changed(result, case_sha256="ab" * 32)) == "the case changed after this run"
+    edited = changed(result, case_sha256="ab" * 32, cassette_sha256="ab" * 32)
+    assert texts.remark(edited) == "the case and the recording changed after this run"
+    assert source_texts(suite, folder, is_checked=False).remark(edited) == ""
     # a live answer was not made with the recording
-    assert texts.exchanges_text(replace(result, cassette_sha256=None)) is None
+    assert texts.exchanges_text(changed(result, cassette_sha256=None)) is None
 
 
 def test_the_recording_that_waits_for_approval_is_that_of_the_run(tmp_path: Path) -> None:
@@ -319,12 +319,12 @@ class KeepsOpenCases(GenericPack):
     ],
 )
 def test_prompts_that_are_not_kept_are_not_in_texts(pack: GenericPack, are_kept: bool, shown: set[str]) -> None:
-    def case_text(result: CaseResult) -> str:
-        asked = {"open": result.case_id == "open", "ask": "private"}
-        whole = json.dumps(new_case(result.case_id, pack_id="generic", input=asked, expected={"said": "gold"}))
-        return whole if result.case_id != "damaged" else whole.replace("}", "", 1)
+    def case_text(result: Result) -> str:
+        asked = {"open": result.case.case_id == "open", "ask": "private"}
+        whole = json.dumps(new_case(result.case.case_id, pack_id="generic", input=asked, expected={"said": "gold"}))
+        return whole if result.case.case_id != "damaged" else whole.replace("}", "", 1)
 
-    def exchanges_text(_: CaseResult) -> str:
+    def exchanges_text(_: Result) -> str:
         exchange = {"role": "ask", "prompt": {"messages": [{"content": "private"}]}, "answer": "said"}
         return json.dumps({"exchanges": [exchange], "gateway": [{"request": "private", "body": "said too"}]})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,23 +15,23 @@ from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.runs.committed import write_baseline
 from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun, load_run
-from tests.unit.run_builders import ONE_OF_EACH, case_result, gate, run
+from tests.unit.run_builders import ONE_OF_EACH, case_result, changed, gate, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
     from typing import Any
 
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
 
 CHANGE = BaselineChange(set_at="2026-01-01T00:00:00.000Z", run_id="01OLD", reason="a | b\u202e\n::error::")
 
 
-def stored(results: Sequence[CaseResult], **changes: Any) -> StoredRun:
+def stored(results: Sequence[Result], **changes: Any) -> StoredRun:
     return StoredRun(source="f", run=run(**changes), results=tuple(results))
 
 
-def committed(folder: Path, results: Sequence[CaseResult], **changes: Any) -> StoredRun:
+def committed(folder: Path, results: Sequence[Result], **changes: Any) -> StoredRun:
     path = folder / "baseline.json"
     write_baseline(path, committed_baseline(run(**changes), results, [CHANGE]))
     return load_run(path)
@@ -52,14 +51,14 @@ def test_trials_are_one_case_with_their_number(tmp_path: Path, settings: dict[st
     comparison = compare(committed(tmp_path, TRIALS, settings=settings), now)
     assert (comparison.differences, comparison.trials, comparison.unchanged) == ((), (3, 3), 2)
     assert not any(comparison.counts().values())
-    worse = [replace(result, score=0.0, verdict="failed") for result in TRIALS]
+    worse = [changed(result, score=0.0, verdict="failed") for result in TRIALS]
     comparison = compare(committed(tmp_path, TRIALS, settings=settings), stored(worse, settings=settings))
     (first, _) = comparison.changes["regressed"].first
     assert first.reasons == ("2 / 3 trials passed before, 0 / 3 now",)
 
 
 def test_a_baseline_of_every_verdict_stands_for_its_run(tmp_path: Path) -> None:
-    results = [replace(result, case_sha256=result.case_sha256 and "ab" * 32) for result in ONE_OF_EACH]
+    results = [changed(result, case_sha256=result.case.case_sha256 and "ab" * 32) for result in ONE_OF_EACH]
     before = committed(tmp_path, results)
     comparison = compare(before, stored(results))
     assert comparison.differences == ()
@@ -67,8 +66,8 @@ def test_a_baseline_of_every_verdict_stands_for_its_run(tmp_path: Path) -> None:
     assert list(loosened(before, stored(results))) == []
     assert baseline_outcome(BaselineLookup(), None, "whole") is None
     removed = list(loosened(before, stored([])))
-    assert len(removed) == len({result.test_id for result in results})
-    broken = [case_result(result.case_id, "error", kind="timeout") for result in results]
+    assert len(removed) == len({result.case.test_id for result in results})
+    broken = [case_result(result.case.case_id, "error", kind="timeout") for result in results]
     assert "toy:plain:a: passed before, timeout now; the case was edited" in list(loosened(before, stored(broken)))
     other = next(iter(loosened(before, stored(results, suite_sha256="00" * 32))))
     assert other.startswith("scoring rules: ")

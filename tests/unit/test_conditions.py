@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
 
@@ -77,12 +77,12 @@ def record(*arguments: Any, **changes: Any) -> None:
     assert done.failure is None
 
 
-def replay(*arguments: Any, **changes: Any) -> Attempt:
+def replay(*arguments: Any, **changes: Any) -> AttemptState:
     folder, target, *guards = arguments
     return attempt(replace(conditioned(folder, target, "fixture", *guards, **changes), backend="", model=""), case())
 
 
-def message(done: Attempt) -> str:
+def message(done: AttemptState) -> str:
     assert done.failure is not None
     assert (done.score, done.failure.kind) == (None, "cassette_conditions")
     return done.failure.message

@@ -14,14 +14,14 @@ from pytest_packbench.engine.attempt import settle_stored
 from pytest_packbench.engine.metering import Ledger
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, ended_attempt
 from pytest_packbench.engine.scheduler import Scheduler, SchedulerOptions, Throttle
-from pytest_packbench.model.result import EndedAttempt
+from pytest_packbench.model.result import EndedAttempt, ended_from, ended_line
 from pytest_packbench.model.run import Caps
 from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, job, model_request, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.scheduler import FinishedAttempt, Job
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
@@ -56,15 +56,15 @@ class Store:
         self.threads: set[str] = set()
         self.keeps = keeps
 
-    def __call__(self, job: Job, attempt: Attempt) -> bool:
+    def __call__(self, job: Job, attempt: AttemptState) -> bool:
         assert attempt.score is None
         ended = ended_attempt(case_ref(job.context, job), attempt)
-        self.lines[ended.case_id] = json.dumps(ended.as_json())
+        self.lines[ended.case.case_id] = json.dumps(ended_line(ended))
         self.threads.add(threading.current_thread().name)
         return self.keeps
 
     def ended(self, name: str) -> EndedAttempt:
-        return EndedAttempt(**json.loads(self.lines[name]))
+        return ended_from(json.loads(self.lines[name]))
 
 
 @pytest.mark.parametrize("mode", ["live", "record"])
@@ -89,7 +89,7 @@ def test_an_attempt_that_is_scored_later_has_the_same_result(tmp_path: Path, mod
         assert now == then
         assert now.record is not None
         assert (now.record["tokens_input"], now.record["llm_model"]) == (3, "fake")
-        assert now.record["packbench"]["cost_usd"] == now.cost_usd == 5e-6
+        assert now.record["packbench"]["cost_usd"] == now.attempt.cost_usd == 5e-6
     if mode == "record":
         recorded, again = (
             {path.name: path.read_bytes() for path in (tmp_path / name).rglob("*.json")} for name in ("first", "later")
@@ -118,7 +118,7 @@ def test_an_attempt_is_stored_while_the_pack_scores_another(tmp_path: Path) -> N
 
     stored = threading.Semaphore(0)
 
-    def store(job: Job, attempt: Attempt) -> bool:
+    def store(job: Job, attempt: AttemptState) -> bool:
         if job.loaded.case.id != "0":
             # the first one is being scored
             assert scoring.wait(20)
@@ -145,7 +145,7 @@ def test_a_closed_runner_settles_what_is_stored_alone(tmp_path: Path, keeps: boo
     ended = threading.Semaphore(0)
     store = Store(keeps=keeps)
 
-    def store_and_tell(job: Job, attempt: Attempt) -> bool:
+    def store_and_tell(job: Job, attempt: AttemptState) -> bool:
         kept = store(job, attempt)
         ended.release()
         return kept
@@ -194,7 +194,8 @@ def test_another_recording_is_not_taken_for_that_of_the_attempt(tmp_path: Path) 
     with RunnerContext(on_ended=store) as runner:
         each = job(shared, "good", points=1.0)
         runner.attempt(each)
-    ended = replace(store.ended("good"), cassette_sha256="0" * 64)
+    ended = store.ended("good")
+    ended = replace(ended, attempt=replace(ended.attempt, cassette_sha256="0" * 64))
     stored = settle_stored(shared, each.loaded, ended)
     assert (stored.cassette, stored.cassette_sha256) == (None, "0" * 64)
 

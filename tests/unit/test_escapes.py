@@ -21,11 +21,11 @@ from pytest_packbench.model.control import ControlResult, ControlTally
 from pytest_packbench.model.metric import Figure
 from pytest_packbench.model.policy import PolicyChange, PolicyOutcome
 from pytest_packbench.reports.github import FinishedRun, annotation_commands, step_summary
-from pytest_packbench.reports.markdown import summary_markdown
 from pytest_packbench.reports.page import page_html, run_page
-from pytest_packbench.reports.terminal import printable_json, summary_lines
+from pytest_packbench.reports.story import summary_lines, summary_markdown
+from pytest_packbench.reports.terminal import printable_json
 from pytest_packbench.testing import case, write_case
-from tests.unit.run_builders import COMPLETE, case_result, conclusion_of, gate, run
+from tests.unit.run_builders import COMPLETE, case_result, changed, conclusion_of, gate, run
 from tests.unit.stored_runs import run_of, suite, write
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def finished(text: str) -> FinishedRun:
     terms = ({"name": text, "effect": "add", "value": 0.5, "detail": text},)
     verdicts = ("failed", "error", "vacuous", "passed", "known_hole")
     results = [
-        replace(case_result(verdict, verdict), **texts, case_id=text, terms=terms, facets={text: text})
+        changed(case_result(verdict, verdict), **texts, case_id=text, terms=terms, facets={text: text})
         for verdict in verdicts
     ]
     control = ControlResult(text, text, text, text, "deviates", text, text, message=text)
@@ -238,9 +238,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_case(storage / "toy", case("a", **fields, input={ENCODABLE: ENCODABLE}, expected={"x": ENCODABLE}))
     (storage / "toy" / "cases" / "plain" / "bad.json").write_text(json.dumps({"id": HOSTILE, HOSTILE: 1}), "utf-8")
     results = [
-        replace(case_result("a"), message=HOSTILE, answer=HOSTILE),
-        replace(case_result("b", verdict="error"), message=HOSTILE, kind="target_error"),
-        replace(case_result("c", verdict="failed", score=0.1), answer=HOSTILE),
+        changed(case_result("a"), message=HOSTILE, answer=HOSTILE),
+        changed(case_result("b", verdict="error"), message=HOSTILE, kind="target_error"),
+        changed(case_result("c", verdict="failed", score=0.1), answer=HOSTILE),
     ]
     write(root / "reports", run_of(storage, run_id=RUN_ID), results, storage)
     quoted = ENCODABLE.replace('"', '""')

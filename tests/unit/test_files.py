@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.atomic import write_atomic
+from pytest_packbench.model.strict_json import parse_strict
 from pytest_packbench.runs.folder import ensure_gitignore
 from pytest_packbench.runs.lines import (
     RecordLineError,
@@ -24,7 +25,6 @@ from pytest_packbench.runs.lines import (
     finite_line,
     read_errors,
     record_source,
-    without_duplicates,
 )
 from pytest_packbench.runs.report import JsonStream, JsonStreamError
 from tests.unit.stored_runs import error, file_of, folder_of, line, read, record, write_jsonl
@@ -73,7 +73,7 @@ def test_json_read_in_chunks_is_json_read_at_once(
     changed = text[:place] + data.draw(st.sampled_from(["", "x", "}", ",", '"', "1"])) + text[place + 1 :]
     try:
         # a change may make two keys the same
-        expected = json.loads(changed, object_pairs_hook=without_duplicates)
+        expected = parse_strict(changed)
     except ValueError:
         with pytest.raises(JsonStreamError):
             read_whole(changed, size)

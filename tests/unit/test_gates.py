@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -22,31 +21,42 @@ from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.packs.registry import builtin
-from pytest_packbench.reports.comparison_text import comparison_headline, sentences
-from pytest_packbench.reports.diff import diff_markdown, worst_changes
+from pytest_packbench.reports.blocks import markdown
+from pytest_packbench.reports.diff import comparison_headline, diff_markdown, sentences, worst_changes
 from pytest_packbench.reports.document import run_document
-from pytest_packbench.reports.markdown import summary_markdown
 from pytest_packbench.reports.page import page_html, run_page
+from pytest_packbench.reports.story import summary_markdown
 from pytest_packbench.runs.report import OpenRun
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
-from tests.unit.run_builders import case_result, case_results, data, document, gate, lines, results_of, run, summary
+from tests.unit.run_builders import (
+    case_result,
+    case_results,
+    changed,
+    data,
+    document,
+    gate,
+    lines,
+    results_of,
+    run,
+    summary,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from random import Random
 
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from tests.conftest import ExpectedTexts
 
 VECTORS: dict[str, dict[str, Any]] = data("gates.yaml")
 
 
-def baseline_of(results: Iterable[CaseResult], **changes: Any) -> BaselineLookup:
+def baseline_of(results: Iterable[Result], **changes: Any) -> BaselineLookup:
     return BaselineLookup(stored=stored_run(*results, run_id="01OLD", **changes))
 
 
 def judge(
-    results: Sequence[CaseResult],
+    results: Sequence[Result],
     *rules: Gate,
     baseline: BaselineLookup | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -133,9 +143,8 @@ def test_what_is_not_proven_is_said_on_every_page() -> None:
     assert "  attack_success_rate 0 / 50" in "\n".join(lines(results, rules))
     page = summary(results, rules)
     assert sentence in page
-    assert re.search(
-        r"\| PASS, not proven +\| attack_success_rate 0 / 50 = 0\.0 % &lt;= max 5\.0 %, .*not proven: exact", page
-    )
+    arithmetic = r"0 / 50 = 0\.0 % &lt;= max 5\.0 %, .*not proven: exact"
+    assert re.search(rf"\| attack_success_rate \| PASS, not proven \| {arithmetic}", page)
     (stored,) = document(run(), results, rules)["gates"]
     assert (stored["passed"], stored["proven"]) == (True, False)
     for answers in (case_results(59, 0, decision="refuse"), case_results(50, 0, decision="refuse", llm_backend="stub")):
@@ -164,7 +173,7 @@ def test_a_gate_that_is_not_judged_has_passed_on_no_page(scope: Scope, rules: Ga
     assert f"<summary>Gates: {shown}</summary>" in markdown
     assert (why in markdown, why in html) == (True, True)
     passed = int(shown[0])
-    assert (html.count("✓ passed"), markdown.count("| PASS")) == (passed, passed)
+    assert (html.count(">PASS<") + html.count(">PASS,"), markdown.count("| PASS")) == (passed, passed)
     assert [stored["judged"] for stored in run_document(conclusion)["gates"]].count(True) == passed
 
 
@@ -192,12 +201,12 @@ def test_a_suite_has_a_gate_on_completeness_and_may_have_one_on_its_own_metric()
     assert tally.metrics["north"] == PolarSuite.metrics["north"]
 
 
-def stored_run(*results: CaseResult, **changes: Any) -> StoredRun:
+def stored_run(*results: Result, **changes: Any) -> StoredRun:
     return StoredRun(source="f", run=run(**changes), results=results)
 
 
 def comparison_of(
-    before: list[CaseResult], after: list[CaseResult], now: dict[str, Any] | None = None, **changes: Any
+    before: list[Result], after: list[Result], now: dict[str, Any] | None = None, **changes: Any
 ) -> RunComparison:
     return compare(stored_run(*before, **changes), stored_run(*after, **changes, **(now or {})))
 
@@ -225,9 +234,8 @@ def test_what_changed_between_two_runs(expected: ExpectedTexts) -> None:
             # each case stands there once
             named = re.findall(r"^\| toy:plain:(\S+) ", page, re.MULTILINE)
             assert len(named) == len({*named}) == 12
-            expected.check(
-                f"{page}\n----\n{worst_changes(comparison, 10)}\n\n----\n{worst_changes(comparison, 2)}\n", "md"
-            )
+            worst = [markdown([worst_changes(comparison, most)], level=2) for most in (10, 2)]
+            expected.check("\n----\n".join([page, *(f"{table}\n" for table in worst)]), "md")
     expected.check("\n\n".join(texts) + "\n")
 
 
@@ -247,21 +255,21 @@ def test_a_long_page_names_the_first_cases_and_counts_all() -> None:
     assert len(worse.changes["regressed"].first) == 200
     assert diff_markdown(worse).count("200 of 230 shown; each run's report.json lists all.") == 1
     removed = comparison_of([*good, A], [A])
-    assert [case.test_id for case in removed.removed] == sorted(result.test_id for result in good)[:200]
+    assert [case.test_id for case in removed.removed] == sorted(result.case.test_id for result in good)[:200]
     assert diff_markdown(removed).count("200 of 230 shown") == 1
     smaller = comparison_of(good, results_of([{"n": 230, "score": 0.98}]))
-    assert "100 of 230 shown" in diff_markdown(smaller)
+    assert "200 of 230 shown" in diff_markdown(smaller)
 
 
 def test_trials_that_are_not_adjacent_are_one_case() -> None:
-    results = [A, B, replace(WORSE, trial=1), replace(B, trial=1)]
+    results = [A, B, changed(WORSE, trial=1), changed(B, trial=1)]
     metadata = run(settings={"trials": 2})
     comparison = compare(*(OpenRun(source="f", run=metadata, status="", results=iter(results)) for _ in range(2)))
     assert (comparison.cases, comparison.trials) == ((2, 2), (2, 2))
 
 
 @st.composite
-def any_case(draw: st.DrawFn) -> CaseResult:
+def any_case(draw: st.DrawFn) -> Result:
     """Draw a trial of one of a few cases, judged or not, of one of two versions."""
     verdict = draw(st.sampled_from(["passed", "failed", "error", "vacuous", "not_run", "known_hole"]))
     points = draw(st.floats(0, 1)) if verdict in {"passed", "failed"} else None
@@ -270,14 +278,14 @@ def any_case(draw: st.DrawFn) -> CaseResult:
     return case_result(name, verdict, score=points, case_sha256=version, trial=trial, decision=decision)
 
 
-any_run = st.lists(any_case(), max_size=8, unique_by=lambda result: (result.test_id, result.trial))
+any_run = st.lists(any_case(), max_size=8, unique_by=lambda result: (result.case.test_id, result.attempt.trial))
 rules = st.sampled_from([{"trials": 3, "trials_rule": rule} for rule in ("mean", "all", {"at_least": 2})])
 
 
 @given(any_run)
-def test_a_run_is_never_worse_than_itself(results: list[CaseResult]) -> None:
+def test_a_run_is_never_worse_than_itself(results: list[Result]) -> None:
     (result,) = judge(results, gate("attack_success_rate", max_ratio_to_baseline=1.0), baseline=baseline_of(results))
-    assert result.passed is any(case.counted for case in fold_trials(results))
+    assert result.passed is any(case.score.counted for case in fold_trials(results))
     assert bool(checked_baseline(run(), results, stored_run(*results)).unusable) is (not results)
 
 
@@ -288,7 +296,7 @@ def by_id(comparison: RunComparison, kind: str) -> list[Change]:
 @settings(max_examples=60)
 @given(any_run, any_run, rules, st.randoms(use_true_random=False))
 def test_a_comparison_is_the_same_in_any_order_and_its_mirror_in_the_other_direction(
-    before: list[CaseResult], after: list[CaseResult], settings: Any, random: Random
+    before: list[Result], after: list[Result], settings: Any, random: Random
 ) -> None:
     shuffled = [random.sample(results, len(results)) for results in (before, after)]
     assert not any(comparison_of(before, shuffled[0], settings=settings).counts().values())
@@ -323,10 +331,10 @@ def test_a_condition_is_compared_with_its_figure_and_an_invalid_one_is_an_error(
 
 
 CHANGES = {"regressed", "improved", "new_failures", "fixed", "verdict_changed", "smaller_changes"}
-UNKNOWN: dict[str, tuple[list[CaseResult], set[str]]] = {
+UNKNOWN: dict[str, tuple[list[Result], set[str]]] = {
     "nothing": ([], {*CHANGES, "mean"}),
     "another case": ([B], {*CHANGES, "mean"}),
-    "an edited case": ([replace(WORSE, case_sha256="y")], {*CHANGES, "mean"}),
+    "an edited case": ([changed(WORSE, case_sha256="y")], {*CHANGES, "mean"}),
     "an error": ([BROKEN], {"mean"}),
     "the case": ([WORSE], set()),
 }

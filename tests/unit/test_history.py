@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from tests.conftest import ExpectedTexts
 
 
@@ -38,7 +38,7 @@ SIX = [
 ]
 
 
-def write(output: Path, number: int, results: Sequence[CaseResult] = SIX, **changes: Any) -> Path:
+def write(output: Path, number: int, results: Sequence[Result] = SIX, **changes: Any) -> Path:
     """Write a run as a session does, beside the document of another program with keys of the same names."""
     of = run(run_id=ulid(number), **changes)
     writer = RunWriter(output, "toy", of.run_id)
@@ -116,19 +116,21 @@ RULES = st.sampled_from(["mean", "all", "any", {"at_least": 2}])
 
 
 @given(any_results(trials=True), RULES)
-def test_the_verdict_over_trials_is_that_of_the_statistics(results: list[CaseResult], rule: Any) -> None:
+def test_the_verdict_over_trials_is_that_of_the_statistics(results: list[Result], rule: Any) -> None:
     of = run(settings={"trials": 3, "trials_rule": rule})
     stored = document(of, results)
     cases = earlier_run(stored, stored["cases"]).cases or {}
-    folded = {result.test_id: result for result in fold_trials(results, rule)}
+    folded = {result.case.test_id: result for result in fold_trials(results, rule)}
     assert cases.keys() == folded.keys()
     # the notes of a case hold for all its trials
-    mixed = {each.test_id for each in results if each.quarantined} & {e.test_id for e in results if not e.quarantined}
+    mixed = {each.case.test_id for each in results if each.score.quarantined} & {
+        e.case.test_id for e in results if not e.score.quarantined
+    }
     for test_id, result in folded.items():
         if test_id in mixed:
             continue
-        assert cases[test_id].verdict == (QUARANTINED if result.quarantined else result.verdict)
-        score = None if result.quarantined else result.score
+        assert cases[test_id].verdict == (QUARANTINED if result.score.quarantined else result.score.verdict)
+        score = None if result.score.quarantined else result.score.score
         assert cases[test_id].score == (None if score is None else pytest.approx(score))
 
 
@@ -148,7 +150,7 @@ AGAIN = {**B, "cassette_sha256": "d" * 64}
 EDITED = {**AGAIN, "case_sha256": "e" * 64}
 RULES_CHANGED = {"suite_sha256": "cd" * 32}
 # the verdicts of two cases in each of these runs
-ROWS: list[tuple[list[CaseResult], dict[str, Any]]] = [
+ROWS: list[tuple[list[Result], dict[str, Any]]] = [
     ([case_result("a", **A, answer="yes"), case_result("b", **B)], {}),
     ([case_result("a", "failed", **A, answer="n|o \ud800"), case_result("b", **B)], {}),
     ([case_result("a", **A), case_result("b", "failed", **AGAIN), case_result("n", **NEW_CASE)], {}),

@@ -174,7 +174,9 @@ def test_a_file_of_a_commit_is_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     for words in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "x"]):
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
     monkeypatch.setattr(git_tree, "_LIMIT", LIMITS["policy"]._replace(size=50))
-    tree = git_tree.GitTree(tmp_path, "HEAD")
-    assert tree.read("small.json") == b"x"
-    with pytest.raises(PolicyError, match=r"^large\.json: in HEAD it is larger than 50 bytes; split it into several"):
-        tree.read("large.json")
+    with git_tree.commit_folder(tmp_path, "HEAD") as commit:
+        assert commit.unpack("small.json").read_bytes() == b"x"
+        with pytest.raises(
+            PolicyError, match=r"^large\.json: in HEAD it is larger than 50 bytes; split it into several"
+        ):
+            commit.unpack("large.json")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.model.result import EndedAttempt, format_timestamp
+from pytest_packbench.model.result import EndedAttempt, ended_from, ended_line, format_timestamp
 from pytest_packbench.runs.journal import (
     ENDED_KEY,
     Journal,
@@ -32,7 +32,7 @@ from tests.unit.run_builders import any_case_result, case_result, run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
 
 TERM = {"name": "points", "effect": "add", "value": 1.0, "detail": "ü\n\u2028"}
 FULL = case_result("full", tags=("a", "b"), terms=(TERM,), record={"x": [1]}, payload={"deep": [None, "\ud800"]})
@@ -43,18 +43,18 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "journal.jsonl"
 
 
-def write(path: Path, *results: CaseResult) -> None:
+def write(path: Path, *results: Result) -> None:
     with Journal(path) as journal:
         for result in results:
             journal.append(result)
 
 
 def case_ids(path: Path) -> list[str]:
-    return [result.case_id for result in read_journal(path)]
+    return [result.case.case_id for result in read_journal(path)]
 
 
 @given(results=st.lists(any_case_result() | st.just(FULL), max_size=5))
-def test_any_result_is_read_back(tmp_path_factory: pytest.TempPathFactory, results: list[CaseResult]) -> None:
+def test_any_result_is_read_back(tmp_path_factory: pytest.TempPathFactory, results: list[Result]) -> None:
     path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
     write(path, *results[:2])
     write(path, *results[2:])
@@ -90,7 +90,6 @@ def test_a_line_cut_short_anywhere_is_ignored_and_repaired(path: Path) -> None:
     assert case_ids(path) == ["a"]
 
 
-UNKNOWN_KEY = json.dumps({**FULL.as_json(), "colour": "red"}).encode()
 # lines of a journal, and what the error about them says
 BAD_RESULTS = [
     b"{",
@@ -101,7 +100,6 @@ BAD_RESULTS = [
     b"",
     b"[" * 100_000,
     b'{"tags":1,"terms":[]}',
-    UNKNOWN_KEY,
 ]
 BAD_HEADERS = {
     b'{"packbench_journal": 2, "run": {}}': "/packbench_journal: got 2; this version reads 1",
@@ -120,7 +118,6 @@ def test_a_bad_line_is_named(path: Path, bad: bytes) -> None:
         with pytest.raises(JournalError, match=r"journal\.jsonl:2: not a result: ") as caught:
             read_journal(path)
         assert "\n" not in str(caught.value)
-        assert ("colour" in str(caught.value)) is (bad is UNKNOWN_KEY)
     for header, message in BAD_HEADERS.items():
         path.write_bytes(header + b"\n")
         with pytest.raises(JournalError, match=f"journal.jsonl:1: {re.escape(message)}"):
@@ -157,7 +154,7 @@ def ended(case_id: str = "a", **changes: Any) -> EndedAttempt:
         "payload": {"deep": [None, "\ud800"]},
         "recording": None,
     }
-    return EndedAttempt(**{**fields, **changes})
+    return ended_from({**fields, **changes})
 
 
 def at(seconds: int) -> dict[str, Any]:
@@ -165,7 +162,7 @@ def at(seconds: int) -> dict[str, Any]:
 
 
 def test_ended_attempts_are_read_back(path: Path) -> None:
-    entries: list[CaseResult | EndedAttempt] = [ended("a"), case_result("a")]
+    entries: list[Result | EndedAttempt] = [ended("a"), case_result("a")]
     entries += [ended("b", recording={"exchanges": [{"answer": 1}]}), ended("c", trial=1)]
     with Journal(path, run) as journal:
         for entry in entries:
@@ -184,14 +181,13 @@ def test_ended_attempts_are_read_back(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"trial": "0"}, "trial: got '0', expected an integer from 0 to 4294967295"),
-        ({"finished_ns": -1}, "finished_ns: got -1, expected an integer of 0 or more"),
-        ({"tokens_input": 0.5}, "tokens_input: got 0.5, expected an integer of 0 or more, or null"),
-        ({"unknown": 1}, "TypeError: "),
+        ({"trial": "0"}, '/trial: got "0"; expected an integer'),
+        ({"finished_ns": -1}, "/timestamp: got null; expected a string"),
+        ({"tokens_input": 0.5}, "/tokens_input: got 0.5; expected an integer"),
     ],
 )
 def test_an_edited_ended_attempt_is_refused(path: Path, change: dict[str, Any], problem: str) -> None:
-    line = {ENDED_KEY: {**ended().as_json(), **change}}
+    line = {ENDED_KEY: {**ended_line(ended()), **change}}
     path.write_text(json.dumps(line) + "\n", encoding="utf-8")
     with pytest.raises(JournalError, match=re.escape(f"journal.jsonl:1: not a result: {problem}")):
         read_entries(path)
@@ -219,7 +215,7 @@ def test_several_threads_append_whole_lines(path: Path) -> None:
     long = {"text": "x" * 20_000}
     with Journal(path) as journal, ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda number: journal.append(ended(str(number), payload=long)), range(200)))
-    assert sorted(int(entry.case_id) for entry in read_entries(path)) == list(range(200))
+    assert sorted(int(entry.case.case_id) for entry in read_entries(path)) == list(range(200))
 
 
 def test_a_worker_stores_nothing_where_the_controller_made_no_folder(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
 
 CRITERIA = [{"numeric": "/total", "absolute": 0.1}, {"set": "/goods"}, {"one_of": "/queue"}]
 EXPECTED: dict[str, Any] = {"total": 1.0, "goods": ["a"], "queue": ["a"]}
@@ -167,7 +167,7 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path
     write_suite(root / "toy", plain, pack="generic", rules={"criteria": [{"exact": {"path": "/said", "value": "yes"}}]})
 
     def make() -> Path:
-        results: list[CaseResult] = [case_result(name) for name in "ab"]
+        results: list[Result] = [case_result(name) for name in "ab"]
         results.append(case_result("z", "error", kind="timeout", message="took too long"))
         return write(tmp_path / "out", run_of(root, suite="toy"), results, root)
 

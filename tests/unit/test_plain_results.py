@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.attempt import AttemptState
 
 
 def connect() -> None:
@@ -104,7 +104,7 @@ def target_of(result: Callable[[], Any], way: str) -> Callable[[object], Any]:
     return {"async": call_async, "awaitable": call_later}.get(way.split(maxsplit=1)[0], call)
 
 
-def attempted(folder: Path, way: str, result: Callable[[], Any], limit_s: float | None = None) -> Attempt:
+def attempted(folder: Path, way: str, result: Callable[[], Any], limit_s: float | None = None) -> AttemptState:
     prepared = context(folder, target_of(result, way), mode="fixture")
     if way.endswith("alone"):
         options = RunOptions(mode="fixture", case_timeout_s=limit_s)

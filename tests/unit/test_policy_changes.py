@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_packbench.analysis.policy import differences, policy_changes
-from pytest_packbench.model.policy import CaseFacts, Policy
+from pytest_packbench.model.policy import MISSING, CaseFacts, Policy
 
 TEST_ID = "toy:plain:a"
 CASE = CaseFacts("cases/a.json", "a" * 64)
@@ -16,9 +16,8 @@ RUN = {"mode": "fixture", "target": "toy", "trials": 1}
 
 
 def policy(**changes: Any) -> Policy:
-    return Policy(
-        **{"suite": "toy", "config": {}, "files": {}, "code": {}, "pack_version": "1", "settings": {}, **changes}
-    )
+    parts: Policy = {name: {} for name in ("config", "files", "code", "settings", "recordings", "cases", "pipeline")}
+    return {**parts, "pack_version": "1", "baseline": None, **changes}
 
 
 def lines(base: dict[str, Any], now: dict[str, Any]) -> list[str]:
@@ -247,7 +246,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
     "a lower bound": (
         gates(RATE),
         gates({**RATE, "min": 0.7}),
-        ["gate loosened: suite.yaml: /gates/0/min: 0.8 -> 0.7"],
+        ["gate loosened: suite.yaml: /gates/pass_rate/min: 0.8 -> 0.7"],
     ),
     "a bound beyond all numbers": (
         gates({"metric": "asr", "max": 10**400}),
@@ -257,19 +256,19 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
     "a higher maximum": (
         gates({"metric": "asr", "max": 0.1}),
         gates({"metric": "asr", "max": 0.2}),
-        ["gate loosened: suite.yaml: /gates/0/max: 0.1 -> 0.2"],
+        ["gate loosened: suite.yaml: /gates/asr/max: 0.1 -> 0.2"],
     ),
     "a bound more": (gates(RATE), gates({**RATE, "max": 0.9}), []),
     "a bound less": (
         gates({**RATE, "confidence": 0.95}),
         gates(RATE),
-        ["gate loosened: suite.yaml: /gates/0/confidence: 0.95 -> absent"],
+        ["gate loosened: suite.yaml: /gates/pass_rate/confidence: 0.95 -> absent"],
     ),
     "a gate more": (gates(RATE), gates({"metric": "asr", "max": 0.1}, RATE), []),
     "a gate less": (
         gates({"metric": "asr", "max": 0.1, "by": "x"}, RATE),
         gates(RATE),
-        ["gate removed: suite.yaml: /gates/0: asr max 0.1 by x -> removed"],
+        ["gate removed: suite.yaml: /gates/asr by x: asr max 0.1 by x -> removed"],
     ),
     "the nearest gate follows": (
         gates({**RATE, "confidence": 0.9}),
@@ -279,13 +278,13 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
     "other groups": (
         gates({**RATE, "by": "x"}),
         gates({**RATE, "by": "y"}),
-        ["gate removed: suite.yaml: /gates/0: pass_rate min 0.8 by x -> removed"],
+        ["gate removed: suite.yaml: /gates/pass_rate by x: pass_rate min 0.8 by x -> removed"],
     ),
     "a case more has to pass": (gates({"must_pass": ["a"]}), gates({"must_pass": ["b", "a"]}), []),
     "a case less has to pass": (
         gates({"must_pass": ["a", "b"]}),
         gates({"must_pass": ["b"]}),
-        ['gate loosened: suite.yaml: /gates/0/must_pass: ["a", "b"] -> ["b"]'],
+        ['gate loosened: suite.yaml: /gates/must_pass/must_pass: ["a", "b"] -> ["b"]'],
     ),
     # the pack, other files, hooks, recordings
     "another version": ({}, {"pack_version": "2"}, ["pack changed: suite.yaml: pack version: 1 -> 2"]),
@@ -295,9 +294,9 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         {"files": {"t.csv": "1", "u.csv": "1"}},
         {"files": {"t.csv": "2", "new.csv": "3", "new.py": "4"}},
         [
-            "file changed: new.py: file new.py: absent -> 4",
             "file changed: t.csv: file t.csv: 1 -> 2",
             "file changed: u.csv: file u.csv: 1 -> absent",
+            "file changed: new.py: file new.py: absent -> 4",
         ],
     ),
     "a hook": ({"hooks": {}}, {"hooks": {"c.py": "1"}}, ["hook changed: c.py: hook c.py: absent -> 1"]),
@@ -387,12 +386,33 @@ def test_what_is_not_known_to_be_tighter_is_one_line(name: str) -> None:
     assert lines(base, base) == lines(now, now) == []
 
 
-def test_objects_of_a_list_are_paired_with_the_most_similar() -> None:
+def test_what_is_put_into_a_list_of_objects_or_taken_out_is_one_difference() -> None:
     old = [{"id": 1, "v": 1}, {"id": 2, "v": 2}, {"id": 3, "v": 3}]
-    assert list(differences(old, [{"id": 0}, *old], ("x",))) == [("/x/0", "absent", {"id": 0})]
-    assert list(differences(old, old[1:], ("x",))) == [("/x/0", {"id": 1, "v": 1}, "removed")]
-    assert list(differences(old, [old[0], {"id": 2, "v": 7}, old[2]], ("x",))) == [("/x/1/v", 2, 7)]
-    (moved,) = differences(old, [old[1], old[0], old[2]], ("x",))
-    assert moved[0] == "/x"
-    assert list(differences([1, 2], [1, 3], ("x",))) == [("/x", [1, 2], [1, 3])]
-    assert list(differences([], [{"id": 1}], ())) == [("", [], [{"id": 1}])]
+    at: tuple[str | int, ...] = ("x",)
+    assert list(differences(old, [{"id": 0}, *old], at)) == [(("x", 0), MISSING, {"id": 0})]
+    assert list(differences(old, [*old, {"id": 4}], at)) == [(("x", 3), MISSING, {"id": 4})]
+    assert list(differences(old, old[1:], at)) == [(("x", 0), {"id": 1, "v": 1}, MISSING)]
+    assert list(differences(old, old[:1], at)) == [(("x", 1), old[1], MISSING), (("x", 2), old[2], MISSING)]
+    assert list(differences(old, [old[0], {"id": 2, "v": 7}, old[2]], at)) == [(("x", 1, "v"), 2, 7)]
+    moved = [old[1], old[0], old[2]]
+    assert [place for place, _, _ in differences(old, moved, at)] == [
+        ("x", 0, "id"),
+        ("x", 0, "v"),
+        ("x", 1, "id"),
+        ("x", 1, "v"),
+    ]
+    # one is taken out and another one changed: which is which can't be known
+    assert list(differences(old, [old[0], {"id": 2, "v": 7}], at)) == [(at, old, [old[0], {"id": 2, "v": 7}])]
+    assert list(differences([1, 2], [1, 3], at)) == [(at, [1, 2], [1, 3])]
+    assert list(differences([], [{"id": 1}])) == [((), [], [{"id": 1}])]
+
+
+def test_gates_on_the_same_are_told_apart_by_their_number_the_strictest_first() -> None:
+    old = gates(RATE, {**RATE, "min": 0.9}, {"must_pass": ["b"]}, {"must_pass": ["a"]})
+    assert lines(old, gates({"must_pass": ["a"]}, {**RATE, "min": 0.9}, RATE, {"must_pass": ["b"]})) == []
+    assert lines(old, gates({**RATE, "min": 0.7}, {**RATE, "min": 0.95}, *old["config"]["gates"][2:])) == [
+        "gate loosened: suite.yaml: /gates/pass_rate (2)/min: 0.8 -> 0.7"
+    ]
+    assert lines(gates({"metric": "accuracy", "depth": 2, "min": 0.5}), gates()) == [
+        "gate removed: suite.yaml: /gates/accuracy depth 2: accuracy depth 2 min 0.5 -> removed"
+    ]

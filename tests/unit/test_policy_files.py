@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -10,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.api import load_suite
-from pytest_packbench.cases.git_tree import GitTree, base_commit
-from pytest_packbench.cases.policy_files import (
-    case_data,
-    control_recordings,
-    folder_files,
-    function_modules,
-    other_files,
-    read_files,
-    source_files,
-    text_sha256,
-)
+from pytest_packbench.cases.git_tree import base_commit, commit_folder
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.policy import PolicyError
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.registry import Packs
-from pytest_packbench.policy import PolicyProject, compare_policy, open_base, policy_settings
+from pytest_packbench.policy import (
+    PolicyProject,
+    compare_policy,
+    function_modules,
+    open_base,
+    policy_of,
+    policy_settings,
+    source_files,
+    suite_policy,
+    text_sha256,
+)
 from tests.integration.policy_repository import commit, git
 from tests.unit.run_builders import COMPLETE, gate
 
@@ -62,41 +63,6 @@ FILES = {
 }
 
 
-def test_each_file_counts_as_what_it_is() -> None:
-    found = read_files(FILES.items())
-    assert (found.config, found.baseline) == (b"pack: toy", {"cases": {}})
-    assert found.files == {"tables/t.csv": text_sha256(b"1\n2\n"), "cases/notes.txt": text_sha256(b"no case")}
-    assert list(found.cases) == ["a", "bad", "list", "m1", "more.line-4"]
-    assert [found.cases[name].sha256 is None for name in ("a", "bad", "list", "m1")] == [False, True, True, False]
-    assert found.cases["m1"].file == "cases/more.jsonl:2"
-    assert {facts.data for facts in found.cases.values()} == {None}
-    assert found.recordings == {
-        "a": canonical_sha256({"case_id": "a", "description": "x"}),
-        "broken": text_sha256(b"{"),
-        "controls/c": canonical_sha256({"id": "c"}),
-        "controls/d": canonical_sha256({"id": "d"}),
-        "controls/line 3": canonical_sha256([]),
-        "p": canonical_sha256({"case_id": "p"}),
-    }
-    assert read_files([("baseline.json", b"{")]).baseline == text_sha256(b"{")
-
-
-def test_only_cases_that_differ_from_the_other_side_are_kept_as_data() -> None:
-    found = read_files(FILES.items()).cases
-    other = {**found, "a": found["a"]._replace(sha256="0"), "bad": found["m1"]}
-    kept = read_files(FILES.items(), other).cases
-    assert {name: facts.data for name, facts in kept.items() if facts.data} == {"a": A}
-    assert {name: facts.data for name, facts in case_data(FILES.items(), ["a", "bad", "none"]).items()} == {
-        "a": A,
-        "bad": None,
-    }
-    assert case_data(FILES.items(), []) == {}
-    twice = {"cases/1/a.json": b'{"id": "a", "n": 1}', "cases/2/a.json": b'{"id": "a", "n": 2}'}
-    (facts,) = read_files(twice.items()).cases.values()
-    assert facts.file == "cases/1/a.json"
-    assert case_data(twice.items(), ["a"])["a"].file == "cases/1/a.json"
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for name, content in FILES.items():
@@ -106,25 +72,47 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "toy"
 
 
-def test_a_folder_is_read_once_and_without_what_is_hidden(folder: Path) -> None:
-    names = [name for name, _ in folder_files(folder)]
-    assert len(names) == len(set(names))
-    visible = FILES.keys() - HIDDEN.keys()
-    assert (
-        visible
-        <= set(names)
-        <= visible
-        | {"README.md", "notes~", "m.pyc", "cases/.z.json", "__pycache__/m.pyc"}
-        | {"tables/__pycache__/m.py"}
-    )
-    assert read_files(folder_files(folder)) == read_files((name, FILES[name]) for name in names)
-    assert other_files(folder) == {"tables/t.csv": text_sha256(b"1\n2\n")}
+def test_each_file_counts_as_what_it_is(folder: Path) -> None:
     (folder / "gone.csv").symlink_to(folder / "nowhere")
-    assert other_files(folder).keys() == {"tables/t.csv"}
-    assert dict(folder_files(folder))["gone.csv"] == b""
-    recorded = control_recordings(folder)
-    assert recorded.keys() == {"controls/c", "controls/d", "controls/line 3"}
-    assert control_recordings(folder / "cases") == {}
+    found = suite_policy(folder)
+    assert found["baseline"] == {"cases": {}}
+    assert found["files"] == {"tables/t.csv": text_sha256(b"1\n2\n"), "cases/notes.txt": text_sha256(b"no case")}
+    cases = found["cases"]
+    assert list(cases) == ["a", "bad", "list", "m1", "more.line-4"]
+    assert [cases[name].sha256 is None for name in ("a", "bad", "list", "m1")] == [False, True, True, False]
+    assert cases["m1"].file == "cases/more.jsonl:2"
+    assert {facts.data for facts in cases.values()} == {None}
+    recordings = {
+        "a": canonical_sha256({"case_id": "a", "description": "x"}),
+        "broken": text_sha256(b"{"),
+        "controls/c": canonical_sha256({"id": "c"}),
+        "controls/d": canonical_sha256({"id": "d"}),
+        "controls/line 3": canonical_sha256([]),
+        "p": canonical_sha256({"case_id": "p"}),
+    }
+    assert found["recordings"] == recordings
+    (folder / "baseline.json").write_bytes(b"{")
+    assert suite_policy(folder)["baseline"] == text_sha256(b"{")
+
+
+def test_a_run_stores_no_hash_of_a_case_or_of_its_recording(folder: Path) -> None:
+    (folder / "suite.yaml").write_text(RULES, encoding="utf-8")
+    suite = load_suite(folder)
+    stored = policy_of(suite, Packs()["generic"], project_at(folder.parent, {}))
+    assert stored["files"] == {"tables/t.csv": text_sha256(b"1\n2\n")}
+    assert stored["recordings"].keys() == {"controls/c", "controls/d", "controls/line 3"}
+    assert "cases" not in stored
+    assert stored["baseline"] == text_sha256(b'{"cases": {}}')
+    shutil.rmtree(folder / "fixtures")
+    assert policy_of(suite, Packs()["generic"], project_at(folder.parent, {}))["recordings"] == {}
+
+
+def test_of_two_cases_with_one_name_the_first_counts(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / f"cases/{number}").mkdir(parents=True)
+        (tmp_path / f"cases/{number}/a.json").write_text(f'{{"id": "a", "n": {number}}}', encoding="utf-8")
+    (facts,) = suite_policy(tmp_path)["cases"].values()
+    assert facts.file == "cases/1/a.json"
 
 
 def test_the_code_of_a_project_is_the_modules_in_its_folder(tmp_path: Path) -> None:
@@ -213,12 +201,16 @@ BASES: dict[str, tuple[dict[str, str], dict[str, str | None], dict[str, str], li
 }
 
 
-def policy_lines(folder: Path, suite: Path, settings: dict[str, str], base: str = "HEAD") -> list[str]:
-    """Compare the policy of a suite with that of a base; a hook of an installed package is no file of the project."""
+def project_at(folder: Path, settings: dict[str, str]) -> PolicyProject:
+    """Return a project with a hook of an installed package, which is no file of the project."""
     hooks = (str(folder / "env" / "site-packages" / "conftest.py"),)
-    project = PolicyProject(
-        folder, folder / "storage" / "benchmarks", policy_settings(settings, (), ""), Packs(), folder / "reports", hooks
-    )
+    root, output = folder / "storage" / "benchmarks", folder / "reports"
+    return PolicyProject(folder, root, policy_settings(settings, (), ""), Packs(), output, hooks)
+
+
+def policy_lines(folder: Path, suite: Path, settings: dict[str, str], base: str = "HEAD") -> list[str]:
+    """Compare the policy of a suite with that of a base."""
+    project = project_at(folder, settings)
     loaded = load_suite(suite)
     pack = project.packs[loaded.config.pack].for_suite(loaded.config)
     outcome = compare_policy(open_base(base, project), loaded, pack, project)
@@ -282,25 +274,34 @@ def test_what_git_can_t_read_is_one_line_with_its_remedy(tmp_path: Path) -> None
         tmp_path,
         {"a/b.txt": "b", "lfs/x": "version https://git-lfs.github.com/spec/v1\n", "gone/x": "gone", "sub/x": "x"},
     )
-    links = {"a/self": ".", "a/c.txt": "b.txt", "a/nowhere": "none", "out/x": "../../x", "out/y": "/x"}
+    links = {"a/self": ".", "a/c.txt": "b.txt", "a/nowhere": "none", "out/x": "../../x", "out/y": "/x", "loop/x": "x/y"}
     for name, target in links.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).symlink_to(target)
+    # what an archive leaves out or a checkout changes
+    (tmp_path / ".gitattributes").write_text("a/** export-ignore\n*.txt text eol=crlf ident\n", encoding="utf-8")
     git(tmp_path, "add", "--all")
     git(tmp_path, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},sub/module")
     git(tmp_path, "commit", "--quiet", "--message=x")
     missing = git(tmp_path, "rev-parse", "HEAD:gone/x")
     (tmp_path / ".git" / "objects" / missing[:2] / missing[2:]).unlink()
-    tree = GitTree(tmp_path, git(tmp_path, "rev-parse", "HEAD"))
-    assert list(tree.files("a")) == [("b.txt", b"b"), ("c.txt", b"b")]
-    for folder, problem in {
+    head = git(tmp_path, "rev-parse", "HEAD")
+    with commit_folder(tmp_path, head) as commit_:
+        folder = commit_.unpack("a")
+        assert sorted(path.name for path in folder.iterdir()) == ["b.txt", "c.txt", "nowhere", "self"]
+        assert [(folder / name).read_bytes() for name in ("b.txt", "self/self/c.txt")] == [b"b", b"b"]
+        assert commit_.names("a/self") == ["b.txt", "c.txt", "nowhere", "self"]
+        assert commit_.names("") == [".gitattributes", "a", "gone", "lfs", "loop", "out", "sub"]
+    assert not folder.exists()
+    for name, problem in {
         "lfs": "x: is stored in Git LFS, where git can't read it; name a run as the base",
         "gone": f"x: the object {missing[:12]} is missing in this clone; fetch it",
-        "sub": f"sub/module is a submodule, which git can't read in {tree.commit[:12]}; name a run",
-        "out": f"out/x: in {tree.commit[:12]} a link out of the repository; name a run instead",
+        "sub": f"sub/module is a submodule, which git can't read in {head[:12]}; name a run",
+        "loop": f"loop/x: in {head[:12]} a link out of the repository; name a run instead",
+        "out": f"out/x: in {head[:12]} a link out of the repository; name a run instead",
     }.items():
-        with pytest.raises(PolicyError) as caught:
-            list(tree.files(folder))
+        with pytest.raises(PolicyError) as caught, commit_folder(tmp_path, head) as commit_:
+            commit_.unpack(name)
         assert problem in str(caught.value)
     git(tmp_path, "switch", "--quiet", "--orphan", "other")
     with pytest.raises(PolicyError, match="the repository has no commit yet; commit first"):

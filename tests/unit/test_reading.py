@@ -15,7 +15,7 @@ from tests.unit.stored_runs import read_jsonl, run_of, suite, write, write_jsonl
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
 
 BROKEN = case_result("broken", "error", kind="timeout", message="after 5 s")
 BOTH = "llama_guard", "words"
@@ -27,7 +27,7 @@ DAMAGED = {
 }
 
 
-def records_of(folder: Path, *results: CaseResult, partial: str = "") -> Path:
+def records_of(folder: Path, *results: Result, partial: str = "") -> Path:
     """Write a run and return its records; beside them are its errors and its report."""
     root = suite(folder)
     return write(folder, run_of(root, partial=partial), results, root) / "records.jsonl"
@@ -44,7 +44,9 @@ def test_records_with_the_errors_of_their_run_list_all_cases_and_a_damaged_line_
     path.with_name("report.json").unlink()
     errors = path.with_name("errors.jsonl")
     results = read_run(path).results
-    assert [(result.case_id, result.verdict, result.kind, result.message) for result in results] == [
+    assert [
+        (result.case.case_id, result.score.verdict, result.score.kind, result.score.message) for result in results
+    ] == [
         ("a", "passed", "", ""),
         ("broken", "error", "timeout", "after 5 s"),
         ("skipped", "not_run", "skip", ""),
@@ -67,7 +69,7 @@ def test_records_with_the_errors_of_their_run_list_all_cases_and_a_damaged_line_
     for line in lines:
         line["packbench"]["file"] = f"cases/{line['packbench']['case_id']}.json"
     write_jsonl(path, lines)
-    assert sorted(result.trial for result in read_run(path).results if result.case_id == "a") == [0, 1, 2]
+    assert sorted(result.attempt.trial for result in read_run(path).results if result.case.case_id == "a") == [0, 1, 2]
     assert completeness(path) == "completeness 1 / 2 = 50.0 % < min 100.0 %: FAIL"
 
 
@@ -93,6 +95,6 @@ def test_records_alone_name_their_judges_and_rates_of_two_judges_fail(tmp_path: 
     path = tmp_path / "alone.jsonl"
     write_jsonl(path, lines)
     stored = read_run(path)
-    assert [result.judge for result in stored.results] == ["llama_guard", "words"]
+    assert [result.score.judge for result in stored.results] == ["llama_guard", "words"]
     (result,) = check_run(stored.run, stored.results, [gate("pass_rate", min=0.5)])
     assert result.text == "pass_rate: judged by llama_guard and words; rates of several judges are not mixed: FAIL"

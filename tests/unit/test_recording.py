@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_packbench.engine.attempt import Attempt
+    from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
 
 PARTLY = AnswerProblem("answer_unreadable", "another call can't be read")
@@ -90,7 +90,9 @@ def test_a_repeated_call_is_recorded_where_a_replay_makes_it(
         assert [exchange["answer"] for exchange in model_exchanges(calls, prompts=False)] == answers_in_order
 
 
-def record(folder: Path, target: Callable[..., Any], backend: FakeBackend, redactor: Redactor | None = None) -> Attempt:
+def record(
+    folder: Path, target: Callable[..., Any], backend: FakeBackend, redactor: Redactor | None = None
+) -> AttemptState:
     with RunnerContext() as runner:
         recording = context(folder, target, backend=backend, mode="record", redactor=redactor)
         finished = runner.wait_for(job(recording), ignore_tick).attempt
@@ -98,7 +100,7 @@ def record(folder: Path, target: Callable[..., Any], backend: FakeBackend, redac
     return finished
 
 
-def replay_attempt(folder: Path, target: Callable[..., Any]) -> Attempt:
+def replay_attempt(folder: Path, target: Callable[..., Any]) -> AttemptState:
     return attempt(context(folder, target, mode="fixture"), case())
 
 

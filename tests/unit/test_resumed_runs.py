@@ -26,14 +26,15 @@ from tests.unit.test_journal import ended
 
 TOY: Any = SimpleNamespace(name="toy")
 OTHER: Any = SimpleNamespace(name="other")
-SCORED = [case_result("a", case_sha256="1", cassette_sha256="r1"), case_result("b", "failed", trial=1, case_sha256="1")]
-ENDED = ended("e", case_sha256="1", cassette_sha256="r1")
-BROKEN = case_result("c", "error", kind="timeout", case_sha256="1")
-QUARANTINED = case_result("q", "known_hole", kind="xfail", case_sha256="1")
+ONE, R1 = "1" * 64, "e" * 64
+SCORED = [case_result("a", case_sha256=ONE, cassette_sha256=R1), case_result("b", "failed", trial=1, case_sha256=ONE)]
+ENDED = ended("e", case_sha256=ONE, cassette_sha256=R1)
+BROKEN = case_result("c", "error", kind="timeout", case_sha256=ONE)
+QUARANTINED = case_result("q", "known_hole", kind="xfail", case_sha256=ONE)
 ENTRIES: list[Any] = [*SCORED, ENDED, BROKEN, QUARANTINED]
 
 
-def resumed(*entries: Any, recording: str | None = "r1", live: bool = False, rerun_changed: bool = False) -> ResumedRun:
+def resumed(*entries: Any, recording: str | None = R1, live: bool = False, rerun_changed: bool = False) -> ResumedRun:
     prior = PriorResults.of(Path("out/toy/01RUN"), run(), entries or ENTRIES)
     return ResumedRun(
         run_id="01RUN",
@@ -89,7 +90,7 @@ def test_a_run_by_other_rules_is_refused_or_dropped(name: str) -> None:
     known = resumed()
     known.prior["toy"].run = run(**before)
     with pytest.raises(ResumeError) as caught:
-        check_unchanged(known, run(**now), lambda _: "1")
+        check_unchanged(known, run(**now), lambda _: ONE)
     message = str(caught.value)
     assert message.startswith('run 01RUN of suite "toy" can\'t be resumed: ')
     # what an option says may just have been forgotten
@@ -97,21 +98,21 @@ def test_a_run_by_other_rules_is_refused_or_dropped(name: str) -> None:
     advice += "start a new run, or set packbench_resume_changed = run to repeat what changed"
     assert message.endswith(f"{line}; {advice}")
     known.rerun_changed = True
-    check_unchanged(known, run(**now), lambda _: "1")
+    check_unchanged(known, run(**now), lambda _: ONE)
     assert (known.dropped, known.prior["toy"].replaced, known.prior["toy"].all_entries()) == (["toy"], 4, [])
 
 
 def test_cases_that_changed_or_are_gone_are_refused_or_discarded() -> None:
     known = resumed()
     known.prior["toy"].run = run()
-    check_unchanged(known, run(), lambda _: "1")
+    check_unchanged(known, run(), lambda _: ONE)
     assert len(known.prior["toy"].all_entries()) == 5
     for sha256, what in (("2", "changed"), (MISSING_CASE, "no longer exists")):
         hashes = {"a": sha256, "c": sha256}
         with pytest.raises(ResumeError, match=f"case a {what};"):
-            check_unchanged(known, run(), lambda result, hashes=hashes: hashes.get(result.case_id, "1"))  # type: ignore[misc] # per loop
+            check_unchanged(known, run(), lambda result, hashes=hashes: hashes.get(result.case.case_id, ONE))  # type: ignore[misc] # per loop
     known.rerun_changed = True
-    check_unchanged(known, run(), lambda result: {"a": "2", "e": MISSING_CASE}.get(result.case_id, "1"))
+    check_unchanged(known, run(), lambda result: {"a": "2", "e": MISSING_CASE}.get(result.case.case_id, ONE))
     prior = known.prior["toy"]
     assert (list(prior.results), prior.ended, prior.replaced, known.dropped) == (["b", "q"], {}, 2, [])
 
@@ -156,6 +157,10 @@ def test_five_cases_are_named_and_missing_trials_are_filled() -> None:
     assert name_cases(names) == "case a, b, c, d, e and 2 more"
     first, template = case_result("a", trial=1), case_result("a", "not_run", kind="budget")
     filled = fill_missing_trials({1: first}, template, 3)
-    assert [(result.trial, result.verdict) for result in filled] == [(0, "not_run"), (1, "passed"), (2, "not_run")]
-    assert [result.trial for result in fill_missing_trials({1: first}, template, 3, once=True)] == [0, 1]
-    assert [result.trial for result in fill_missing_trials({}, template, 3)] == [0]
+    assert [(result.attempt.trial, result.score.verdict) for result in filled] == [
+        (0, "not_run"),
+        (1, "passed"),
+        (2, "not_run"),
+    ]
+    assert [result.attempt.trial for result in fill_missing_trials({1: first}, template, 3, once=True)] == [0, 1]
+    assert [result.attempt.trial for result in fill_missing_trials({}, template, 3)] == [0]

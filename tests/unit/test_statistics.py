@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
 from itertools import combinations, product
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
@@ -55,8 +54,10 @@ from tests.unit.run_builders import (
     any_results,
     case_result,
     case_results,
+    changed,
     check,
     gate,
+    listing_of,
     run,
     statistics,
 )
@@ -64,12 +65,12 @@ from tests.unit.run_builders import (
 if TYPE_CHECKING:
     from random import Random
 
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
 
 RESULTS = st.lists(any_case_result(), max_size=20)
 
 
-def tag_counts(results: list[CaseResult]) -> Counter[str]:
+def tag_counts(results: list[Result]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for key, sums in Tally(by_tag=True).add_all(results).groups.items():
         if key.name == "tag":
@@ -79,30 +80,33 @@ def tag_counts(results: list[CaseResult]) -> Counter[str]:
 
 @given(RESULTS, st.none() | st.lists(st.integers(-1, 12)), st.randoms(use_true_random=False))
 def test_totals_groups_and_levels_of_depth_add_up_to_the_run_in_any_order(
-    results: list[CaseResult], levels: list[int] | None, random: Random
+    results: list[Result], levels: list[int] | None, random: Random
 ) -> None:
     numbers = statistics(results)
     totals, overall = numbers.totals, numbers.overall
     assert totals.selected == len(results)
     assert sum(totals.verdicts.values()) + sum(totals.quarantined.values()) == len(results)
-    assert totals.stale == sum(result.stale for result in results)
+    assert totals.stale == sum(result.attempt.stale for result in results)
     for name in ("case_type", "difficulty"):
         groups = numbers.grouped().get(name, [])
         for column in ("selected", "n", "passed"):
             assert sum(getattr(group, column) for group in groups) == getattr(overall, column)
     for group in numbers.groups:
-        labels = [{**each.facets, "case_type": each.case_type, "difficulty": each.difficulty} for each in results]
+        labels = [
+            {**each.case.facets, "case_type": each.case.case_type, "difficulty": each.case.difficulty}
+            for each in results
+        ]
         assert group.selected == sum(group.value == each.get(group.name) for each in labels)
     tags = tag_counts(results)
-    assert tags == Counter(tag for result in results for tag in set(result.tags))
-    judged = [result for result in results if result.counted]
+    assert tags == Counter(tag for result in results for tag in set(result.case.tags))
+    judged = [result for result in results if result.score.counted]
     alone = statistics(judged)
     assert overall._replace(selected=0) == alone.overall._replace(selected=0)
     assert (numbers.depth, numbers.refusals, overall.n) == (alone.depth, alone.refusals, len(judged))
     shuffled = random.sample(results, len(results))
     assert (statistics(shuffled), tag_counts(shuffled)) == (numbers, tags)
     # a level of depth counts what agrees at least so deep
-    answers = [result.match_depth for result in judged if not result.expects_refusal]
+    answers = [result.score.match_depth for result in judged if not result.case.expects_refusal]
     depths = [depth for depth in answers if depth is not None]
     table = statistics(results, levels=levels).depth
     assert [row.level for row in table] == sorted(
@@ -170,7 +174,7 @@ RULES: list[Any] = ["mean", "all", "any", {"at_least": 2}]
 @settings(max_examples=50)
 @given(any_results(trials=True), any_results(trials=True), st.sampled_from(RULES), st.integers(1, 4))
 def test_results_counted_one_by_one_are_as_a_run_in_memory_and_a_listing_keeps_the_first(
-    results: list[CaseResult], earlier: list[CaseResult], rule: Any, most: int
+    results: list[Result], earlier: list[Result], rule: Any, most: int
 ) -> None:
     listing = Listing()
     tally = gate_tally(GATES, metrics=ATTACK_METRICS, trials_rule=rule, each_case=[listing.add])
@@ -178,12 +182,12 @@ def test_results_counted_one_by_one_are_as_a_run_in_memory_and_a_listing_keeps_t
         tally.add(result)
     assert statistics_of(tally) == statistics(results, trials_rule=rule)
     assert judge_gates(tally, GATES) == check(results, GATES, trials_rule=rule)
-    cases = sorted(fold_trials(results, rule), key=lambda case: case.case_id)
+    cases = sorted(fold_trials(results, rule), key=lambda case: case.case.case_id)
     assert sum(listing.count(name) for name in TABLES[:-2]) == len(cases)
-    assert [row.case.case_id for row in listing.first("passed", 100)] == [
-        case.case_id for case in cases if case.verdict == "passed" and not case.quarantined
+    assert [row.case.case.case_id for row in listing.first("passed", 100)] == [
+        case.case.case_id for case in cases if case.score.verdict == "passed" and not case.score.quarantined
     ]
-    first = Listing(max_rows=most).add_all(results, rule)
+    first = listing_of(results, rule, max_rows=most)
     for name in TABLES:
         assert first.count(name) == listing.count(name)
         assert list(first.first(name, 100)) == list(listing.first(name, most))
@@ -200,12 +204,13 @@ def test_cases_that_share_a_part_form_clusters_and_others_are_their_own() -> Non
     assert dependence_note(4, 4, "part") == ""
     assert dependence_note(2, 1, "shared_part").startswith("2 cases share 1 shared part: ")
     assert cluster_facet(run(settings={CLUSTER_SETTING: ["no", "name"]})) == ""
-    (row,) = Listing().add_all([case_result(record={"a": 1}, payload="long")]).first("passed", 1)
-    assert (row.case.record, row.case.payload, row.trials) == (None, None, 1)
+    (row,) = listing_of([case_result(record={"a": 1}, payload="long")]).first("passed", 1)
+    assert (row.case.record, row.case.attempt.payload, row.trials) == (None, None, 1)
 
 
 SHARES = st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n) | st.sampled_from([0, n]), st.just(n)))
-CHANGES = st.floats(-1, 1)
+# what is within the tolerance of a comparison is no change
+CHANGES = st.floats(-1, 1).map(lambda change: change if abs(change) > 1e-8 else 0.0)
 
 
 @given(SHARES, st.floats(0.5, 0.999))
@@ -328,7 +333,7 @@ CASES = st.integers(2, 5).flatmap(
 )
 
 
-def trials(case_id: str, *points: float, first: int = 0, **changes: Any) -> list[CaseResult]:
+def trials(case_id: str, *points: float, first: int = 0, **changes: Any) -> list[Result]:
     """Return judged trials of a case, at a threshold of 0.8."""
     return [
         case_result(case_id, "passed" if score >= 0.8 else "failed", score=score, trial=number, **changes)
@@ -336,7 +341,7 @@ def trials(case_id: str, *points: float, first: int = 0, **changes: Any) -> list
     ]
 
 
-def trials_of(cases: dict[str, list[float]]) -> list[CaseResult]:
+def trials_of(cases: dict[str, list[float]]) -> list[Result]:
     return [result for name, points in cases.items() for result in trials(name, *points)]
 
 
@@ -368,12 +373,12 @@ def test_a_rule_decides_on_a_case_in_any_order_of_its_trials(scores: list[float]
     for rule in RULES:
         case = fold_case(results, rule)
         assert (case, fold_trials(results, rule)) == (fold_case(shuffled, rule), fold_trials(shuffled, rule))
-        assert (case.message, case.threshold) == ("", 0.8)
-        assert case.score == pytest.approx(fmean(scores))
+        assert (case.score.message, case.score.threshold) == ("", 0.8)
+        assert case.score.score == pytest.approx(fmean(scores))
     passes = [score >= 0.8 for score in scores]
-    verdicts = [fold_case(results, rule).verdict == "passed" for rule in RULES]
+    verdicts = [fold_case(results, rule).score.verdict == "passed" for rule in RULES]
     assert verdicts == [fmean(scores) >= 0.8 - 1e-9, all(passes), any(passes), sum(passes) >= 2]
-    assert fold_case(trials("a", 1.0, 0.7, 0.7), "mean").verdict == "passed"
+    assert fold_case(trials("a", 1.0, 0.7, 0.7), "mean").score.verdict == "passed"
 
 
 def test_a_trial_without_a_score_decides_on_its_case_and_a_quarantine_before_all() -> None:
@@ -381,14 +386,19 @@ def test_a_trial_without_a_score_decides_on_its_case_and_a_quarantine_before_all
     for verdict, rule in product(("error", "vacuous", "not_run"), RULES):
         broken = case_result("a", verdict, trial=1, kind="timeout", message="after 5 s")
         case = fold_case([good[0], broken, good[1]], rule)
-        assert (case.verdict, case.score, case.kind) == (verdict, None, "timeout")
-        assert case.message == "trial 2 of 3: after 5 s"
+        assert (case.score.verdict, case.score.score, case.score.kind) == (verdict, None, "timeout")
+        assert case.score.message == "trial 2 of 3: after 5 s"
         assert fold_case([good[1], good[0], broken], rule) == case
     results = [case_result("a", "not_run", trial=0), case_result("a", "error", trial=1), *trials("a", 1.0, first=2)]
-    assert fold_case(results).verdict == "error"
+    assert fold_case(results).score.verdict == "error"
     hole = case_result("a", "known_hole", trial=0, kind="xfail", score=0.2, threshold=0.8)
     (case,) = fold_trials([hole, case_result("a", "error", trial=1, kind="timeout")])
-    assert (case.verdict, case.kind, case.quarantined, case.score) == ("known_hole", "xfail", True, None)
+    assert (case.score.verdict, case.score.kind, case.score.quarantined, case.score.score) == (
+        "known_hole",
+        "xfail",
+        True,
+        None,
+    )
 
 
 def test_an_unknown_rule_is_an_error() -> None:
@@ -407,7 +417,7 @@ def test_only_trials_of_one_file_and_of_different_numbers_are_folded() -> None:
     assert fold_trials(single) is single
     assert (max_trial_count(single), statistics(single).trials) == (1, None)
     two_files = [*trials("a", 1.0, 1.0), *trials("a", 0.0, 0.0, file="other")]
-    assert [case.verdict for case in fold_trials(two_files)] == ["passed", "failed"]
+    assert [case.score.verdict for case in fold_trials(two_files)] == ["passed", "failed"]
     assert len(fold_trials([*trials("a", 1.0, 1.0), *trials("a", 0.0, first=1)])) == 3
 
 
@@ -415,22 +425,32 @@ def test_the_worst_trial_decides_on_yes_or_no() -> None:
     refused = case_result(
         "a", trial=0, decision="refuse", refused=True, expects_refusal=True, utility=True, match_depth=10
     )
-    unsafe = replace(refused, trial=1, decision="comply_unsafe", refused=False, utility=False, match_depth=4)
+    unsafe = changed(refused, trial=1, decision="comply_unsafe", refused=False, utility=False, match_depth=4)
     results = [refused, unsafe]
     (case,) = fold_trials(results)
-    assert (case.decision, case.refused, case.utility, case.match_depth) == ("comply_unsafe", False, False, 4)
-    assert fold_trials([replace(results[0], decision="comply_safe"), results[1]])[0].decision == "comply_unsafe"
-    needless = [replace(result, expects_refusal=False, refused=result.trial == 1) for result in results]
-    assert fold_trials(needless)[0].refused is True
-    good, bad = (replace(each, answer=str(each.score), duration_ms=2, cached=1) for each in trials("a", 1.0, 0.0))
-    (case,) = fold_trials([replace(good, timestamp="2"), replace(bad, timestamp="1")])
-    assert (case.answer, case.timestamp, case.duration_ms, case.cached) == ("0.0", "2", 4, 2)
+    assert (case.score.decision, case.score.refused, case.score.utility, case.score.match_depth) == (
+        "comply_unsafe",
+        False,
+        False,
+        4,
+    )
+    assert fold_trials([changed(results[0], decision="comply_safe"), results[1]])[0].score.decision == "comply_unsafe"
+    needless = [changed(result, expects_refusal=False, refused=result.attempt.trial == 1) for result in results]
+    assert fold_trials(needless)[0].score.refused is True
+    good, bad = (changed(each, answer=str(each.score.score), duration_ms=2, cached=1) for each in trials("a", 1.0, 0.0))
+    (case,) = fold_trials([changed(good, timestamp="2"), changed(bad, timestamp="1")])
+    assert (case.score.answer, case.attempt.timestamp, case.attempt.duration_ms, case.attempt.cached) == (
+        "0.0",
+        "2",
+        4,
+        2,
+    )
 
 
 @given(CASES, st.sampled_from(RULES), st.randoms(use_true_random=False))
 def test_rates_count_cases(cases: dict[str, list[float]], rule: Any, random: Random) -> None:
     results = trials_of(cases)
-    passed = sum(fold_case(trials(name, *scores), rule).verdict == "passed" for name, scores in cases.items())
+    passed = sum(fold_case(trials(name, *scores), rule).score.verdict == "passed" for name, scores in cases.items())
     numbers = statistics(random.sample(results, len(results)), trials_rule=rule)
     assert numbers == statistics(results, trials_rule=rule)
     assert (numbers.totals.selected, numbers.overall.n, numbers.overall.passed) == (len(cases), len(cases), passed)
@@ -468,7 +488,7 @@ def test_figures_count_cases_without_errors_and_list_few_numbers_of_trials() -> 
     assert (scripted.standard_error, scripted.mean_score) == (None, 0.5)
 
 
-def compare_runs(before: list[CaseResult], after: list[CaseResult], **changes: Any) -> RunComparison:
+def compare_runs(before: list[Result], after: list[Result], **changes: Any) -> RunComparison:
     return compare(*(StoredRun(source="f", run=run(**changes), results=tuple(each)) for each in (before, after)))
 
 

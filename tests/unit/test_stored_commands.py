@@ -7,7 +7,6 @@ import os
 import re
 import resource
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from pytest_packbench.runs.journal import Journal
 from pytest_packbench.runs.merge import MergeError, merged_run, shards_of
 from pytest_packbench.runs.stored import load_run
 from pytest_packbench.testing import case, write_case
-from tests.unit.run_builders import any_results, case_result, data, results_of, run
+from tests.unit.run_builders import any_results, case_result, changed, data, results_of, run
 from tests.unit.stored_runs import (
     EMPTY_CASE,
     GATES,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from tests.conftest import ExpectedTexts
 
     Run = Callable[..., tuple[int, str]]
@@ -250,15 +249,15 @@ def test_rescoring_scores_each_stored_result_by_the_current_rules(
     texts = []
     for name, row in data("rescored.yaml").items():
         # without the digest of another case
-        results = [replace(each, case_sha256=None) for each in results_of(row["results"])]
+        results = [changed(each, case_sha256=None) for each in results_of(row["results"])]
         root = suite(tmp_path / name)
         for result in results:
-            fields: dict[str, Any] = {"input": {"q": 1}, "expected": {"said": result.case_id}}
-            write_case(root / "toy", case(result.case_id, pack_id="generic", **fields))
+            fields: dict[str, Any] = {"input": {"q": 1}, "expected": {"said": result.case.case_id}}
+            write_case(root / "toy", case(result.case.case_id, pack_id="generic", **fields))
         stored = write(tmp_path / name / "out", run_of(root), results, root)
         payloads = zip(read_jsonl(stored / "payloads.jsonl"), row["answers"], strict=True)
-        changed = [line if answer is None else {**line, "result": {"said": answer}} for line, answer in payloads]
-        write_jsonl(stored / "payloads.jsonl", changed)
+        lines = [line if answer is None else {**line, "result": {"said": answer}} for line, answer in payloads]
+        write_jsonl(stored / "payloads.jsonl", lines)
         for file in row.get("removed", ()):
             (root / "toy" / file).unlink()
         for file, text in row.get("written", {}).items():
@@ -325,7 +324,7 @@ def test_each_file_is_named_with_its_kind_or_its_first_problem(
 MERGES = data("merges.yaml")
 
 
-def write_shards(output: Path, root: Path, *shards: list[CaseResult]) -> list[Path]:
+def write_shards(output: Path, root: Path, *shards: list[Result]) -> list[Path]:
     folders = []
     for number, results in enumerate(shards, start=1):
         settings = {"gate": "case", "shard": f"{number}/{len(shards)}"}
@@ -340,14 +339,16 @@ def files_below(folder: Path) -> list[Path]:
 @settings(max_examples=8)
 @given(results=any_results(trials=True), count=st.integers(1, 4), chance=st.randoms(use_true_random=False))
 def test_a_run_cut_at_random_is_merged_to_the_whole_in_any_order(
-    tmp_path_factory: pytest.TempPathFactory, results: list[CaseResult], count: int, chance: random.Random
+    tmp_path_factory: pytest.TempPathFactory, results: list[Result], count: int, chance: random.Random
 ) -> None:
     folder = tmp_path_factory.mktemp("merge")
-    case_ids = sorted({result.case_id for result in results})
+    case_ids = sorted({result.case.case_id for result in results})
     root = suite(folder, case_ids)
     shard_of = {case_id: chance.randrange(count) for case_id in case_ids}
-    shards = [[result for result in results if shard_of[result.case_id] == number] for number in range(count)]
-    idle = {result.case_id for result in results if result.verdict == "not_run" and not result.quarantined}
+    shards = [[result for result in results if shard_of[result.case.case_id] == number] for number in range(count)]
+    idle = {
+        result.case.case_id for result in results if result.score.verdict == "not_run" and not result.score.quarantined
+    }
     partial = f"{len(idle)} of {len(case_ids)} cases did not run" if idle else ""
     whole = write(folder / "whole", run_of(root, partial=partial), results, root)
     folders = write_shards(folder / "out", root, *shards)
@@ -388,7 +389,7 @@ def test_merges_count_what_is_missing_and_apply_the_gates(tmp_path: Path, expect
         stored, latest = load_run(merged), merged.parent / "latest"
         run_ = {key: getattr(stored.run, key) for key in ("mode", "target", "backend", "model", "settings", "partial")}
         results = [
-            f"  {each.test_id} {each.trial} {each.verdict} {each.kind} {each.case_type} {each.difficulty} {each.nodeid}"
+            f"  {each.case.test_id} {each.attempt.trial} {each.score.verdict} {each.score.kind} {each.case.case_type} {each.case.difficulty} {each.case.nodeid}"
             for each in stored.results
         ]
         errors = merged / "errors.jsonl"
@@ -550,7 +551,7 @@ def test_commands_check_what_they_are_given_before_they_use_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     root = suite(tmp_path, "a")
-    results = [replace(case_result("a"), payload={"points": 1.0})]
+    results = [changed(case_result("a"), payload={"points": 1.0})]
     folder = write(tmp_path / "reports" / "benchmarks", run_of(root, run_id=COMPLETE), results, root)
     other = write(tmp_path / "other" / "benchmarks", run_of(root, run_id=GONE), results, root)
     (folder / "errors.jsonl").write_text("\n", encoding="utf-8")

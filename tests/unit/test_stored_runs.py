@@ -9,14 +9,15 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from pytest_packbench.analysis.baseline import committed_baseline
 from pytest_packbench.cli import main
 from pytest_packbench.commands.validate import kind_of
 from pytest_packbench.model.baseline import BaselineChange
-from pytest_packbench.model.checks import extension_problem, extension_schema, result_problem
+from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.policy import ReviewMark
-from pytest_packbench.model.result import CaseResult
+from pytest_packbench.model.result import Result, extension_model, extension_problem, result_from
 from pytest_packbench.model.schema import RECORD, REPORT
 from pytest_packbench.model.score import VERDICTS
 from pytest_packbench.packs.registry import Packs
@@ -42,7 +43,7 @@ RUN = run(run_id="01RUN")
 GOOD, BAD = recorded_result(case_result("a"), "01RUN"), case_result("b", "error", kind="timeout")
 
 
-def document_of(*results: CaseResult, **changes: Any) -> dict[str, Any]:
+def document_of(*results: Result, **changes: Any) -> dict[str, Any]:
     return run_document(conclusion_of(run(run_id="01RUN", **changes), results))
 
 
@@ -94,7 +95,7 @@ def test_files_of_an_earlier_session_are_replaced_whole_or_kept(writer: RunWrite
 def test_an_atomic_run_exists_whole_or_not_at_all(tmp_path: Path) -> None:
     atomic = RunWriter(tmp_path, "toy", "01RUN", atomic=True)
 
-    def results(*, broken: bool) -> Iterator[CaseResult]:
+    def results(*, broken: bool) -> Iterator[Result]:
         yield GOOD
         assert not atomic.folder.exists()
         if broken:
@@ -122,10 +123,10 @@ def test_an_attempt_is_written_to_the_journal_once_and_a_resumed_run_carries_ove
     # of a run that is not resumed there are none
     results.mark_journaled()
     results.add_attempt(GOOD)
-    assert results.unreported(GOOD.nodeid) == {0: GOOD}
+    assert results.unreported(GOOD.case.nodeid) == {0: GOOD}
     results.add_case((GOOD,))
     results.add_case((BAD,))
-    assert results.unreported(GOOD.nodeid) == {}
+    assert results.unreported(GOOD.case.nodeid) == {}
     writer.close_journal()
     assert read_journal(writer.folder / "journal.jsonl") == [GOOD, BAD]
     assert results.ordered() == [GOOD, BAD]
@@ -134,7 +135,7 @@ def test_an_attempt_is_written_to_the_journal_once_and_a_resumed_run_carries_ove
     prior = PriorResults.of(writer.folder, RUN, [GOOD, BAD], [of_worker])
     resumed = RunWriter(tmp_path / "b", "toy", "01RUN", prior=prior)
     results = RunResults(resumed, lambda: RUN)
-    assert sorted(results.carry_over()) == [GOOD.nodeid, BAD.nodeid]
+    assert sorted(results.carry_over()) == [GOOD.case.nodeid, BAD.case.nodeid]
     assert results.ordered() == [GOOD, BAD]
     results = RunResults(resumed, lambda: RUN)
     results.mark_journaled()
@@ -173,7 +174,7 @@ def test_error_lines_of_older_versions_are_trials_of_their_own(tmp_path: Path) -
     path.write_text(json.dumps({key: value for key, value in json.loads(line).items() if key != "trial"}) + "\n")
     (folder / "report.json").unlink()
     results = read_run(folder / "records.jsonl").results
-    assert [(result.verdict, result.trial) for result in results] == [("passed", 0), ("error", 1)]
+    assert [(result.score.verdict, result.attempt.trial) for result in results] == [("passed", 0), ("error", 1)]
 
 
 @pytest.mark.parametrize("kind", ["report.json", "journal.jsonl", "baseline.json", "review.jsonl"])
@@ -234,23 +235,23 @@ RECORDED = ("suite", "test_id", "case_id", "trial", "verdict", "score", "thresho
 
 @settings(max_examples=15)
 @given(any_results(trials=True))
-def test_a_run_that_was_written_is_read_back(
-    tmp_path_factory: pytest.TempPathFactory, results: list[CaseResult]
-) -> None:
+def test_a_run_that_was_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, results: list[Result]) -> None:
     root = suite(tmp_path_factory.mktemp("stored"))
     run = run_of(root, partial="a part", versions={"a": "1"})
     folder = write(root.parent / "out", run, results, root)
     stored = load_run(folder)
-    ordered = sorted(results, key=lambda result: (result.test_id, result.trial))
+    ordered = sorted(results, key=lambda result: (result.case.test_id, result.attempt.trial))
     assert (stored.run, list(stored.results)) == (run, ordered)
     assert load_run(folder / "report.json") == stored
-    assert [result.case_id for result in open_report(folder).results] == sorted(result.case_id for result in results)
+    assert [result.case.case_id for result in open_report(folder).results] == sorted(
+        result.case.case_id for result in results
+    )
     for name in ("report.json", "records.jsonl", "payloads.jsonl"):
         assert kind_of(folder / name, Packs())
-    values = [[getattr(result, name) for name in RECORDED] for result in ordered if result.counted]
+    values = [[result.as_json()[name] for name in RECORDED] for result in ordered if result.score.counted]
     if values:
         records = load_run(folder / "records.jsonl").results
-        assert [[getattr(result, name) for name in RECORDED] for result in records] == values
+        assert [[result.as_json()[name] for name in RECORDED] for result in records] == values
     else:
         with pytest.raises(StoredRunError, match="contains no records"):
             load_run(folder / "records.jsonl")
@@ -350,11 +351,11 @@ def test_damaged_reports_rows_and_records_are_named_by_their_place(folder: Path,
     same = {"test_id": "agentdojo:x"}
     write_records(folder / "in.jsonl", {"trial": 1, "record": same}, {"record": same}, {"record": same})
     trials = load_run(folder / "in.jsonl").results
-    assert [(result.trial, result.score) for result in trials] == [(0, 0.5), (1, 0.5)]
+    assert [(result.attempt.trial, result.score.score) for result in trials] == [(0, 0.5), (1, 0.5)]
 
 
-EXTENSION_SCHEMA = jsonschema.Draft202012Validator(RECORD["properties"]["packbench"])
-ROW = REPORT["properties"]["packbench"]["properties"]["cases"]["items"]
+EXTENSION_SCHEMA = jsonschema.Draft202012Validator({**RECORD["properties"]["packbench"], "$defs": RECORD["$defs"]})
+ROW = {**REPORT["properties"]["packbench"]["properties"]["cases"]["items"], "$defs": REPORT["$defs"]}
 ODD = st.sampled_from(
     [
         *(None, True, False, 0, 1, -1, 2**32, 2, 0.5, 1.5, "", "x", "live", "passed", "ab" * 32),
@@ -364,25 +365,26 @@ ODD = st.sampled_from(
 
 
 @given(
-    st.dictionaries(st.sampled_from([*EXTENSION, *extension_schema()["fields"], "foreign"]), ODD, max_size=3),
+    st.dictionaries(st.sampled_from([*EXTENSION, *extension_model().model_fields, "foreign"]), ODD, max_size=3),
     st.booleans(),
 )
 def test_the_schema_of_the_packbench_object_agrees_with_its_check(change: dict[str, Any], drop: bool) -> None:
     extension = {**EXTENSION, **change}
     if drop:
         extension.pop(next(iter(change), "score"))
-    assert EXTENSION_SCHEMA.is_valid(extension) is (extension_problem(extension) is None)
+    assert EXTENSION_SCHEMA.is_valid(extension) is (not extension_problem(extension))
 
 
 @given(st.dictionaries(st.sampled_from(sorted(ROW["properties"])), ODD, max_size=2))
 def test_the_schema_of_a_row_agrees_with_its_check(change: dict[str, Any]) -> None:
     row = case_result("a").as_json() | change
     row = {name: value for name, value in row.items() if name not in {"suite", "record", "payload"}}
-    fields: dict[str, Any] = {
-        name: tuple(value) if name in {"tags", "terms"} and isinstance(value, list) else value
-        for name, value in row.items()
-    }
-    is_sound = result_problem(CaseResult(suite="toy", **fields)) is None
+    try:
+        result_from({**row, "suite": "toy"})
+    except ValidationError:
+        is_sound = False
+    else:
+        is_sound = True
     assert jsonschema.Draft202012Validator(ROW).is_valid(row) is is_sound
 
 
@@ -390,13 +392,13 @@ def test_records_have_the_verdicts_the_judges_and_the_keys_of_the_schema() -> No
     judges: tuple[Any, ...] = (None, "words", {"name": "words", "verdict": "no"}, False, 0, 5, [], {}, {"name": 1})
     for judge in judges:
         problem = extension_problem({**EXTENSION, "judge": judge})
-        assert EXTENSION_SCHEMA.is_valid({**EXTENSION, "judge": judge}) is (problem is None)
+        assert EXTENSION_SCHEMA.is_valid({**EXTENSION, "judge": judge}) is (not problem)
         name = judge.get("name") if isinstance(judge, dict) else judge
-        wrong = f"packbench.judge: expected a judge's name, or an object with its name, got {judge!r}"
-        assert problem == (None if judge is None or isinstance(name, str) else wrong)
+        wrong = f"packbench/judge: got {format_value(judge)}; expected a string"
+        assert problem == ("" if judge is None or isinstance(name, str) else wrong)
     for verdict in VERDICTS:
-        assert extension_problem({**EXTENSION, "verdict": verdict}) is None
-    keys = set(extension_schema()["fields"])
+        assert not extension_problem({**EXTENSION, "verdict": verdict})
+    keys = set(extension_model().model_fields)
     assert set(EXTENSION) <= keys | {"case_id"}
     assert keys == set(RECORD["properties"]["packbench"]["properties"])
     record = recorded_result(case_result("a", llm_backend="anthropic"), "r").record

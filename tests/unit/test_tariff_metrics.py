@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +15,12 @@ from pytest_packbench.model.score import UNREADABLE
 from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.metrics import duty_gap, figures
 from pytest_packbench.packs.tariff.pack import TariffPack
-from tests.unit.run_builders import case_result, run
+from tests.unit.run_builders import case_result, changed, run
 from tests.unit.tariff_cases import Json, case, parse_step, result_of, rules, table
 
 if TYPE_CHECKING:
     from pytest_packbench.model.metric import Figure
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from tests.conftest import ExpectedTexts
 
 TABLE = table("tariff_metrics")
@@ -160,10 +159,10 @@ def test_the_duty_at_stake_comes_from_the_schedule() -> None:
         assert duty_gap(given, expected, None) is None
 
 
-def results() -> list[CaseResult]:
+def results() -> list[Result]:
     names = ("match_depth", "match_level", "valid")
     return [
-        replace(
+        changed(
             case_result(f"c{number}", "passed" if record["passed"] else "failed"),
             expects_refusal=record["expected"] == "refuse",
             refused=record["agent_decision"] == "refuse",
@@ -192,8 +191,8 @@ def test_a_gate_bounds_what_the_figure_shows(metric: str, figure: str) -> None:
 
 
 def test_a_forbidden_code_in_one_trial_counts_whatever_the_others_are() -> None:
-    def trial(number: int, **changes: Any) -> CaseResult:
-        return replace(case_result("one", "failed"), trial=number, score=0.0, expects_refusal=False, **changes)
+    def trial(number: int, **changes: Any) -> Result:
+        return changed(case_result("one", "failed"), trial=number, score=0.0, expects_refusal=False, **changes)
 
     trials = [
         trial(0, refused=True, decision="refuse", match_level="unexpected_refusal"),

@@ -140,6 +140,7 @@ def test_a_score_is_the_sum_of_its_terms_or_zero(expected: Json, outcome: Tariff
         assert not names_of(result, "clamp")
     else:
         assert result.score == pytest.approx(sum(term.value for term in result.terms), abs=1e-8)
+    assert result.threshold is not None
     assert result.passed == (result.score >= result.threshold - 1e-9)
     for term in result.terms:
         assert -1 <= term.value <= 1

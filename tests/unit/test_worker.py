@@ -39,6 +39,6 @@ def test_the_journals_of_a_worker_that_ends_are_closed(tmp_path: Path) -> None:
     worker.pytest_sessionfinish(session)
     assert not is_locked(path)
     assert (ended, config.workeroutput[COLLECTED], config.workeroutput[SPENT]) == ([True], {"toy": 1}, {"calls": 1})
-    assert list(read_worker_journals(folder)) == [case_result("a").nodeid]
+    assert list(read_worker_journals(folder)) == [case_result("a").case.nodeid]
     with Journal(path) as journal:
         journal.append(case_result("b"))

@@ -84,7 +84,7 @@ def settings_with(**changes: Any) -> Any:
         "output": Path("reports"),
         "baseline": "none",
     }
-    values |= {"baseline_optional": False, "live_page": False, "fail_on": "", "policy_from": "", "resume": ""}
+    values |= {"baseline_optional": False, "fail_on": "", "policy_from": "", "resume": ""}
     return Settings(**{**values, "resume_changed": "refuse", "home": Path("/"), **changes})
 
 

@@ -7,10 +7,11 @@ import json
 from base64 import b64encode
 from functools import cache
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_packbench.reports.blocks import html_text
 from pytest_packbench.reports.page.plots import BINS
-from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,14 +19,13 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.baseline import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.metric import Panel
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
     from pytest_packbench.reports.page.case_data import CaseBlocks
     from pytest_packbench.runs.stored import StoredRun
 
 MAX_CASES = 10_000
 """How many cases a page contains at most, unless more did not pass."""
 _WORST = 10
-_TEMPLATE = "page.html"
 # written by the build of the wheel
 _PACKED = "_sources.json"
 
@@ -81,7 +81,7 @@ class CaseNumbers(NamedTuple):
         passed: how many of the passed attempts have a score in each of `BINS` equal parts of 0 to 1.
         failed: the same of the failed attempts.
         thresholds: how many attempts have each threshold.
-        durations: of all attempts with a record, milliseconds, sorted.
+        attempts: how many have a record.
         tokens_known: attempts whose tokens are known.
         tokens_input: their input tokens.
         tokens_output: their output tokens.
@@ -95,7 +95,7 @@ class CaseNumbers(NamedTuple):
     passed: tuple[int, ...]
     failed: tuple[int, ...]
     thresholds: dict[float, int]
-    durations: tuple[int, ...]
+    attempts: int
     tokens_known: int
     tokens_input: int
     tokens_output: int
@@ -116,7 +116,6 @@ class RunPage(NamedTuple):
         notes: what a reader has to know about the page, a sentence each.
         numbers: scores, times and tokens; None if they are not known.
         panels: what the pack adds.
-        standing: how far a run in progress is, such as `5 of 12 attempts done`; empty for a run that has ended.
     """
 
     conclusion: Conclusion
@@ -125,18 +124,16 @@ class RunPage(NamedTuple):
     notes: Sequence[str] = ()
     numbers: CaseNumbers | None = None
     panels: Sequence[Panel] = ()
-    standing: str = ""
 
 
 def run_page(
     conclusion: Conclusion,
-    results: Iterable[CaseResult],
+    results: Iterable[Result],
     *,
     cases: CaseBlocks | None = None,
     trend: Sequence[TrendPoint] = (),
     notes: Sequence[str] = (),
     panels: Sequence[Panel] = (),
-    standing: str = "",
 ) -> RunPage:
     """Return what the page shows of a run.
 
@@ -147,12 +144,11 @@ def run_page(
         trend: earlier runs of the same kind, oldest first.
         notes: what a reader has to know about the page, a sentence each.
         panels: what the pack adds.
-        standing: how far a run in progress is; empty for a run that has ended.
     """
-    return RunPage(conclusion, cases, trend, notes, case_numbers(results), panels, standing)
+    return RunPage(conclusion, cases, trend, notes, case_numbers(results), panels)
 
 
-def shown_results(results: Callable[[], Iterable[CaseResult]], number: int) -> tuple[CaseResult, ...]:
+def shown_results(results: Callable[[], Iterable[Result]], number: int) -> tuple[Result, ...]:
     """Return the results of the cases that a page contains: all, or those that did not pass and the first others.
 
     Args:
@@ -163,10 +159,10 @@ def shown_results(results: Callable[[], Iterable[CaseResult]], number: int) -> t
         return tuple(results())
     passed: dict[str, bool] = {}
     for result in results():
-        passed[result.test_id] = passed.get(result.test_id, True) and result.verdict == "passed"
+        passed[result.case.test_id] = passed.get(result.case.test_id, True) and result.score.verdict == "passed"
     failures_first = sorted(passed, key=passed.__getitem__)
     kept = set(failures_first[: max(MAX_CASES, len(passed) - sum(passed.values()))])
-    return tuple([result for result in results() if result.test_id in kept])
+    return tuple([result for result in results() if result.case.test_id in kept])
 
 
 def missing_cases(number: int) -> tuple[str, ...]:
@@ -177,7 +173,7 @@ def missing_cases(number: int) -> tuple[str, ...]:
     return (f"The table of cases has {shown}; report.json has all.",)
 
 
-def baseline_cases(outcome: BaselineOutcome | None, stored: StoredRun | None) -> dict[str, CaseResult] | None:
+def baseline_cases(outcome: BaselineOutcome | None, stored: StoredRun | None) -> dict[str, Result] | None:
     """Return the cases of a run's baseline by test id, with their payloads as far as they can be read.
 
     Args:
@@ -197,7 +193,7 @@ def baseline_cases(outcome: BaselineOutcome | None, stored: StoredRun | None) ->
         results = tuple(complete_results(stored.source)) or stored.results
     except (StoredRunError, OSError):
         results = stored.results
-    return {case.test_id: case for case in fold_trials(results, trials_rule_of(stored.run))}
+    return {case.case.test_id: case for case in fold_trials(results, trials_rule_of(stored.run))}
 
 
 def trend_of(earlier: Iterable[Any]) -> tuple[TrendPoint, ...]:
@@ -205,7 +201,7 @@ def trend_of(earlier: Iterable[Any]) -> tuple[TrendPoint, ...]:
     return tuple(TrendPoint(*(getattr(run, name) for name in TrendPoint._fields)) for run in earlier)
 
 
-def case_numbers(results: Iterable[CaseResult]) -> CaseNumbers:
+def case_numbers(results: Iterable[Result]) -> CaseNumbers:
     """Return the numbers of a run's attempts, in any order."""
     bins = {"passed": [0] * BINS, "failed": [0] * BINS}
     thresholds: dict[float, int] = {}
@@ -215,24 +211,26 @@ def case_numbers(results: Iterable[CaseResult]) -> CaseNumbers:
     hashes: dict[str, str | None] = {}
     for result in results:
         if len(hashes) <= MAX_CASES:
-            hashes[result.test_id] = result.case_sha256
-        if result.counted and result.score is not None:
-            bins[result.verdict][min(int(result.score * BINS + 1e-9), BINS - 1)] += 1
-            if result.threshold is not None:
-                thresholds[result.threshold] = thresholds.get(result.threshold, 0) + 1
+            hashes[result.case.test_id] = result.case.case_sha256
+        if result.score.counted and result.score.score is not None:
+            bins[result.score.verdict][min(int(result.score.score * BINS + 1e-9), BINS - 1)] += 1
+            if result.score.threshold is not None:
+                thresholds[result.score.threshold] = thresholds.get(result.score.threshold, 0) + 1
         record = result.record
         if record is None:
             continue
-        used, cost = _tokens(record), result.cost_usd
+        used, cost = _tokens(record), result.attempt.cost_usd
         tokens += [used] if used is not None else []
         costs += [cost] if cost is not None else []
         spent = None if used is None else sum(used)
-        attempts.append(AttemptEffort(result.test_id, result.trial, result.duration_ms, spent, cost))
+        attempts.append(
+            AttemptEffort(result.case.test_id, result.attempt.trial, result.attempt.duration_ms, spent, cost)
+        )
     return CaseNumbers(
         passed=tuple(bins["passed"]),
         failed=tuple(bins["failed"]),
         thresholds=dict(sorted(thresholds.items())),
-        durations=tuple(sorted(attempt.duration_ms for attempt in attempts)),
+        attempts=len(attempts),
         tokens_known=len(tokens),
         tokens_input=sum(used for used, _ in tokens),
         tokens_output=sum(used for _, used in tokens),
@@ -259,61 +257,43 @@ def page_html(
     pages: Sequence[RunPage],
     *,
     title: str,
-    refresh: int | None = None,
-    redact: Callable[[Any], Any] | None = None,
+    redact: Callable[[str], str] = str,
 ) -> str:
     """Render runs as one page.
 
     Args:
         pages: the runs, one or more, in the order of the page.
         title: the title of the page.
-        refresh: after how many seconds a browser loads the page again; None for never.
-        redact: replaces secrets in all texts of a JSON value, other than those of `RunPage.cases`.
+        redact: replaces secrets in a text; not called for those of `RunPage.cases`.
 
     Returns:
         HTML in which all text of cases, models and files is escaped, and whose content security policy allows nothing
         but its own style and script.
     """
-    from pytest_packbench.reports.page.sections import overview_table, run_view
+    from pytest_packbench.reports.page.sections import overview_html, run_html, run_sections
 
-    views = [run_view(page, number, several=len(pages) > 1) for number, page in enumerate(pages)]
-    links = [{"id": each["id"] + view["suffix"], "text": each["nav"]} for view in views[:1] for each in view["nav"]]
-    view: dict[str, Any] = {
-        "title": title,
-        "links": links if len(pages) == 1 else [],
-        "overview": overview_table(pages) if len(pages) > 1 else None,
-        "runs": views,
-    }
+    several = len(pages) > 1
+    every = [run_sections(page, number, several=several) for number, page in enumerate(pages)]
+    links = [] if several else [(section.name, section.nav) for section in every[0] if section.nav]
+    runs = [
+        run_html(page, sections, number, several=several, redact=redact)
+        for number, (page, sections) in enumerate(zip(pages, every, strict=True))
+    ]
     blocks = [
-        {"run": number, "name": block.name, "text": block.text}
+        f'<script type="text/plain" class="packbench-data" data-run="{number}" data-name="{block.name}">{block.text}'
+        "</script>\n"
         for number, page in enumerate(pages)
         for block in (page.cases.blocks if page.cases is not None else ())
     ]
     css, script = page_source("page.css") + page_source("cases.css"), page_source("page.js") if blocks else ""
-    policy = _policy(css, script)
-    return str(
-        _environment().render_template(
-            _TEMPLATE,
-            **_displayable(view if redact is None else redact(view)),
-            refresh=refresh,
-            policy=policy,
-            css=css,
-            script=script,
-            blocks=blocks,
-            has_data=bool(script),
-        )
+    return Template(page_source("page.html")).substitute(
+        title=html_text(title, redact),
+        policy=_policy(css, script),
+        css=css,
+        links="".join(f'<li><a href="#{name}">{nav}</a></li>' for name, nav in links),
+        runs="".join([overview_html(pages, title, redact) if several else "", *runs]),
+        data="".join([*blocks, f"<script>{script}</script>\n" if script else ""]),
     )
-
-
-def _displayable(value: Any) -> Any:
-    """Return plain data whose texts have no control characters, nor anything else that UTF-8 has no form for."""
-    if isinstance(value, str):
-        return value if value.isprintable() else printable(value)
-    if isinstance(value, dict):
-        return {name: _displayable(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_displayable(each) for each in value]
-    return value
 
 
 @cache
@@ -339,10 +319,3 @@ def _policy(css: str, script: str) -> str:
 
 def _digest(text: str) -> str:
     return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-@cache
-def _environment() -> Any:
-    from minijinja import Environment
-
-    return Environment(templates={_TEMPLATE: page_source(_TEMPLATE)}, trim_blocks=True, lstrip_blocks=True)

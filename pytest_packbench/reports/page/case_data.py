@@ -15,13 +15,13 @@ import shlex
 import zlib
 from binascii import b2a_base64
 from contextlib import suppress
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
 
 from pytest_packbench.analysis.trials import MEAN, fold_case, group_by_case
 from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.result import values_of
 from pytest_packbench.model.strict_json import NUMBERS
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.analysis.trials import Rule
-    from pytest_packbench.model.result import CaseResult
+    from pytest_packbench.model.result import Result
 
 
 MAX_EXCHANGES = 8 * 1024 * 1024
@@ -74,7 +74,7 @@ _ATTEMPT_MADE = ("terms", "hooks", "tokens_input", "tokens_output", "payload", "
 _MAX_NAMED = 3
 _DETAILS = ("case", "recording", "remark", "history", "trials", "baseline")
 # much faster than looking up each name
-_ROW_VALUES, _ATTEMPT_VALUES = attrgetter(*_ROW_FIELDS), attrgetter(*_ATTEMPT_FIELDS)
+_ROW_VALUES, _ATTEMPT_VALUES = values_of(*_ROW_FIELDS), values_of(*_ATTEMPT_FIELDS)
 
 
 class CaseSources(NamedTuple):
@@ -86,9 +86,9 @@ class CaseSources(NamedTuple):
         remark: what to know about these texts, such as that the file has changed since the run; empty for nothing.
     """
 
-    case_text: Callable[[CaseResult], str | None]
-    exchanges_text: Callable[[CaseResult], str | None]
-    remark: Callable[[CaseResult], str] = lambda _: ""
+    case_text: Callable[[Result], str | None]
+    exchanges_text: Callable[[Result], str | None]
+    remark: Callable[[Result], str] = lambda _: ""
 
 
 NO_SOURCES = CaseSources(lambda _: None, lambda _: None)
@@ -120,10 +120,10 @@ class CaseBlocks(NamedTuple):
 
 
 def case_blocks(
-    results: Sequence[CaseResult],
+    results: Sequence[Result],
     sources: CaseSources,
     *,
-    baseline: Mapping[str, CaseResult] | None,
+    baseline: Mapping[str, Result] | None,
     history: Mapping[str, Sequence[str]],
     redact: Callable[[str], str],
     run: str = "",
@@ -153,24 +153,24 @@ def case_blocks(
     options = f" {options}" if options else ""
     for trials in sorted(group_by_case(results), key=_failures_first)[:MAX_ROWS]:
         case = fold_case(trials, rule)
-        before = None if baseline is None else baseline.get(case.test_id)
+        before = None if baseline is None else baseline.get(case.case.test_id)
         change = None if baseline is None else _change(before, case)
-        command = f"pytest {shell_quoted(case.nodeid)}{options}"
+        command = f"pytest {shell_quoted(case.case.nodeid)}{options}"
         # most test ids end with the id of the case
-        prefix = case.test_id.removesuffix(case.case_id)
+        prefix = case.case.test_id.removesuffix(case.case.case_id)
         made = (
-            *((case.test_id, None) if prefix == case.test_id else (None, prefix)),
+            *((case.case.test_id, None) if prefix == case.case.test_id else (None, prefix)),
             # by verdicts: those of a quarantined case are shown, too
-            sum(result.verdict == "passed" for result in trials),
+            sum(result.score.verdict == "passed" for result in trials),
             len(trials),
             _tokens(trials),
             change,
-            None if before is None else (before.verdict, before.score, before.answer),
+            None if before is None else (before.score.verdict, before.score.score, before.score.answer),
             terms.setdefault(_effects_of(case), len(terms)),
             # most are what the script makes of file and id
-            None if command == f"pytest {case.file}::{case.case_id}{options}" else command,
-            can_accept and case.verdict in _WRONG and not (case.refused or case.expects_refusal),
-            *packed.add(case, trials, before, history.get(case.test_id, ())),
+            None if command == f"pytest {case.case.file}::{case.case.case_id}{options}" else command,
+            can_accept and case.score.verdict in _WRONG and not (case.score.refused or case.case.expects_refusal),
+            *packed.add(case, trials, before, history.get(case.case.test_id, ())),
         )
         rows.append((*_ROW_VALUES(case), *made))
     packed.flush()
@@ -191,20 +191,20 @@ def _columns(rows: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     return zip(*rows, strict=True)
 
 
-def _origin(results: Sequence[CaseResult]) -> dict[str, str]:
+def _origin(results: Sequence[Result]) -> dict[str, str]:
     """Return the pack of a run, and what tells it apart from other runs: mode, target and time."""
     made: dict[str, Any] = next((found for each in results if (found := (each.record or {}).get("packbench"))), {})
-    ended = max((each.timestamp for each in results), default="")[:19].replace("T", " ")
+    ended = max((each.attempt.timestamp for each in results), default="")[:19].replace("T", " ")
     label = " ".join(str(part) for part in (made.get("mode"), made.get("target"), ended) if part)
     return {"pack": str(made.get("pack") or "").partition("/")[0], "label": label}
 
 
-def _left_out(results: Sequence[CaseResult], rows: Sequence[object]) -> Iterator[str]:
+def _left_out(results: Sequence[Result], rows: Sequence[object]) -> Iterator[str]:
     if len(rows) == MAX_ROWS and len(results) > MAX_ROWS:
         yield f"The table has {MAX_ROWS:,} cases, those that did not pass first; report.json lists all."
 
 
-def _change(before: CaseResult | None, case: CaseResult) -> str:
+def _change(before: Result | None, case: Result) -> str:
     if before is None:
         return "added"
     # runs without a baseline need no comparison
@@ -237,13 +237,13 @@ class _Details:
         self._cut: dict[str, None] = {}
 
     def add(
-        self, case: CaseResult, trials: Sequence[CaseResult], before: CaseResult | None, earlier: Sequence[str]
+        self, case: Result, trials: Sequence[Result], before: Result | None, earlier: Sequence[str]
     ) -> tuple[int, int]:
         """Add a case; return the number of its chunk and its position there."""
         if len(self._chunk) >= _CHUNK_CASES or self._characters >= _CHUNK_CHARACTERS:
             self.flush()
         keeps_texts = self._size < MAX_PAYLOADS
-        self._case_id = case.case_id
+        self._case_id = case.case.case_id
         details = (
             self._source(self._sources.case_text(case)) if keeps_texts else None,
             self._exchanges(case),
@@ -295,7 +295,7 @@ class _Details:
             )
         return tuple(text[0].upper() + text[1:] + "." for text in found)
 
-    def _exchanges(self, case: CaseResult) -> int | None:
+    def _exchanges(self, case: Result) -> int | None:
         text = self._sources.exchanges_text(case)
         if text is not None and self._size + self._characters // 4 >= MAX_EXCHANGES:
             self._without_exchanges += 1
@@ -323,16 +323,16 @@ class _Details:
                 size += length
         return _json({**recording, "exchanges": exchanges})
 
-    def _attempt(self, result: CaseResult, *, keeps_texts: bool) -> tuple[Any, ...]:
+    def _attempt(self, result: Result, *, keeps_texts: bool) -> tuple[Any, ...]:
         record = result.record or {}
         hooks = record.get("hook_decisions")
         return (
             *_ATTEMPT_VALUES(result),
-            self._share(result.terms) if result.terms else None,
+            self._share(result.score.terms) if result.score.terms else None,
             self._share(hooks) if hooks else None,
             record.get("tokens_input"),
             record.get("tokens_output"),
-            *(self._payload(result.payload) if keeps_texts else (None, None, None)),
+            *(self._payload(result.attempt.payload) if keeps_texts else (None, None, None)),
         )
 
     def _payload(self, payload: Any) -> tuple[int | None, bool | None, bool | None]:
@@ -405,27 +405,24 @@ def shell_quoted(text: str) -> str:
     return shlex.quote(text)
 
 
-def _failures_first(trials: Sequence[CaseResult]) -> bool:
+def _failures_first(trials: Sequence[Result]) -> bool:
     """Sort cases that passed behind others: what is left out of a large page is of those."""
-    return all(result.verdict == "passed" for result in trials)
+    return all(result.score.verdict == "passed" for result in trials)
 
 
-def _effects_of(case: CaseResult) -> tuple[tuple[str, bool], ...]:
+def _effects_of(case: Result) -> tuple[tuple[str, bool], ...]:
     """Return the terms of a case by name, and whether each cost points.
 
     If none of a failed case did, those that gave no points are its cause.
     """
-    every = [(str(term.get("name")), term.get("effect"), term.get("value")) for term in case.terms]
-    costs = [
-        effect == "zero" or (effect == "add" and isinstance(value, int | float) and value < 0)
-        for _, effect, value in every
-    ]
-    if case.verdict == "failed" and not any(costs):
-        costs = [effect == "add" and not value for _, effect, value in every]
-    return tuple([(name, cost) for (name, _, _), cost in zip(every, costs, strict=True)])
+    every = case.score.terms
+    costs = [term.effect == "zero" or (term.effect == "add" and term.value < 0) for term in every]
+    if case.score.verdict == "failed" and not any(costs):
+        costs = [term.effect == "add" and not term.value for term in every]
+    return tuple([(term.name, cost) for term, cost in zip(every, costs, strict=True)])
 
 
-def _tokens(trials: Iterable[CaseResult]) -> int | None:
+def _tokens(trials: Iterable[Result]) -> int | None:
     counts: list[Any] = [
         (result.record or {}).get(name) for result in trials for name in ("tokens_input", "tokens_output")
     ]

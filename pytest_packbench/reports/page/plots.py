@@ -6,8 +6,9 @@ All numbers that a drawing shows are also in a table beside it.
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_packbench.reports.blocks import html_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -107,6 +108,20 @@ def bar_svg(share: float, width: int = 120) -> str:
     return _svg("plot-bar", width, 8, [f'<rect class="bar" x="0" y="1" width="{length}" height="6" rx="1"/>'])
 
 
+def swatch_svg(name: str) -> str:
+    """Draw what a key explains: a sign of the drawings by its name, else a bar of this class."""
+    shapes = {
+        "allowed": '<rect class="allowed" x="0" y="0" width="18" height="12" rx="2"/>',
+        "limit": '<line class="limit" x1="9" y1="0" x2="9" y2="12"/>',
+        "interval": '<line class="interval" x1="0" y1="6" x2="18" y2="6"/>',
+        "value": '<line class="line-value" x1="0" y1="6" x2="18" y2="6"/>',
+        "mean": '<line class="line-mean" x1="0" y1="6" x2="18" y2="6"/>',
+        **{status: _mark(9, 6, status) for status in ("pass", "fail", "plain")},
+    }
+    bar = f'<rect class="{name}" x="3" y="0" width="12" height="12"/>'
+    return _svg("swatch", 18, 12, [shapes.get(name, bar)])
+
+
 class TrendMark(NamedTuple):
     """A run in a trend.
 
@@ -162,7 +177,7 @@ def trend_svg(marks: Sequence[TrendMark], axis: Range) -> str:
         if mark.interval is not None:
             low, high = (_number(y(end)) for end in mark.interval)
             parts.append(f'<line class="interval" x1="{_number(x)}" y1="{low}" x2="{_number(x)}" y2="{high}"/>')
-        parts.append(f"<g><title>{escape(mark.label)}</title>{_mark(x, y(mark.value), mark.status)}</g>")
+        parts.append(f"<g><title>{html_text(mark.label)}</title>{_mark(x, y(mark.value), mark.status)}</g>")
     return _svg("plot-wide", width, height, parts, "Pass rate and mean score of each run, oldest first")
 
 
@@ -232,11 +247,11 @@ def _mark(x: float, y: float, status: str) -> str:
 
 
 def _tick(x: float, y: float, text: str, anchor: str = "middle") -> str:
-    return f'<text class="tick" x="{_number(x)}" y="{_number(y)}" text-anchor="{anchor}">{escape(text)}</text>'
+    return f'<text class="tick" x="{_number(x)}" y="{_number(y)}" text-anchor="{anchor}">{html_text(text)}</text>'
 
 
 def _svg(name: str, width: int, height: int, parts: Sequence[str], title: str = "") -> str:
-    about = f'role="img" aria-label="{escape(title)}"' if title else 'aria-hidden="true"'
+    about = f'role="img" aria-label="{html_text(title)}"' if title else 'aria-hidden="true"'
     inside = "".join(parts)
     return (
         f'<svg class="{name}" viewBox="0,0,{width},{height}" width="{width}" height="{height}" {about}>{inside}</svg>'

@@ -92,14 +92,6 @@ def retry():
             pass
 
 
-def retry_twice():
-    while True:
-        try:
-            retry()
-        except:
-            pass
-
-
 async def retry_async():
     while True:
         try:
@@ -147,7 +139,6 @@ def test_case(packbench_case, packbench_check):
     packbench_check(asyncio.run(result) if asyncio.iscoroutine(result) else result)
 """
 HANGS = ("sleep", "compute", "catch", "wrap", "pool", "thread", "process")
-CAUGHT_AGAIN = ("retry", "retry_async", "own_alarm")
 ASYNC_HANGS = ("wait", "block", "group", "in_thread", "stay")
 OPTIONS = ("--packbench-suite=toy", "--packbench-target=pipeline:answer")
 SOON = ("--packbench-case-timeout=0.2", "-o", "packbench_allow_processes=yes")
@@ -187,29 +178,59 @@ def test_whatever_hangs_is_an_error_the_others_run_and_the_process_ends(
     assert "was destroyed but it is pending" not in result.stderr.str() + result.stdout.str()
 
 
-def test_what_catches_the_exception_again_or_takes_the_alarm_is_an_error_too(project: Project) -> None:
-    prepare(project, *CAUGHT_AGAIN, "fine")
+def test_what_takes_the_alarm_is_an_error_too(project: Project) -> None:
+    prepare(project, "own_alarm", "fine")
     result = project.pytester.runpytest_subprocess(*OPTIONS, *SOON, timeout=60)
-    result.assert_outcomes(errors=3, passed=1)
-    assert [line["message"] for line in project.lines("errors.jsonl")] == [MESSAGE.format("target")] * 3
-
-
-@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["plain", "xdist"])
-def test_what_nothing_ends_ends_the_process(project: Project, options: tuple[str, ...]) -> None:
-    prepare(project, "fine", "retry_twice", "fine")
-    project.write("pipeline.py", HANGING + "\n\nimport pytest_packbench.engine.targets as t; t._RING_AGAIN_S = 0.1\n")
-    result = project.pytester.runpytest_subprocess(*OPTIONS, *SOON, *options, timeout=60)
-    (error, *unrun) = project.lines("errors.jsonl")
-    if options:
-        result.assert_outcomes(failed=1, passed=2)
-        assert error["kind"] == "worker_crashed"
-        return
-    assert [line["kind"] for line in unrun] == ["interrupted"]
-    assert result.ret == pytest.ExitCode.INTERRUPTED
     result.assert_outcomes(errors=1, passed=1)
-    assert error["kind"] == "timeout"
-    assert error["message"].startswith(MESSAGE.format("target"))
-    result.stdout.fnmatch_lines(["*a target catches its time limit again and again*"])
+    assert [line["message"] for line in project.lines("errors.jsonl")] == [MESSAGE.format("target")]
+
+
+IMPATIENT = (
+    HANGING
+    + """
+
+import pytest_packbench.engine.targets as t; t._GRACE_S = 0.1
+"""
+)
+STUCK = "*packbench: *::case_01 caught the exception of its time limit and continued for 0.1 s, so the process ends*"
+
+
+@pytest.mark.parametrize("how", ["retry", "retry_async"])
+def test_what_catches_the_exception_and_continues_ends_the_process_and_its_run_is_resumed(
+    project: Project, how: str
+) -> None:
+    prepare(project, "fine", how, "fine")
+    project.write("pipeline.py", IMPATIENT)
+    result = project.pytester.runpytest_subprocess(*OPTIONS, *SOON, timeout=60)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stderr.fnmatch_lines([STUCK])
+    (folder,) = project.folders()
+    assert not (folder / "report.json").exists()
+    assert "case_00" in (folder / "journal.jsonl").read_text("utf-8")
+    project.write("pipeline.py", IMPATIENT + f"\n\ndef {how}():\n    return ONE\n")
+    resumed = project.pytester.runpytest_subprocess(*OPTIONS, *SOON, "--packbench-resume=latest", timeout=60)
+    resumed.assert_outcomes(passed=3)
+    assert project.folders() == [folder]
+
+
+@pytest.mark.parametrize("how", ["retry", "retry_async"])
+def test_with_workers_only_its_worker_ends(project: Project, how: str) -> None:
+    prepare(project, "fine", how, "fine", "fine")
+    project.write("pipeline.py", IMPATIENT)
+    result = project.pytester.runpytest_subprocess(*OPTIONS, *SOON, "-n", "2", timeout=60)
+    result.assert_outcomes(failed=1, passed=3)
+    result.stderr.fnmatch_lines([STUCK])
+    assert [line["kind"] for line in project.lines("errors.jsonl")] == ["worker_crashed"]
+
+
+def test_a_marked_test_that_catches_it_and_continues_ends_the_process(project: Project) -> None:
+    prepare(project, "fine", "retry")
+    project.write("pipeline.py", IMPATIENT)
+    result = project.pytester.runpytest_subprocess("-p", "no:cacheprovider", *SOON, "pipeline.py", timeout=60)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stderr.fnmatch_lines(["*packbench: pipeline.py::test_case*case_01* caught the exception of its time limit*"])
+    (folder,) = project.folders()
+    assert "case_00" in (folder / "journal.jsonl").read_text("utf-8")
 
 
 def test_fixture_mode_has_a_limit_and_shows_where_the_target_was(project: Project) -> None:

@@ -41,7 +41,7 @@ def test_guards_rule_in_their_order(
     project.copy_suite("injecagent", "own_dh_base_1", "own_ds_base_1")
     result = project.run("--packbench-suite=injecagent", *(f"--packbench-guard={guard}" for guard in guards))
     result.assert_outcomes(**{"failed" if guards == ["none"] else "passed": 2})
-    figures = [f"InjecAgent, scripted agent gullible, {named}:", f"  ASR-valid, base*{landed} of 2"]
+    figures = [f"Figures: InjecAgent, scripted agent gullible, {named}:", f"  ASR-valid, base*{landed} of 2"]
     result.stdout.fnmatch_lines(figures)
     record = project.lines("records.jsonl", "injecagent")[0]
     assert [hook["hook"] for hook in record["hook_decisions"]][: len(hooks) or 1] == hooks

@@ -260,7 +260,7 @@ def test_a_full_disk_is_one_line_and_leaves_no_torn_file(project: Project) -> No
     # the limit is lifted between the runs: coverage writes a file at the end
     code = """
 import resource, signal, pytest
-import pytest_packbench.pytest_plugin.session, pytest_packbench.reports.markdown
+import pytest_packbench.pytest_plugin.session, pytest_packbench.reports.story
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 for most in (150, 700, 2000, 6000):
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))

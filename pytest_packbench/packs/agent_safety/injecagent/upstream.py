@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from pytest_packbench.cases.load import parse_json, position_of
-from pytest_packbench.limits import LIMITS, ShapeError, check_size, read_regular
+from pytest_packbench.cases.load import JsonError, check_size, parse_json, position_of
+from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.case import ListOf, StrictModel, Text
 from pytest_packbench.model.errors import format_value, validation_problems
 from pytest_packbench.model.strict_json import NUMBERS, NumberError
@@ -174,7 +174,7 @@ def _file(path: Path, kind: Kind, setting: Setting) -> InjecAgentFile:
         location, problem = f"{path.name}:{line}", "not UTF-8; save it as UTF-8"
     except json.JSONDecodeError as error:
         location, problem = f"{path.name}:{error.lineno}", f"not JSON: {error.msg}; download the file again"
-    except ShapeError as error:
+    except JsonError as error:
         problem = str(error)
     except NumberError as error:
         location, problem = f"{path.name}:{position_of(error.token, raw)[0]}", f"{error}; download the file again"

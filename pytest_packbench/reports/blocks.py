@@ -1,0 +1,461 @@
+"""What a report is made of, said once and written as text, as Markdown or as HTML: sentences, tables and sections.
+
+Every text of a block may come from a model or a case: the writers escape it, each for its medium. What has nothing to
+say, such as a table without rows or a section without parts, is not written.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from html import escape
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from pytest_packbench.analysis.formatting import DASH, figure_interval, figure_value, grouped_figures
+from pytest_packbench.analysis.listing import MAX_ROWS
+from pytest_packbench.reports.terminal import one_line, printable, text_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pytest_packbench.model.metric import Figure
+
+WHERE = "report.json lists all"
+_CELL = 400
+_SENTENCE = 1600
+_ANSWER = 160
+_TICKS = re.compile("`+")
+_SPECIAL = str.maketrans(
+    {
+        **{char: f"\\{char}" for char in "\\|`*~[]$"},
+        "<": "&lt;",
+        ">": "&gt;",
+        "&": "&amp;",
+    }
+)
+# bare addresses become links; in mail addresses and references an escape does not prevent that, only a hair space does
+_LINKS = (
+    (re.compile("//"), r"/\\/"),
+    (re.compile(r"(www)\.", re.IGNORECASE), r"\1\\."),
+    (re.compile(r"@(?=\S)"), "@\u200a"),
+    # references to issues, which notify their readers where a page becomes a comment
+    (re.compile(r"#(?=\d)"), "#\u200a"),
+    (re.compile(r"(?<![^\W_])(GH)-(?=\d)", re.IGNORECASE), "\\1-\u200a"),
+)
+# an underscore between letters or digits is no markup
+_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
+_HEADING = re.compile(r"^(?=#)")
+
+
+class Cell(NamedTuple):
+    """A value in a table, with what some media add to it.
+
+    Attributes:
+        text: the value.
+        below: what belongs to it: under it in HTML, after a colon elsewhere.
+        sign: a sign before it, in HTML.
+        color: a name of the page's style, such as `pass`, in which HTML shows the sign and the value.
+        note: an explanation under it, in HTML.
+        href: where it leads, in HTML and Markdown: an address without spaces and brackets.
+        svg: a drawing before it, in HTML: markup of this package.
+        css: classes of the page's style.
+        id: what links to it name, in HTML.
+    """
+
+    text: str
+    below: str = ""
+    sign: str = ""
+    color: str = ""
+    note: str = ""
+    href: str = ""
+    svg: str = ""
+    css: str = ""
+    id: str = ""
+
+
+_VERDICTS = {
+    "passed": ("✓", "pass"),
+    "failed": ("✗", "fail"),
+    "error": ("!", "broken"),
+    "vacuous": ("∅", "warn"),
+    "known_hole": ("○", "plain"),
+    "not_run": ("\u2013", "plain"),
+    "quarantined": ("‖", "plain"),
+}
+"""The sign and the colour of each verdict."""
+Row: TypeAlias = "Sequence[str | int | Cell | None]"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A paragraph.
+
+    Attributes:
+        text: one or more sentences.
+        strong: whether it is emphasised.
+        sign: a word or sign before it, in HTML.
+        color: a name of the page's style for the sign.
+        css: classes of the page's style.
+    """
+
+    text: str
+    strong: bool = False
+    sign: str = ""
+    color: str = ""
+    css: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """A list of sentences; `css` has classes of the page's style."""
+
+    items: Sequence[str]
+    css: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A list of names, each with a value."""
+
+    items: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table whose first cells name its rows. Columns in which no row has a value are left out.
+
+    Attributes:
+        title: what it shows; empty if what is around it says so.
+        head: the names of the columns.
+        rows: the cells of each row, those that are shown; None, an empty text or a dash is no value.
+        total: how many rows there are, if that are more; they are counted below the table.
+        where: where the others are.
+        last: rows after all others, which no limit applies to, such as the sum.
+        numbers: the columns with numbers, which are aligned to the right.
+        css: classes of the page's style.
+        quiet: whether only screen readers get the title on the page, because a heading says the same.
+        printed: whether it is on the printed sheet of the page.
+    """
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Row]
+    total: int = 0
+    where: str = WHERE
+    last: Sequence[Row] = ()
+    numbers: Sequence[int] = ()
+    css: str = ""
+    quiet: bool = False
+    printed: bool = True
+
+    def columns(self) -> list[int]:
+        """Return the columns in which some row has a value or a drawing."""
+        every = [*self.rows, *self.last]
+        return [column for column in range(len(self.head)) if any(_has_value(row[column]) for row in every)]
+
+    def more(self, shown: int) -> str:
+        """Say how many rows there are if more than these; else return an empty text."""
+        total = max(self.total, len(self.rows))
+        return f"{shown} of {total} shown; {self.where}." if total > shown else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A command or another text that is copied as it is; of one line."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Markup:
+    """Markup of this package, only for HTML, such as a drawing. Text from models and cases in it has to be escaped."""
+
+    html: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Blocks under a title.
+
+    Attributes:
+        title: what they are about.
+        blocks: the blocks.
+        folded: whether a reader opens it with a click, where the medium can do that.
+        css: classes of the page's style for the title.
+    """
+
+    title: str
+    blocks: Sequence[Block]
+    folded: bool = False
+    css: str = ""
+
+
+Block: TypeAlias = Text | Points | Facts | Table | Code | Markup | Section
+
+
+def text(blocks: Iterable[Block]) -> list[str]:
+    """Write blocks for a terminal, without colours; return the lines without their ends."""
+    return [line for block in blocks for line in _text_lines(block)]
+
+
+def _text_lines(block: Block) -> list[str]:
+    match block:
+        case Table():
+            return _titled(block.title, _text_table(block))
+        case Section(title, parts):
+            return _titled(title, text(parts))
+        case _:
+            return [one_line(sentence, _SENTENCE) for sentence in _sentences(block)]
+
+
+def _sentences(block: Block) -> Sequence[str]:
+    match block:
+        case Text(said) | Code(said):
+            return [said] if said else []
+        case Points(items):
+            return items
+        case Facts(pairs):
+            return [f"{name}: {value}" for name, value in pairs]
+        case _:
+            return []
+
+
+def _titled(title: str, lines: Sequence[str]) -> list[str]:
+    if not lines or not title:
+        return ["", *lines] if lines else []
+    return ["", f"{one_line(title)}:", *(f"  {line}".rstrip() for line in lines)]
+
+
+def _text_table(table: Table) -> list[str]:
+    columns = table.columns()
+    rows: list[Row] = [table.head, *table.rows, *table.last]
+    cells = [tuple(one_line(_said(row[column]), _SENTENCE) for column in columns) for row in rows]
+    more = table.more(len(table.rows))
+    aligned = text_table(cells, numbers=all(column in table.numbers for column in columns[1:]))
+    return [*aligned, *([more] if more else [])] if columns else []
+
+
+def markdown(blocks: Iterable[Block], *, level: int = 1, max_rows: int = MAX_ROWS) -> str:
+    """Write blocks as GitHub Flavored Markdown.
+
+    Args:
+        blocks: the blocks.
+        level: of the headings of sections and tables, 1 to 6; those within a section are one level below.
+        max_rows: how many rows of a table are written, 1 or more.
+
+    Returns:
+        Markdown without a line end at its end; empty if no block has anything to say.
+    """
+    return "\n\n".join(part for block in blocks if (part := _markdown(block, level, max_rows)))
+
+
+def aligned(page: str) -> str:
+    """Return a page of Markdown with the cells of its tables padded, for readers in a terminal."""
+    lines: list[str] = []
+    for is_table, group in groupby(page.split("\n"), key=lambda line: line.startswith("| ")):
+        block = list(group)
+        rows = [line[2:-2].split(" | ") for line in block]
+        if is_table and len(set(map(len, rows))) == 1:
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            for number, row in enumerate(rows):
+                padded = (
+                    cell.ljust(width, "-" if cell == "---" else " ") for cell, width in zip(row, widths, strict=True)
+                )
+                block[number] = f"| {' | '.join(padded)} |"
+        lines += block
+    return "\n".join(lines)
+
+
+def _markdown(block: Block, level: int, max_rows: int) -> str:
+    written = ""
+    match block:
+        case Text(said, strong=strong) if said:
+            shown = escape_markdown(said, _SENTENCE)
+            written = f"**{shown}**" if strong else shown
+        case Points() | Facts():
+            written = "\n".join(f"- {escape_markdown(sentence, _SENTENCE)}" for sentence in _sentences(block))
+        case Code(said) if said:
+            fence = "`" * max(3, *(len(ticks) + 1 for ticks in _TICKS.findall(said) or ("",)))
+            written = f"{fence}sh\n{said}\n{fence}"
+        case Table(title):
+            table = _markdown_table(block, max_rows)
+            written = f"{_heading(title, level)}{table}" if table else ""
+        case Section(title, parts, folded):
+            inner = markdown(parts, level=level + 1, max_rows=max_rows)
+            if folded and inner:
+                written = f"<details>\n<summary>{html_text(title)}</summary>\n\n{inner}\n\n</details>"
+            elif inner:
+                written = f"{_heading(title, level)}{inner}"
+    return written
+
+
+def _heading(title: str, level: int) -> str:
+    return f"{'#' * level} {escape_markdown(title, _CELL)}\n\n" if title else ""
+
+
+def _markdown_table(table: Table, max_rows: int) -> str:
+    columns, rows = table.columns(), table.rows[:max_rows]
+    if not columns:
+        return ""
+    head = [escape_markdown(table.head[column]) for column in columns]
+    body = [[_markdown_cell(row[column]) for column in columns] for row in (*rows, *table.last)]
+    lines = "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *body))
+    more = table.more(len(rows))
+    return f"{lines}\n\n{escape_markdown(more, _CELL)}" if more else lines
+
+
+def _markdown_cell(cell: str | int | Cell | None) -> str:
+    shown = escape_markdown(_said(cell), _CELL)
+    return f"[{shown}]({cell.href})" if isinstance(cell, Cell) and cell.href else shown
+
+
+def _said(cell: str | int | Cell | None) -> str:
+    """Return what text and Markdown show of a cell."""
+    if isinstance(cell, Cell):
+        return f"{cell.text}: {cell.below}" if cell.below else cell.text or DASH
+    return DASH if cell is None else str(cell) or DASH
+
+
+def _has_value(cell: str | int | Cell | None) -> bool:
+    return _said(cell) != DASH or (isinstance(cell, Cell) and bool(cell.svg))
+
+
+# the same values recur within a column
+@lru_cache(maxsize=1024)
+def escape_markdown(said: str, limit: int = _CELL) -> str:
+    """Escape text for a table cell or a sentence of GitHub Flavored Markdown.
+
+    Args:
+        said: any text, also from a model or a case.
+        limit: maximum number of characters before escaping.
+
+    Returns:
+        One line without markup, links, images or HTML, cut with an ellipsis if too long.
+    """
+    safe = _UNDERSCORE.sub(r"\\_", one_line(said, limit).translate(_SPECIAL))
+    for pattern, replacement in _LINKS:
+        safe = pattern.sub(replacement, safe)
+    return _HEADING.sub(r"\\", safe)
+
+
+def html(blocks: Iterable[Block], *, level: int = 2, redact: Callable[[str], str] = str) -> str:
+    """Write blocks as HTML.
+
+    Args:
+        blocks: the blocks.
+        level: of the headings of sections, 1 to 6; those within a section are one level below.
+        redact: replaces secrets in a text.
+
+    Returns:
+        HTML in which all text is escaped and printable; only drawings and `Markup` are as they are.
+    """
+    return "".join(_html(block, level, redact) for block in blocks)
+
+
+def html_text(said: str, redact: Callable[[str], str] = str) -> str:
+    """Return a text for HTML, also for an attribute in quotation marks, with control characters as their escapes."""
+    return escape(printable(redact(said)))
+
+
+def _html(block: Block, level: int, redact: Callable[[str], str]) -> str:
+    written = ""
+    match block:
+        case Text(said, strong, sign, color, css) if said:
+            badge = f"{_badge(sign, color, redact)} " if sign else ""
+            shown = html_text(said, redact)
+            written = f"<p{_class(css)}>{badge}{f'<strong>{shown}</strong>' if strong else shown}</p>\n"
+        case Points(items, css) if items:
+            shown = "".join(f"<li>{html_text(item, redact)}</li>" for item in items)
+            written = f"<ul{_class(css)}>{shown}</ul>\n"
+        case Facts(items) if items:
+            pairs = ((html_text(name, redact), html_text(said, redact)) for name, said in items)
+            shown = "".join(f"<dt>{name}</dt><dd>{said}</dd>" for name, said in pairs)
+            written = f'<dl class="facts">{shown}</dl>\n'
+        case Code(said) if said:
+            written = f"<pre>{html_text(said, redact)}</pre>\n"
+        case Table():
+            written = _html_table(block, redact)
+        case Section(title, parts, folded, css):
+            inner, shown = html(parts, level=level + 1, redact=redact), html_text(title, redact)
+            if folded and inner:
+                written = f"<details><summary>{shown}</summary>\n{inner}</details>\n"
+            elif inner:
+                written = f"<h{level}{_class(css)}>{shown}</h{level}>\n{inner}"
+        case Markup(markup):
+            written = redact(markup)
+    return written
+
+
+def _html_table(table: Table, redact: Callable[[str], str]) -> str:
+    columns = table.columns()
+    if not columns:
+        return ""
+    head = "".join(
+        f'<th scope="col"{_class("num" * (column in table.numbers))}>{html_text(table.head[column], redact)}</th>'
+        for column in columns
+    )
+    rows = "".join(
+        f"<tr{_class('total' * (number >= len(table.rows)))}>{''.join(_html_cells(table, row, columns, redact))}</tr>\n"
+        for number, row in enumerate((*table.rows, *table.last))
+    )
+    title, more = html_text(table.title, redact), html_text(table.more(len(table.rows)), redact)
+    below = f'<p class="more">{more}</p>\n' if more else ""
+    return (
+        f'<div{_class("scroll" if table.printed else "scroll no-print")} role="region" aria-label="{title}" '
+        f'tabindex="0">\n<table{_class(table.css)}>\n<caption{_class("quiet" * table.quiet)}>{title}</caption>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n{below}</div>\n"
+    )
+
+
+def _html_cells(table: Table, row: Row, columns: Sequence[int], redact: Callable[[str], str]) -> Iterator[str]:
+    for column in columns:
+        given = row[column]
+        cell = given if isinstance(given, Cell) else Cell(_said(given))
+        css = f"num {cell.css}".strip() if column in table.numbers else cell.css
+        shown = html_text(cell.text, redact)
+        if cell.color:
+            shown = _badge(f"{cell.sign} {cell.text}".strip(), cell.color, redact)
+        elif cell.href:
+            shown = f'<a href="{html_text(cell.href, redact)}">{shown}</a>'
+        below = f'<span class="below">{html_text(cell.below, redact)}</span>' if cell.below else ""
+        note = f'<span class="definition">{html_text(cell.note, redact)}</span>' if cell.note else ""
+        tag, scope = ("th", ' scope="row"') if column == columns[0] else ("td", "")
+        name = f' id="{html_text(cell.id, redact)}"' if cell.id else ""
+        yield f"<{tag}{scope}{name}{_class(css)}>{cell.svg}{shown}{below}{note}</{tag}>"
+
+
+def _badge(said: str, color: str, redact: Callable[[str], str]) -> str:
+    return f'<span class="badge is-{color}">{html_text(said, redact)}</span>'
+
+
+def _class(css: str) -> str:
+    return f' class="{css}"' if css else ""
+
+
+def verdict_cell(verdict: str, said: str = "") -> Cell:
+    """Return a verdict, with what was answered."""
+    sign, color = _VERDICTS.get(verdict, ("", "plain"))
+    return Cell(verdict.replace("_", " "), one_line(said, _ANSWER), sign=sign, color=color)
+
+
+def figure_tables(figures: Iterable[Figure], title: str = "Figures", *, defined: bool = False) -> list[Table]:
+    """Return a table for each group of figures, with their definitions in a column of their own if `defined`."""
+    head = ("figure", "value", "interval", "definition")
+    return [
+        Table(
+            f"{title}: {group}" if group else title,
+            head,
+            [
+                (
+                    Cell(each.name, note=each.definition),
+                    figure_value(each),
+                    figure_interval(each),
+                    each.definition if defined else None,
+                )
+                for each in members
+            ],
+        )
+        for group, members in grouped_figures(figures)
+    ]
