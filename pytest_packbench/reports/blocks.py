@@ -230,11 +230,13 @@ def _titled(title: str, lines: Sequence[str]) -> list[str]:
 
 def _text_table(table: Table) -> list[str]:
     columns = table.columns()
+    if not columns:
+        return []
     rows: list[Row] = [table.head, *table.rows, *table.last]
     cells = [tuple(one_line(_said(row[column]), _SENTENCE) for column in columns) for row in rows]
     more = table.more(len(table.rows))
     aligned = text_table(cells, numbers=all(column in table.numbers for column in columns[1:]))
-    return [*aligned, *([more] if more else [])] if columns else []
+    return [*aligned, *([more] if more else [])]
 
 
 def markdown(blocks: Iterable[Block], *, level: int = 1, max_rows: int = MAX_ROWS) -> str:
