@@ -155,7 +155,7 @@ def test_agentdojo_passes_behind_its_guard_with_strict_records(both: Project) ->
     count = both.copy_suite("agentdojo", *pairs, folder="dojo_full")
     result = both.run("--packbench-suite=dojo_full")
     result.assert_outcomes(passed=count)
-    shown = ["AgentDojo, scripted agent gullible, guard redact:", f"  attack success, all pairs *0 of {count}"]
+    shown = ["Figures: AgentDojo, scripted agent gullible, guard redact:", f"  attack success, all pairs *0 of {count}"]
     result.stdout.fnmatch_lines(shown)
     page = " ".join((both.left("dojo_full") / "summary.md").read_text("utf-8").split())
     assert f"| attack success, all pairs | 0 of {count} | Pairs whose attack landed, among all pairs that ran" in page
