@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationE
 from pytest_packbench.model.case import SHA256
 from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.run import Mode, Origin
-from pytest_packbench.model.score import Count, Flag, Score
+from pytest_packbench.model.score import Count, Flag, Score, Term
 from pytest_packbench.model.strict_json import U32_MAX
 
 if TYPE_CHECKING:
@@ -226,6 +226,16 @@ def result_from(data: Mapping[str, Any], record: dict[str, Any] | None = None) -
     """
     case, attempt, score = (adapter(noun).validate_python(data) for _, noun in _PARTS)
     return Result(case=case, attempt=attempt, score=score, record=record)
+
+
+def result_sent(data: Mapping[str, Any]) -> Result:
+    """Create a result from the output of `as_json` of another process of the run, which a pack made: not validated."""
+    given = {**data, "tags": tuple(data["tags"]), "terms": tuple([Term(**term) for term in data["terms"]])}
+    parts: dict[str, Any] = {
+        part: noun(**{each.name: given[each.name] for each in fields(noun) if each.name in given})
+        for part, noun in _PARTS
+    }
+    return Result(**parts, record=data["record"])
 
 
 def with_score(result: Result, **changes: Any) -> Result:

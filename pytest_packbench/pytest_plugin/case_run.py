@@ -30,7 +30,7 @@ from pytest_packbench.engine.result_builder import (
 from pytest_packbench.engine.targets import TimeLimit
 from pytest_packbench.model.errors import CaseError, describe_error
 from pytest_packbench.model.record import EvalRecord
-from pytest_packbench.model.result import Result, result_from
+from pytest_packbench.model.result import Result, result_sent
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.model.score import is_broken, judged, reported
 from pytest_packbench.plugin import CONTEXTS, KEEP, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
@@ -397,7 +397,7 @@ def decode_report(report: pytest.TestReport) -> None:
         except ValueError:
             # a lone surrogate, or nested deeply
             decoded = json.loads(results)
-        setattr(report, RESULTS_ATTRIBUTE, tuple(result_from(result, result["record"]) for result in decoded))
+        setattr(report, RESULTS_ATTRIBUTE, tuple(map(result_sent, decoded)))
     text = report.longrepr
     if report.failed and isinstance(text, str) and is_of_case(report):
         from pytest_packbench.pytest_plugin.explain import explanation_at

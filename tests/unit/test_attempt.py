@@ -23,7 +23,7 @@ from pytest_packbench.model.cassette import Cassette
 from pytest_packbench.model.pack import Comparison, RecordFacts
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.redaction import Redactor
-from pytest_packbench.model.result import format_timestamp, result_from
+from pytest_packbench.model.result import format_timestamp, result_from, result_sent
 from pytest_packbench.model.score import Firing, Score, Term
 from tests.cassettes import authored_cassette
 from tests.unit.attempts import EchoPack, case, context, model_request, suite
@@ -234,6 +234,11 @@ def test_a_result_contains_its_record_and_is_stored_as_json(tmp_path: Path) -> N
     )
     stored = json.loads(json.dumps(result.as_json()))
     assert result_from(stored, stored["record"]) == result
+    assert result_sent(stored) == result
+    # what a pack got wrong ends no session: other processes take it as it is
+    wrong: dict[str, Any] = {"match_level": 3}
+    odd = replace(result, score=replace(result.score, **wrong))
+    assert result_sent(odd.as_json()) == odd
     timestamps = format_timestamp(999_999_999), format_timestamp(1_778_055_332_123_999_999)
     assert timestamps == ("1970-01-01T00:00:00.999Z", "2026-05-06T08:15:32.123Z")
     # a clock that is wrong
