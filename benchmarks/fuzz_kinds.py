@@ -1078,7 +1078,7 @@ def _changed_rules() -> str:
     return RULES.replace("metric: pass_rate, min: 0.9", _LOOSER)
 
 
-_ALLOWED: Final = b"changes:\n  - key: /gates/1/min\n    old: 0.9\n    new: 0.5\n    reason: agreed upon\n"
+_ALLOWED: Final = b"changes:\n  - key: /gates/pass_rate/min\n    old: 0.9\n    new: 0.5\n    reason: agreed upon\n"
 _COMPARED: Final = "--baseline {old} --current {run} --fail-on regressed>0"
 _JUDGED: Final = r"^/\d+(/(test_id|passed|run_id)|/packbench/(verdict|score))?$"
 
@@ -1200,7 +1200,7 @@ def _authored() -> list[Kind]:
                 "validate": (f"validate storage/benchmarks/{SUITE}/policy_changes.yaml", ""),
             },
             beside={f"storage/benchmarks/{SUITE}/suite.yaml": _changed_rules()},
-            examples=lambda: [_ALLOWED, _ALLOWED.replace(b"/gates/1/min", b"/thresholds/accept")],
+            examples=lambda: [_ALLOWED, _ALLOWED.replace(b"/gates/pass_rate/min", b"/thresholds/accept")],
         ),
         _command_kind(
             "review.jsonl",

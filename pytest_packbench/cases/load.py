@@ -35,7 +35,13 @@ from pytest_packbench.model.errors import (
     unreadable,
     validation_problems,
 )
-from pytest_packbench.model.strict_json import NumberError, RepeatedKeyError, has_control_characters, parse_strict
+from pytest_packbench.model.strict_json import (
+    NumberError,
+    RepeatedKeyError,
+    has_control_characters,
+    parse_strict,
+    position_of,
+)
 from pytest_packbench.model.suite import CONFIG_NAME, CONTROLS, FIXTURES, PENDING, Suite, SuiteConfig
 
 if TYPE_CHECKING:
@@ -397,14 +403,6 @@ def _parsed(raw: bytes, limit: Limit, source: str, error_type: type[InputError],
         if is_line:
             problem = problem._replace(wrong=problem.wrong.removeprefix("line 1 "))
         raise error_type(source, [problem]) from None
-
-
-def position_of(token: str, raw: bytes) -> tuple[int, int]:
-    """Return line and column of the first number or word of a JSON text that is a token."""
-    # outside of strings, whose digits are no number
-    tokens = re.finditer(rb'"(?:[^"\\]++|\\.)*+"|[^\s,:\[\]{}"]++', raw, re.DOTALL)
-    start = next(found.start() for found in tokens if found[0] == token.encode())
-    return raw.count(b"\n", 0, start) + 1, start - raw.rfind(b"\n", 0, start)
 
 
 def _not_json(error: json.JSONDecodeError) -> Problem:

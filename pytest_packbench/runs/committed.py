@@ -10,7 +10,7 @@ from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.result import Attempt, CaseInfo, Result
 from pytest_packbench.model.run import Run
 from pytest_packbench.model.score import Score
-from pytest_packbench.model.strict_json import parse_strict
+from pytest_packbench.model.strict_json import NumberError, parse_strict, position_of
 from pytest_packbench.runs.folder import StoredRunError
 
 _RESTORE = "restore it, or set it again with packbench baseline set"
@@ -39,6 +39,9 @@ def read_baseline(path: Path) -> CommittedBaseline:
         data = parse_strict(raw.decode("utf-8"))
     except RecursionError:
         raise StoredRunError(f"{path}: not a committed baseline: nested too deeply; {_RESTORE}") from None
+    except NumberError as error:
+        line, column = position_of(error.token, raw)
+        raise StoredRunError(f"{path}: line {line} column {column}: {error}; {_RESTORE}") from None
     except ValueError as error:
         raise StoredRunError(f"{path}: not a committed baseline: {error}; {_RESTORE}") from None
     try:

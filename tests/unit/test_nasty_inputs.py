@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.backends.answers import UnreadableAnswer, parse_json_text
-from pytest_packbench.cases.load import parse_case, parse_json, parse_yaml
+from pytest_packbench.cases.load import JsonError, parse_case, parse_json, parse_yaml
 from pytest_packbench.cli import main
 from pytest_packbench.engine.gateway.exchanges import RecordedCall, answer_as_json
 from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.packs.generic.pack import GenericPack
+from pytest_packbench.runs.committed import read_baseline
+from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.journal import Journal
 from pytest_packbench.runs.report import write_report
 from pytest_packbench.runs.stored import load_run
@@ -103,6 +105,15 @@ def test_a_run_has_no_number_that_json_lacks_whatever_another_plugin_adds(tmp_pa
 def test_a_number_of_yaml_that_no_double_holds_has_its_line(text: str) -> None:
     with pytest.raises(SuiteError, match=r"^x: line 2: .+ is no finite number; expected a number below 1\.8e308"):
         parse_yaml(f"a: 1\nb: {text}".encode(), source="x")
+
+
+def test_a_word_that_goes_on_and_a_baseline_have_the_place_of_a_number(tmp_path: Path) -> None:
+    with pytest.raises(JsonError, match=r"^line 2 column 6: Infinity is no finite number; "):
+        parse_json(b'{"Infinity": "Infinity",\n"a": Infinityble}')
+    path = tmp_path / "baseline.json"
+    path.write_text('{"run":\n {"pack": -Infinity}}', "utf-8")
+    with pytest.raises(StoredRunError, match=r"baseline\.json: line 2 column 11: -Infinity is no finite number; "):
+        read_baseline(path)
 
 
 @pytest.mark.parametrize("text", [b"[" * 20_000, b"a: b\nc:\n  d: " + b"[" * 20_000, b'{"a":' * 10_000, b"- " * 5_000])
