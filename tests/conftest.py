@@ -18,6 +18,7 @@ import pytest
 import tabulate
 import yaml
 
+import pytest_packbench.analysis.trend
 import pytest_packbench.packs.agent_safety.pack
 import pytest_packbench.packs.generic.pack
 import pytest_packbench.packs.tariff.pack
@@ -34,7 +35,6 @@ import pytest_packbench.reports.page.case_data
 import pytest_packbench.reports.page.plots
 import pytest_packbench.reports.page.sections
 import pytest_packbench.reports.story
-import pytest_packbench.runs.history
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from pytest_packbench.runs.folder import DIFF, PAGE, SUMMARY, StoredRunError, fi
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_packbench.analysis.conclusion import Conclusion, RunEvaluator
     from pytest_packbench.cases.files import CaseIndex
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
             writer.stream_results(_counted(merge.results(sorted(index), absent, changed), evaluator))
             conclusion = evaluator.conclusion(replace(merged, partial=merge.partial()))
             # results are read one by one, so once more; a pack without figures reads none
-            again = partial(_results_again, folders, merged.run_id, sorted(index), absent)
+            again = partial(writer.streamed_results, merged.suite)
             conclusion = replace(_with_figures(conclusion, pack, again, earlier), controls=_controls(merge, suite))
             writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
             _write_summary(writer, conclusion)
@@ -199,14 +199,6 @@ def _counted(results: Iterable[Result], evaluator: RunEvaluator) -> Iterator[Res
     for result in results:
         evaluator.add(result)
         yield result
-
-
-def _results_again(
-    folders: Sequence[Path], run_id: str, case_ids: Sequence[str], absent: Callable[[str], Result | None] | None
-) -> Iterator[Result]:
-    from pytest_packbench.runs.merge import Merge
-
-    yield from Merge(folders, run_id).results(case_ids, absent)
 
 
 def _with_figures(

@@ -203,13 +203,13 @@ def conclusion_page(
         folder: the folder of the run; that of the page by default.
         notes: what a reader has to know about the page, a sentence each.
     """
+    from pytest_packbench.analysis.trend import like_runs, verdict_rows
     from pytest_packbench.analysis.trials import trials_rule_of
     from pytest_packbench.cases.recordings import hide_prompts, source_texts
     from pytest_packbench.model.pack import can_accept
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.reports.page import baseline_cases, missing_cases, run_page, shown_results, trend_of
     from pytest_packbench.reports.page.case_data import NO_SOURCES, CaseSources, case_blocks, root_link
-    from pytest_packbench.runs.history import like_runs, verdict_rows
 
     run, suite = conclusion.run, project.suite
     like = like_runs((folder or page.parent).parent, run, models=conclusion.statistics.models)

@@ -43,10 +43,9 @@ from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.strict_json import parse_strict
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES
 from pytest_packbench.reports.terminal import printable
-from pytest_packbench.runs.committed import read_baseline
 from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, parse_entry
 from pytest_packbench.runs.lines import RecordLineError, RecordSource, check_line, read_records
-from pytest_packbench.runs.report import is_report, open_report
+from pytest_packbench.runs.reading import is_report, open_run, read_baseline
 
 if TYPE_CHECKING:
     import argparse
@@ -174,7 +173,7 @@ def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
         baseline = read_baseline(path)
         return f"committed baseline, version {baseline.baseline_version}, {pluralize(len(baseline.cases), 'case')}"
     if is_report(path):
-        return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_case_count(open_report(path).results)}"
+        return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_case_count(open_run(path, checked=False).results)}"
     raw = read_regular(path, RECORDING)
     try:
         data = parse_json(raw, RECORDING)

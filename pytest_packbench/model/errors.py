@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from pytest_packbench.limits import InputLimitError
 from pytest_packbench.model.case import CASE_ID, DATE, NAME, SHA256, TARGET
+from pytest_packbench.model.run import SUITE_NAME
 from pytest_packbench.model.strict_json import escape_unprintable, has_surrogate, printable_repr
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ _PATTERNS = {
     NAME: "lower-case letters, digits, _ and -, starting with a letter or digit",
     DATE: "a date as YYYY-MM-DD",
     SHA256: "a SHA-256 in hexadecimal",
+    SUITE_NAME: "a name, no path",
     TARGET: "package.module:attr, http://... or cmd:...",
 }
 _RANGES = {

@@ -556,6 +556,7 @@ class Recorder:
 
     def _page(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> str:
         """Return the page of the run."""
+        from pytest_packbench.analysis.trend import like_runs, verdict_rows
         from pytest_packbench.analysis.trials import trials_rule_of
         from pytest_packbench.cases.recordings import hide_prompts, source_texts
         from pytest_packbench.pytest_plugin.explain import rerun_options
@@ -568,7 +569,6 @@ class Recorder:
             trend_of,
         )
         from pytest_packbench.reports.page.case_data import CaseSources, case_blocks, root_link
-        from pytest_packbench.runs.history import like_runs, verdict_rows
 
         metadata, folder = conclusion.run, run.results.writer.folder
         like = like_runs(folder.parent, metadata, models=conclusion.statistics.models)
@@ -634,19 +634,16 @@ class Recorder:
     def _score_unselected(self, run: SuiteRun) -> None:
         """Score the ended attempts of a resumed run at cases that this session did not select."""
         prior = run.results.writer.prior
-        if prior is None or not prior.ended:
-            return
         reported = {trials[0].case.case_id for trials in run.results.by_nodeid.values()}
-        for case_id, attempts in prior.ended.items():
-            if case_id in reported:
+        for ended in prior.entries() if prior is not None else ():
+            if isinstance(ended, Result) or ended.case.case_id in reported:
                 continue
-            for ended in attempts.values():
-                file, _, name = ended.case.nodeid.rpartition("::")
-                pack, path = self.contexts.pack_of(run.suite), rootdir_of(self.config) / file
-                case_ref = uncollected_case_ref(run.suite, pack, path, file=file, name=name, nodeid=ended.case.nodeid)
-                result = self._scored(run, case_ref, ended)
-                if result is not None:
-                    prior.add(result)
+            file, _, name = ended.case.nodeid.rpartition("::")
+            pack, path = self.contexts.pack_of(run.suite), rootdir_of(self.config) / file
+            case_ref = uncollected_case_ref(run.suite, pack, path, file=file, name=name, nodeid=ended.case.nodeid)
+            result = self._scored(run, case_ref, ended)
+            if prior is not None and result is not None:
+                prior.add(result)
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
         own = (*self._replaced(run), *self._unrecorded(run))

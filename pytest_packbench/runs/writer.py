@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import shutil
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_packbench.atomic import write_atomic
+from pytest_packbench.atomic import encode_utf8, replace_atomic, write_atomic
 from pytest_packbench.limits import check_link
+from pytest_packbench.model.result import Result, result_from
 from pytest_packbench.runs.folder import (
     CONTROLS,
     DRAFTS,
@@ -22,27 +24,27 @@ from pytest_packbench.runs.folder import (
     ensure_gitignore,
 )
 from pytest_packbench.runs.journal import Journal, rewrite_journal
-from pytest_packbench.runs.lines import open_jsonl
-from pytest_packbench.runs.report import row_line, write_report
+from pytest_packbench.runs.lines import finite_json, finite_line, open_jsonl
+from pytest_packbench.runs.reading import checked_results, sort_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_packbench.model.baseline import CommittedBaseline
     from pytest_packbench.model.control import ControlResult
-    from pytest_packbench.model.result import EndedAttempt, Result
+    from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.resume import PriorResults
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 _ROWS = "rows.jsonl"
 _LEAST_SPACE = 2**20
 
 
 def sort_results(results: Iterable[Result]) -> list[Result]:
     """Sort results by case id, the order of all files."""
-    return sorted(
-        results, key=lambda result: (result.case.case_id, result.case.test_id, result.case.file, result.attempt.trial)
-    )
+    return sorted(results, key=sort_key)
 
 
 class RunWriter:
@@ -104,7 +106,7 @@ class RunWriter:
             path, prior = self.folder / JOURNAL, self.prior
             if prior is not None:
                 # discarded results must not return after a second crash
-                rewrite_journal(path, header(), prior.all_entries())
+                rewrite_journal(path, header(), prior.entries())
                 for worker_journal in prior.worker_journals:
                     worker_journal.unlink(missing_ok=True)
             self._journal = Journal(path, header)
@@ -181,6 +183,19 @@ class RunWriter:
                     yield result
 
             self._write_lines(with_rows())
+
+    def streamed_results(self, suite: str) -> Iterator[Result]:
+        """Yield once more what `stream_results` has written, with records and payloads.
+
+        Args:
+            suite: the suite that results name.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        with (self._target / _ROWS).open("rb") as rows:
+            results = (result_from({**json.loads(row), "suite": suite}) for row in rows)
+            yield from checked_results(self._target, results, self._run_id, complete=True)
 
     def write_controls(self, controls: Sequence[ControlResult]) -> None:
         """Write `controls.jsonl`, only if there are any.
@@ -285,7 +300,7 @@ class RunResults:
     def mark_journaled(self) -> None:
         """Remember that the prior results of a resumed run are in its journal already; call before any is discarded."""
         if self.writer.prior is not None:
-            self._journaled.update(map(_identity, self.writer.prior.all_results()))
+            self._journaled.update(_identity(each) for each in self.writer.prior.entries() if isinstance(each, Result))
 
     def add_ended(self, ended: EndedAttempt) -> bool:
         """Append an attempt whose target has ended to the open journal, on any thread; return whether it is written."""
@@ -322,13 +337,11 @@ class RunResults:
         """Add the prior results of cases that this session did not select, and return their node ids."""
         if self.writer.prior is None:
             return []
-        scored, unfinished = self.writer.prior.results, self.writer.prior.unfinished
         reported = {trials[0].case.case_id for trials in self.by_nodeid.values()}
         carried = []
-        for case_id in {**scored, **unfinished}:
-            if case_id not in reported:
-                attempts = unfinished.get(case_id, {}) | scored.get(case_id, {})
-                trials = tuple(attempts[number] for number in sorted(attempts))
+        for case_id, attempts in self.writer.prior.attempts.items():
+            trials = tuple(each for _, each in sorted(attempts.items()) if isinstance(each, Result))
+            if trials and case_id not in reported:
                 self.by_nodeid[trials[0].case.nodeid] = trials
                 carried.append(trials[0].case.nodeid)
         return carried
@@ -359,3 +372,83 @@ class RunResults:
 def _identity(result: Result) -> tuple[str, int, str, str]:
     # an error that follows a score may be of the same millisecond
     return result.case.nodeid, result.attempt.trial, result.attempt.timestamp, result.score.verdict
+
+
+def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any], rows: Iterable[bytes]) -> None:
+    """Write a report row by row, so that the text of a large run is never in memory.
+
+    Args:
+        path: the file; its folder must exist.
+        report: the other keys of the file.
+        document: the object of the run, with `cases` last and empty.
+        rows: what `row_line` returns for each result, in order.
+
+    Raises:
+        OSError: the file cannot be written; an existing file is unchanged.
+        ValueError: `cases` is not the last key, or not empty.
+    """
+    if list(document)[-1] != "cases" or document["cases"]:
+        raise ValueError("cases must be the last key of the run document, and empty")
+    text = _encoded({"packbench": document})
+    split = len(text) - len("]}}")
+    with replace_atomic(path) as file:
+        file.write(b"{")
+        for key, value in report.items():
+            # a hook may have added this key
+            if key != "packbench":
+                file.writelines(map(encode_utf8, _member(key, value)))
+        file.write(encode_utf8(text[1:split]))
+        for number, line in enumerate(rows):
+            file.write(b"," + line if number else line)
+        file.write(encode_utf8(text[split:]) + b"\n")
+
+
+def _member(key: str, value: object) -> Iterator[str]:
+    """Yield a key with its value and a comma as JSON, a list such as that of all tests element by element."""
+    if not isinstance(value, list):
+        yield f"{_encoded({key: value})[1:-1]},"
+        return
+    yield _encoded({key: []})[1:-2]
+    for number, element in enumerate(value):
+        yield f",{_encoded(element)}" if number else _encoded(element)
+    yield "],"
+
+
+def _encoded(value: object) -> str:
+    # another plugin's part of the document may have any number
+    return _ENCODER.encode(finite_json(value))
+
+
+def row_line(result: Result) -> bytes:
+    """Return the row of one result as compact JSON; a number that is not finite becomes null."""
+    return finite_line(result.row())
+
+
+def write_baseline(path: Path, baseline: CommittedBaseline) -> None:
+    """Write a committed baseline, a line for each case, so that a diff shows which cases changed.
+
+    Raises:
+        OSError: it can't be written; an existing file is unchanged.
+    """
+    data = baseline.model_dump(mode="json", exclude_defaults=True)
+    cases = [f"    {_compact(test_id)}: {_compact(case)}" for test_id, case in sorted(data["cases"].items())]
+    history = [f"    {_compact(change)}" for change in data.get("history", [])]
+    text = "\n".join(
+        [
+            "{",
+            f'  "baseline_version": {baseline.baseline_version},',
+            f'  "run": {_compact(data["run"])},',
+            '  "history": [',
+            *([",\n".join(history)] if history else []),
+            "  ],",
+            '  "cases": {',
+            *([",\n".join(cases)] if cases else []),
+            "  }",
+            "}",
+        ]
+    )
+    write_atomic(path, text + "\n")
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -12,9 +12,9 @@ from pytest_packbench.analysis.comparison import compare
 from pytest_packbench.analysis.gates import check_run
 from pytest_packbench.model.baseline import BaselineChange
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
-from pytest_packbench.runs.committed import write_baseline
 from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun, load_run
+from pytest_packbench.runs.writer import write_baseline
 from tests.unit.run_builders import ONE_OF_EACH, case_result, changed, gate, run
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from pytest_packbench.packs.tariff.proof import prove_orders
 from pytest_packbench.packs.tariff.scoring import describe_category
 from pytest_packbench.policy import run_policy
 from pytest_packbench.runs.folder import StoredRunError, ensure_gitignore
-from pytest_packbench.runs.lines import checked_results
-from pytest_packbench.runs.report import open_report
+from pytest_packbench.runs.reading import checked_results, open_run
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 from pytest_packbench.runs.writer import RunResults, RunWriter
 from tests.unit.run_builders import COMPLETE, case_result, changed, document, gate, lines, run
@@ -315,7 +314,7 @@ def test_a_run_has_held_only_if_its_report_says_so(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     for changes, held in HELD:
         path.write_text(json.dumps({"packbench": {**stored, **changes, "cases": rows}}), "utf-8")
-        assert open_report(path).held is held, changes
+        assert open_run(path).held is held, changes
 
 
 @pytest.mark.parametrize("stated", [None, True, False])

@@ -26,7 +26,7 @@ from pytest_packbench.reports.diff import comparison_headline, diff_markdown, se
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.reports.page import page_html, run_page
 from pytest_packbench.reports.story import summary_markdown
-from pytest_packbench.runs.report import OpenRun
+from pytest_packbench.runs.reading import OpenRun
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 from tests.unit.run_builders import (
     case_result,
@@ -264,7 +264,7 @@ def test_a_long_page_names_the_first_cases_and_counts_all() -> None:
 def test_trials_that_are_not_adjacent_are_one_case() -> None:
     results = [A, B, changed(WORSE, trial=1), changed(B, trial=1)]
     metadata = run(settings={"trials": 2})
-    comparison = compare(*(OpenRun(source="f", run=metadata, status="", results=iter(results)) for _ in range(2)))
+    comparison = compare(*(OpenRun(source="f", run=metadata, results=iter(results)) for _ in range(2)))
     assert (comparison.cases, comparison.trials) == ((2, 2), (2, 2))
 
 

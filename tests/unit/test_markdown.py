@@ -35,7 +35,7 @@ from pytest_packbench.reports.github import (
 )
 from pytest_packbench.reports.story import MAX_CASES, Place, summary_lines, summary_markdown
 from pytest_packbench.reports.terminal import escape_commands, one_line, printable, text_table
-from pytest_packbench.runs.report import row_line
+from pytest_packbench.runs.writer import row_line
 from tests.unit.run_builders import (
     COMPLETE,
     ONE_OF_EACH,

@@ -169,7 +169,7 @@ def test_a_run_that_can_be_no_baseline_is_refused_and_a_loosened_one_is_shown_in
     refused = {
         root / "toy" / "baseline.json": "is a baseline; expected the folder of a run, or SUITE/latest",
         write(reports, run_of(root, suite="tariff", bundled=True), [], root): "is bundled and can't be changed",
-        write(reports, run_of(root, suite="storage/toy"), [], root): "got 'storage/toy', expected a name, no path",
+        write(reports, run_of(root, suite="storage/toy"), [], root): 'got "storage/toy"; expected a name, no path',
     }
     for folder, problem in refused.items():
         code, output = set_to(folder)
