@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Comparison, Pack
-    from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
+    from pytest_packbench.runs.journal import Entry
 
 
 RUN = "packbench_run"
@@ -183,7 +183,10 @@ class CaseRun:
     def _attempt(self, case_ref: CaseRef) -> list[Trial]:
         stash = self.item.config.stash
         contexts = stash[CONTEXTS]
-        resumed = {number: carried_over_trial(result, case_ref) for number, result in self.resumed_results().items()}
+        kept = self.kept_attempts()
+        resumed = {
+            number: carried_over_trial(each, case_ref) for number, each in kept.items() if isinstance(each, Result)
+        }
         keep = stash[KEEP]
         if len(resumed) == contexts.settings.trials:
             return [resumed[number] for number in sorted(resumed)]
@@ -194,9 +197,11 @@ class CaseRun:
             return [error_trial(case_ref, Failure(kind="target_missing", message=str(error), details=details))]
         if self.loaded is None:
             raise ValueError("an unreadable case is not attempted")
-        for number, ended in self.resumed_attempts().items():
-            resumed[number] = build_trial(case_ref, settle_stored(context, self.loaded, ended), context, stash[RUN_ID])
-            keep(resumed[number].result)
+        for number, ended in kept.items():
+            if not isinstance(ended, Result):
+                settled = settle_stored(context, self.loaded, ended)
+                resumed[number] = build_trial(case_ref, settled, context, stash[RUN_ID])
+                keep(resumed[number].result)
         prefetcher = stash.get(PREFETCHER, None)
         if prefetcher is not None:
             return prefetcher.wait_for_trials(self, resumed)
@@ -206,19 +211,12 @@ class CaseRun:
         keep(trial.result)
         return [trial]
 
-    def resumed_results(self) -> Mapping[int, Result]:
-        """Return the case's results in the run that is resumed, by the number of the trial."""
+    def kept_attempts(self) -> Mapping[int, Entry]:
+        """Return the attempts at the case that a resumed run keeps, by trial: results, and those not scored yet."""
         resumed = self.item.config.stash.get(RESUMED, None)
         if resumed is None or self.problem or self.loaded is None:
             return {}
-        return resumed.trials(self.suite, self.name)
-
-    def resumed_attempts(self) -> Mapping[int, EndedAttempt]:
-        """Return the attempts whose target had ended in the run that is resumed, by the number of the trial."""
-        resumed = self.item.config.stash.get(RESUMED, None)
-        if resumed is None or self.problem or self.loaded is None:
-            return {}
-        return resumed.ended(self.suite, self.name)
+        return resumed.kept(self.suite, self.name)
 
     def call_record_hooks(self, case_ref: CaseRef, trial: Trial) -> Trial:
         """Call `pytest_packbench_record` with a trial's record; the trial is an error if a hook raises."""

@@ -581,7 +581,7 @@ class Collector:
     def _refuse_recorded(self, session: pytest.Session) -> None:
         runs = [run for item in session.items if (run := run_of(item)) is not None]
         # what the resumed run has recorded itself is not recorded again
-        due = [run for run in runs if not run.resumed_results() and not run.resumed_attempts()]
+        due = [run for run in runs if not run.kept_attempts()]
         recorded = [run.name for run in due if find_recording(run.suite, run.name).exists()]
         if recorded:
             cases = f"{recorded[0]} has" if len(recorded) == 1 else f"{recorded[0]} and {len(recorded) - 1} more have"

@@ -169,9 +169,9 @@ class Prefetcher:
         except TargetError:
             # the item itself reports it
             return
-        resumed, ended = run.resumed_results(), run.resumed_attempts()
+        kept = run.kept_attempts()
         for trial in range(self._trials):
-            if trial not in resumed and trial not in ended:
+            if trial not in kept:
                 yield Job(key=AttemptKey(run.nodeid, trial), context=context, loaded=run.loaded)
 
     def _ended(self, job: Job, attempt: AttemptState) -> bool:

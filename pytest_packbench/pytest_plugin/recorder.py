@@ -297,16 +297,15 @@ class Recorder:
 
         Attempts whose target had ended are scored.
         """
-        resumed = self.resumed.trials(run.suite, case_ref.case_id) if self.resumed is not None else {}
-        # results of a changed case are not used
+        kept = self.resumed.kept(run.suite, case_ref.case_id) if self.resumed is not None else {}
+        # answers to a changed case are not used
         sha256 = case_ref.loaded.sha256 if case_ref.loaded is not None else None
         unchanged = {
-            number: carried_over_trial(result, case_ref).result
-            for number, result in resumed.items()
-            if result.case.case_sha256 == sha256
+            number: carried_over_trial(entry, case_ref).result if isinstance(entry, Result) else entry
+            for number, entry in kept.items()
+            if entry.case.case_sha256 == sha256
         }
-        ended = self.resumed.ended(run.suite, case_ref.case_id) if self.resumed is not None else {}
-        entries: dict[int, Entry] = {**ended, **unchanged, **journaled, **run.results.unreported(case_ref.nodeid)}
+        entries: dict[int, Entry] = {**unchanged, **journaled, **run.results.unreported(case_ref.nodeid)}
         trials = {number: self._scored(run, case_ref, entry) for number, entry in entries.items()}
         return {number: result for number, result in trials.items() if result is not None}
 

@@ -65,7 +65,7 @@ class Journal:
         # unbuffered: a line that a full disk refused must not be written together with a later one
         self._file = path.open("ab", buffering=0)
         self._writing = threading.Lock()
-        try_lock(self._file)
+        _lock(self._file.fileno())
         self._end = self._file.seek(0, os.SEEK_END)
         if header is not None and self._end == 0:
             try:
@@ -217,60 +217,44 @@ def read_worker_journals(folder: Path) -> dict[str, dict[int, Entry]]:
     return attempts
 
 
-def try_lock(file: FileIO) -> bool:
-    """Lock an open file until it is closed or the process ends, even if the process is killed.
+def _lock(descriptor: int) -> bool:
+    """Lock an open file or folder until it is closed or the process ends, even if the process is killed.
 
     Returns:
-        False if another process has locked the file; True otherwise, also where the file system has no locks.
+        False if another process has locked it; True otherwise, also where the file system has no locks.
     """
     try:
-        _lock(file.fileno())
+        if sys.platform == "win32":
+            from filelock import lock_descriptor
+
+            return lock_descriptor(descriptor, blocking=False)
+        # filelock imports asyncio, which a run in fixture mode does without
+        from fcntl import LOCK_EX, LOCK_NB, flock
+
+        flock(descriptor, LOCK_EX | LOCK_NB)
     except (BlockingIOError, PermissionError):
+        # as some file systems raise
         return False
     except OSError:
         return True
     return True
 
 
-def _lock(descriptor: int) -> None:
-    """Lock an open file.
-
-    Raises:
-        BlockingIOError: another process has locked it; some file systems raise `PermissionError` instead.
-        OSError: it can't be locked.
-    """
-    if sys.platform == "win32":
-        from filelock import lock_descriptor
-
-        if not lock_descriptor(descriptor, blocking=False):
-            raise BlockingIOError(descriptor)
-    else:
-        # filelock imports asyncio, which a run in fixture mode does without
-        from fcntl import LOCK_EX, LOCK_NB, flock
-
-        flock(descriptor, LOCK_EX | LOCK_NB)
-
-
 def lock_folder(folder: Path) -> int | None:
     """Lock a folder, other than by the files in it, until its descriptor is closed or the process ends.
 
     Returns:
-        The descriptor; a negative number where folders can't be locked; None if another process has locked it.
+        The descriptor; a negative number where folders can't be opened; None if another process has locked it.
     """
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:
         # as on Windows
         return -1
-    try:
-        _lock(descriptor)
-    except (BlockingIOError, PermissionError):
-        os.close(descriptor)
-        return None
-    except OSError:
-        os.close(descriptor)
-        return -1
-    return descriptor
+    if _lock(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def is_locked(path: Path) -> bool:
@@ -278,7 +262,7 @@ def is_locked(path: Path) -> bool:
     # opening a pipe would wait forever
     if path.is_file():
         with suppress(OSError), path.open("rb", buffering=0) as file:
-            return not try_lock(file)
+            return not _lock(file.fileno())
     return False
 
 

@@ -46,16 +46,11 @@ class Shards:
 
     Attributes:
         count: how many shards the suite was split into.
-        present: the numbers of the shards that are merged, from 1, ascending.
+        missing: the numbers of the shards that are not merged, from 1, ascending.
     """
 
     count: int
-    present: tuple[int, ...]
-
-    @property
-    def missing(self) -> tuple[int, ...]:
-        """The numbers of the shards that are not merged, ascending."""
-        return tuple(sorted(set(range(1, self.count + 1)) - set(self.present)))
+    missing: tuple[int, ...]
 
     def describe(self, numbers: Sequence[int]) -> str:
         """List shards, of many only the first: `1/4, 3/4`."""
@@ -75,35 +70,31 @@ def shards_of(runs: Sequence[Run]) -> Shards | None:
     Raises:
         MergeError: only some of the runs are shards, their shard counts differ, or a shard is there twice.
     """
-    numbers: dict[int, str] = {}
-    counts: dict[int, str] = {}
-    others = [run.run_id for run in runs if SHARD not in run.settings]
-    for run in runs:
-        if SHARD in run.settings:
-            shard = _shard_of(run)
-            if others:
-                raise MergeError(
-                    f"run {run.run_id} is shard {shard}, but run {others[0]} is not a shard; merge them separately"
-                )
-            counts.setdefault(shard.count, f"{shard} (run {run.run_id})")
-            if len(counts) > 1:
-                raise MergeError(f"shard counts differ: {', '.join(sorted(counts.values()))}")
-            if shard.number in numbers:
-                raise MergeError(
-                    f"shard {shard} is passed twice: run {numbers[shard.number]}, run {run.run_id}; pass one of them"
-                )
-            numbers[shard.number] = run.run_id
-    return Shards(count=next(iter(counts)), present=tuple(sorted(numbers))) if counts else None
+    shards = {run.run_id: _shard_of(run) for run in runs if SHARD in run.settings}
+    other = next((run.run_id for run in runs if SHARD not in run.settings), None)
+    of_number: dict[int, str] = {}
+    of_count: dict[int, str] = {}
+    for run_id, shard in shards.items():
+        if other is not None:
+            raise MergeError(f"run {run_id} is shard {shard}, but run {other} is not a shard; merge them separately")
+        of_count.setdefault(shard.count, f"{shard} (run {run_id})")
+        if len(of_count) > 1:
+            raise MergeError(f"shard counts differ: {', '.join(sorted(of_count.values()))}")
+        first = of_number.setdefault(shard.number, run_id)
+        if first != run_id:
+            raise MergeError(f"shard {shard} is passed twice: run {first}, run {run_id}; pass one of them")
+    for count in of_count:
+        return Shards(count=count, missing=tuple(number for number in range(1, count + 1) if number not in of_number))
+    return None
 
 
 def _shard_of(run: Run) -> Shard:
     text = run.settings[SHARD]
-    if not isinstance(text, str):
-        raise MergeError(f"run {run.run_id}: settings.shard: got {text!r}; expected a string")
     try:
         return Shard.parse(text)
-    except ValueError as error:
-        raise MergeError(f"run {run.run_id}: settings.shard: {error}") from None
+    except (TypeError, ValueError) as error:
+        problem = f"got {text!r}; expected a string" if isinstance(error, TypeError) else error
+        raise MergeError(f"run {run.run_id}: settings.shard: {problem}") from None
 
 
 def merged_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ()) -> Run:
@@ -122,16 +113,23 @@ def merged_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ())
         MergeError: the runs do not belong together, or one is there twice.
     """
     runs = sorted(runs, key=lambda run: (run.run_id, run.suite))
+    ids = [run.run_id for run in runs]
     # before the ids: the suites of one session share its id
     for name in _REQUIRED_EQUAL:
-        _check_same(name, [(run.run_id, getattr(run, name)) for run in runs])
-    for before, after in pairwise(runs):
-        if before.run_id == after.run_id:
-            raise MergeError(f"run {before.run_id} is passed twice; pass each run once")
+        _check_same(name, ids, [getattr(run, name) for run in runs])
+    twice = next((before for before, after in pairwise(ids) if before == after), None)
+    if twice is not None:
+        raise MergeError(f"run {twice} is passed twice; pass each run once")
     with_cases = [run for run in runs if run.run_id not in empty] or runs
-    target = _joined_target(with_cases)
+    of_cases = [run.run_id for run in with_cases]
+    # the tests of the user may differ by shard, other targets must be equal
+    targets = {name for run in with_cases for name in run.target.split(", ")}
+    others = [_without_tests(run.target) for run in with_cases]
+    if any(other != others[0] for other in others):
+        _check_same("target", of_cases, [run.target for run in with_cases])
     for name in _REQUIRED_EQUAL_WITH_CASES:
-        _check_same(name, [(run.run_id, getattr(run, name)) for run in with_cases])
+        _check_same(name, of_cases, [getattr(run, name) for run in with_cases])
+    is_same_target = all(run.target == with_cases[0].target for run in with_cases)
     versions: dict[str, set[str]] = {}
     for run in runs:
         for name, version in run.versions.items():
@@ -142,45 +140,39 @@ def merged_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ())
         started_at=min(run.started_at for run in runs),
         finished_at=max(run.finished_at for run in runs),
         partial="",
-        target=target,
+        target=with_cases[0].target if is_same_target else ", ".join(sorted(targets)),
         versions={name: ", ".join(sorted(values)) for name, values in sorted(versions.items())},
-        settings={**_joined_settings(with_cases), MERGED_FROM: [run.run_id for run in runs]},
+        settings={**_joined_settings(with_cases, of_cases), MERGED_FROM: ids},
     )
 
 
-def _joined_target(runs: Sequence[Run]) -> str:
-    """Return the target of all runs; the tests of the user may differ by shard, other targets must be equal."""
-    targets = [set(run.target.split(", ")) for run in runs]
-    others = {frozenset(name for name in names if not name.startswith(TEST_TARGET_PREFIX)) for names in targets}
-    if len(others) > 1:
-        _check_same("target", [(run.run_id, run.target) for run in runs])
-    distinct = {run.target for run in runs}
-    return distinct.pop() if len(distinct) == 1 else ", ".join(sorted(set().union(*targets)))
+def _without_tests(target: str) -> set[str]:
+    return {name for name in target.split(", ") if not name.startswith(TEST_TARGET_PREFIX)}
 
 
-def _joined_settings(runs: Sequence[Run]) -> dict[str, Any]:
+def _joined_settings(runs: Sequence[Run], ids: Sequence[str]) -> dict[str, Any]:
     joined: dict[str, Any] = {}
     for name in dict.fromkeys(name for run in runs for name in run.settings if name not in _PER_RUN_SETTINGS):
-        values = [(run.run_id, run.settings.get(name)) for run in runs]
+        values = [run.settings.get(name) for run in runs]
         if name not in _EXECUTION_SETTINGS:
-            _check_same(f"settings.{name}", values)
-        if all(value == values[0][1] for _, value in values):
-            joined[name] = values[0][1]
-    # what one run must not show, the page of all would
-    if any(run.settings.get(RECORD_PROMPTS) is False for run in runs):
-        joined[RECORD_PROMPTS] = False
+            _check_same(f"settings.{name}", ids, values)
+        if all(value == values[0] for value in values):
+            joined[name] = values[0]
+        elif name == RECORD_PROMPTS and False in values:
+            # what one run must not show, the page of all would
+            joined[name] = False
     spent = [run.settings[SPENT] for run in runs if isinstance(run.settings.get(SPENT), dict)]
     return {**joined, SPENT: sum_run_spending(spent)} if spent else joined
 
 
-def _check_same(name: str, values: Sequence[tuple[str, Any]]) -> None:
+def _check_same(name: str, ids: Sequence[str], values: Sequence[Any]) -> None:
     by_value: dict[str, list[str]] = {}
-    for run_id, value in values:
+    for run_id, value in zip(ids, values, strict=True):
         by_value.setdefault(json.dumps(value, sort_keys=True), []).append(run_id)
     if len(by_value) > 1:
         listed = [
-            f"{value} in run {ids[0]}{f' and {len(ids) - 1} more' if len(ids) > 1 else ''}"
-            for value, ids in by_value.items()
+            f"{value} in run {of[0]}{f' and {len(of) - 1} more' if len(of) > 1 else ''}"
+            for value, of in by_value.items()
         ]
         raise MergeError(f"the runs do not belong together: {name} is {', '.join(listed)}")
 

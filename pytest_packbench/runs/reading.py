@@ -416,7 +416,6 @@ def _check_error(result: Result, line: AttemptLine | None, errors: _Beside) -> N
 def _open_records(path: Path, *, complete: bool) -> OpenRun:
     first: tuple[Any, ...] = ()
     results: dict[tuple[str, int], Result] = {}
-    ends: dict[tuple[str, int], str] = {}
     for line in record_lines(path):
         record: EvalRecord = line.content
         shared = _shared_values(record)
@@ -431,11 +430,9 @@ def _open_records(path: Path, *, complete: bool) -> OpenRun:
         result = result_of_record(record)
         result = replace(result, record=record.as_json()) if complete else result
         # of an attempt that was written twice the first line counts
-        results.setdefault(_attempt(result), result)
-        end = f"{result.score.verdict}, {record.agent_decision}, score {result.score.score}"
-        earlier = ends.setdefault(_attempt(result), end)
-        if end != earlier:
-            problem = f"{printable(result.case.test_id)} is there twice: {end}; above: {earlier}"
+        above = results.setdefault(_attempt(result), result)
+        if _end(above) != _end(result):
+            problem = f"{printable(result.case.test_id)} is there twice: {_end(result)}; above: {_end(above)}"
             raise StoredRunError(f"{line.location}: {problem}; remove the line that is wrong")
     if not first:
         raise StoredRunError(f"{path}: contains no records")
@@ -449,6 +446,10 @@ def _open_records(path: Path, *, complete: bool) -> OpenRun:
     unscored = _unscored(path.with_name(ERRORS), run, results)
     ordered = sorted((*results.values(), *unscored), key=sort_key)
     return OpenRun(source=str(path), run=run, results=tuple(ordered), lists_all_cases=bool(unscored))
+
+
+def _end(result: Result) -> str:
+    return f"{result.score.verdict}, {result.score.decision}, score {result.score.score}"
 
 
 def _shared_values(record: EvalRecord) -> tuple[Any, ...]:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.record import EvalRecord, RecordError
-from pytest_packbench.model.result import EndedAttempt, Result, extension_problem
+from pytest_packbench.model.result import Result, extension_problem
 from pytest_packbench.model.score import KEPT
 from pytest_packbench.runs.folder import JOURNAL, LATEST, REPORT, WORKER_JOURNALS, StoredRunError, is_run_id
-from pytest_packbench.runs.journal import JournalError, is_locked, last_attempts, lock_folder, read_journal
+from pytest_packbench.runs.journal import is_locked, last_attempts, lock_folder, read_journal
 from pytest_packbench.runs.lines import compact_json
 from pytest_packbench.runs.metadata import recorded_spending
 from pytest_packbench.runs.reading import open_run
@@ -96,23 +96,18 @@ class PriorResults:
         """Return all attempts."""
         return [entry for trials in self.attempts.values() for entry in trials.values()]
 
-    def results(self, case_id: str) -> dict[int, Result]:
-        """Return the results of a case that are not repeated, by trial."""
-        trials = self.attempts.get(case_id, {})
-        return {trial: each for trial, each in trials.items() if isinstance(each, Result) and _is_kept(each)}
-
-    def ended(self, case_id: str) -> dict[int, EndedAttempt]:
-        """Return the attempts at a case whose target had ended, and which are not scored, by trial."""
-        return {trial: each for trial, each in self.attempts.get(case_id, {}).items() if not isinstance(each, Result)}
+    def kept(self, case_id: str) -> dict[int, Entry]:
+        """Return the attempts at a case that are not repeated, by trial."""
+        return {trial: entry for trial, entry in self.attempts.get(case_id, {}).items() if _is_kept(entry)}
 
     def was_scored_differently(self, case_id: str, sha256: str | None) -> bool:
         """Return whether an answer to a case belongs to another version of the case than the one with this hash."""
-        answers = self.results(case_id) | self.ended(case_id)
-        return any(answer.case.case_sha256 != sha256 for answer in answers.values())
+        return any(entry.case.case_sha256 != sha256 for entry in self.kept(case_id).values())
 
     def discard(self, case_id: str) -> None:
         """Discard all attempts at a case."""
-        self.replaced += sum(map(_is_kept, self.attempts.pop(case_id, {}).values()))
+        self.replaced += len(self.kept(case_id))
+        self.attempts.pop(case_id, None)
 
     def clear(self) -> None:
         """Discard everything."""
@@ -178,35 +173,19 @@ class ResumedRun:
         """Describe in one line why the run cannot be resumed."""
         return f'run {self.run_id} of suite "{suite}" can\'t be resumed: {"; ".join(changes)}; {advice}'
 
-    def trials(self, suite: Suite, case_id: str) -> Mapping[int, Result]:
-        """Return the trials of a case that need not be repeated; those scored on another recording are discarded."""
+    def kept(self, suite: Suite, case_id: str) -> Mapping[int, Entry]:
+        """Return the attempts at a case that are not repeated; those that used another recording are discarded."""
         prior = self.prior.get(suite.name)
-        results = prior.results(case_id) if prior is not None else {}
-        if prior is not None and self._used_another(suite, case_id, results.values()):
-            prior.attempts[case_id] = {
-                trial: entry for trial, entry in prior.attempts[case_id].items() if trial not in results
-            }
-            return {}
-        return results
-
-    def ended(self, suite: Suite, case_id: str) -> Mapping[int, EndedAttempt]:
-        """Return the trials of a case that are scored instead of repeated; not those that used another recording."""
-        prior = self.prior.get(suite.name)
-        attempts = prior.ended(case_id) if prior is not None else {}
-        return {} if self._used_another(suite, case_id, attempts.values()) else attempts
-
-    def _used_another(self, suite: Suite, case_id: str, attempts: Iterable[Entry]) -> bool:
-        """Return whether attempts replayed another recording than the case has now."""
-        hashes = {attempt.attempt.cassette_sha256 for attempt in attempts} - {None}
-        if not hashes or self.recording_sha256 is None:
-            return False
+        kept = prior.kept(case_id) if prior is not None else {}
+        used = {entry.attempt.cassette_sha256 for entry in kept.values()} - {None}
+        if prior is None or not used or self.recording_sha256 is None:
+            return kept
         if (suite.name, case_id) not in self._recordings:
             self._recordings[suite.name, case_id] = self.recording_sha256(suite, case_id)
-        return hashes != {self._recordings[suite.name, case_id]}
-
-    def count_kept(self, suite: Suite, case_id: str) -> int:
-        """Return the number of trials of a case that are not repeated."""
-        return len({*self.trials(suite, case_id), *self.ended(suite, case_id)})
+        for trial, entry in kept.items():
+            if entry.attempt.cassette_sha256 not in {None, self._recordings[suite.name, case_id]}:
+                del prior.attempts[case_id][trial]
+        return prior.kept(case_id)
 
     def header_line(self, suite: str) -> str:
         """Describe for pytest's header what is kept of a suite."""
@@ -249,31 +228,17 @@ def find_resumed(
         raise ResumeError(f"no run {run_id} of {_suite_list(suites)} under {base}")
     resumed = ResumedRun(run_id, base, {}, rerun_changed, recording_sha256)
     try:
-        if not is_worker:
-            # before anything is read: of several sessions, one resumes the run
-            _lock_all(resumed, existing.values())
+        # before anything is read: of several sessions, one resumes the run
+        for folder in () if is_worker else existing.values():
+            lock = lock_folder(folder)
+            resumed.locks += [lock] if lock is not None else []
+            if lock is None or _is_running(folder):
+                raise ResumeError(f"run {run_id} is still running; wait until it ends, or stop it")
         resumed.prior = {name: _prior_results(folder, name) for name, folder in existing.items()}
-    except (StoredRunError, JournalError, OSError) as error:
+    except (ValueError, OSError) as error:
         resumed.release()
         raise ResumeError(str(error)) from None
-    except ResumeError:
-        resumed.release()
-        raise
     return resumed
-
-
-def _lock_all(resumed: ResumedRun, folders: Iterable[Path]) -> None:
-    """Lock the folders of a run.
-
-    Raises:
-        ResumeError: another session writes it.
-    """
-    for folder in folders:
-        lock = lock_folder(folder)
-        if lock is not None and lock >= 0:
-            resumed.locks.append(lock)
-        if lock is None or _is_running(folder):
-            raise ResumeError(f"run {resumed.run_id} is still running; wait until it ends, or stop it")
 
 
 def _is_running(folder: Path) -> bool:
@@ -310,12 +275,8 @@ def _locate(requested: str, output: Path, suites: Collection[str], relative_to: 
 
 def _last_resumable(output: Path, suites: Collection[str]) -> str:
     """Return the id of the last run that has attempts to make; without one, that of the last run."""
-    paths = sorted(
-        (path for name in suites if (output / name).is_dir() for path in (output / name).iterdir()),
-        key=lambda path: path.name,
-        reverse=True,
-    )
-    folders = [path for path in paths if path.is_dir() and is_run_id(path.name)]
+    paths = (path for name in suites for path in (output / name).glob("*/") if is_run_id(path.name))
+    folders = sorted(paths, key=lambda path: path.name, reverse=True)
     if not folders:
         raise ResumeError(f"no run of {_suite_list(suites)} under {output}")
     return next((folder.name for folder in folders if _is_resumable(folder)), folders[0].name)

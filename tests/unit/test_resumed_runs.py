@@ -47,12 +47,12 @@ def resumed(*entries: Any, recording: str | None = R1, live: bool = False, rerun
 
 def test_scored_and_ended_attempts_are_kept_and_others_repeated() -> None:
     known = resumed()
-    assert known.trials(TOY, "a") == {0: SCORED[0]}
-    assert known.trials(TOY, "b") == {1: SCORED[1]}
-    assert known.ended(TOY, "e") == {0: ENDED}
-    assert [dict(known.trials(TOY, name)) for name in ("c", "e", "none")] == [{}, {}, {}]
-    assert (known.trials(OTHER, "a"), known.ended(OTHER, "e"), known.ended(TOY, "a")) == ({}, {}, {})
-    assert [known.count_kept(TOY, name) for name in "abceq"] == [1, 1, 0, 1, 1]
+    assert known.kept(TOY, "a") == {0: SCORED[0]}
+    assert known.kept(TOY, "b") == {1: SCORED[1]}
+    assert known.kept(TOY, "e") == {0: ENDED}
+    assert [dict(known.kept(TOY, name)) for name in ("c", "none")] == [{}, {}]
+    assert (known.kept(OTHER, "a"), known.kept(OTHER, "e")) == ({}, {})
+    assert [len(known.kept(TOY, name)) for name in "abceq"] == [1, 1, 0, 1, 1]
     assert (
         known.header_line("toy") == "packbench: suite toy: resuming run 01RUN: 4 attempts kept, 1 unfinished to repeat"
     )
@@ -63,14 +63,14 @@ def test_scored_and_ended_attempts_are_kept_and_others_repeated() -> None:
 
 def test_an_attempt_on_another_recording_is_repeated_in_fixture_mode() -> None:
     known = resumed(recording="r2")
-    assert (known.trials(TOY, "a"), known.ended(TOY, "e")) == ({}, {})
+    assert (known.kept(TOY, "a"), known.kept(TOY, "e")) == ({}, {})
     # the second time as well
-    assert known.trials(TOY, "a") == {}
+    assert known.kept(TOY, "a") == {}
     # it read no recording
-    assert known.trials(TOY, "b") == {1: SCORED[1]}
-    assert resumed(recording=None).trials(TOY, "a") == {}
+    assert known.kept(TOY, "b") == {1: SCORED[1]}
+    assert resumed(recording=None).kept(TOY, "a") == {}
     live = resumed(live=True)
-    assert (live.trials(TOY, "a"), live.ended(TOY, "e")) == ({0: SCORED[0]}, {0: ENDED})
+    assert (live.kept(TOY, "a"), live.kept(TOY, "e")) == ({0: SCORED[0]}, {0: ENDED})
 
 
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
