@@ -92,10 +92,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with writer:
             changed = partial(_changed, suite, index, merged.mode)
-            writer.stream_results(_counted(merge.results(sorted(index), absent, changed), evaluator))
+            writer.write_results(_counted(merge.results(sorted(index), absent, changed), evaluator))
             conclusion = evaluator.conclusion(replace(merged, partial=merge.partial()))
             # results are read one by one, so once more; a pack without figures reads none
-            again = partial(writer.streamed_results, merged.suite)
+            again = partial(writer.written_results, merged.suite)
             conclusion = replace(_with_figures(conclusion, pack, again, earlier), controls=_controls(merge, suite))
             writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
             _write_summary(writer, conclusion)

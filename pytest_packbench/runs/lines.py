@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 from pydantic_core import to_json
 
-from pytest_packbench.atomic import encode_utf8, replace_atomic
+from pytest_packbench.atomic import encode_utf8
 from pytest_packbench.limits import PAYLOAD, RECORD, format_size, lines_of, open_regular
 from pytest_packbench.model.record import EvalRecord, RecordError, strict_problem
 from pytest_packbench.model.result import ERROR_LINE_FIELDS, extension_problem
@@ -36,7 +36,6 @@ MAX_SKIPPED_NAMED = 10
 # Unicode White_Space, which Rust trims; str.strip() would also remove U+001C to U+001F
 _WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _READ_BUFFER = 1 << 20
-_WRITE_BUFFER = 1 << 18
 _SCALARS = (str, int)
 _FINITE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 LineT = TypeVar("LineT")
@@ -167,27 +166,6 @@ def finite_json(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-@contextmanager
-def open_jsonl(path: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Open a file for JSON objects, one per line; it replaces an existing file when the block ends without an error.
-
-    Args:
-        path: the file; its folder must exist.
-
-    Yields:
-        A function that writes one object; it raises OSError if writing fails, ValueError if a number is not finite.
-
-    Raises:
-        OSError: the file cannot be written; an existing file is unchanged.
-    """
-    with replace_atomic(path, buffer=_WRITE_BUFFER) as file:
-
-        def write(line: dict[str, Any]) -> None:
-            file.write(compact_json(line) + b"\n")
-
-        yield write
 
 
 def record_source(name: str) -> RecordSource:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 from dataclasses import dataclass, replace
-from itertools import chain, groupby, islice, pairwise
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -197,9 +197,6 @@ class Merge:
     def __init__(self, folders: Iterable[Path], run_id: str) -> None:
         # by run id, so that the order of the arguments makes no difference
         self._runs = sorted((open_run(folder, complete=True) for folder in folders), key=lambda each: each.run.run_id)
-        streams = [iter(opened.results) for opened in self._runs]
-        firsts = [list(islice(stream, 1)) for stream in streams]
-        self._streams = [chain(first, stream) for first, stream in zip(firsts, streams, strict=True)]
         runs = [opened.run for opened in self._runs]
         loosened = next((opened.run.run_id for opened in self._runs if opened.policy_failed), None)
         if loosened is not None:
@@ -207,7 +204,7 @@ class Merge:
                 f"run {loosened} failed for its acceptance policy, which a merge does not compare; see its changes "
                 "with packbench gate --policy-from BASE, allow or revert them, and run again"
             )
-        empty = [run.run_id for run, first in zip(runs, firsts, strict=True) if not first]
+        empty = [opened.run.run_id for opened in self._runs if not opened.selected]
         self.run = merged_run(runs, run_id, empty=empty)
         self.shards = shards_of(runs)
         self._missing: list[str] = []
@@ -249,7 +246,7 @@ class Merge:
         changed: Callable[[Result], str] | None,
     ) -> Iterator[Result]:
         """Yield the results of all runs, and what stands for the cases that are in none of them."""
-        merged = heapq.merge(*map(_of_run, self._streams, self._runs), key=lambda each: sort_key(each[0]))
+        merged = heapq.merge(*map(_with_run, self._runs), key=lambda each: sort_key(each[0]))
         groups = ((case_id, list(group)) for case_id, group in groupby(merged, key=lambda each: each[0].case.case_id))
         position = 0
         for case_id, members in chain(groups, [(None, [])]):
@@ -302,8 +299,8 @@ class Merge:
         return "; ".join(reasons)
 
 
-def _of_run(results: Iterable[Result], opened: OpenRun) -> Iterator[tuple[Result, OpenRun]]:
-    return ((result, opened) for result in results)
+def _with_run(opened: OpenRun) -> Iterator[tuple[Result, OpenRun]]:
+    return ((result, opened) for result in opened.results)
 
 
 def _ran(result: Result) -> bool:

@@ -89,6 +89,13 @@ class OpenRun:
         return self.header.get("controls")
 
     @property
+    def selected(self) -> int:
+        """How many cases it has selected, as its report counts them."""
+        totals = self.header.get("totals")
+        selected = totals.get("selected") if isinstance(totals, dict) else None
+        return selected if isinstance(selected, int) else 0
+
+    @property
     def policy(self) -> Any:
         """The acceptance policy, as `policy_of` returns it; None where it has none."""
         return self.header.get("policy")

@@ -167,11 +167,8 @@ class ResumedRun:
             ResumeError: one line that names the changes.
         """
         if not self.rerun_changed:
-            raise ResumeError(self.refusal_message(suite, changes, advice))
-
-    def refusal_message(self, suite: str, changes: Sequence[str], advice: str = _ADVICE) -> str:
-        """Describe in one line why the run cannot be resumed."""
-        return f'run {self.run_id} of suite "{suite}" can\'t be resumed: {"; ".join(changes)}; {advice}'
+            problem = f'run {self.run_id} of suite "{suite}" can\'t be resumed: {"; ".join(changes)}; {advice}'
+            raise ResumeError(problem)
 
     def kept(self, suite: Suite, case_id: str) -> Mapping[int, Entry]:
         """Return the attempts at a case that are not repeated; those that used another recording are discarded."""
@@ -377,10 +374,8 @@ def check_unchanged(resumed: ResumedRun, now: Run, case_sha256: Callable[[Entry]
     hashes = {case_id: case_sha256(next(iter(trials.values()))) for case_id, trials in prior.attempts.items() if trials}
     missing = [case_id for case_id, sha256 in hashes.items() if sha256 == MISSING_CASE]
     changed = [case_id for case_id, sha256 in hashes.items() if prior.was_scored_differently(case_id, sha256)]
-    for case_ids, how in (
-        ([case_id for case_id in changed if case_id in missing], "no longer exists"),
-        ([case_id for case_id in changed if case_id not in missing], "changed"),
-    ):
+    for how, is_missing in (("no longer exists", True), ("changed", False)):
+        case_ids = [case_id for case_id in changed if (case_id in missing) is is_missing]
         if case_ids:
             resumed.require_rerun(now.suite, [f"{name_cases(case_ids)} {how}"])
     for case_id in {*missing, *changed}:

@@ -86,9 +86,9 @@ def _find(request: BaselineRequest) -> BaselineLookup:
     folder = request.folder
     try:
         path = _path_of(request)
+        if isinstance(path, str):
+            return BaselineLookup(reason=path)
         stored = read_run(path)
-    except _NoBaselineError as error:
-        return BaselineLookup(reason=str(error))
     except (StoredRunError, OSError) as error:
         return BaselineLookup(reason=f"not compared: {error}")
     if stored.run.run_id == folder.name:
@@ -119,15 +119,10 @@ def _other_pipeline(stored: StoredRun, request: BaselineRequest) -> Iterator[str
             yield f"the baseline {before.run_id} is of another {name}: {old} before, {new} now"
 
 
-class _NoBaselineError(Exception):
-    """There is no such baseline; the message is one line with what to do."""
-
-
-def _path_of(request: BaselineRequest) -> Path:
-    """Return the path of the requested baseline.
+def _path_of(request: BaselineRequest) -> Path | str:
+    """Return the path of the requested baseline, or in one line why there is none and what to do.
 
     Raises:
-        _NoBaselineError: there is none.
         StoredRunError: the file `latest` is damaged.
     """
     suite_folder = request.folder.parent
@@ -135,41 +130,39 @@ def _path_of(request: BaselineRequest) -> Path:
         try:
             return suite_folder / read_latest(suite_folder)
         except OSError:
-            raise _NoBaselineError("there is no earlier complete run to compare with") from None
+            return "there is no earlier complete run to compare with"
     if request.name == PASSED:
-        return _last_passed(request)
+        return _last_passed(request) or (
+            "there is no earlier complete run of the same mode and target whose gates passed; "
+            "for the first one, add --packbench-baseline-optional"
+        )
     if request.name == COMMITTED:
-        if not request.committed.is_file():
-            advice = "run the suite, then packbench baseline set RUN --reason TEXT"
-            if request.run.bundled:
-                advice = "copy the suite with packbench init --from"
-            raise _NoBaselineError(f"the suite has no {BASELINE_NAME}; {advice}")
-        return request.committed
-    if is_run_id(request.name):
+        bundled = "copy the suite with packbench init --from"
+        own = "run the suite, then packbench baseline set RUN --reason TEXT"
+        path, missing = (
+            request.committed,
+            f"the suite has no {BASELINE_NAME}; {bundled if request.run.bundled else own}",
+        )
+    elif is_run_id(request.name):
         path = suite_folder / request.name
-        if not path.is_dir():
-            raise _NoBaselineError(f"there is no run {request.name} of suite {request.run.suite} here")
-        return path
-    return Path(request.name)
+        missing = f"there is no run {request.name} of suite {request.run.suite} here"
+    else:
+        return Path(request.name)
+    return path if path.exists() else missing
 
 
-def _last_passed(request: BaselineRequest) -> Path:
-    """Return the folder of the last complete run of the same mode and target whose gates passed."""
+def _last_passed(request: BaselineRequest) -> Path | None:
+    """Return the folder of the last complete run of the same mode and target whose gates passed; None without one."""
+    folders = (path for path in request.folder.parent.glob("*/") if is_run_id(path.name) and path != request.folder)
     # run ids sort by time
-    folders = sorted((path for path in request.folder.parent.glob("*/") if is_run_id(path.name)), reverse=True)
-    for folder in folders:
-        if folder.name == request.folder.name:
-            continue
+    for folder in sorted(folders, reverse=True):
         # a run that did not end, or can't be read
         with suppress(StoredRunError, OSError):
             earlier = open_run(folder, checked=False)
             is_like = (earlier.run.mode, earlier.run.target) == (request.run.mode, request.run.target)
             if earlier.held and not earlier.run.partial and is_like:
                 return folder
-    raise _NoBaselineError(
-        "there is no earlier complete run of the same mode and target whose gates passed; "
-        "for the first one, add --packbench-baseline-optional"
-    )
+    return None
 
 
 # -- names under which callers outside of `runs` still read runs; each is a call of `open_run` --

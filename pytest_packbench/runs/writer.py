@@ -6,7 +6,7 @@ import json
 import secrets
 import shutil
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from pytest_packbench.atomic import encode_utf8, replace_atomic, write_atomic
 from pytest_packbench.limits import check_link
@@ -24,7 +24,7 @@ from pytest_packbench.runs.folder import (
     ensure_gitignore,
 )
 from pytest_packbench.runs.journal import Journal, rewrite_journal
-from pytest_packbench.runs.lines import finite_json, finite_line, open_jsonl
+from pytest_packbench.runs.lines import compact_json, finite_json, finite_line
 from pytest_packbench.runs.reading import checked_results, sort_key
 
 if TYPE_CHECKING:
@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from pytest_packbench.runs.resume import PriorResults
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
-_ROWS = "rows.jsonl"
+_ROWS = ".rows.tmp"
+"""The rows of the report, until it is written; one of `DRAFTS`."""
 _LEAST_SPACE = 2**20
+_BUFFER = 1 << 18
 
 
 def sort_results(results: Iterable[Result]) -> list[Result]:
@@ -75,7 +77,6 @@ class RunWriter:
         self.prior = prior
         self._target = self.folder.with_name(f".{run_id}.tmp") if atomic else self.folder
         self._journal: Journal | None = None
-        self._results: Sequence[Result] = ()
 
     def __enter__(self) -> Self:
         """Create the temporary folder.
@@ -152,40 +153,43 @@ class RunWriter:
         if self._journal is not None:
             self._journal.close()
 
-    def write_results(self, results: Sequence[Result]) -> None:
-        """Write `records.jsonl`, `errors.jsonl` (only if there are any) and `payloads.jsonl`.
+    def write_results(self, results: Iterable[Result]) -> None:
+        """Write `records.jsonl`, `errors.jsonl` (only if there are any), `payloads.jsonl`, and the rows of the report.
 
         Args:
-            results: one for each attempt, in order; they are used again for the report.
+            results: one for each attempt, in order, with record and payload; read one by one, and not kept in memory.
+                Its exceptions propagate.
 
         Raises:
             OSError: a file cannot be written; existing files are unchanged.
         """
         self._prepare_output()
         self._target.mkdir(parents=True, exist_ok=True)
-        self._results = results
-        self._write_lines(results)
+        errors_path, run_id = self._target / ERRORS, self._run_id
+        with ExitStack() as files:
 
-    def stream_results(self, results: Iterable[Result]) -> None:
-        """Write the same files from an iterator, without keeping the results in memory; only with `atomic=True`.
+            def opened(path: Path) -> BinaryIO:
+                return files.enter_context(replace_atomic(path, buffer=_BUFFER))
 
-        Args:
-            results: one for each attempt, in order, with record and payload; its exceptions propagate.
+            rows, records, payloads = (opened(self._target / name) for name in (_ROWS, RECORDS, PAYLOADS))
+            errors: BinaryIO | None = None
+            for result in results:
+                rows.write(row_line(result) + b"\n")
+                if result.record is not None:
+                    records.write(_line({**result.record, "run_id": run_id}))
+                else:
+                    errors = errors or opened(errors_path)
+                    errors.write(_line(result.error_line(run_id)))
+                payload, case = result.attempt.payload, result.case
+                if payload is not None:
+                    about = {"test_id": case.test_id, "case_id": case.case_id, "trial": result.attempt.trial}
+                    payloads.write(_line({"run_id": run_id, **about, "result": payload}))
+        if errors is None:
+            # an earlier session of the run may have written it
+            errors_path.unlink(missing_ok=True)
 
-        Raises:
-            OSError: a file cannot be written.
-        """
-        with (self._target / _ROWS).open("xb") as rows:
-
-            def with_rows() -> Iterator[Result]:
-                for result in results:
-                    rows.write(row_line(result) + b"\n")
-                    yield result
-
-            self._write_lines(with_rows())
-
-    def streamed_results(self, suite: str) -> Iterator[Result]:
-        """Yield once more what `stream_results` has written, with records and payloads.
+    def written_results(self, suite: str) -> Iterator[Result]:
+        """Yield what `write_results` has written, with records and payloads.
 
         Args:
             suite: the suite that results name.
@@ -204,13 +208,11 @@ class RunWriter:
             OSError: the file cannot be written.
         """
         path = self._target / CONTROLS
-        if not controls:
+        if controls:
+            write_atomic(path, b"".join(_line(control.line(self._run_id)) for control in controls))
+        else:
             # an earlier session of the run may have written it
             path.unlink(missing_ok=True)
-            return
-        with open_jsonl(path) as write:
-            for control in controls:
-                write(control.line(self._run_id))
 
     def write_page(self, name: str, text: str) -> None:
         """Write a page of the run atomically.
@@ -230,44 +232,18 @@ class RunWriter:
         Raises:
             OSError: a file cannot be written, or the run's folder exists already (`atomic=True`).
         """
-        path = self._target / REPORT
+        rows = self._target / _ROWS
+        with rows.open("rb") as lines:
+            write_report(self._target / REPORT, report or {}, document, (line.rstrip(b"\n") for line in lines))
+        rows.unlink()
         if self._target != self.folder:
-            rows = self._target / _ROWS
-            with rows.open("rb") as lines:
-                write_report(path, report or {}, document, (line.rstrip(b"\n") for line in lines))
-            rows.unlink()
             self._target.rename(self.folder)
-        else:
-            write_report(path, report or {}, document, map(row_line, self._results))
         if document["complete"]:
             write_atomic(self.folder.parent / LATEST, self._run_id + "\n")
         # a killed process may have left temporary files
         drafts = self.folder.glob(DRAFTS) if self.prior is not None else ()
         for path in (self.folder / JOURNAL, *self.folder.glob(WORKER_JOURNALS), *drafts):
             path.unlink(missing_ok=True)
-
-    def _write_lines(self, results: Iterable[Result]) -> None:
-        errors_path, run_id = self._target / ERRORS, self._run_id
-        with ExitStack() as files:
-            records = files.enter_context(open_jsonl(self._target / RECORDS))
-            payloads = files.enter_context(open_jsonl(self._target / PAYLOADS))
-            errors: Callable[[dict[str, Any]], None] | None = None
-            for result in results:
-                if result.record is not None:
-                    records({**result.record, "run_id": run_id})
-                else:
-                    errors = errors or files.enter_context(open_jsonl(errors_path))
-                    errors(result.error_line(run_id))
-                if result.attempt.payload is not None:
-                    about = {
-                        "test_id": result.case.test_id,
-                        "case_id": result.case.case_id,
-                        "trial": result.attempt.trial,
-                    }
-                    payloads({"run_id": run_id, **about, "result": result.attempt.payload})
-        if errors is None:
-            # an earlier session of the run may have written it
-            errors_path.unlink(missing_ok=True)
 
 
 class RunResults:
@@ -417,6 +393,10 @@ def _member(key: str, value: object) -> Iterator[str]:
 def _encoded(value: object) -> str:
     # another plugin's part of the document may have any number
     return _ENCODER.encode(finite_json(value))
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return compact_json(value) + b"\n"
 
 
 def row_line(result: Result) -> bytes:

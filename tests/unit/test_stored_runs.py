@@ -65,7 +65,7 @@ def test_the_journal_exists_until_the_report_does(writer: RunWriter, tmp_path: P
     writer.close_journal()
     assert read_journal(writer.folder / "journal.jsonl") == (RUN, [GOOD])
     writer.write_results([GOOD, BAD])
-    assert names(writer.folder) == ["errors.jsonl", "journal.jsonl", "payloads.jsonl", "records.jsonl"]
+    assert names(writer.folder) == [".rows.tmp", "errors.jsonl", "journal.jsonl", "payloads.jsonl", "records.jsonl"]
     assert not (tmp_path / "toy" / "latest").exists()
     with pytest.raises(ValueError, match="cases must be the last key of the run document, and empty"):
         writer.complete({**document_of(GOOD), "cases": [1]})
@@ -81,7 +81,7 @@ def test_files_of_an_earlier_session_are_replaced_whole_or_kept(writer: RunWrite
     writer.write_results([GOOD, BAD])
     writer.write_results([GOOD])
     before = contents(writer.folder)
-    assert sorted(before) == ["payloads.jsonl", "records.jsonl"]
+    assert sorted(before) == [".rows.tmp", "payloads.jsonl", "records.jsonl"]
     with pytest.raises(ValueError, match="JSON compliant"):
         writer.write_results([BAD, case_result("c", payload={"number": float("nan")})])
     assert contents(writer.folder) == before
@@ -102,12 +102,12 @@ def test_an_atomic_run_exists_whole_or_not_at_all(tmp_path: Path) -> None:
         yield BAD
 
     with pytest.raises(RuntimeError, match="no more"), atomic:
-        atomic.stream_results(results(broken=True))
+        atomic.write_results(results(broken=True))
     assert names(tmp_path / "toy") == []
     session = RunWriter(tmp_path / "session", "toy", "01RUN")
     session.write_results([GOOD, BAD])
     with atomic:
-        atomic.stream_results(results(broken=False))
+        atomic.write_results(results(broken=False))
         for each in (session, atomic):
             each.write_page("summary.md", "# page\n")
             each.complete(document_of(GOOD, BAD))
