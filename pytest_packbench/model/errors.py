@@ -26,6 +26,7 @@ UNREADABLE = "(its message cannot be read)"
 _MAX_LENGTH = 60
 _EXPECTED = {
     "string_type": "a string",
+    "string_unicode": "a string without half of a surrogate pair",
     "int_type": "an integer",
     "float_type": "a number",
     "bool_type": "true or false",

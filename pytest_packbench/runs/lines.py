@@ -14,14 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
+from pydantic import ValidationError
 from pydantic_core import to_json
 
 from pytest_packbench.atomic import encode_utf8
 from pytest_packbench.limits import PAYLOAD, RECORD, format_size, lines_of, open_regular
+from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.record import EvalRecord, RecordError, strict_problem
-from pytest_packbench.model.result import ERROR_LINE_FIELDS, extension_problem
-from pytest_packbench.model.score import VERDICTS
-from pytest_packbench.model.strict_json import U32_MAX, expected_integer, has_surrogate, parse_strict, printable
+from pytest_packbench.model.result import adapter, extension_problem
+from pytest_packbench.model.run import Text  # noqa: TC001 - pydantic reads the types of fields
+from pytest_packbench.model.score import Count, Verdict  # noqa: TC001 - likewise
+from pytest_packbench.model.strict_json import U32_MAX, expected_integer, parse_strict, printable
 from pytest_packbench.runs.folder import CONTROLS, ERRORS, RECORDS, StoredRunError
 
 if TYPE_CHECKING:
@@ -84,20 +87,30 @@ class ErrorLine(NamedTuple):
         test_id: the case; starts with the suite's name and a colon.
         verdict: one of `VERDICTS`.
         kind: the name of the reason; `skip` or `xfail` for a quarantined case.
-        trial: the number of the attempt, from 0; 0 if the line has none.
         message: the reason in one line.
         file: the case file as the node id names it.
         timestamp: when the case ended, `YYYY-MM-DDTHH:MM:SS.mmmZ`.
+        trial: the number of the attempt, from 0; 0 if the line has none.
     """
 
-    run_id: str
-    test_id: str
-    verdict: str
-    kind: str
-    trial: int = 0
-    message: str = ""
-    file: str = ""
-    timestamp: str = ""
+    run_id: Text
+    test_id: Text
+    verdict: Verdict
+    kind: Text
+    message: str
+    file: str
+    timestamp: str
+    trial: Count = 0
+
+
+class _PayloadLine(NamedTuple):
+    """One line of `payloads.jsonl`: the result that a target returned."""
+
+    run_id: Text
+    test_id: Text
+    case_id: Text
+    result: Any
+    trial: Count = 0
 
 
 class AttemptLine(NamedTuple):
@@ -116,12 +129,6 @@ class AttemptLine(NamedTuple):
     test_id: str
     trial: int
     content: Any
-
-
-# the fields that a report counts by
-_COUNTED_FIELDS = ERROR_LINE_FIELDS[:4]
-_PAYLOAD_FIELDS = ("run_id", "test_id", "case_id")
-_IDS = frozenset(_PAYLOAD_FIELDS)
 
 
 def compact_json(value: Any) -> bytes:
@@ -248,10 +255,10 @@ def payload_lines(path: Path) -> Iterator[AttemptLine]:
         raise StoredRunError(f"{path}: not found: the run stored no results to score again")
     for location, data in _values(path, PAYLOAD):
         try:
-            check_line({"result": data["result"], **data})
-        except (ValueError, KeyError, TypeError) as error:
+            line: _PayloadLine = _checked(_PayloadLine, data)
+        except RecordError as error:
             raise StoredRunError(f"{location}: not a stored result: {error}") from None
-        yield AttemptLine(location, data["run_id"], data["test_id"], data.get("trial", 0), data["result"])
+        yield AttemptLine(location, line.run_id, line.test_id, line.trial, line.result)
 
 
 def read_payloads(path: Path) -> Iterator[tuple[tuple[str, int], Any]]:
@@ -319,21 +326,19 @@ def check_line(data: dict[str, Any]) -> None:
     """Check that an object is a valid line of `payloads.jsonl` if it has a result, otherwise of `errors.jsonl`.
 
     Raises:
-        ValueError: it is not; names the key.
+        RecordError: it is not; names the key.
     """
-    is_payload = "result" in data
-    for name in _PAYLOAD_FIELDS if is_payload else ERROR_LINE_FIELDS:
-        if name not in data:
-            raise ValueError(f"{name}: is missing")
-        if not isinstance(data[name], str):
-            raise ValueError(f"{name}: got {data[name]!r:.60}, expected a string")  # noqa: TRY004 - an error of the file, reported like the others
-        if name in _IDS and has_surrogate(data[name]):
-            raise ValueError(f"{name}: unpaired surrogate in {printable(data[name])}")
-    trial = data.get("trial", 0)
-    if type(trial) is not int or trial < 0:
-        raise ValueError(f"trial: got {trial!r:.60}, expected an integer of 0 or more")
-    if not is_payload and data["verdict"] not in VERDICTS:
-        raise ValueError(f"verdict: got {data['verdict']!r:.60}, expected one of {', '.join(VERDICTS)}")
+    _checked(_PayloadLine if "result" in data else ErrorLine, data)
+
+
+def _checked(kind: Any, data: Any) -> Any:
+    """Return the line that an object is."""
+    if not isinstance(data, dict):
+        raise RecordError(f"expected an object with {', '.join(kind._fields)}")
+    try:
+        return adapter(kind).validate_python({name: data[name] for name in kind._fields if name in data})
+    except ValidationError as error:
+        raise RecordError(str(first_problem(error, data))) from None
 
 
 def _lines(path: Path, limit: Limit = RECORD) -> Iterator[tuple[str, bytes]]:
@@ -426,17 +431,5 @@ def _strict_record(line: bytes | str) -> EvalRecord:
 
 
 def _error_line(line: bytes | str) -> ErrorLine:
-    data = _value(line)
-    if not isinstance(data, dict) or not all(isinstance(data.get(name, ""), str) for name in ERROR_LINE_FIELDS):
-        raise RecordError(f"expected an object with {', '.join(ERROR_LINE_FIELDS)}")
-    given = {name: data.get(name, "") for name in ERROR_LINE_FIELDS}
-    if given["verdict"] not in VERDICTS or not given["test_id"]:
-        raise RecordError(f"expected a test_id, and a verdict of {', '.join(VERDICTS)}")
-    # a message may be any text
-    unpaired = next((name for name in _COUNTED_FIELDS if has_surrogate(given[name])), None)
-    if unpaired:
-        raise RecordError(f"{unpaired}: unpaired surrogate in {printable(given[unpaired])}")
-    trial = data.get("trial", 0)
-    if type(trial) is not int or trial < 0:
-        raise RecordError(f"trial: {expected_integer(U32_MAX)}, got {printable(repr(trial))}")
-    return ErrorLine(**given, trial=trial)
+    error: ErrorLine = _checked(ErrorLine, _value(line))
+    return error

@@ -158,7 +158,7 @@ DAMAGED = {
         b'"network"',
         "toy:plain:z is missing in the run's report",
     ),
-    "an error of no run": ("errors.jsonl", b'"run_id":"', b'"run_id":"\\ud800', "errors.jsonl:1: run_id: unpaired"),
+    "an error of no run": ("errors.jsonl", b'"run_id":"', b'"run_id":"\\ud800', "errors.jsonl:1: /run_id: got "),
     "an error without a case": (
         "errors.jsonl",
         b"plain:z",

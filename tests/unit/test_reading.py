@@ -22,8 +22,8 @@ BOTH = "llama_guard", "words"
 DAMAGED = {
     "{": "errors.jsonl:1: not JSON",
     "[]": "errors.jsonl:1: expected an object with run_id, test_id",
-    '{"run_id": 1}': "errors.jsonl:1: expected an object",
-    '{"test_id": "a", "verdict": "great"}': "errors.jsonl:1: expected a test_id, and a verdict of passed",
+    '{"run_id": 1}': "errors.jsonl:1: /run_id: got 1; expected a string",
+    '{"run_id": "r", "test_id": "a", "verdict": "great"}': "errors.jsonl:1: /verdict: got .great.; expected .passed.",
 }
 
 

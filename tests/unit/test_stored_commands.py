@@ -540,7 +540,7 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes] | None, set[str], str]] =
         "payloads.jsonl",
         lambda raw: raw.replace(b"toy:plain", b"toy:\\ud800", 1),
         {"merge", "rescore"},
-        "test_id: unpaired surrogate",
+        "expected a string without half of a surrogate pair",
     ),
 }
 
