@@ -195,10 +195,13 @@ def _document(path: Path) -> Iterator[Any]:
     with open_regular(path) as file:
         found = _header(file)
         if found:
-            start = found.pop()
+            end, start = found.pop(), found.pop()
             # not kept here: many runs may be open
             yield found.pop()
-            yield from _rows(file, start, path)
+            file.seek(0)
+            # what another program wrote before it
+            _parsed(file.read(start) + b'"packbench":0}', path, "JSON", _LIMIT.advice, _check_strict)
+            yield from _rows(file, end, path)
             return
         file.seek(0)
         raw = file.read(_LIMIT.size + 1)
@@ -215,10 +218,10 @@ def _document(path: Path) -> Iterator[Any]:
     yield from rows
 
 
-def _parsed(raw: bytes, path: Path, what: str, advice: str) -> Any:
+def _parsed(raw: bytes, path: Path, what: str, advice: str, parse: Callable[[str], Any] = parse_strict) -> Any:
     """Parse a whole file strictly; `what` it has to be."""
     try:
-        return parse_strict(raw.decode("utf-8"))
+        return parse(raw.decode("utf-8"))
     except RecursionError:
         raise StoredRunError(f"{path}: not {what}: nested too deeply; {advice}") from None
     except NumberError as error:
@@ -228,8 +231,13 @@ def _parsed(raw: bytes, path: Path, what: str, advice: str) -> Any:
         raise StoredRunError(f"{path}: not {what}: {error}; {advice}") from None
 
 
+def _check_strict(text: str) -> None:
+    """Raise what `parse_strict` raises, without keeping what is parsed."""
+    json.loads(text, object_pairs_hook=lambda pairs: bool(without_duplicates(pairs)), **NUMBERS)
+
+
 def _header(file: BinaryIO) -> list[Any]:
-    """Return the object of a run without its cases, and where these begin; nothing if another program wrote it."""
+    """Return the object of a run without its cases, where it and where these begin; nothing if others wrote it."""
     if not os.fstat(file.fileno()).st_size:
         return []
     with mmap(file.fileno(), 0, access=ACCESS_READ) as data:
@@ -241,7 +249,8 @@ def _header(file: BinaryIO) -> list[Any]:
             if split.start() - start.end() > _LIMIT.size:
                 break
             with suppress(ValueError, RecursionError):
-                return [parse_strict((data[start.end() : split.start()] + b"}").decode("utf-8")), split.end()]
+                header = parse_strict((data[start.end() : split.start()] + b"}").decode("utf-8"))
+                return [header, start.start(), split.end()]
     return []
 
 
