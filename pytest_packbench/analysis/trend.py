@@ -14,7 +14,7 @@ from pytest_packbench.analysis.trials import TrialsRuleError, fold_case, trials_
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.runs.folder import REPORT, StoredRunError, is_run_id
-from pytest_packbench.runs.merge import MERGED_FROM
+from pytest_packbench.runs.metadata import MERGED_FROM
 from pytest_packbench.runs.reading import open_run
 
 if TYPE_CHECKING:

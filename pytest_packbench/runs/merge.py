@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.model.run import RECORD_PROMPTS, TEST_TARGET_PREFIX, Shard
 from pytest_packbench.runs.folder import RECORDS, StoredRunError
 from pytest_packbench.runs.lines import controls_of_report
-from pytest_packbench.runs.metadata import SPENT, sum_run_spending
+from pytest_packbench.runs.metadata import MERGED_FROM, SPENT, sum_run_spending
 from pytest_packbench.runs.reading import open_run, sort_key
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 SHARD = "shard"
-MERGED_FROM = "merged_from"
 _REQUIRED_EQUAL = ("suite", "pack", "pack_version", "suite_sha256", "mode")
 # not known to a run without cases
 _REQUIRED_EQUAL_WITH_CASES = ("backend", "model")

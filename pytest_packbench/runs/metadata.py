@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 SPENT = "spent"
 """The setting with what the run spent: calls, tokens and cost."""
+MERGED_FROM = "merged_from"
+"""The setting with the ids of the runs that a run was merged from."""
 _COUNTS = ("calls", "tokens", "uncounted")
 _MONEY = frozenset({"cost", "currency"})
 

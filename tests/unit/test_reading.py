@@ -116,8 +116,8 @@ TAMPERED = {
     ),
     "a key twice in the header": (b'"status":', b'"version":1,"status":', 'the key "version" occurs twice'),
     "a number in a row": (
-        b'"duration_ms":7',
-        b'"duration_ms":1e999',
+        b'"duration_ms":',
+        b'"x":1e999,"duration_ms":',
         "/packbench/cases/0: not JSON: 1e999 is no finite number",
     ),
     "a number before the run": (b'"exitcode":0', b'"exitcode":NaN', "NaN is no finite number"),
