@@ -117,7 +117,6 @@ MODULES = {
         "analysis/comparison.py",
         "commands/compare.py",
         "model/baseline.py",
-        "runs/committed.py",
     ),
     "records": (
         "model/record.py",
@@ -128,7 +127,7 @@ MODULES = {
         "runs/journal.py",
         "runs/lines.py",
         "runs/merge.py",
-        "runs/report.py",
+        "runs/reading.py",
         "runs/resume.py",
         "runs/stored.py",
         "runs/writer.py",
