@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.intervals import wilson_interval
-from pytest_packbench.analysis.metrics import NANO, Bounds, RecordSums, arithmetic, line, measure
+from pytest_packbench.analysis.metrics import Bounds, arithmetic, line, measure
+from pytest_packbench.analysis.records import NANO, RecordKey, RecordSums
 from pytest_packbench.analysis.rust_report import RUST_CONDITIONS, rust_report
-from pytest_packbench.analysis.tally import RecordKey
 from pytest_packbench.model.metric import AUTHORED, GENERAL_METRICS, MEAN_SCORE
 from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_packbench.analysis.metrics import ResultSums
+    from pytest_packbench.analysis.records import Duplicates, FailingCase, RecordTally
     from pytest_packbench.analysis.rust_report import RustReport
-    from pytest_packbench.analysis.tally import Duplicates, FailingCase, Tally
     from pytest_packbench.model.metric import Figure, Metric
     from pytest_packbench.runs.lines import SkippedLines
 
@@ -261,7 +261,7 @@ class Overview:
 
 
 def overview(
-    tally: Tally,
+    tally: RecordTally,
     *,
     skipped: SkippedLines | None = None,
     other_runs: int = 0,
@@ -307,7 +307,7 @@ def overview(
     )
 
 
-def _run(tally: Tally, run_id: str, suites: dict[str, list[_KeyedSums]]) -> RunFigures:
+def _run(tally: RecordTally, run_id: str, suites: dict[str, list[_KeyedSums]]) -> RunFigures:
     return RunFigures(
         run_id=run_id,
         suites=tuple(_suite(tally, run_id, suite, suites[suite]) for suite in sorted(suites, key=_suite_rank)),
@@ -319,7 +319,7 @@ def _suite_rank(suite: str) -> tuple[int, str]:
     return EVAL_SUITES.index(suite) if suite in EVAL_SUITES else len(EVAL_SUITES), suite
 
 
-def _suite(tally: Tally, run_id: str, suite: str, keyed_sums: list[_KeyedSums]) -> SuiteFigures:
+def _suite(tally: RecordTally, run_id: str, suite: str, keyed_sums: list[_KeyedSums]) -> SuiteFigures:
     total = _total(sums for _, sums in keyed_sums)
     results = total.result_sums()
     passed, records = _counts(results, GENERAL_METRICS["pass_rate"])

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pytest_packbench.analysis.metrics import Bounds, Fraction, measure
-from pytest_packbench.analysis.tally import RecordKey
+from pytest_packbench.analysis.records import RecordKey
 from pytest_packbench.model.metric import GENERAL_METRICS
 from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.model.strict_json import U64_MAX
 
 if TYPE_CHECKING:
-    from pytest_packbench.analysis.tally import Tally
+    from pytest_packbench.analysis.records import RecordTally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class RustReport:
     wrapped: bool
 
 
-def rust_report(tally: Tally) -> RustReport | None:
+def rust_report(tally: RecordTally) -> RustReport | None:
     """Count the records of its two suites as the Rust report does; None if there are none."""
     counted: dict[str, dict[str, tuple[int, int]]] = {suite: {} for suite in RUST_CONDITIONS}
     run_id, tokens_input, tokens_output = None, 0, 0

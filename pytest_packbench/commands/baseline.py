@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _set(arguments: argparse.Namespace) -> Iterator[str]:
-    from pytest_packbench.analysis.baseline import committed_baseline, loosened
+    from pytest_packbench.analysis.changes import committed_baseline, loosened
     from pytest_packbench.model.baseline import BaselineChange
     from pytest_packbench.model.result import format_timestamp
     from pytest_packbench.runs.committed import read_baseline, write_baseline
@@ -206,7 +206,7 @@ def write_first_baseline(name: str, root: Path) -> Path:
 
 
 def _baseline(context: SuiteContext) -> CommittedBaseline:
-    from pytest_packbench.analysis.baseline import committed_baseline
+    from pytest_packbench.analysis.changes import committed_baseline
     from pytest_packbench.cases.files import iter_cases
     from pytest_packbench.model.baseline import BaselineChange
     from pytest_packbench.model.result import format_timestamp

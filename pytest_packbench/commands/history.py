@@ -340,7 +340,7 @@ def _step(before: EarlierRun, now: EarlierRun) -> _Step:
 
 
 def _changed_rules(before: EarlierRun, now: EarlierRun) -> tuple[str, ...]:
-    from pytest_packbench.analysis.comparison import differences
+    from pytest_packbench.analysis.changes import differences
 
     # each begins with what differs
     return tuple(text.partition(":")[0] for text in differences(before.run, now.run))

@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from pytest_packbench.analysis.conclusion import RunEvaluator, run_verdict
     from pytest_packbench.cases.files import CaseIndex, suite_locations
-    from pytest_packbench.commands.open import ProjectOfRun, conclusion_page, pages_html
+    from pytest_packbench.commands.open import ProjectOfRun, pages_html, project_page
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.story import control_lines, summary_lines
     from pytest_packbench.runs.folder import new_run_id
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     index = CaseIndex(suite_locations(suite))
     # shards together cover the suite: a case in none of them did not run
     absent = partial(_absent, merged, suite, shards, pack=pack, index=index) if shards is not None else None
-    evaluator = RunEvaluator(merged, suite.config, pack, earlier)
+    evaluator = RunEvaluator(merged, suite.config, levels=pack.depths or None, earlier=earlier)
     writer = RunWriter(arguments.output, merged.suite, merged.run_id, atomic=True)
     try:
         with writer:
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
             conclusion = replace(_with_figures(conclusion, pack, again, earlier), controls=_controls(merge, suite))
             writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
             _write_summary(writer, conclusion)
-            page = conclusion_page(conclusion, again, earlier.stored, project, writer.folder / PAGE)
+            page = project_page(conclusion, again, earlier.stored, project, writer.folder / PAGE)
             writer.write_page(PAGE, pages_html([page], merged.suite))
             writer.complete(run_document(conclusion))
     except OSError as error:
@@ -196,9 +196,11 @@ def _is_same(result: ControlResult, found: FoundControl | None) -> bool:
 
 
 def _counted(results: Iterable[Result], evaluator: RunEvaluator) -> Iterator[Result]:
-    for result in results:
-        evaluator.add(result)
-        yield result
+    from pytest_packbench.analysis.counting import by_case
+
+    for trials in by_case(results):
+        evaluator.add(trials)
+        yield from trials
 
 
 def _results_again(

@@ -143,11 +143,11 @@ def _resolve(name: str) -> str:
 
 def _count(sources: Sequence[RecordSource], arguments: argparse.Namespace) -> Overview:
     from pytest_packbench.analysis.overview import overview
-    from pytest_packbench.analysis.tally import Tally
+    from pytest_packbench.analysis.records import RecordTally
     from pytest_packbench.packs.registry import Packs
     from pytest_packbench.runs.lines import SkippedLines, read_errors, read_records
 
-    tally = Tally(metrics_of=Packs().metrics_of)
+    tally = RecordTally(Packs().metrics_of)
     skipped, run_id, others = SkippedLines() if arguments.skip_bad else None, arguments.run_id, 0
     for source in sources:
         for record in read_records(source, strict=arguments.strict, skipped=skipped):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
-    from pytest_packbench.analysis.comparison import RunComparison
+    from pytest_packbench.analysis.changes import Comparison
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
@@ -45,10 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Score the stored results again and write how the scores change."""
-    from pytest_packbench.analysis.comparison import compare
+    from pytest_packbench.analysis.changes import compare
     from pytest_packbench.reports.diff import diff_markdown
     from pytest_packbench.runs.lines import checked_results
-    from pytest_packbench.runs.report import OpenRun, open_report
+    from pytest_packbench.runs.report import open_report
     from pytest_packbench.runs.stored import StoredRun
 
     folder = find_run_folder(arguments.run)
@@ -60,10 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
     now = replace(report.run, suite_sha256=suite.sha256, pack=pack.name, pack_version=pack.version)
     comparison = compare(
         StoredRun(source=report.source, run=report.run, results=before),
-        OpenRun(source=f"{folder} rescored", run=now, status="", results=after),
+        StoredRun(source=f"{folder} rescored", run=now, results=tuple(after)),
     )
     failed = true_conditions(arguments.fail_on, comparison)
-    page = diff_markdown(replace(comparison, differences=()), failed, [_note(comparison, report)])
+    note = _note(comparison, report)
+    comparison.differences = ()
+    page = diff_markdown(comparison, failed, [note])
     if arguments.out is None:
         sys.stdout.write(page)
     else:
@@ -117,7 +119,7 @@ def rescored(results: Iterable[Result], run: Run, payloads: Path, suite: Suite, 
         yield again
 
 
-def _note(comparison: RunComparison, report: OpenRun) -> str:
+def _note(comparison: Comparison, report: OpenRun) -> str:
     changed = f": {'; '.join(comparison.differences)}" if comparison.differences else ", which are those of the run"
     return (
         f"Current is the same run, its stored results scored with the current rules{changed}. The target was not run."

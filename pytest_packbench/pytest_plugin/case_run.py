@@ -247,7 +247,7 @@ class CaseRun:
         self.results = tuple(trial.result for trial in trials)
         result = self.results[0]
         if len(trials) > 1:
-            from pytest_packbench.analysis.trials import fold_case
+            from pytest_packbench.analysis.counting import fold_case
 
             result = fold_case(self.results, self.suite.config.trials_rule())
         self.result = result

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from typing import Any
 
-    from pytest_packbench.analysis.baseline import BaselineOutcome
+    from pytest_packbench.analysis.changes import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.control import ControlResult, ControlTally
     from pytest_packbench.model.metric import Panel
@@ -556,41 +556,26 @@ class Recorder:
 
     def _page(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> str:
         """Return the page of the run."""
-        from pytest_packbench.analysis.trials import trials_rule_of
         from pytest_packbench.cases.recordings import hide_prompts, source_texts
-        from pytest_packbench.pytest_plugin.explain import rerun_options
-        from pytest_packbench.reports.page import (
-            baseline_cases,
-            missing_cases,
-            page_html,
-            run_page,
-            shown_results,
-            trend_of,
-        )
-        from pytest_packbench.reports.page.case_data import CaseSources, case_blocks, root_link
-        from pytest_packbench.runs.history import like_runs, verdict_rows
+        from pytest_packbench.reports.page import page_html, page_of_run
+        from pytest_packbench.reports.page.case_data import CaseSources, root_link
 
-        metadata, folder = conclusion.run, run.results.writer.folder
-        like = like_runs(folder.parent, metadata, models=conclusion.statistics.models)
-        cases_count = conclusion.statistics.totals.selected
-        texts = source_texts(run.suite, rootdir_of(self.config), is_checked=False)
-        pack, is_recorded = self.contexts.pack_of(run.suite), self.contexts.settings.record_prompts
-        cases = case_blocks(
-            shown_results(lambda: run.ordered, cases_count),
-            CaseSources(*hide_prompts(texts, pack, are_kept=is_recorded)),
-            baseline=baseline_cases(conclusion.baseline, None if earlier is None else earlier.stored),
-            history=verdict_rows(like),
+        pack, folder, root = self.contexts.pack_of(run.suite), run.results.writer.folder, rootdir_of(self.config)
+        texts = source_texts(run.suite, root, is_checked=False)
+        place = self.place(run, root_link(root, folder))
+        page = page_of_run(
+            conclusion,
+            lambda: run.ordered,
+            None if earlier is None else earlier.stored,
+            folder=folder,
+            sources=CaseSources(*hide_prompts(texts, pack, are_kept=self.contexts.settings.record_prompts)),
             redact=self.contexts.redactor.json,
-            run=metadata.run_id,
-            rule=trials_rule_of(metadata, run.suite.config.trials_rule()),
-            root_link=root_link(rootdir_of(self.config), folder),
-            options=rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)),
+            root_link=place.root,
+            options=place.options,
             can_accept=can_accept(pack, run.suite.config),
+            panels=self._panels(run, conclusion),
         )
-        notes = missing_cases(cases_count)
-        panels = self._panels(run, conclusion)
-        page = run_page(conclusion, run.ordered, cases=cases, trend=trend_of(like), notes=notes, panels=panels)
-        return page_html([page], title=metadata.suite, redact=self._redact)
+        return page_html([page], title=conclusion.run.suite, redact=self._redact)
 
     def _panels(self, run: SuiteRun, conclusion: Conclusion) -> tuple[Panel, ...]:
         pack = self.contexts.pack_of(run.suite)

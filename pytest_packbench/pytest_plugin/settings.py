@@ -185,7 +185,7 @@ class _Reader:
             return ""
         if baseline == "none":
             raise pytest.UsageError(f"{source}: got {text!r} without a baseline; expected --packbench-baseline as well")
-        from pytest_packbench.analysis.comparison import FIGURES, ConditionError, parse_conditions
+        from pytest_packbench.analysis.changes import FIGURES, ConditionError, parse_conditions
 
         try:
             parse_conditions(text, FIGURES)

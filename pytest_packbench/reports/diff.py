@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.comparison import SMALLER, THRESHOLD, Change
+from pytest_packbench.analysis.changes import SMALLER, THRESHOLD
+from pytest_packbench.analysis.counting import cluster_facet, dependence_note, facet_words
 from pytest_packbench.analysis.formatting import format_change, format_mean
 from pytest_packbench.analysis.intervals import unseen_rate_bound
-from pytest_packbench.analysis.trials import cluster_facet, dependence_note, facet_words
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.reports.blocks import Points, Section, Table, Text, figure_tables, markdown, verdict_cell
 from pytest_packbench.runs.folder import DIFF
@@ -15,13 +15,15 @@ from pytest_packbench.runs.folder import DIFF
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_packbench.analysis.baseline import BaselineOutcome
-    from pytest_packbench.analysis.comparison import ComparedCase, FailCondition, RunComparison
+    from pytest_packbench.analysis.changes import BaselineOutcome, Change, Comparison, FailCondition
     from pytest_packbench.analysis.intervals import PairedMean
     from pytest_packbench.model.metric import Figure
+    from pytest_packbench.model.result import Result
     from pytest_packbench.reports.blocks import Block, Cell, Row
 
 _SIGNIFICANCE = 0.05
+# characters of an answer that a row has
+_MAX_ANSWER = 400
 _SMALLEST_P = 0.001
 _WHERE = "each run's report.json lists all"
 _KINDS = {
@@ -43,7 +45,7 @@ _COUNTS = "A case may count in several rows. Below, it is listed once, where the
 
 
 def diff_markdown(
-    comparison: RunComparison,
+    comparison: Comparison,
     failed: Sequence[FailCondition] = (),
     notes: Sequence[str] = (),
     figures: Sequence[Figure] = (),
@@ -80,7 +82,7 @@ def diff_markdown(
     return markdown([Section(title, blocks)]) + "\n"
 
 
-def worst_changes(comparison: RunComparison, max_rows: int) -> Table:
+def worst_changes(comparison: Comparison, max_rows: int) -> Table:
     """Return the cases that changed most, the worst first, for the summary of a run; smaller changes are left out.
 
     Args:
@@ -93,12 +95,12 @@ def worst_changes(comparison: RunComparison, max_rows: int) -> Table:
     return Table("Changed since the baseline", _HEAD, rows[:max_rows], total, f"{DIFF} lists all")
 
 
-def counted(comparison: RunComparison, kind: str) -> int:
+def counted(comparison: Comparison, kind: str) -> int:
     """Return how many cases a comparison lists under a kind, each case under one."""
     return comparison.listed[kind].count if kind in comparison.listed else comparison.counts()[kind]
 
 
-def changed_rows(comparison: RunComparison, kind: str, word: str = "") -> list[Row]:
+def changed_rows(comparison: Comparison, kind: str, word: str = "") -> list[Row]:
     """Return the cases that a comparison lists under a kind, the worst first: case, change, before, now, score, why.
 
     Args:
@@ -107,39 +109,56 @@ def changed_rows(comparison: RunComparison, kind: str, word: str = "") -> list[R
         word: what the rows say of the change.
     """
     if kind == "removed":
-        return [(each.test_id, word, _only(each), None, format_mean(each.score), None) for each in comparison.removed]
+        return [_row(each, word, _only(each), None) for each in comparison.removed.first]
     if kind == "added":
-        return [(each.test_id, word, None, _only(each), format_mean(each.score), None) for each in comparison.added]
-    return [_changed_row(change, word) for change in comparison.listed[kind].first]
+        return [_row(each, word, None, _only(each)) for each in comparison.added.first]
+    return [_changed_row(change, word, comparison.reasons(change)) for change in comparison.listed[kind].first]
 
 
-def _only(case: ComparedCase) -> Cell:
-    return verdict_cell(case.verdict, case.answer or "")
+def _row(case: Result, word: str, before: Cell | None, now: Cell | None) -> Row:
+    return case.case.test_id, word, before, now, format_mean(case.score.score), None
 
 
-def _changed_row(change: Change, word: str) -> Row:
-    before, now = change.answer_before, change.answer_after
-    lacking = ("", "")
+def _only(case: Result) -> Cell:
+    return verdict_cell(case.score.verdict, _answer(case) or "")
+
+
+def _answer(case: Result) -> str | None:
+    return None if case.score.answer is None else case.score.answer[:_MAX_ANSWER]
+
+
+def _mismatch(case: Result) -> str:
+    """Return of a failure what was expected, and what was answered if the short answer is something else, in words."""
+    score = case.score
+    if not (score.expected_text and score.actual_text):
+        return ""
+    actual = "" if score.actual_text == score.answer else f"got {score.actual_text[:_MAX_ANSWER]}, "
+    return f"{actual}expected {score.expected_text[:_MAX_ANSWER]}"
+
+
+def _changed_row(change: Change, word: str, reasons: Sequence[str]) -> Row:
+    before, now = map(_answer, change)
+    lacking = ["", ""]
     if before is None or now is None or before == now:
         # the short answers do not show what changed
-        lacking = (change.mismatch_before, change.mismatch_after)
+        lacking = list(map(_mismatch, change))
     said = [
         f"{answer or ''} ({mismatch})".strip() if mismatch else answer or ""
         for answer, mismatch in zip((before, now), lacking, strict=True)
     ]
-    score = f"{format_mean(change.score_before)} to {format_mean(change.score_after)}"
+    score = f"{format_mean(change.scores[0])} to {format_mean(change.scores[1])}"
     delta = "" if change.delta is None else f" ({format_change(change.delta)})"
     return (
         change.test_id,
         word,
-        verdict_cell(change.before, said[0]),
-        verdict_cell(change.after, said[1]),
+        verdict_cell(change.verdicts[0], said[0]),
+        verdict_cell(change.verdicts[1], said[1]),
         f"{score}{delta}",
-        "; ".join(change.reasons),
+        "; ".join(reasons),
     )
 
 
-def _runs(comparison: RunComparison) -> Table:
+def _runs(comparison: Comparison) -> Table:
     """Return a table of the two runs."""
     fields = ("run_id", "finished_at", "mode", "target", "backend", "model", "partial")
     rows = [
@@ -174,12 +193,12 @@ def baseline_lines(outcome: BaselineOutcome) -> list[str]:
     ]
 
 
-def comparison_headline(comparison: RunComparison) -> str:
+def comparison_headline(comparison: Comparison) -> str:
     """Return in a few words what got worse or better, each case once, and which cases are not compared."""
     return "; ".join(part for part in (_compared_cases(comparison), _other_cases(comparison)) if part)
 
 
-def _compared_cases(comparison: RunComparison) -> str:
+def _compared_cases(comparison: Comparison) -> str:
     if not comparison.unchanged:
         return "no unchanged case in common" if comparison.common else "no case in common"
     counts = {kind: rows.count for kind, rows in comparison.listed.items()}
@@ -197,7 +216,7 @@ def _compared_cases(comparison: RunComparison) -> str:
     return f"no score changed by {THRESHOLD:g} or more, {smaller} by less" if smaller else "no score changed"
 
 
-def _other_cases(comparison: RunComparison) -> str:
+def _other_cases(comparison: Comparison) -> str:
     """Count the cases that are not compared: a failing case may have been removed, or edited until it passed."""
     counts = comparison.counts()
     numbers = {
@@ -217,7 +236,7 @@ def _counted(noun: str, **numbers: int) -> str:
     )
 
 
-def sentences(comparison: RunComparison) -> list[str]:
+def sentences(comparison: Comparison) -> list[str]:
     """Return sentences that explain the statistics."""
     texts = list(trials_sentences(comparison))
     mean, facet = comparison.mean, cluster_facet(comparison.current)
@@ -272,7 +291,7 @@ def _interval(mean: PairedMean, low: float, high: float, facet: str) -> str:
     return f". {seen}: {bound} {other} (exact one-sided 95 % bound), a mean change of {ends}"
 
 
-def trials_sentences(comparison: RunComparison) -> Iterator[str]:
+def trials_sentences(comparison: Comparison) -> Iterator[str]:
     """Yield a sentence on the trials of the cases, if any of the runs has several."""
     before, now = comparison.trials
     if before == now == 1:
@@ -285,7 +304,7 @@ def trials_sentences(comparison: RunComparison) -> Iterator[str]:
     yield f"{text}{advice}."
 
 
-def _flips(comparison: RunComparison) -> list[str]:
+def _flips(comparison: Comparison) -> list[str]:
     if not comparison.lost + comparison.won:
         return []
     chance = "unlikely to be chance" if comparison.p_flips < _SIGNIFICANCE else "may be chance"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.overview import Overview
 
 OVERVIEW_VERSION = 1
-# what the text of a gate says as well
-_NOT_STORED = frozenset({"absent", "counted", "interval"})
 _INTERVAL = {"method": "wilson", "sides": 2, "confidence": CONFIDENCE}
 
 
@@ -51,10 +49,7 @@ def run_document(conclusion: Conclusion) -> dict[str, Any]:
             "cached": statistics.cached,
             "interval": _INTERVAL,
             **({"figures": [figure.as_json() for figure in conclusion.all_figures]} if conclusion.all_figures else {}),
-            "gates": [
-                {name: value for name, value in _plain(gate).items() if name not in _NOT_STORED}
-                for gate in conclusion.gates
-            ],
+            "gates": _plain(list(conclusion.gates)),
             **_comparison(conclusion),
             **_policy(conclusion),
             **({} if conclusion.controls is None else {"controls": conclusion.controls.as_json()}),

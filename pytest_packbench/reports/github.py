@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from pytest_packbench.analysis.conclusion import run_verdict
+from pytest_packbench.analysis.counting import fold_trials, trials_rule_of
 from pytest_packbench.analysis.formatting import format_score, format_terms
 from pytest_packbench.analysis.listing import MAX_ROWS
-from pytest_packbench.analysis.trials import fold_trials, trials_rule_of
 from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.score import is_broken

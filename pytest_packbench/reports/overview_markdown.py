@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_packbench.analysis.overview import Effort, ObservedRate, Overview, RateRow, RunFigures, SuiteFigures
+    from pytest_packbench.analysis.records import Duplicates, FailingCase, TrialId
     from pytest_packbench.analysis.rust_report import RustReport
-    from pytest_packbench.analysis.tally import Duplicates, FailingCase, TrialId
     from pytest_packbench.reports.blocks import Block, Row
     from pytest_packbench.runs.lines import SkippedLines
 

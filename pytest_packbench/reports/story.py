@@ -44,9 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.analysis.listing import CaseRow, Listing
-    from pytest_packbench.analysis.statistics import Group, Statistics, Totals
-    from pytest_packbench.analysis.trials import TrialFigures
+    from pytest_packbench.analysis.counting import Group, Statistics, Totals, TrialFigures
+    from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.result import Result
@@ -72,23 +71,29 @@ _UNJUDGED = {
     "quarantined": "Quarantined (by the notes of the case)",
 }
 _JUDGED = ("type", "score", "match", "depth", "answer", "trials passed")
-_COLUMNS: dict[str, Callable[[CaseRow], str | int | Cell | None]] = {
-    "verdict": lambda row: verdict_cell("quarantined" if row.case.score.quarantined else row.case.score.verdict),
-    "type": lambda row: row.case.case.case_type,
-    "score": lambda row: _score(row.case),
-    "match": lambda row: row.case.score.match_level,
-    "depth": lambda row: row.case.score.match_depth,
-    "trials passed": lambda row: f"{row.passed} / {row.trials}" if row.trials > 1 else None,
-    "input": lambda row: one_line(row.case.score.input_text, _ANSWER),
-    "expected": lambda row: one_line(row.case.score.expected_text, _ANSWER),
-    "actual": lambda row: one_line(row.case.score.actual_text or row.case.score.answer or "", _ANSWER),
-    "answer": lambda row: row.case.score.answer,
-    "points lost by": lambda row: ", ".join(costs(row.case.score.terms)),
-    "terms": lambda row: format_terms(row.case.score.terms),
-    "terms in detail": lambda row: format_terms(row.case.score.terms, details=True),
-    "kind": lambda row: row.case.score.kind,
-    "message": lambda row: row.case.score.message,
-    "file": lambda row: row.case.case.file,
+
+
+def _score(case: Result) -> str | None:
+    return None if case.score.score is None else format_score_and_threshold(case.score.score, case.score.threshold)
+
+
+_COLUMNS: dict[str, Callable[[Result], str | int | Cell | None]] = {
+    "verdict": lambda case: verdict_cell("quarantined" if case.score.quarantined else case.score.verdict),
+    "type": lambda case: case.case.case_type,
+    "score": _score,
+    "match": lambda case: case.score.match_level,
+    "depth": lambda case: case.score.match_depth,
+    "trials passed": lambda case: "{} / {}".format(*case.trials) if case.trials[1] > 1 else None,
+    "input": lambda case: one_line(case.score.input_text, _ANSWER),
+    "expected": lambda case: one_line(case.score.expected_text, _ANSWER),
+    "actual": lambda case: one_line(case.score.actual_text or case.score.answer or "", _ANSWER),
+    "answer": lambda case: case.score.answer,
+    "points lost by": lambda case: ", ".join(costs(case.score.terms)),
+    "terms": lambda case: format_terms(case.score.terms),
+    "terms in detail": lambda case: format_terms(case.score.terms, details=True),
+    "kind": lambda case: case.score.kind,
+    "message": lambda case: case.score.message,
+    "file": lambda case: case.case.file,
 }
 """What a table of cases may say of each case."""
 # the score of a case is that of all its trials, and these are those of one
@@ -276,16 +281,12 @@ def case_table(
         link: returns where the name of a case leads; empty for nowhere.
     """
     rows = [
-        (Cell(row.case.case.case_id, href=link(row.case)), *(_COLUMNS[column](row) for column in columns))
-        for row in listing.first(name, max_rows)
+        (Cell(case.case.case_id, href=link(case)), *(_COLUMNS[column](case) for column in columns))
+        for case in listing.first(name, max_rows)
     ]
     worst = _OF_WORST if listing.repeated else frozenset()
     head = ("case", *(f"{column} (worst trial)" if column in worst else column for column in columns))
     return Table(title, head, rows, listing.count(name))
-
-
-def _score(case: Result) -> str | None:
-    return None if case.score.score is None else format_score_and_threshold(case.score.score, case.score.threshold)
 
 
 def error_blocks(listing: Listing, max_groups: int) -> Iterator[Block]:
@@ -293,8 +294,8 @@ def error_blocks(listing: Listing, max_groups: int) -> Iterator[Block]:
     groups = listing.error_groups(max_groups)
     rows = []
     for group in groups:
-        first = group.first[0].case
-        names = name_some([row.case.case.case_id for row in group.first], group.count)
+        first = group.first[0]
+        names = name_some([case.case.case_id for case in group.first], group.count)
         rows.append(
             (
                 names,
@@ -325,7 +326,7 @@ def _used(conclusion: Conclusion) -> str:
 
 def _command(listing: Listing, run: Run, place: Place) -> Iterator[Block]:
     """Yield the command that runs the cases again that did not pass."""
-    cases = [row.case for name in ("failed", "broken") for row in listing.first(name, _FIRST)][:_FIRST]
+    cases = [case for name in ("failed", "broken") for case in listing.first(name, _FIRST)][:_FIRST]
     if not cases:
         return
     total = listing.count("failed") + listing.count("broken")

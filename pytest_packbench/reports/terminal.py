@@ -220,7 +220,7 @@ def trials_lines(trials: Sequence[Result], verdict: Result, rule: str | dict[str
         verdict: the case's result over all trials.
         rule: the trials rule.
     """
-    from pytest_packbench.analysis.trials import MEAN, has_hard_fail, trials_rule_text
+    from pytest_packbench.analysis.counting import MEAN, has_hard_fail, trials_rule_text
 
     passed = sum(trial.score.verdict == "passed" for trial in trials)
     mean = "no mean score"

@@ -355,7 +355,7 @@ def _case(trials: Sequence[Mapping[str, Any]], rule: object) -> EarlierCase:
 
 
 def _verdict(trials: Sequence[Mapping[str, Any]], rule: object) -> str:
-    """Return the verdict of a case over its trials; as that of `analysis.trials.fold_case`."""
+    """Return the verdict of a case over its trials; as that of `analysis.counting.fold_case`."""
     if any(row["kind"] in QUARANTINE for row in trials):
         return QUARANTINED
     if len(trials) == 1:

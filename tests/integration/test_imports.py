@@ -143,7 +143,7 @@ def test_a_generic_run(suites: Path, pytester: pytest.Pytester, expected: Expect
     write_suite(suites / "sums", sums, pack="generic", rules={"target": "sums:act"})
     modules = imported(pytester, "--packbench-suite=sums")
     assert has_no(modules, *other_packs("generic"), *LIVE, "commands", "cli", "backends.client", "model.cassette")
-    assert has_no(modules, "reports.diff", "reports.github", "runs.resume", "runs.stored", "analysis.comparison")
+    assert has_no(modules, "reports.diff", "reports.github", "runs.resume", "runs.stored", "analysis.changes")
     assert not {"asyncio", "ssl", "concurrent.futures", "filelock", "jsonschema", "regex"} & {*modules}
     expected.check(listed(modules))
     assert {*imported(pytester, "--packbench-suite=sums", "-p", "no:pytest_jsonreport")} <= {*modules}

@@ -7,7 +7,7 @@ import io
 import json
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.analysis.tally import Tally
+from pytest_packbench.analysis.records import RecordTally
 from pytest_packbench.api import load_suite
 from pytest_packbench.atomic import write_atomic
 from pytest_packbench.cases.load import case_sha256
@@ -74,8 +74,8 @@ def folder_of(folder: Path, content: bytes, *errors: dict[str, Any]) -> str:
     return str(folder)
 
 
-def tally_of(records: Iterable[EvalRecord]) -> Tally:
-    tally = Tally()
+def tally_of(records: Iterable[EvalRecord]) -> RecordTally:
+    tally = RecordTally()
     for each in records:
         tally.add_record(each)
     return tally

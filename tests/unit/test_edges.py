@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.analysis.baseline import baseline_outcome
-from pytest_packbench.analysis.comparison import compare, differences
+from pytest_packbench.analysis.changes import baseline_outcome, compare, differences
 from pytest_packbench.analysis.metrics import measure, merged
-from pytest_packbench.analysis.tally import Tally
+from pytest_packbench.analysis.records import RecordTally
 from pytest_packbench.cases.recordings import SourceTexts, hide_prompts
 from pytest_packbench.engine.conditions import parts_of
 from pytest_packbench.engine.gateway.exchanges import transcript_of
@@ -334,7 +333,7 @@ def test_a_citation_that_is_wrong_says_what_the_target_reports(stated: bool | No
 
 
 def test_records_without_an_attack_are_no_attempts_of_attacks() -> None:
-    tally = Tally(metrics_of=lambda _pack, _suite: ATTACK_METRICS)
+    tally = RecordTally(lambda _pack, _suite: ATTACK_METRICS)
     attacks = ({"attack": NO_ATTACK}, {"attack": "direct"}, {"attack": "direct"}, {"colour": "none"}, None)
     for number, facets in enumerate(attacks):
         packbench = {"pack": "agent_safety", "case_id": str(number), **({"facets": facets} if facets else {})}

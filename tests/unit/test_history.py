@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.trials import fold_trials
+from pytest_packbench.analysis.counting import fold_trials
 from pytest_packbench.cli import main
 from pytest_packbench.runs.history import QUARANTINED, earlier_run, like_runs
 from pytest_packbench.runs.writer import RunWriter

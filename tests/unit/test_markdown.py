@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.baseline import BaselineOutcome
+from pytest_packbench.analysis.changes import BaselineOutcome
 from pytest_packbench.analysis.conclusion import times_of
 from pytest_packbench.analysis.formatting import (
     format_interval,

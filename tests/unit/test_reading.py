@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.analysis.gates import check_run
 from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.stored import read_run
-from tests.unit.run_builders import COMPLETE, case_result, gate
+from tests.unit.run_builders import COMPLETE, case_result, check_run, gate
 from tests.unit.stored_runs import read_jsonl, run_of, suite, write, write_jsonl
 
 if TYPE_CHECKING:

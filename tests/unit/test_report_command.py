@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.analysis.overview import overview
-from pytest_packbench.analysis.tally import MAX_DUPLICATES, MAX_FAILING, RecordKey, TrialId
+from pytest_packbench.analysis.records import MAX_DUPLICATES, MAX_FAILING, RecordKey, TrialId
 from pytest_packbench.cli import main
 from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES
 from pytest_packbench.reports.document import overview_document

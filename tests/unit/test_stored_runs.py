@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pytest_packbench.analysis.baseline import committed_baseline
+from pytest_packbench.analysis.changes import committed_baseline
 from pytest_packbench.cli import main
 from pytest_packbench.commands.validate import kind_of
 from pytest_packbench.model.baseline import BaselineChange

@@ -16,11 +16,11 @@ from pytest_packbench.reports.page.plots import BINS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pytest_packbench.analysis.baseline import BaselineOutcome
+    from pytest_packbench.analysis.changes import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.metric import Panel
     from pytest_packbench.model.result import Result
-    from pytest_packbench.reports.page.case_data import CaseBlocks
+    from pytest_packbench.reports.page.case_data import CaseBlocks, CaseSources
     from pytest_packbench.runs.stored import StoredRun
 
 MAX_CASES = 10_000
@@ -148,6 +148,57 @@ def run_page(
     return RunPage(conclusion, cases, trend, notes, case_numbers(results), panels)
 
 
+def page_of_run(
+    conclusion: Conclusion,
+    results: Callable[[], Iterable[Result]],
+    baseline: StoredRun | None,
+    *,
+    folder: Path,
+    sources: CaseSources,
+    redact: Callable[[str], str],
+    root_link: str | None,
+    options: str,
+    can_accept: bool,
+    notes: Sequence[str] = (),
+    panels: Sequence[Panel] = (),
+) -> RunPage:
+    """Return what the page shows of a run with its cases, those of its baseline, and earlier runs of the same kind.
+
+    Args:
+        conclusion: what the run came to.
+        results: returns one for each attempt, with records and payloads, in the same order each time.
+        baseline: the run that it is compared with; None if there is none.
+        folder: the folder of the run, which the suite's other runs are beside.
+        sources: as in `case_blocks`, like the next four.
+        redact: as there.
+        root_link: as there.
+        options: as there.
+        can_accept: as there.
+        notes: as in `run_page`, like the next one.
+        panels: as there.
+    """
+    from pytest_packbench.analysis.counting import trials_rule_of
+    from pytest_packbench.reports.page.case_data import case_blocks
+    from pytest_packbench.runs.history import like_runs, verdict_rows
+
+    run, number = conclusion.run, conclusion.statistics.totals.selected
+    like = like_runs(folder.parent, run, models=conclusion.statistics.models)
+    cases = case_blocks(
+        shown_results(results, number),
+        sources,
+        baseline=baseline_cases(conclusion.baseline, baseline),
+        history=verdict_rows(like),
+        redact=redact,
+        run=run.run_id,
+        rule=trials_rule_of(run),
+        root_link=root_link,
+        options=options,
+        can_accept=can_accept,
+    )
+    notes = [*notes, *missing_cases(number)]
+    return run_page(conclusion, results(), cases=cases, trend=trend_of(like), notes=notes, panels=panels)
+
+
 def shown_results(results: Callable[[], Iterable[Result]], number: int) -> tuple[Result, ...]:
     """Return the results of the cases that a page contains: all, or those that did not pass and the first others.
 
@@ -185,7 +236,7 @@ def baseline_cases(outcome: BaselineOutcome | None, stored: StoredRun | None) ->
     """
     if outcome is None or outcome.compared is None or stored is None:
         return None
-    from pytest_packbench.analysis.trials import fold_trials, trials_rule_of
+    from pytest_packbench.analysis.counting import fold_trials, trials_rule_of
     from pytest_packbench.runs.folder import StoredRunError
     from pytest_packbench.runs.stored import complete_results
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
 
-from pytest_packbench.analysis.trials import MEAN, fold_case, group_by_case
+from pytest_packbench.analysis.counting import MEAN, by_case, fold_case
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.result import values_of
 from pytest_packbench.model.strict_json import NUMBERS
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.analysis.trials import Rule
+    from pytest_packbench.analysis.counting import Rule
     from pytest_packbench.model.result import Result
 
 
@@ -151,7 +151,7 @@ def case_blocks(
     terms: dict[tuple[Any, ...], int] = {}
     packed = _Details(sources, redact)
     options = f" {options}" if options else ""
-    for trials in sorted(group_by_case(results), key=_failures_first)[:MAX_ROWS]:
+    for trials in sorted(by_case(results), key=_failures_first)[:MAX_ROWS]:
         case = fold_case(trials, rule)
         before = None if baseline is None else baseline.get(case.case.test_id)
         change = None if baseline is None else _change(before, case)
@@ -208,7 +208,7 @@ def _change(before: Result | None, case: Result) -> str:
     if before is None:
         return "added"
     # runs without a baseline need no comparison
-    from pytest_packbench.analysis.comparison import change_of
+    from pytest_packbench.analysis.changes import change_of
 
     return change_of(before, case)
 

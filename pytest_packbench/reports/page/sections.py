@@ -58,10 +58,9 @@ from pytest_packbench.runs.metadata import recorded_spending
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.analysis.baseline import BaselineOutcome
-    from pytest_packbench.analysis.comparison import RunComparison
+    from pytest_packbench.analysis.changes import BaselineOutcome, Comparison
     from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.analysis.statistics import Statistics
+    from pytest_packbench.analysis.counting import Statistics
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.metric import Figure, Interval, Panel
     from pytest_packbench.reports.blocks import Block, Row
@@ -387,7 +386,7 @@ def _controls(conclusion: Conclusion) -> Iterator[Block]:
     yield wrong_controls(tally, _MAX_FLIPS)
 
 
-def _compared(conclusion: Conclusion) -> RunComparison | None:
+def _compared(conclusion: Conclusion) -> Comparison | None:
     return None if conclusion.baseline is None else conclusion.baseline.compared
 
 
@@ -415,7 +414,7 @@ def _baseline(conclusion: Conclusion, link: Link) -> Iterator[Block]:
     yield Table(f"Cases that are not compared: {total}", _CHANGED, rows, total, "packbench compare lists more")
 
 
-def _about_comparison(outcome: BaselineOutcome, comparison: RunComparison) -> Iterator[Block]:
+def _about_comparison(outcome: BaselineOutcome, comparison: Comparison) -> Iterator[Block]:
     """Yield what to know before the cases: what was compared, and what limits or fails the comparison."""
     from pytest_packbench.reports.diff import comparison_headline
 
@@ -432,7 +431,7 @@ def _about_comparison(outcome: BaselineOutcome, comparison: RunComparison) -> It
         yield _judgement(text, failed=True)
 
 
-def _changed(title: str, comparison: RunComparison, kind: str, link: Link, *, printed: bool = True) -> Section:
+def _changed(title: str, comparison: Comparison, kind: str, link: Link, *, printed: bool = True) -> Section:
     """Return the cases that changed in one way, with both answers."""
     from pytest_packbench.reports.diff import changed_rows, counted
 
@@ -448,7 +447,7 @@ def _case_cell(test_id: str, link: Link | None, more: str = "") -> Cell:
     return Cell(f"{name}{more}", href="" if link is None else link(test_id), css="case")
 
 
-def _not_compared(comparison: RunComparison) -> list[Row]:
+def _not_compared(comparison: Comparison) -> list[Row]:
     """Return the cases that are not compared: one that failed may have been removed, quarantined or edited."""
     from pytest_packbench.reports.diff import changed_rows
 
@@ -462,7 +461,7 @@ def _failed_before(row: Row) -> bool:
     return isinstance(before, Cell) and before.text in _FAILING
 
 
-def _mean_change(comparison: RunComparison) -> Section:
+def _mean_change(comparison: Comparison) -> Section:
     """Return the mean change as a drawing, and what the numbers mean; not for print."""
     from pytest_packbench.reports.diff import sentences
 
@@ -481,7 +480,7 @@ def _failing(conclusion: Conclusion, *more: str) -> Table:
     for name in ("broken", "failed"):
         table = case_table("", listing, name, (*_SAID, *more))
         listed = zip(listing.first(name, MAX_ROWS), table.rows, strict=True)
-        rows += [(row.case.case.test_id, *cells[1:]) for row, cells in listed]
+        rows += [(case.case.test_id, *cells[1:]) for case, cells in listed]
     return replace(table, rows=rows, total=listing.count("broken") + listing.count("failed"), numbers=(2, 3))
 
 
