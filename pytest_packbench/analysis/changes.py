@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -196,39 +196,27 @@ def _goodness(case: Result) -> tuple[bool, bool, float, str]:
     return case.score.counted, case.score.verdict == "passed", case.score.score or 0.0, case.case.file
 
 
-@dataclass(slots=True)
+@dataclass
 class GroupChanges:
     """What changed in a group of cases that are unchanged in both runs.
 
     Attributes:
         unchanged: how many there are.
-        regressed: the test ids of those that regressed, sorted.
-        new_failures: the test ids of those that are a failure now and were not before, sorted.
-        mean: the paired mean difference of their scores; None if no case has a score in both runs.
+        regressed: the test ids of those that regressed.
+        new_failures: the test ids of those that are a failure now and were not before.
+        deltas: the change of score of each case that has one in both runs, with its cluster.
     """
 
     unchanged: int = 0
     regressed: list[str] = field(default_factory=list)
     new_failures: list[str] = field(default_factory=list)
-    mean: PairedMean | None = None
-    # test id, change of score, and cluster
-    _deltas: list[tuple[str, float, str]] = field(default_factory=list)
+    deltas: list[tuple[float, str]] = field(default_factory=list)
 
-    def add(self, change: Change, facet: str) -> None:
-        """Add a case."""
-        self.unchanged += 1
-        self.regressed += [change.test_id] * change.is_of("regressed")
-        self.new_failures += [change.test_id] * change.is_of("new_failures")
-        if change.delta is not None:
-            self._deltas.append((change.test_id, change.delta, cluster_of(change.after, facet)))
-
-    def close(self, *, clustered: bool) -> None:
-        """Compute the mean, after the last case."""
-        self.regressed.sort()
-        self.new_failures.sort()
-        deltas = sorted(self._deltas)
-        self.mean = paired_mean([each[1] for each in deltas], [each[2] for each in deltas] if clustered else None)
-        self._deltas.clear()
+    @cached_property
+    def mean(self) -> PairedMean | None:
+        """The paired mean difference of their scores, after the last case; None if no case has a score in both runs."""
+        values, clusters = zip(*self.deltas, strict=True) if self.deltas else ((), ())
+        return paired_mean(values, clusters)
 
 
 class Comparison:
@@ -251,7 +239,7 @@ class Comparison:
         common: number of cases in both runs.
         left_out: how many were edited or judged by another judge, and are not quarantined.
         unscored: how many of the new failures in `listed` have no score now, because they were not judged.
-        changes: the cases of each kind of change.
+        kinds: number of cases by kind of change; a case may be of several.
         listed: the cases that have changed, each once, under the first kind of `LISTED` that applies.
         added: the cases that only the run has, by test id.
         removed: those that only the baseline has, by test id.
@@ -277,7 +265,7 @@ class Comparison:
         self.differences = differences(baseline.run, run)
         self.committed = baseline.attempts is not None
         self.common = self.left_out = self.unscored = 0
-        self.changes = {kind: TopRows(_worst_first if kind != SMALLER else _largest_first) for kind in _KINDS}
+        self.kinds: Counter[str] = Counter()
         self.listed = {kind: TopRows(_worst_first if kind != SMALLER else _largest_first) for kind in LISTED}
         self.added, self.removed = TopRows(_test_id), TopRows(_test_id)
         self.flips: Counter[tuple[str, str]] = Counter()
@@ -308,8 +296,6 @@ class Comparison:
             for case in waiting.values():
                 table.add(case)
             waiting.clear()
-        for group in self.groups.values():
-            group.close(clustered=bool(self._facet))
         return self
 
     def _take_last(self) -> None:
@@ -336,8 +322,7 @@ class Comparison:
     def _compare(self, change: Change) -> None:
         self.common += 1
         kinds = [kind for kind in _KINDS if change.is_of(kind)]
-        for kind in kinds:
-            self.changes[kind].add(change, _small)
+        self.kinds.update(kinds)
         listed = ["quarantined"] if change.quarantined else [kind for kind in LISTED if kind in kinds]
         for first in listed[:1]:
             self.listed[first].add(change, _small)
@@ -348,8 +333,12 @@ class Comparison:
         self.flips[change.verdicts] += 1
         # the groups of a case that can't be read now are those it had
         before, after = ([key for key in groups_of(end) if key[0] in self._by and key[1]] for end in change)
-        for key in (ALL, *(after or before)):
-            self.groups.setdefault(key, GroupChanges()).add(change, self._facet)
+        for group in (self.groups.setdefault(key, GroupChanges()) for key in (ALL, *(after or before))):
+            group.unchanged += 1
+            group.regressed += [change.test_id] * ("regressed" in kinds)
+            group.new_failures += [change.test_id] * ("new_failures" in kinds)
+            if change.delta is not None:
+                group.deltas.append((change.delta, cluster_of(change.after, self._facet)))
         if self._unchanged is not None:
             self._unchanged(*change)
 
@@ -406,8 +395,7 @@ class Comparison:
 
     def counts(self) -> dict[str, int]:
         """Return the number of cases of each kind of change, and of those quarantined now, added and removed."""
-        counts = {kind: rows.count for kind, rows in self.changes.items()}
-        return counts | {
+        return {kind: self.kinds[kind] for kind in _KINDS} | {
             "quarantined": self.listed["quarantined"].count,
             "added": self.added.count,
             "removed": self.removed.count,

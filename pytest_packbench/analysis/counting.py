@@ -18,7 +18,7 @@ from pytest_packbench.analysis.intervals import wilson_interval
 from pytest_packbench.analysis.metrics import ResultSums, excluded_facets, measure, merged, points_of
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.metric import AUTHORED, EXPOSURE, GENERAL_METRICS, MEAN_SCORE, Profile
-from pytest_packbench.model.result import Result
+from pytest_packbench.model.result import Result, values_of
 from pytest_packbench.model.run import CLUSTER_SETTING
 from pytest_packbench.model.score import FIXTURE, QUARANTINE, TOLERANCE, VERDICTS
 
@@ -47,6 +47,11 @@ _NO_MODEL = frozenset({AUTHORED, "unknown", None})
 _GROUPING_RANKS = {"case_type": 0, "difficulty": 1}
 _DIFFICULTIES = ("easy", "medium", "hard", "expert")
 _KS = (1, 2, 3, 4, 5, 10, 20, 50, 100)
+# the fields of a profile that a result has as well, in their order
+_of_profile = values_of(
+    *("verdict", "decision", "utility", "valid", "expects_refusal", "refused", "match_depth", "match_level"),
+    *("llm_backend", "llm_model", "judge", "stale", "remark"),
+)
 
 
 class TrialsRuleError(ValueError):
@@ -107,26 +112,6 @@ def by_case(results: Iterable[Result]) -> Iterator[Sequence[Result]]:
 
 def _case_key(result: Result) -> tuple[str, str]:
     return result.case.test_id, result.case.file
-
-
-def fold_trials(results: Iterable[Result], rule: Rule = MEAN) -> Sequence[Result]:
-    """Fold all trials of a case into one result, so that counting results counts cases.
-
-    Args:
-        results: in any order.
-        rule: the trials rule.
-
-    Returns:
-        The results unchanged if no case has several trials; else one for each case, by test id.
-
-    Raises:
-        TrialsRuleError: the rule is invalid.
-    """
-    sequence = results if isinstance(results, list | tuple) else tuple(results)
-    # most runs have one trial per case, and many cases
-    if not any(result.attempt.trial for result in sequence):
-        return sequence
-    return [fold_case(attempts, rule) for attempts in by_case(sequence)]
 
 
 def fold_case(attempts: Sequence[Result], rule: Rule = MEAN) -> Result:
@@ -519,25 +504,12 @@ class Numbers:
         return [GroupKey("", "", readable), *(GroupKey(name, value, readable) for name, value in names)]
 
     def _profile(self, case: Result) -> Profile:
-        fields = (
-            case.score.verdict,
-            case.score.kind if case.score.kind in QUARANTINE else "",
-            case.score.score is not None,
-            case.score.decision,
-            case.score.utility,
-            case.score.valid,
-            case.case.expects_refusal,
-            case.score.refused,
-            case.score.match_depth,
-            case.score.match_level,
-            case.attempt.llm_backend,
-            case.attempt.llm_model,
-            case.score.judge,
-            case.attempt.stale,
-            case.attempt.remark,
-            case.attempt.cached > 0,
-            tuple([facet for facet in self._excluded if case.case.facets.get(facet[0]) == facet[1]]),
-        )
+        """Return what metrics use of a case, the same object for equal ones."""
+        verdict, *others = _of_profile(case)
+        quarantine = case.score.kind if case.score.quarantined else ""
+        facets = tuple([facet for facet in self._excluded if case.case.facets.get(facet[0]) == facet[1]])
+        is_scored, is_cached = case.score.score is not None, case.attempt.cached > 0
+        fields: tuple[Any, ...] = (verdict, quarantine, is_scored, *others, is_cached, facets)
         profile = self._profiles.get(fields)
         if profile is None:
             profile = self._profiles[fields] = Profile(*fields, mode=self._mode)

@@ -196,7 +196,7 @@ class GateJudge(NamedTuple):
 
 
 def _changed_cases(result: GateResult, group: GroupChanges) -> GateResult:
-    test_ids = group.regressed if result.metric == "regressions" else group.new_failures
+    test_ids = sorted(group.regressed if result.metric == "regressions" else group.new_failures)
     passed = len(test_ids) <= (result.max or 0)
     more = [f"and {len(test_ids) - _NAMED} more"] if len(test_ids) > _NAMED else []
     compared = f"{len(test_ids)} {'<=' if passed else '>'} max {result.max:g}"

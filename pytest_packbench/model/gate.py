@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import Field, model_validator
@@ -136,10 +136,6 @@ class GateResult:
     interval: tuple[float, float] | None = None
     judged: bool = True
     confidence: float | None = None
-
-    def decided(self, text: str, *, passed: bool, observed: float | None = None, absent: bool = False) -> GateResult:
-        """Return it with a decision."""
-        return replace(self, text=text, passed=passed, observed=observed, absent=absent)
 
     @property
     def subject(self) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from pytest_packbench.analysis.conclusion import run_verdict
-from pytest_packbench.analysis.counting import fold_trials, trials_rule_of
+from pytest_packbench.analysis.counting import by_case, fold_case, trials_rule_of
 from pytest_packbench.analysis.formatting import format_score, format_terms
 from pytest_packbench.analysis.listing import MAX_ROWS
 from pytest_packbench.limits import LIMITS, read_regular
@@ -105,7 +105,8 @@ def run_annotations(runs: Iterable[FinishedRun], max_annotations: int = MAX_ANNO
     for run in runs:
         gates += (*_policy_annotations(run), *_baseline_annotations(run), *_gate_annotations(run))
         gates += _control_annotations(run)
-        for result in fold_trials(run.results, trials_rule_of(run.conclusion.run)):
+        rule = trials_rule_of(run.conclusion.run)
+        for result in (fold_case(trials, rule) for trials in by_case(iter(run.results))):
             if result.score.verdict in {"error", "vacuous"} and not result.score.quarantined:
                 errors.append(_error_annotation(run.conclusion.run, result))
             elif result.score.counted and result.score.verdict == "failed":

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from pytest_packbench.analysis.changes import Comparison, baseline_outcome
 from pytest_packbench.analysis.conclusion import Conclusion
-from pytest_packbench.analysis.counting import MEAN, Numbers, Statistics, by_case, cluster_facet, trials_rule_of
+from pytest_packbench.analysis.counting import (
+    MEAN,
+    Numbers,
+    Statistics,
+    by_case,
+    cluster_facet,
+    fold_case,
+    trials_rule_of,
+)
 from pytest_packbench.analysis.gates import GateJudge
 from pytest_packbench.analysis.listing import Listing
 from pytest_packbench.model.gate import Gate, GateResult
@@ -102,6 +110,11 @@ def statistics(
     results: Iterable[Result], *, levels: Sequence[int] | None = None, trials_rule: Rule = MEAN
 ) -> Statistics:
     return numbers_of(results, rule=trials_rule).statistics(levels)
+
+
+def fold_trials(results: Sequence[Result], rule: Rule = MEAN) -> list[Result]:
+    """Return each case over its trials, by test id."""
+    return [fold_case(trials, rule) for trials in by_case(results)]
 
 
 def numbers_of(results: Iterable[Result], rules: Iterable[Gate] = (), **options: Any) -> Numbers:

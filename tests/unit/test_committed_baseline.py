@@ -51,7 +51,7 @@ def test_trials_are_one_case_with_their_number(tmp_path: Path, settings: dict[st
     assert not any(comparison.counts().values())
     worse = [changed(result, score=0.0, verdict="failed") for result in TRIALS]
     comparison = compare(committed(tmp_path, TRIALS, settings=settings), stored(worse, settings=settings))
-    (first, _) = comparison.changes["regressed"].first
+    (first, _) = (change for rows in comparison.listed.values() for change in rows.first)
     assert comparison.reasons(first) == ("2 / 3 trials passed before, 0 / 3 now",)
 
 

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.counting import fold_trials
 from pytest_packbench.cli import main
 from pytest_packbench.runs.history import QUARANTINED, earlier_run, like_runs
 from pytest_packbench.runs.writer import RunWriter
-from tests.unit.run_builders import any_results, case_result, document, run
+from tests.unit.run_builders import any_results, case_result, document, fold_trials, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -23,7 +23,6 @@ from pytest_packbench.analysis.counting import (
     cluster_facet,
     dependence_note,
     fold_case,
-    fold_trials,
     pass_at_k,
     pass_hat_k,
     standard_error,
@@ -55,6 +54,7 @@ from tests.unit.run_builders import (
     case_results,
     changed,
     check,
+    fold_trials,
     gate,
     listing_of,
     numbers_of,
@@ -409,7 +409,7 @@ def test_an_unknown_rule_is_an_error() -> None:
 
 def test_only_trials_of_one_file_and_of_different_numbers_are_folded() -> None:
     single = [case_result("a"), case_result("a", "failed"), case_result("b")]
-    assert fold_trials(single) is single
+    assert fold_trials(single) == single
     assert statistics(single).trials is None
     two_files = [*trials("a", 1.0, 1.0), *trials("a", 0.0, 0.0, file="other")]
     assert [case.score.verdict for case in fold_trials(two_files)] == ["passed", "failed"]
@@ -496,7 +496,7 @@ def test_a_comparison_pairs_cases(before: dict[str, list[float]], after: dict[st
     mean = comparison.mean.mean if comparison.mean else 0
     assert mean == pytest.approx(fmean(deltas.values()) if deltas else 0)
     assert comparison.lost + comparison.won <= len(common)
-    listed = {one.test_id: one.delta for kind in comparison.changes.values() for one in kind.first}
+    listed = {one.test_id: one.delta for rows in comparison.listed.values() for one in rows.first}
     assert listed == pytest.approx({name: deltas[name] for name in listed})
     assert {name for name, delta in deltas.items() if abs(delta) > 1e-6} <= listed.keys()
 

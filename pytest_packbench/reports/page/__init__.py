@@ -236,7 +236,7 @@ def baseline_cases(outcome: BaselineOutcome | None, stored: StoredRun | None) ->
     """
     if outcome is None or outcome.compared is None or stored is None:
         return None
-    from pytest_packbench.analysis.counting import fold_trials, trials_rule_of
+    from pytest_packbench.analysis.changes import cases_of
     from pytest_packbench.runs.folder import StoredRunError
     from pytest_packbench.runs.stored import complete_results
 
@@ -244,7 +244,7 @@ def baseline_cases(outcome: BaselineOutcome | None, stored: StoredRun | None) ->
         results = tuple(complete_results(stored.source)) or stored.results
     except (StoredRunError, OSError):
         results = stored.results
-    return {case.case.test_id: case for case in fold_trials(results, trials_rule_of(stored.run))}
+    return {case.case.test_id: case for case in cases_of(stored.run, results)}
 
 
 def trend_of(earlier: Iterable[Any]) -> tuple[TrendPoint, ...]:
