@@ -573,6 +573,7 @@ class BaselineOutcome(NamedTuple):
         optional: whether the run passes without a comparison.
         conditions: the conditions that fail the run if they are met.
         warning: what to know about the baseline, in one line; empty if there is nothing.
+        stored: the baseline; None if it was not found.
     """
 
     requested: str
@@ -581,6 +582,7 @@ class BaselineOutcome(NamedTuple):
     optional: bool = False
     conditions: tuple[FailCondition, ...] = ()
     warning: str = ""
+    stored: StoredRun | None = None
 
     @property
     def compared(self) -> Comparison | None:
@@ -645,6 +647,7 @@ def baseline_outcome(earlier: BaselineLookup, comparison: Comparison | None, sco
         optional=optional,
         conditions=parse_conditions(earlier.fail_on, FIGURES) if earlier.fail_on else (),
         warning=earlier.warning,
+        stored=earlier.stored,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_packbench.analysis.counting import (
@@ -24,7 +24,7 @@ from pytest_packbench.model.run import PROGRAM_RUNS
 from pytest_packbench.model.score import FIXTURE, is_broken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_packbench.analysis.changes import BaselineOutcome, Comparison
     from pytest_packbench.analysis.counting import Exposure, Statistics
@@ -244,6 +244,33 @@ def conclude(
     for trials in by_case(results):
         evaluator.add(trials)
     return evaluator.conclusion(run, scope, with_errors=with_errors)
+
+
+def with_figures(conclusion: Conclusion, pack: Pack, results: Callable[[], Iterable[Result]]) -> Conclusion:
+    """Return a conclusion with the figures of its pack, and those of what changed since the baseline.
+
+    Args:
+        conclusion: what the run came to.
+        pack: its pack.
+        results: returns one for each attempt, with records and payloads.
+
+    Raises:
+        Exception: the pack raises it, or `results`. Files of the baseline that can't be read are a warning.
+    """
+    from pytest_packbench.model.pack import figures_of, paired_figures_of
+
+    conclusion, outcome = replace(conclusion, figures=figures_of(pack, results())), conclusion.baseline
+    if outcome is None or outcome.compared is None or outcome.stored is None:
+        return conclusion
+    from pytest_packbench.runs.folder import StoredRunError
+    from pytest_packbench.runs.stored import complete_results
+
+    try:
+        before = complete_results(outcome.stored.source)
+        return replace(conclusion, paired_figures=paired_figures_of(pack, before, results()))
+    except (StoredRunError, OSError) as error:
+        warning = "; ".join(filter(None, (outcome.warning, f"figures not compared: {error}")))
+        return replace(conclusion, baseline=outcome._replace(warning=warning))
 
 
 class RunVerdict(NamedTuple):

@@ -509,10 +509,10 @@ class Numbers:
         quarantine = case.score.kind if case.score.quarantined else ""
         facets = tuple([facet for facet in self._excluded if case.case.facets.get(facet[0]) == facet[1]])
         is_scored, is_cached = case.score.score is not None, case.attempt.cached > 0
-        fields: tuple[Any, ...] = (verdict, quarantine, is_scored, *others, is_cached, facets)
+        fields: tuple[Any, ...] = (verdict, quarantine, is_scored, *others, is_cached, facets, self._mode)
         profile = self._profiles.get(fields)
         if profile is None:
-            profile = self._profiles[fields] = Profile(*fields, mode=self._mode)
+            profile = self._profiles[fields] = Profile(*fields)
         return profile
 
     @property

@@ -85,9 +85,9 @@ def _write_html(arguments: argparse.Namespace, comparison: Comparison) -> None:
     if current.suffix == ".jsonl":
         raise UsageError(f"--html: {current}: records do not say what a run came to; expected the folder of a run")
     conditions = true_conditions(arguments.fail_on, comparison)
-    outcome = BaselineOutcome(str(arguments.baseline), comparison, conditions=tuple(conditions))
     baseline = read_run(find_run_source(arguments.baseline))
-    page = stored_page(find_run_folder(current), arguments.html, arguments, outcome, baseline)
+    outcome = BaselineOutcome(str(arguments.baseline), comparison, conditions=tuple(conditions), stored=baseline)
+    page = stored_page(find_run_folder(current), arguments.html, arguments, outcome)
     title = f"{comparison.current.suite} since {comparison.baseline.run_id}"
     write_file(arguments.html, pages_html([page], title))
     sys.stderr.write(f"wrote report to {arguments.html}\n")

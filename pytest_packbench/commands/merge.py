@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.runs.merge import Merge, Shards
-    from pytest_packbench.runs.stored import BaselineLookup
     from pytest_packbench.runs.writer import RunWriter
 
 _ONE_COMMIT = "merge the runs of one commit, where that commit is checked out"
@@ -96,10 +95,10 @@ def run(arguments: argparse.Namespace) -> int:
             conclusion = evaluator.conclusion(replace(merged, partial=merge.partial()))
             # results are read one by one, so once more; a pack without figures reads none
             again = partial(_results_again, folders, merged.run_id, sorted(index), absent)
-            conclusion = replace(_with_figures(conclusion, pack, again, earlier), controls=_controls(merge, suite))
+            conclusion = replace(_with_figures(conclusion, pack, again), controls=_controls(merge, suite))
             writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
             _write_summary(writer, conclusion)
-            page = project_page(conclusion, again, earlier.stored, project, writer.folder / PAGE)
+            page = project_page(conclusion, again, project, writer.folder / PAGE)
             writer.write_page(PAGE, pages_html([page], merged.suite))
             writer.complete(run_document(conclusion))
     except OSError as error:
@@ -211,23 +210,16 @@ def _results_again(
     yield from Merge(folders, run_id).results(case_ids, absent)
 
 
-def _with_figures(
-    conclusion: Conclusion, pack: Pack, results: Callable[[], Iterator[Result]], earlier: BaselineLookup
-) -> Conclusion:
+def _with_figures(conclusion: Conclusion, pack: Pack, results: Callable[[], Iterator[Result]]) -> Conclusion:
     """Return a conclusion with the figures of its pack, and those of what changed since the baseline."""
-    from pytest_packbench.model.pack import figures_of, paired_figures_of
-    from pytest_packbench.runs.stored import complete_results
+    from pytest_packbench.analysis.conclusion import with_figures
 
     try:
-        conclusion = replace(conclusion, figures=figures_of(pack, results()))
-        if earlier.stored is not None and conclusion.baseline is not None and conclusion.baseline.compared is not None:
-            before = complete_results(earlier.stored.source)
-            conclusion = replace(conclusion, paired_figures=paired_figures_of(pack, before, results()))
+        return with_figures(conclusion, pack, results)
     except (StoredRunError, OSError):
         raise
     except Exception as error:
         raise UsageError(f"the pack {pack.name} raised in figures: {describe_error(error)}") from error
-    return conclusion
 
 
 def _write_summary(writer: RunWriter, conclusion: Conclusion) -> None:

@@ -21,8 +21,8 @@ from pytest_packbench.model.gate import GateResult
 from pytest_packbench.model.result import adapter
 from pytest_packbench.model.run import HOOK_TARGET_PREFIX, RECORD_PROMPTS, TEST_TARGET_PREFIX, pytest_options
 from pytest_packbench.model.score import FIXTURE, TOLERANCE
-from pytest_packbench.model.suite import BASELINE_NAME
 from pytest_packbench.runs.folder import (
+    COMMITTED,
     PAGE,
     REPORT,
     StoredRunError,
@@ -154,7 +154,6 @@ def stored_page(
     page: Path,
     arguments: argparse.Namespace,
     outcome: BaselineOutcome | None = None,
-    baseline: StoredRun | None = None,
 ) -> RunPage:
     """Return what a page shows of a stored run: what its report decided, and its results, which are counted again.
 
@@ -163,7 +162,6 @@ def stored_page(
         page: the file of the page, from which it links to the files of cases.
         arguments: of the command, with the options of `add_root` and `add_packs`.
         outcome: the comparison to show; None for that of the run.
-        baseline: the run that `outcome` compares with.
 
     Raises:
         StoredRunError: the run did not end, or a file of it can't be read.
@@ -185,7 +183,7 @@ def stored_page(
         evaluator.add(trials)
     counted = evaluator.conclusion(run, "shard" if "shard" in run.settings else "part" if run.partial else "whole")
     if earlier is not None:
-        outcome, baseline = _as_stored(counted.baseline, report.header["comparison"]), earlier.stored
+        outcome = _as_stored(counted.baseline, report.header["comparison"])
     conclusion = replace(
         counted,
         gates=_gates(report.header, report.source),
@@ -202,13 +200,12 @@ def stored_page(
             f"The report counts {overall.get('passed')} of {overall.get('n')} judged cases as passed, its rows "
             f"{passed} of {n}. This page shows the rows."
         )
-    return project_page(conclusion, lambda: results, baseline, project, page, folder=folder, notes=notes)
+    return project_page(conclusion, lambda: results, project, page, folder=folder, notes=notes)
 
 
 def project_page(
     conclusion: Conclusion,
     results: Callable[[], Iterable[Result]],
-    baseline: StoredRun | None,
     project: ProjectOfRun,
     page: Path,
     *,
@@ -219,8 +216,7 @@ def project_page(
 
     Args:
         conclusion: what the run came to.
-        results: as in `page_of_run`, like the next one.
-        baseline: as there.
+        results: as in `page_of_run`.
         project: what the project has of it.
         page: the file of the page.
         folder: the folder of the run; that of the page by default.
@@ -241,7 +237,6 @@ def project_page(
     return page_of_run(
         conclusion,
         results,
-        baseline,
         folder=folder or page.parent,
         sources=sources,
         redact=Redactor(os.environ).json,
@@ -405,20 +400,13 @@ def _as_stored(outcome: BaselineOutcome | None, stored: Mapping[str, Any]) -> Ba
 
 def _baseline(report: OpenRun, run_id: str, suite: Suite | None) -> StoredRun | None:
     """Return the baseline of a stored run, if it is beside it, or the committed one; None if it is not."""
-    from pytest_packbench.runs.stored import read_run
+    from pytest_packbench.runs.stored import BaselineRequest, find_baseline
 
-    paths = [Path(report.source).parent.parent / run_id] if is_run_id(run_id) else []
-    paths += [suite.path / BASELINE_NAME] if suite is not None else []
-    for path in paths:
-        if not path.exists():
-            continue
-        try:
-            stored = read_run(path)
-        except (StoredRunError, OSError):
-            continue
-        if stored.run.run_id == run_id:
-            return stored
-    return None
+    committed = Path(report.source) if suite is None else suite.baseline_path
+    request = BaselineRequest(name=COMMITTED, folder=Path(report.source).parent, run=report.run, committed=committed)
+    names = [*[run_id] * is_run_id(run_id), *[COMMITTED] * (suite is not None)]
+    found = (find_baseline(request._replace(name=name)).stored for name in names)
+    return next((stored for stored in found if stored is not None and stored.run.run_id == run_id), None)
 
 
 def _panels(

@@ -19,7 +19,7 @@ from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording, recording_problem
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.errors import describe_error, pluralize
-from pytest_packbench.model.pack import can_accept, figures_of, paired_figures_of, panels_of
+from pytest_packbench.model.pack import can_accept, panels_of
 from pytest_packbench.model.policy import PolicyChange, PolicyError
 from pytest_packbench.model.result import Attempt, Result, format_timestamp, models_of
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, CONTROL_OWNER, PROGRAM_RUNS, RECORD_PROMPTS, Run
@@ -51,11 +51,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from typing import Any
 
-    from pytest_packbench.analysis.changes import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.control import ControlResult, ControlTally
     from pytest_packbench.model.metric import Panel
-    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.policy import PolicyBase
@@ -475,19 +473,18 @@ class Recorder:
         run.ordered = run.results.ordered()
         writer = run.results.writer
         metadata = replace(self._metadata(run, run.ordered, time.time_ns()), findings=self._findings(run))
-        earlier = self._earlier(run, metadata)
         run.conclusion = conclude(
             metadata,
             run.ordered,
             run.suite.config,
             self.contexts.pack_of(run.suite),
-            earlier,
+            self._earlier(run, metadata),
             scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.case_count else "whole",
         )
-        figures = self._figures(run, run.conclusion, earlier)
-        run.conclusion = replace(run.conclusion, controls=run.controls, **figures, **self._policy(run))
+        run.conclusion = self._with_figures(run, run.conclusion)
+        run.conclusion = replace(run.conclusion, controls=run.controls, **self._policy(run))
         writer.close_journal()
-        if not run.results.guard(partial(self._write, run, run.conclusion, earlier)):
+        if not run.results.guard(partial(self._write, run, run.conclusion)):
             run.problems.append(self._resumable(run))
 
     def _resumable(self, run: SuiteRun) -> str:
@@ -537,7 +534,7 @@ class Recorder:
         outcome = compare_policy(self.policy_base, suite, pack, project, skipped, tested)
         return {"policy": outcome, "stored_policy": stored}
 
-    def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> None:
+    def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:
         from pytest_packbench.reports.page.case_data import root_link
         from pytest_packbench.reports.story import summary_markdown
 
@@ -546,7 +543,7 @@ class Recorder:
         writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
         place = self.place(run, root_link(rootdir_of(self.config), writer.folder))
         writer.write_page(SUMMARY, summary_markdown(conclusion, place=place))
-        writer.write_page(PAGE, self._page(run, conclusion, earlier))
+        writer.write_page(PAGE, self._page(run, conclusion))
         if outcome is not None and outcome.compared is not None:
             from pytest_packbench.reports.diff import diff_markdown
 
@@ -554,7 +551,7 @@ class Recorder:
                 DIFF, self._redact(diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
             )
 
-    def _page(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> str:
+    def _page(self, run: SuiteRun, conclusion: Conclusion) -> str:
         """Return the page of the run."""
         from pytest_packbench.cases.recordings import hide_prompts, source_texts
         from pytest_packbench.reports.page import page_html, page_of_run
@@ -566,7 +563,6 @@ class Recorder:
         page = page_of_run(
             conclusion,
             lambda: run.ordered,
-            None if earlier is None else earlier.stored,
             folder=folder,
             sources=CaseSources(*hide_prompts(texts, pack, are_kept=self.contexts.settings.record_prompts)),
             redact=self.contexts.redactor.json,
@@ -643,17 +639,21 @@ class Recorder:
             run.problems.append(self.contexts.redactor.text(problem))
             return own
 
-    def _figures(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> dict[str, Any]:
-        """Return what the conclusion says of the pack's figures, and of those that changed since the baseline."""
-        pack = self.contexts.pack_of(run.suite)
+    def _with_figures(self, run: SuiteRun, conclusion: Conclusion) -> Conclusion:
+        """Return a conclusion with the figures of the pack, without secrets; without them if it raises."""
+        from pytest_packbench.analysis.conclusion import with_figures
+
         try:
-            found = {"figures": figures_of(pack, run.ordered), **_paired(pack, run, conclusion.baseline, earlier)}
+            conclusion = with_figures(conclusion, self.contexts.pack_of(run.suite), lambda: run.ordered)
         except Exception as error:  # noqa: BLE001 - packs are the user's code
             problem = f"the pack {run.suite.config.pack} raised in figures: {type(error).__name__}: {error}"
             run.problems.append(self.contexts.redactor.text(problem))
-            return {}
-        names = found.keys() & {"figures", "paired_figures"}
-        return found | {name: tuple(figure.with_texts(self._redact) for figure in found[name]) for name in names}
+            return conclusion
+        figures, paired = (
+            tuple(figure.with_texts(self._redact) for figure in each)
+            for each in (conclusion.figures, conclusion.paired_figures)
+        )
+        return replace(conclusion, figures=figures, paired_figures=paired)
 
     def _replaced(self, run: SuiteRun) -> tuple[str, ...]:
         """Say how many answers of the resumed run were asked for again: the first ones may have been worse."""
@@ -767,21 +767,6 @@ class Recorder:
         if context is not None and context.guards:
             values["guards"] = [guard_name(guard) for guard in context.guards]
         return values
-
-
-def _paired(
-    pack: Pack, run: SuiteRun, outcome: BaselineOutcome | None, earlier: BaselineLookup | None
-) -> dict[str, Any]:
-    """Return what a conclusion says of the figures that changed since its baseline."""
-    if outcome is None or outcome.compared is None or earlier is None or earlier.stored is None:
-        return {}
-    from pytest_packbench.runs.stored import complete_results
-
-    try:
-        return {"paired_figures": paired_figures_of(pack, complete_results(earlier.stored.source), run.ordered)}
-    except (StoredRunError, OSError) as error:
-        warning = "; ".join(filter(None, (outcome.warning, f"figures not compared: {error}")))
-        return {"baseline": outcome._replace(warning=warning)}
 
 
 def _release_cases(suite: Suite, session: pytest.Session) -> None:

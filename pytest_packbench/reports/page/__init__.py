@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.metric import Panel
     from pytest_packbench.model.result import Result
     from pytest_packbench.reports.page.case_data import CaseBlocks, CaseSources
-    from pytest_packbench.runs.stored import StoredRun
 
 MAX_CASES = 10_000
 """How many cases a page contains at most, unless more did not pass."""
@@ -151,7 +150,6 @@ def run_page(
 def page_of_run(
     conclusion: Conclusion,
     results: Callable[[], Iterable[Result]],
-    baseline: StoredRun | None,
     *,
     folder: Path,
     sources: CaseSources,
@@ -167,7 +165,6 @@ def page_of_run(
     Args:
         conclusion: what the run came to.
         results: returns one for each attempt, with records and payloads, in the same order each time.
-        baseline: the run that it is compared with; None if there is none.
         folder: the folder of the run, which the suite's other runs are beside.
         sources: as in `case_blocks`, like the next four.
         redact: as there.
@@ -186,7 +183,7 @@ def page_of_run(
     cases = case_blocks(
         shown_results(results, number),
         sources,
-        baseline=baseline_cases(conclusion.baseline, baseline),
+        baseline=baseline_cases(conclusion.baseline),
         history=verdict_rows(like),
         redact=redact,
         run=run.run_id,
@@ -224,22 +221,22 @@ def missing_cases(number: int) -> tuple[str, ...]:
     return (f"The table of cases has {shown}; report.json has all.",)
 
 
-def baseline_cases(outcome: BaselineOutcome | None, stored: StoredRun | None) -> dict[str, Result] | None:
+def baseline_cases(outcome: BaselineOutcome | None) -> dict[str, Result] | None:
     """Return the cases of a run's baseline by test id, with their payloads as far as they can be read.
 
     Args:
         outcome: what came of comparing the run with it.
-        stored: the baseline.
 
     Returns:
         The cases; None where the runs are not compared.
     """
-    if outcome is None or outcome.compared is None or stored is None:
+    if outcome is None or outcome.compared is None or outcome.stored is None:
         return None
     from pytest_packbench.analysis.changes import cases_of
     from pytest_packbench.runs.folder import StoredRunError
     from pytest_packbench.runs.stored import complete_results
 
+    stored = outcome.stored
     try:
         results = tuple(complete_results(stored.source)) or stored.results
     except (StoredRunError, OSError):
