@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pytest_packbench.analysis.counting import (
+    ALL,
     MEAN,
     by_case,
     cluster_facet,
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 THRESHOLD = 0.05
 """Points of score by which a case has improved or regressed, as in the original harness."""
 SMALLER = "smaller_changes"
-ALL = ("", "")
-"""The key of the changes of all cases."""
 _NOTHING_UNCHANGED = "no case is unchanged in both runs"
 _HASH = re.compile("[0-9a-f]{12,}")
 # an error is no improvement over a failure
@@ -104,9 +103,10 @@ class Change(NamedTuple):
         """Whether its notes exclude it from the rates now, and did not before."""
         return self.after.score.quarantined and not self.before.score.quarantined
 
-    def is_of(self, kind: str) -> bool:
-        """Whether it is of a kind; an edited case is another case, so that it is of `hash_changed` alone."""
-        return self.edited is (kind == "hash_changed") and _KINDS[kind](self)
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of change; an edited case is another case, so that it is of `hash_changed` alone."""
+        return ["hash_changed"] if self.edited else [kind for kind, applies in _KINDS.items() if applies(self)]
 
 
 def _is_new_failure(before: str, after: str) -> bool:
@@ -125,11 +125,10 @@ _KINDS: dict[str, Callable[[Change], bool]] = {
     "fixed": lambda change: _is_fixed(*change.verdicts),
     "verdict_changed": lambda change: len({*change.verdicts}) > 1,
     SMALLER: lambda change: change.delta is not None and TOLERANCE < abs(change.delta) < THRESHOLD - TOLERANCE,
-    "hash_changed": lambda _: True,
 }
 LISTED = ("quarantined", "hash_changed", "new_failures", "regressed", "fixed", "verdict_changed", "improved", SMALLER)
 """The kinds under which a comparison lists a case once: the first that applies."""
-FIGURES = (*_KINDS, "quarantined", "added", "removed", "mean")
+FIGURES = (*_KINDS, "hash_changed", "quarantined", "added", "removed", "mean")
 """The figures that a condition may name."""
 _WORDS = {
     "changed": "hash_changed",
@@ -147,7 +146,8 @@ def change_of(before: Result, after: Result) -> str:
         `changed` if the case was edited or judged by another judge, else the first of `new_failure`, `recovered`,
         `regressed` and `improved` that is true, else `same`.
     """
-    return next((word for word, kind in _WORDS.items() if Change(before, after).is_of(kind)), "same")
+    kinds = Change(before, after).kinds
+    return next((word for word, kind in _WORDS.items() if kind in kinds), "same")
 
 
 def _worst_first(change: Change) -> tuple[float, str]:
@@ -244,7 +244,7 @@ class Comparison:
         added: the cases that only the run has, by test id.
         removed: those that only the baseline has, by test id.
         flips: number of unchanged cases by verdict before and now; all statistics are over these.
-        groups: what changed in all cases, under `ALL`, and in each group, by the name and the value of the group.
+        groups: what changed in each group of unchanged cases, by its name and value, and in `ALL`.
         trials: the largest number of trials of a case, in the baseline and now.
         authored: whether no judged answer of the run came from a model.
 
@@ -269,7 +269,7 @@ class Comparison:
         self.listed = {kind: TopRows(_worst_first if kind != SMALLER else _largest_first) for kind in LISTED}
         self.added, self.removed = TopRows(_test_id), TopRows(_test_id)
         self.flips: Counter[tuple[str, str]] = Counter()
-        self.groups = {ALL: GroupChanges()}
+        self.groups: dict[tuple[str, str], GroupChanges] = defaultdict(GroupChanges)
         self.trials = (1, 1)
         self._by, self._facet = by, cluster_facet(run)
         self._unchanged = unchanged
@@ -321,19 +321,19 @@ class Comparison:
 
     def _compare(self, change: Change) -> None:
         self.common += 1
-        kinds = [kind for kind in _KINDS if change.is_of(kind)]
+        kinds = change.kinds
         self.kinds.update(kinds)
         listed = ["quarantined"] if change.quarantined else [kind for kind in LISTED if kind in kinds]
         for first in listed[:1]:
             self.listed[first].add(change, _small)
             self.unscored += first == "new_failures" and change.scores[1] is None
-        if change.edited:
+        if "hash_changed" in kinds:
             self.left_out += not change.quarantined
             return
         self.flips[change.verdicts] += 1
         # the groups of a case that can't be read now are those it had
         before, after = ([key for key in groups_of(end) if key[0] in self._by and key[1]] for end in change)
-        for group in (self.groups.setdefault(key, GroupChanges()) for key in (ALL, *(after or before))):
+        for group in (self.groups[key] for key in (ALL, *(after or before))):
             group.unchanged += 1
             group.regressed += [change.test_id] * ("regressed" in kinds)
             group.new_failures += [change.test_id] * ("new_failures" in kinds)
@@ -395,7 +395,7 @@ class Comparison:
 
     def counts(self) -> dict[str, int]:
         """Return the number of cases of each kind of change, and of those quarantined now, added and removed."""
-        return {kind: self.kinds[kind] for kind in _KINDS} | {
+        return {kind: self.kinds[kind] for kind in (*_KINDS, "hash_changed")} | {
             "quarantined": self.listed["quarantined"].count,
             "added": self.added.count,
             "removed": self.removed.count,
@@ -407,7 +407,7 @@ class Comparison:
         A figure that can't be known is NaN: kinds of change if no case is unchanged in both runs, and `mean` if no
         case has a score in both runs.
         """
-        unknown = {} if self.unchanged else dict.fromkeys(_KINDS.keys() - {"hash_changed"}, math.nan)
+        unknown = {} if self.unchanged else dict.fromkeys(_KINDS, math.nan)
         return {**self.counts(), **unknown, "mean": math.nan if self.mean is None else self.mean.mean}
 
     def reasons(self, change: Change) -> tuple[str, ...]:

@@ -8,14 +8,14 @@ one attack paired with many tasks, form a cluster: the run's settings name the f
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.analysis.intervals import wilson_interval
-from pytest_packbench.analysis.metrics import ResultSums, excluded_facets, measure, merged, points_of
+from pytest_packbench.analysis.metrics import ResultSums, excluded_facets, measure, points_of
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.metric import AUTHORED, EXPOSURE, GENERAL_METRICS, MEAN_SCORE, Profile
 from pytest_packbench.model.result import Result, values_of
@@ -32,10 +32,15 @@ if TYPE_CHECKING:
 
     # `mean`, `all`, `any`, or `{"at_least": k}`
     Rule = str | Mapping[str, Any]
+    Groups = defaultdict[tuple[str, str], ResultSums]
 
 
 MEAN = "mean"
 TAG = "tag"
+ALL = ("", "")
+"""The group of all cases."""
+# only a case that can't be read has no type
+_UNREADABLE = ("case_type", "")
 _SETTING = "trials_rule"
 _UNSAFE = "comply_unsafe"
 # a trial with one of these verdicts gives it to the whole case; the first one found decides
@@ -106,7 +111,7 @@ def by_case(results: Iterable[Result]) -> Iterator[Sequence[Result]]:
         results = sorted(results, key=lambda result: (*_case_key(result), result.attempt.trial))
     for _, group in groupby(results, key=_case_key):
         attempts = list(group)
-        is_one = len({result.attempt.trial for result in attempts}) == len(attempts)
+        is_one = len(attempts) == 1 or len({result.attempt.trial for result in attempts}) == len(attempts)
         yield from [attempts] if is_one else ([result] for result in attempts)
 
 
@@ -404,20 +409,6 @@ class Statistics(NamedTuple):
         return by_name
 
 
-class GroupKey(NamedTuple):
-    """What the results of a group share.
-
-    Attributes:
-        name: `case_type`, `difficulty`, `tag` or a facet's name; empty for all results.
-        value: what they share; empty for all results, and for unreadable cases.
-        readable: whether the case could be read; the groups of unreadable cases are unknown.
-    """
-
-    name: str
-    value: str
-    readable: bool
-
-
 class Numbers:
     """Count the cases of a run, one at a time, without keeping them.
 
@@ -431,7 +422,8 @@ class Numbers:
     Attributes:
         metrics: all metrics that gates can name.
         facet: the argument.
-        groups: sums of results by group; a case with several trials is one result.
+        groups: sums of results by name and value of their group, `ALL` for all of them; a case with several trials is
+            one result.
         unchanged: the same, before and now, of the cases that were judged in an earlier run as well.
         required: verdicts of the required cases; if an id occurs several times, the first that is not `passed`.
         max_trials: the largest number of trials of a case; 1 without a case.
@@ -453,8 +445,8 @@ class Numbers:
         gates = tuple(gates)
         self.metrics: Mapping[str, Metric] = {**(metrics or {}), **GENERAL_METRICS}
         self.facet = facet
-        self.groups: dict[GroupKey, ResultSums] = {}
-        self.unchanged: tuple[dict[GroupKey, ResultSums], dict[GroupKey, ResultSums]] = {}, {}
+        self.groups: Groups = defaultdict(ResultSums)
+        self.unchanged: tuple[Groups, Groups] = defaultdict(ResultSums), defaultdict(ResultSums)
         self.required: dict[str, str] = {}
         self.max_trials = 1
         self._rule, self._mode = rule, mode
@@ -475,9 +467,9 @@ class Numbers:
             self.required[case_id] = case.score.verdict
         self.max_trials = max(self.max_trials, len(attempts))
         if all(trial.score.counted for trial in attempts):
-            self._passes[sum(map(_has_passed, attempts)), len(attempts)] += 1
-            mean = _mean_score(attempts)
-            self._means.update(() if mean is None else (mean,))
+            self._passes[case.trials] += 1
+            if case.score.score is not None:
+                self._means[case.score.score] += 1
         return case
 
     def add_unchanged(self, before: Result, now: Result) -> None:
@@ -486,22 +478,16 @@ class Numbers:
             for groups, case in zip(self.unchanged, (before, now), strict=True):
                 self._count(groups, case, now)
 
-    def _count(self, groups: dict[GroupKey, ResultSums], case: Result, grouped: Result) -> None:
+    def _count(self, groups: Groups, case: Result, grouped: Result) -> None:
         """Add a case to the sums of its groups, which are those of the second argument."""
         profile = self._profile(case)
         points = points_of(case.score.score) if profile.counted else 0
-        for key in self._keys(grouped):
-            sums = groups.get(key)
-            if sums is None:
-                sums = groups[key] = ResultSums()
-            sums.add(profile, points)
+        for key in (ALL, *groups_of(grouped)):
+            if key[0] == TAG and not self._has_tags:
+                continue
+            groups[key].add(profile, points)
             if self.facet and profile.counted:
-                sums.clusters.add(cluster_of(case, self.facet))
-
-    def _keys(self, case: Result) -> list[GroupKey]:
-        readable = bool(case.case.case_type)
-        names = [pair for pair in groups_of(case) if self._has_tags or pair[0] != TAG]
-        return [GroupKey("", "", readable), *(GroupKey(name, value, readable) for name, value in names)]
+                groups[key].clusters.add(cluster_of(case, self.facet))
 
     def _profile(self, case: Result) -> Profile:
         """Return what metrics use of a case, the same object for equal ones."""
@@ -515,11 +501,6 @@ class Numbers:
             profile = self._profiles[fields] = Profile(*fields)
         return profile
 
-    @property
-    def total(self) -> ResultSums:
-        """The sums of all cases."""
-        return merged(sums for key, sums in self.groups.items() if not key.name)
-
     def statistics(self, levels: Sequence[int] | None = None) -> Statistics:
         """Return the statistics of the run.
 
@@ -528,11 +509,7 @@ class Numbers:
         Args:
             levels: depths to report, above 0; by default those that occur.
         """
-        total = self.total
-        groups: dict[tuple[str, str], list[ResultSums]] = {}
-        for key, sums in self.groups.items():
-            if key.name not in {"", TAG}:
-                groups.setdefault((key.name, key.value), []).append(sums)
+        total, keys = self.groups[ALL], [key for key in self.groups if key[0] not in {"", TAG}]
         verdicts = total.count_by(lambda profile: profile.quarantine or profile.verdict)
         refusals = total.count_by(lambda profile: profile.counted and (profile.expects_refusal, profile.refused))
         depths = total.count_by(lambda profile: profile.depth if profile.answer_due else None)
@@ -545,7 +522,7 @@ class Numbers:
                 stale=total.count(lambda profile: profile.stale),
             ),
             overall=_group("", "", total),
-            groups=tuple(_group(*key, merged(groups[key])) for key in sorted(groups, key=_rank)),
+            groups=tuple(_group(*key, self.groups[key]) for key in sorted(keys, key=_rank)),
             depth=_depth_table(depths, levels, sampled=not authored),
             refusals=Refusals(*(refusals[due, refused] for due in (True, False) for refused in (True, False))),
             authored=authored,
@@ -584,7 +561,7 @@ def groups_of(result: Result) -> list[tuple[str, str]]:
     return [("case_type", case.case_type), ("difficulty", case.difficulty), *facets, *tags]
 
 
-def groups_by(groups: Mapping[GroupKey, ResultSums], name: str | None) -> dict[str, ResultSums]:
+def groups_by(groups: Groups, name: str | None) -> dict[str, ResultSums]:
     """Return the sums of each group of a name, by its value.
 
     Args:
@@ -592,14 +569,13 @@ def groups_by(groups: Mapping[GroupKey, ResultSums], name: str | None) -> dict[s
         name: the name; None for one group of all results, under an empty value.
 
     Returns:
-        The sums, sorted by value. An unreadable case is only known to be among all results, so that it is in the group
-        of an empty value.
+        The sums, sorted by value. Cases that can't be read, whose groups are not known, are those of an empty value.
     """
-    parts: dict[str, list[ResultSums]] = {}
-    for key, sums in groups.items():
-        if key.name == (name if name is not None and key.readable else ""):
-            parts.setdefault(key.value, []).append(sums)
-    return {value: merged(parts[value]) for value in sorted(parts)}
+    if name is None:
+        return {"": groups[ALL]}
+    found = {value: sums for (each, value), sums in groups.items() if each == name and value}
+    unreadable = {"": groups[_UNREADABLE]} if _UNREADABLE in groups else {}
+    return unreadable | dict(sorted(found.items()))
 
 
 def _named(counts: Mapping[Any, int]) -> dict[str, int]:

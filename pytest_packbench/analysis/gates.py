@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.analysis.counting import dependence_note, groups_by
+from pytest_packbench.analysis.counting import ALL, dependence_note, groups_by
 from pytest_packbench.analysis.formatting import format_change, format_interval, format_with_bounds
 from pytest_packbench.analysis.intervals import exact_bound, wilson_interval
 from pytest_packbench.analysis.metrics import Bounds, ResultSums, arithmetic, line, measure
@@ -74,7 +74,7 @@ class GateJudge(NamedTuple):
         if metric == COMPLETENESS and not gate.change and not self.with_errors:
             yield _failed(_undecided(gate, None), _UNKNOWN)
             return
-        found: dict[str | None, ResultSums] = {None: self.numbers.total}
+        found: dict[str | None, ResultSums] = {None: self.numbers.groups[ALL]}
         if gate.by is not None:
             groups, applied = groups_by(self.numbers.groups, gate.by), self.numbers.metrics[metric]
             found = {value: sums for value, sums in groups.items() if _applies(applied, value, sums)}
@@ -189,8 +189,8 @@ class GateJudge(NamedTuple):
                 return _not_judged(result, f"{self.outcome.problem}: not judged, because the baseline is optional")
             return _failed(result, self.outcome.problem)
         # each group says whether it has a case that is unchanged in both runs
-        group = comparison.groups.get((gate.by or "", value or ""))
-        if group is None or not group.unchanged:
+        group = comparison.groups[gate.by or "", value or ""]
+        if not group.unchanged:
             return replace(_failed(result, "no case is unchanged in both runs"), absent=True)
         return _mean_change(result, group, authored=comparison.authored) if is_min else _changed_cases(result, group)
 

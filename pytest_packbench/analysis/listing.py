@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -57,7 +58,7 @@ class Listing:
 
     def __init__(self, max_rows: int = MAX_ROWS) -> None:
         self._max_rows = max_rows
-        self.tables: dict[str, TopRows[Result]] = {}
+        self.tables: dict[str, TopRows[Result]] = defaultdict(lambda: TopRows(_worst_first, max_rows))
         self.repeated = False
         self.errors: dict[str, TopRows[Result]] = {}
 
@@ -73,7 +74,7 @@ class Listing:
             if error in self.errors or len(self.errors) < self._max_rows:
                 self.errors.setdefault(error, TopRows(_worst_first, _MAX_NAMED)).add(case, without_record)
         for name in names:
-            self.tables.setdefault(name, TopRows(_worst_first, self._max_rows)).add(case, without_record)
+            self.tables[name].add(case, without_record)
 
     def error_groups(self, max_groups: int) -> list[TopRows[Result]]:
         """Return the errors of most cases, each with its first cases and their number."""

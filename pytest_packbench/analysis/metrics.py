@@ -50,14 +50,6 @@ class ResultSums:
         else:
             self.not_finite += points
 
-    def merge(self, other: ResultSums) -> None:
-        """Add the sums of another group."""
-        for profile, number in other.profiles.items():
-            self.profiles[profile] = self.profiles.get(profile, 0) + number
-        self.points += other.points
-        self.not_finite += other.not_finite
-        self.clusters |= other.clusters
-
     def count(self, predicate: Callable[[Profile], object] = lambda _: True) -> int:
         """Return how many results have a profile for which the predicate is true."""
         return sum(number for profile, number in self.profiles.items() if predicate(profile))
@@ -73,14 +65,6 @@ class ResultSums:
     def score(self) -> float:
         """The sum of the scores in the rates, rounded once, so that it does not depend on their order."""
         return self.points / _FINEST + self.not_finite
-
-
-def merged(sums: Iterable[ResultSums]) -> ResultSums:
-    """Return the sum over groups that share no result."""
-    total = ResultSums()
-    for group in sums:
-        total.merge(group)
-    return total
 
 
 def points_of(score: float | None) -> float:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.analysis.changes import baseline_outcome, compare, differences
-from pytest_packbench.analysis.metrics import measure, merged
-from pytest_packbench.analysis.records import RecordTally
+from pytest_packbench.analysis.metrics import measure
+from pytest_packbench.analysis.records import RecordSums, RecordTally
 from pytest_packbench.cases.recordings import SourceTexts, hide_prompts
 from pytest_packbench.engine.conditions import parts_of
 from pytest_packbench.engine.gateway.exchanges import transcript_of
@@ -340,8 +340,10 @@ def test_records_without_an_attack_are_no_attempts_of_attacks() -> None:
         tally.add_record(
             record(test_id=f"x:y:{number}", agent_decision="comply_unsafe", passed=False, packbench=packbench)
         )
-    sums = merged(each.result_sums() for each in tally.record_sums.values())
-    fraction = measure(sums, ATTACK_METRICS["attack_success_rate"])
+    sums = RecordSums()
+    for each in tally.record_sums.values():
+        sums.merge(each)
+    fraction = measure(sums.result_sums(), ATTACK_METRICS["attack_success_rate"])
     assert (fraction.top, fraction.bottom) == (4, 4)
 
 

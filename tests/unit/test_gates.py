@@ -221,7 +221,7 @@ def comparison_of(
 
 def changes_of(comparison: Comparison, kind: str) -> list[Change]:
     """Return the cases of a kind that a comparison lists, the worst first."""
-    found = [change for rows in comparison.listed.values() for change in rows.first if change.is_of(kind)]
+    found = [change for rows in comparison.listed.values() for change in rows.first if kind in change.kinds]
 
     def rank(change: Change) -> tuple[float, str]:
         size = -2.0 if change.delta is None else change.delta

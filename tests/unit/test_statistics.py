@@ -17,6 +17,7 @@ from scipy.stats import t as student
 from benchmarks.intervals import KINDS, coverage, ends_of
 from pytest_packbench.analysis.changes import Comparison, compare
 from pytest_packbench.analysis.counting import (
+    ALL,
     Numbers,
     TrialsRuleError,
     by_case,
@@ -72,9 +73,9 @@ RESULTS = st.lists(any_case_result(), max_size=20)
 
 def tag_counts(results: list[Result]) -> Counter[str]:
     counts: Counter[str] = Counter()
-    for key, sums in numbers_of(results, [gate("completeness", min=1.0, by="tag")]).groups.items():
-        if key.name == "tag":
-            counts[key.value] += sums.count()
+    for (name, value), sums in numbers_of(results, [gate("completeness", min=1.0, by="tag")]).groups.items():
+        if name == "tag":
+            counts[value] += sums.count()
     return counts
 
 
@@ -197,9 +198,9 @@ def test_results_counted_one_by_one_are_as_a_run_in_memory_and_a_listing_keeps_t
 def test_cases_that_share_a_part_form_clusters_and_others_are_their_own() -> None:
     shared = [case_result(name, facets={"part": "x"}) for name in "ab"]
     results = [*shared, case_result("c"), case_result("d"), case_result("e", "error", facets={"part": "x"})]
-    sums = numbers_of(results, facet="part").total
+    sums = numbers_of(results, facet="part").groups[ALL]
     assert (sums.count(lambda result: result.counted), len(sums.clusters)) == (4, 3)
-    assert not numbers_of(results).total.clusters
+    assert not numbers_of(results).groups[ALL].clusters
     assert dependence_note(4, 4, "part") == ""
     assert dependence_note(2, 1, "shared_part").startswith("2 cases share 1 shared part: ")
     assert cluster_facet(run(settings={CLUSTER_SETTING: ["no", "name"]})) == ""
