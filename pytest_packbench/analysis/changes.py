@@ -323,8 +323,8 @@ class Comparison:
         self.common += 1
         kinds = change.kinds
         self.kinds.update(kinds)
-        listed = ["quarantined"] if change.quarantined else [kind for kind in LISTED if kind in kinds]
-        for first in listed[:1]:
+        first = "quarantined" if change.quarantined else next((kind for kind in LISTED if kind in kinds), None)
+        if first is not None:
             self.listed[first].add(change, _small)
             self.unscored += first == "new_failures" and change.scores[1] is None
         if "hash_changed" in kinds:

@@ -137,7 +137,7 @@ class RunEvaluator:
     Args:
         run: what is true of all results, as far as it is known.
         rules: the suite's, with its gates; None to count only.
-        levels: the depths of agreement to report, above 0; by default those that occur.
+        levels: the depths of agreement to report, above 0; those that occur if there are none.
         earlier: the earlier run to compare with; None if there is no such request.
 
     Attributes:
@@ -151,12 +151,11 @@ class RunEvaluator:
         self,
         run: Run,
         rules: SuiteConfig | None = None,
-        *,
         levels: Sequence[int] | None = None,
         earlier: BaselineLookup | None = None,
     ) -> None:
         self._gates = () if rules is None else rules.all_gates()
-        self._levels, self._earlier = levels, earlier
+        self._levels, self._earlier = levels or None, earlier
         rule = MEAN if rules is None else rules.trials_rule()
         self.numbers = Numbers(
             self._gates,
@@ -218,8 +217,8 @@ class RunEvaluator:
 def conclude(
     run: Run,
     results: Iterable[Result],
-    rules: SuiteConfig | None,
-    pack: Pack | None = None,
+    rules: SuiteConfig | None = None,
+    levels: Sequence[int] | None = None,
     earlier: BaselineLookup | None = None,
     *,
     scope: Scope = "whole",
@@ -230,9 +229,9 @@ def conclude(
     Args:
         run: what is true of all results.
         results: one for each attempt, as `by_case` groups them.
-        rules: the suite's, with its gates; None to count only.
-        pack: the suite's pack, which names the levels of agreement; None to report those that occur.
-        earlier: the earlier run to compare with; None if there is no such request.
+        rules: as in `RunEvaluator`, like the next two.
+        levels: as there.
+        earlier: as there.
         scope: as in `RunEvaluator.conclusion`.
         with_errors: as there.
 
@@ -240,7 +239,7 @@ def conclude(
         TrialsRuleError: the settings of a run contain an invalid trials rule.
         ConditionError: a condition on the comparison is malformed.
     """
-    evaluator = RunEvaluator(run, rules, levels=pack.depths or None if pack is not None else None, earlier=earlier)
+    evaluator = RunEvaluator(run, rules, levels, earlier)
     for trials in by_case(results):
         evaluator.add(trials)
     return evaluator.conclusion(run, scope, with_errors=with_errors)

@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     index = CaseIndex(suite_locations(suite))
     # shards together cover the suite: a case in none of them did not run
     absent = partial(_absent, merged, suite, shards, pack=pack, index=index) if shards is not None else None
-    evaluator = RunEvaluator(merged, suite.config, levels=pack.depths or None, earlier=earlier)
+    evaluator = RunEvaluator(merged, suite.config, pack.depths, earlier)
     writer = RunWriter(arguments.output, merged.suite, merged.run_id, atomic=True)
     try:
         with writer:

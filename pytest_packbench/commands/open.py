@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_packbench.analysis.changes import BaselineOutcome
-    from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.analysis.conclusion import Conclusion, Scope
     from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.metric import Figure, Panel
     from pytest_packbench.model.pack import Pack
@@ -168,8 +168,7 @@ def stored_page(
         OSError: a file can't be read.
         UsageError: pytest can't read the project's configuration.
     """
-    from pytest_packbench.analysis.conclusion import RunEvaluator
-    from pytest_packbench.analysis.counting import by_case
+    from pytest_packbench.analysis.conclusion import conclude
     from pytest_packbench.runs.report import open_report
     from pytest_packbench.runs.stored import complete_results
 
@@ -178,10 +177,8 @@ def stored_page(
     run, notes = report.run, list[str]()
     project = _project(run, arguments, notes)
     earlier = _earlier(report, project.suite, notes) if outcome is None else None
-    evaluator = RunEvaluator(run, levels=_levels(report.header), earlier=earlier)
-    for trials in by_case(results):
-        evaluator.add(trials)
-    counted = evaluator.conclusion(run, "shard" if "shard" in run.settings else "part" if run.partial else "whole")
+    scope: Scope = "shard" if "shard" in run.settings else "part" if run.partial else "whole"
+    counted = conclude(run, results, levels=_levels(report.header), earlier=earlier, scope=scope)
     if earlier is not None:
         outcome = _as_stored(counted.baseline, report.header["comparison"])
     conclusion = replace(

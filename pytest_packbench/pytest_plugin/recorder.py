@@ -477,7 +477,7 @@ class Recorder:
             metadata,
             run.ordered,
             run.suite.config,
-            self.contexts.pack_of(run.suite),
+            self.contexts.pack_of(run.suite).depths,
             self._earlier(run, metadata),
             scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.case_count else "whole",
         )

@@ -27,7 +27,6 @@ from pytest_packbench.model.metric import GENERAL_METRICS, Metric
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
-from pytest_packbench.packs.registry import builtin
 from pytest_packbench.reports.blocks import markdown
 from pytest_packbench.reports.diff import comparison_headline, diff_markdown, sentences, worst_changes
 from pytest_packbench.reports.document import run_document
@@ -176,7 +175,7 @@ def test_a_gate_that_is_not_judged_has_passed_on_no_page(scope: Scope, rules: Ga
     settings = {"gate": "suite"} | ({"shard": "1/2"} if scope == "shard" else {})
     config = SuiteConfig(pack="generic", gates=(rules,))
     of = run(settings=settings)
-    conclusion = conclude(of, case_results(2, 1), config, builtin()["generic"], None, scope=scope)
+    conclusion = conclude(of, case_results(2, 1), config, scope=scope)
     markdown, html = summary_markdown(conclusion), page_html([run_page(conclusion, ())], title="toy")
     assert f"<summary>Gates: {shown}</summary>" in markdown
     assert (why in markdown, why in html) == (True, True)
@@ -194,7 +193,7 @@ class PolarSuite(SuiteConfig):
 def test_a_suite_has_a_gate_on_completeness_and_may_have_one_on_its_own_metric() -> None:
     rules = PolarSuite.model_validate({"pack": "toy", "gates": [{"metric": "north", "max": 0.3}]})
     results = [*case_results(3, llm_backend="s"), case_result("n", llm_backend="n")]
-    gates = conclude(run(), results, rules, AgentSafetyPack(), BaselineLookup()).gates
+    gates = conclude(run(), results, rules, AgentSafetyPack.depths, BaselineLookup()).gates
     assert [result.text for result in gates] == [
         "completeness 4 / 4 = 100.0 % >= min 100.0 %: PASS",
         (
@@ -262,7 +261,7 @@ def test_a_run_that_passes_says_that_a_case_is_a_new_failure() -> None:
     pack, rules = AgentSafetyPack(), SuiteConfig(pack="agent_safety", gates=(gate("pass_rate", min=0.3),))
     later = run(settings={"gate": "suite"})
     for after, more in (([WORSE, B], "; 1 new failure since the baseline"), ([A, B], "")):
-        conclusion = conclude(later, after, rules, pack, baseline_of([A, B], settings={"gate": "suite"}))
+        conclusion = conclude(later, after, rules, pack.depths, baseline_of([A, B], settings={"gate": "suite"}))
         verdict = run_verdict(conclusion)
         assert verdict.status == "passed"
         assert verdict.sentence.endswith(f" passed, not proven: pass_rate{more}.")

@@ -260,7 +260,7 @@ def test_exactly_the_planted_flips_are_shown_with_both_answers() -> None:
         stored=StoredRun(source="r", run=run(run_id="BEFORE"), results=tuple(before)), requested="r"
     )
     rules, pack = SuiteConfig.model_validate({"pack": "generic"}), builtin()["generic"]
-    conclusion = conclude(run(), now, rules, pack, earlier)
+    conclusion = conclude(run(), now, rules, pack.depths, earlier)
     text = Page(html_of(run_page(conclusion, now))).shown
     flips = text[text.index("New failures: 2") : text.index("Mean change")]
     assert re.findall(r"plain:(c\d+)", flips) == ["c3", "c7", "c9"]
@@ -279,7 +279,7 @@ def compared(before: Sequence[Result], now: Sequence[Result], *, committed: bool
     attempts = {each.case.test_id: (1, 1) for each in before} if committed else None
     stored = StoredRun(source="r", run=run(run_id="BEFORE"), results=tuple(before), attempts=attempts)
     rules, pack = SuiteConfig.model_validate({"pack": "generic"}), builtin()["generic"]
-    conclusion = conclude(run(**of), now, rules, pack, BaselineLookup(stored=stored, requested="r"))
+    conclusion = conclude(run(**of), now, rules, pack.depths, BaselineLookup(stored=stored, requested="r"))
     return Page(html_of(run_page(conclusion, now))).shown
 
 

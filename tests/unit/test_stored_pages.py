@@ -17,7 +17,6 @@ import pytest
 from pytest_packbench.analysis.conclusion import conclude
 from pytest_packbench.api import load_suite
 from pytest_packbench.cli import main
-from pytest_packbench.packs.registry import builtin
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.journal import Journal
 from pytest_packbench.runs.stored import BaselineLookup, load_run
@@ -68,7 +67,7 @@ class Project:
         facts = run_of(self.root, **{"run_id": ulid(number), "settings": {"gate": "suite"}, **of})
         recorded = [recorded_result(result, facts.run_id) for result in found]
         config = load_suite(self.root / "toy").config
-        conclusion = conclude(facts, recorded, config, builtin()["generic"], earlier)
+        conclusion = conclude(facts, recorded, config, earlier=earlier)
         writer = RunWriter(self.reports, facts.suite, facts.run_id)
         writer.write_results(recorded)
         writer.complete(run_document(conclusion))
