@@ -37,14 +37,14 @@ class ResultSums:
         clusters: the clusters of the results in the rates, if the tally has a facet.
     """
 
-    profiles: dict[Profile, int] = field(default_factory=dict)
+    profiles: Counter[Profile] = field(default_factory=Counter)
     points: int = 0
     not_finite: float = 0.0
     clusters: set[str] = field(default_factory=set)
 
     def add(self, profile: Profile, points: float) -> None:
         """Add one result with its points, as `points_of` returns them."""
-        self.profiles[profile] = self.profiles.get(profile, 0) + 1
+        self.profiles[profile] += 1
         if isinstance(points, int):
             self.points += points
         else:

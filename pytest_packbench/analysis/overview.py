@@ -321,7 +321,7 @@ def _suite_rank(suite: str) -> tuple[int, str]:
 
 def _suite(tally: RecordTally, run_id: str, suite: str, keyed_sums: list[_KeyedSums]) -> SuiteFigures:
     total = _total(sums for _, sums in keyed_sums)
-    results = total.result_sums()
+    results = total.results
     passed, records = _counts(results, GENERAL_METRICS["pass_rate"])
     metrics: dict[str, Metric] = {}
     for pack in sorted({key.pack for key, _ in keyed_sums}):
@@ -366,7 +366,7 @@ def _row(
 ) -> RateRow:
     mode, backend, model, judge = answered_by
     # authored answers are no random sample, and trials of one case are not independent: no interval
-    sampled, results = backend != AUTHORED and not sums.later, sums.result_sums()
+    sampled, results = backend != AUTHORED and not sums.later, sums.results
     attacks = {
         name: _rate(results, metrics[name], sampled=sampled) for name in (ATTACK_SUCCESS, UTILITY) if name in metrics
     }
@@ -407,7 +407,7 @@ def _hooks(sums: RecordSums) -> tuple[HookCount, ...]:
 
 def _effort(sums: RecordSums) -> Effort:
     return Effort(
-        records=sums.result_sums().count(),
+        records=sums.results.count(),
         tokens_known=sums.tokens_known,
         tokens_input=sums.tokens_input,
         tokens_output=sums.tokens_output,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -234,8 +235,7 @@ class RecordSums:
     """The sums over a group of wire records. Values under `packbench` of another type or range are ignored.
 
     Attributes:
-        endings: number of records by passed, decision, utility, whether they have a score, and the facets that a
-            metric excludes.
+        results: the records as results, without scores.
         tokens_known: records with a token count of either kind.
         tokens_input: their sum.
         tokens_output: their sum.
@@ -248,7 +248,7 @@ class RecordSums:
         hooks: number of guard firings by rule (None without one), hook and decision.
     """
 
-    endings: dict[tuple[bool, str, bool | None, bool, tuple[tuple[str, str], ...]], int] = field(default_factory=dict)
+    results: ResultSums = field(default_factory=ResultSums)
     tokens_known: int = 0
     tokens_input: int = 0
     tokens_output: int = 0
@@ -263,8 +263,7 @@ class RecordSums:
     def add(self, record: EvalRecord, facets: tuple[tuple[str, str], ...] = ()) -> None:
         """Add a record, with those of its facets that a metric excludes."""
         utility, scored = self._add_packbench(record.packbench) if record.packbench else (None, False)
-        ending = (record.passed, record.agent_decision, utility, scored, facets)
-        self.endings[ending] = self.endings.get(ending, 0) + 1
+        self.results.add(_profile(record.passed, record.agent_decision, utility, scored, facets), 0)
         tokens_input, tokens_output, wall_clock_ms = record.tokens_input, record.tokens_output, record.wall_clock_ms
         if tokens_input is not None or tokens_output is not None:
             self.tokens_known += 1
@@ -288,21 +287,24 @@ class RecordSums:
 
     def merge(self, other: RecordSums) -> None:
         """Add the sums of another group."""
-        for ending, number in other.endings.items():
-            self.endings[ending] = self.endings.get(ending, 0) + number
+        self.results.profiles.update(other.results.profiles)
         for name in _ADDED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.slowest_ms = max(self.slowest_ms, other.slowest_ms)
         self.hooks.update(other.hooks)
 
-    def result_sums(self) -> ResultSums:
-        """Return the counts as sums of results, without scores."""
-        sums = ResultSums()
-        for (passed, decision, utility, scored, facets), number in self.endings.items():
-            verdict: Verdict = "passed" if passed else "failed"
-            profile = Profile(verdict, decision=decision, utility=utility, scored=scored, facets=facets)
-            sums.profiles[profile] = sums.profiles.get(profile, 0) + number
-        return sums
+
+@cache
+def _profile(
+    passed: bool,  # noqa: FBT001 - as in the record
+    decision: str,
+    utility: bool | None,  # noqa: FBT001
+    scored: bool,  # noqa: FBT001
+    facets: tuple[tuple[str, str], ...],
+) -> Profile:
+    """Return what metrics use of a record, the same object for equal ones."""
+    verdict: Verdict = "passed" if passed else "failed"
+    return Profile(verdict, decision=decision, utility=utility, scored=scored, facets=facets)
 
 
 def _digest(run_id: str, test_id: str, trial: int) -> bytes:

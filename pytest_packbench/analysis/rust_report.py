@@ -114,7 +114,7 @@ def rust_report(tally: RecordTally) -> RustReport | None:
                 continue
             # a duplicate is never first: the record it repeats comes before it
             run_id = key.run_id if run_id is None else run_id
-            rate = measure(sums.result_sums(), GENERAL_METRICS["pass_rate"])
+            rate = measure(sums.results, GENERAL_METRICS["pass_rate"])
             passed, total = counted[key.suite].get(key.category, (0, 0))
             counted[key.suite][key.category] = passed + round(rate.top), total + rate.bottom
             tokens_input += sums.tokens_input

@@ -343,7 +343,7 @@ def test_records_without_an_attack_are_no_attempts_of_attacks() -> None:
     sums = RecordSums()
     for each in tally.record_sums.values():
         sums.merge(each)
-    fraction = measure(sums.result_sums(), ATTACK_METRICS["attack_success_rate"])
+    fraction = measure(sums.results, ATTACK_METRICS["attack_success_rate"])
     assert (fraction.top, fraction.bottom) == (4, 4)
 
 

@@ -196,7 +196,7 @@ def test_values_that_packbench_never_writes_are_not_counted() -> None:
     too_much = {"score": 1e308, "cost_usd": 1e308, "trial": 2**40}, {"score": 10**400, "cost_usd": 10**400}
     for extension in (wrong_types, *too_much, {"score": -0.1, "cost_usd": -1, "trial": -1}):
         ((key, sums),) = tally_of([record(packbench=extension)]).record_sums.items()
-        (profile,) = sums.result_sums().profiles
+        (profile,) = sums.results.profiles
         assert (profile.scored, profile.utility, sums.costed, sums.later) == (False, None, 0, 0)
         assert (RecordKey(*key).mode, RecordKey(*key).judge) == ("", "")
     # a judge is known by its name and model, not by its verdict
@@ -251,5 +251,5 @@ def test_a_record_counts_once_whatever_the_order(once: list[EvalRecord], data: s
     assert document["runs"] == figures(once)["runs"]
     assert figures([*once, *again]) == document
     tally = tally_of(mixed)
-    assert sum(sums.result_sums().count() for sums in tally.record_sums.values()) == len(once)
-    assert sum(sums.result_sums().count() for sums in tally.duplicate_sums.values()) == len(again)
+    assert sum(sums.results.count() for sums in tally.record_sums.values()) == len(once)
+    assert sum(sums.results.count() for sums in tally.duplicate_sums.values()) == len(again)
