@@ -299,7 +299,7 @@ class Comparison:
         return self
 
     def _take_last(self) -> None:
-        """Take a case of each run, so that a case does not wait long for its other one."""
+        """Pair the last case and the next one of the baseline, so that a case does not wait long for its other one."""
         last, self._last = self._last, None
         if last is not None:
             if last.score.counted:

@@ -15,6 +15,7 @@ from pytest_packbench.runs.folder import OUTPUT, StoredRunError, find_run_source
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from pytest_packbench.analysis.changes import Comparison, FailCondition
     from pytest_packbench.model.metric import Figure
@@ -67,14 +68,14 @@ def run(arguments: argparse.Namespace) -> int:
         lines = [f"{printable(comparison.current.suite)}: {comparison_headline(comparison)}", *headlines]
         sys.stdout.write("\n".join([*lines, f"wrote {path}", ""]))
     if arguments.html is not None:
-        _write_html(arguments, comparison)
+        _write_html(arguments, comparison, failed)
     for condition in failed:
         value = comparison.figures()[condition.name]
         sys.stderr.write(f"packbench: {condition}: {'no value' if value != value else f'{value:g}'}: FAIL\n")  # noqa: PLR0124 - only NaN differs from itself
     return FAILED if failed else FINE
 
 
-def _write_html(arguments: argparse.Namespace, comparison: Comparison) -> None:
+def _write_html(arguments: argparse.Namespace, comparison: Comparison, failed: Sequence[FailCondition]) -> None:
     """Write a page of the current run, compared with the baseline."""
     from pytest_packbench.analysis.changes import BaselineOutcome
     from pytest_packbench.commands.open import pages_html, stored_page
@@ -84,9 +85,8 @@ def _write_html(arguments: argparse.Namespace, comparison: Comparison) -> None:
     current = find_run_source(arguments.current)
     if current.suffix == ".jsonl":
         raise UsageError(f"--html: {current}: records do not say what a run came to; expected the folder of a run")
-    conditions = true_conditions(arguments.fail_on, comparison)
     baseline = read_run(find_run_source(arguments.baseline))
-    outcome = BaselineOutcome(str(arguments.baseline), comparison, conditions=tuple(conditions), stored=baseline)
+    outcome = BaselineOutcome(str(arguments.baseline), comparison, conditions=tuple(failed), stored=baseline)
     page = stored_page(find_run_folder(current), arguments.html, arguments, outcome)
     title = f"{comparison.current.suite} since {comparison.baseline.run_id}"
     write_file(arguments.html, pages_html([page], title))
