@@ -106,8 +106,7 @@ MODULES = {
     "statistics": (
         "analysis/intervals.py",
         "analysis/metrics.py",
-        "analysis/overview.py",
-        "analysis/rust_report.py",
+        "analysis/records.py",
         "analysis/statistics.py",
         "analysis/tally.py",
         "analysis/trials.py",

@@ -1,17 +1,13 @@
-"""Count results of cases, wire records and error lines one by one, without keeping them.
+"""Count results of cases one by one, without keeping them.
 
 Statistics, gates and reports are computed from these sums only.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from pytest_packbench.analysis.listing import keep_first
-from pytest_packbench.analysis.metrics import RecordSums, ResultSums, number_of, points_of, trial_of
+from pytest_packbench.analysis.metrics import ResultSums, points_of
 from pytest_packbench.analysis.trials import (
     MEAN,
     TrialCounter,
@@ -30,101 +26,14 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.trials import Rule
     from pytest_packbench.model.metric import Metric
-    from pytest_packbench.model.record import EvalRecord
     from pytest_packbench.model.result import Result
-    from pytest_packbench.runs.lines import ErrorLine
 
-    # the metrics of the pack of a record: of its `packbench.pack` (`name/version`) and its `test_suite`
-    MetricsOf = Callable[[str, str], Mapping[str, Metric]]
     # a case over all its trials, how many of them passed, and how many there are
     EachCase = Callable[[Result, int, int], None]
 
-MAX_FAILING = 20
-MAX_DUPLICATES = 10
 TAG = "tag"
 # a facet of one of these names would count its cases twice
 _RESERVED_FACETS = frozenset({"", "case_type", "difficulty", TAG})
-_DIGEST_BYTES = 16
-# whether a record passed, and whether it has a duplicate; these tuples are shared by all records
-_UNIQUE = ((False, False), (True, False))
-_DUPLICATED = ((False, True), (True, True))
-
-
-class RecordKey(NamedTuple):
-    """The fields by which records are grouped.
-
-    Attributes:
-        run_id: the run.
-        suite: the record's `test_suite`.
-        category: the record's `attack_category`.
-        mode: `packbench.mode`; empty if the record has none.
-        backend: the record's `llm_backend`.
-        model: the record's `llm_model`.
-        judge: `packbench.judge` in one string; empty without a judge.
-        pack: `packbench.pack`, `name/version`; empty in foreign records.
-    """
-
-    run_id: str
-    suite: str
-    category: str
-    mode: str
-    backend: str
-    model: str
-    judge: str
-    pack: str
-
-
-class TrialId(NamedTuple):
-    """The identity of a record: run, test id and `packbench.trial`, 0 if it has none."""
-
-    run_id: str
-    test_id: str
-    trial: int
-
-
-class FailingCase(NamedTuple):
-    """A record that did not pass, with fields of the record and of its `packbench` object."""
-
-    test_id: str
-    trial: int
-    category: str
-    expected: str
-    agent_decision: str
-    backend: str
-    model: str
-    score: float | None
-    threshold: float | None
-
-
-@dataclass(slots=True)
-class Duplicates:
-    """Records whose identity occurred before.
-
-    Attributes:
-        count: how many.
-        names: how many different identities they have.
-        conflicting: those that passed although the counted record failed, or the reverse.
-        first: the first `MAX_DUPLICATES` identities, sorted.
-    """
-
-    count: int = 0
-    names: int = 0
-    conflicting: int = 0
-    first: list[TrialId] = field(default_factory=list)
-
-    def add(self, trial: TrialId, *, agrees: bool, known: bool) -> None:
-        """Count a duplicate.
-
-        Args:
-            trial: its identity.
-            agrees: whether it passed or failed like the counted record.
-            known: whether it is a second or later duplicate of that record.
-        """
-        self.count += 1
-        self.conflicting += not agrees
-        if not known:
-            self.names += 1
-            keep_first(self.first, trial, MAX_DUPLICATES, key=lambda each: each)
 
 
 class GroupKey(NamedTuple):
@@ -156,14 +65,10 @@ class PairsKey(NamedTuple):
 
 
 class Tally:
-    """Count the results of one run, or the records and error lines of any number of runs.
-
-    Of records with the same run, test id and trial the first one counts. Apart from that, and from the order of
-    `record_sums`, the order of records makes no difference.
+    """Count the results of one run.
 
     Args:
         metrics: the metrics of the pack, by name, beside the general ones.
-        metrics_of: the same for records, by their `packbench.pack` and `test_suite`.
         trials_rule: the trials rule.
         by_tag: also group results by tag.
         required: ids of the cases whose verdicts to keep.
@@ -174,25 +79,18 @@ class Tally:
 
     Attributes:
         metrics: all metrics that gates can name.
-        metrics_of: the metrics of the pack of a record.
         groups: sums of results by group; a case with several trials is one result.
         pairs: sums, before and now, of the cases that are unchanged in both runs.
         unchanged: whether any case is unchanged in both runs.
         required: verdicts of the required cases; if an id occurs several times, the first that is not `passed`.
         facet: the argument.
         trials: what repeating the cases showed.
-        record_sums: sums of the counted records by the fields of `RecordKey`, in the order of their first records.
-        duplicate_sums: the same for duplicates.
-        duplicates: how many duplicates there are, and which.
-        failing: the first `MAX_FAILING` failing records by test id and trial, by run and suite.
-        errors: number of error lines by run and suite, and by verdict or kind of quarantine.
     """
 
     def __init__(
         self,
         *,
         metrics: Mapping[str, Metric] | None = None,
-        metrics_of: MetricsOf = lambda _pack, _suite: {},
         trials_rule: Rule = MEAN,
         by_tag: bool = False,
         required: Iterable[str] = (),
@@ -203,7 +101,6 @@ class Tally:
     ) -> None:
         required_passes(trials_rule, 1)
         self.metrics: Mapping[str, Metric] = {**(metrics or {}), **GENERAL_METRICS}
-        self.metrics_of = metrics_of
         self.groups: dict[GroupKey, ResultSums] = {}
         self.pairs: dict[PairsKey, tuple[ResultSums, ResultSums]] = {}
         self.unchanged = False
@@ -218,17 +115,6 @@ class Tally:
         self._attempts: list[Result] = []
         self._profiles: dict[tuple[Any, ...], Profile] = {}
         self._excluded = excluded_facets(self.metrics)
-        self._excluded_of: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
-        self.record_sums: dict[tuple[str, ...], RecordSums] = {}
-        self.duplicate_sums: dict[tuple[str, ...], RecordSums] = {}
-        self.duplicates = Duplicates()
-        self.failing: dict[tuple[str, str], list[FailingCase]] = {}
-        self.errors: dict[tuple[str, str], Counter[str]] = {}
-        # by a record's digest: whether it passed, and whether it has a duplicate
-        self._seen: dict[bytes, tuple[bool, bool]] = {}
-        self._seen_errors: set[bytes] = set()
-        # by run and suite: for cases with a later trial, the digest of their first one
-        self._first_trials: dict[tuple[str, str], set[bytes]] = {}
 
     def add(self, result: Result) -> None:
         """Count a result; the trials of a case have to follow each other."""
@@ -318,83 +204,6 @@ class Tally:
             keys += [GroupKey(TAG, tag, readable) for tag in dict.fromkeys(case.case.tags)]
         return keys
 
-    def add_record(self, record: EvalRecord) -> None:
-        """Count a record; each trial of a case counts, in any order."""
-        packbench = record.packbench
-        pack = mode = judge = ""
-        trial = 0
-        if packbench:
-            pack, mode = _text(packbench.get("pack")), _text(packbench.get("mode"))
-            judge, trial = _judge(packbench.get("judge")), trial_of(packbench)
-        digest = _digest(record.run_id, record.test_id, trial)
-        state = self._seen.get(digest)
-        if state is None:
-            self._seen[digest] = _UNIQUE[record.passed]
-            group = self.record_sums
-            if trial:
-                first = _digest(record.run_id, record.test_id, 0)
-                self._first_trials.setdefault((record.run_id, record.test_suite), set()).add(first)
-            if not record.passed:
-                self._add_failing(record, trial)
-        else:
-            group = self.duplicate_sums
-            passed, known = state
-            trial_id = TrialId(record.run_id, record.test_id, trial)
-            self.duplicates.add(trial_id, agrees=passed is record.passed, known=known)
-            self._seen[digest] = _DUPLICATED[passed]
-        key = (
-            record.run_id,
-            record.test_suite,
-            record.attack_category,
-            mode,
-            record.llm_backend,
-            record.llm_model,
-            judge,
-            pack,
-        )
-        sums = group.get(key)
-        if sums is None:
-            sums = group[key] = RecordSums()
-        sums.add(record, self._excluded_facets(packbench, pack, record.test_suite) if packbench else ())
-
-    def _excluded_facets(self, packbench: Mapping[str, Any], pack: str, suite: str) -> tuple[tuple[str, str], ...]:
-        """Return the facets of a record that a metric of its pack excludes."""
-        excluded = self._excluded_of.get((pack, suite))
-        if excluded is None:
-            excluded = self._excluded_of[pack, suite] = excluded_facets(self.metrics_of(pack, suite))
-        facets = packbench.get("facets") if excluded else None
-        return tuple([each for each in excluded if facets.get(each[0]) == each[1]]) if isinstance(facets, dict) else ()
-
-    def add_error(self, line: ErrorLine) -> None:
-        """Count an error line; of lines with the same run, test id, trial and verdict the first one counts."""
-        digest = _digest(line.run_id, f"{line.verdict} {line.test_id}", line.trial)
-        if digest in self._seen_errors:
-            return
-        self._seen_errors.add(digest)
-        run_and_suite = (line.run_id, line.test_id.partition(":")[0])
-        label = f"quarantined: {line.kind}" if line.kind in QUARANTINE else line.verdict
-        self.errors.setdefault(run_and_suite, Counter())[label] += 1
-
-    def cases_without_first_trial(self, run_id: str, suite: str) -> int:
-        """Return how many cases have a record of a later trial but none of the first."""
-        return sum(first not in self._seen for first in self._first_trials.get((run_id, suite), ()))
-
-    def _add_failing(self, record: EvalRecord, trial: int) -> None:
-        packbench = record.packbench or {}
-        case = FailingCase(
-            test_id=record.test_id,
-            trial=trial,
-            category=record.attack_category,
-            expected=record.expected,
-            agent_decision=record.agent_decision,
-            backend=record.llm_backend,
-            model=record.llm_model,
-            score=number_of(packbench.get("score"), 1),
-            threshold=number_of(packbench.get("threshold"), 1),
-        )
-        cases = self.failing.setdefault((record.run_id, record.test_suite), [])
-        keep_first(cases, case, MAX_FAILING, key=lambda each: (each.test_id, each.trial))
-
 
 class Identity(NamedTuple):
     """What a case was judged by.
@@ -431,20 +240,3 @@ def excluded_facets(metrics: Mapping[str, Metric]) -> tuple[tuple[str, str], ...
     """Return the facets whose cases metrics exclude or count apart, with their values, each once."""
     facets = (facet for metric in metrics.values() for facet in (metric.excluded, metric.apart))
     return tuple(dict.fromkeys(facet for facet in facets if facet is not None))
-
-
-def _digest(run_id: str, test_id: str, trial: int) -> bytes:
-    # with its length, a run id can't run into the test id
-    text = f"{trial} {len(run_id)} {run_id}{test_id}"
-    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _judge(value: object) -> str:
-    # other keys of the object are about the single answer, and would make each record a group
-    if isinstance(value, dict):
-        return " / ".join(value[name] for name in ("name", "backend", "model") if isinstance(value.get(name), str))
-    return _text(value)

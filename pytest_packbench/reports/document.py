@@ -1,4 +1,4 @@
-"""Statistics as JSON: of a run, under the key `packbench` of `report.json`, and of an overview."""
+"""The conclusion of a run as JSON, under the key `packbench` of `report.json`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from pytest_packbench.runs.lines import finite_json
 
 if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.analysis.overview import Overview
 
-OVERVIEW_VERSION = 1
 # what the text of a gate says as well
 _NOT_STORED = frozenset({"absent", "counted", "interval"})
 _INTERVAL = {"method": "wilson", "sides": 2, "confidence": CONFIDENCE}
@@ -63,23 +61,6 @@ def run_document(conclusion: Conclusion) -> dict[str, Any]:
         }
     )
     return document
-
-
-def overview_document(overview: Overview) -> dict[str, Any]:
-    """Return an overview as plain JSON.
-
-    Returns:
-        An object of version `OVERVIEW_VERSION` with the fields of `Overview`, and `passed`, `records`, `cases` and
-        `interval` (how intervals are computed). Units are those of the classes.
-    """
-    return {
-        "version": OVERVIEW_VERSION,
-        "passed": overview.passed,
-        "records": overview.records,
-        "cases": overview.cases,
-        "interval": _INTERVAL,
-        **_plain(overview),
-    }
 
 
 def _comparison(conclusion: Conclusion) -> dict[str, Any]:

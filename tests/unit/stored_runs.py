@@ -7,7 +7,7 @@ import io
 import json
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.analysis.tally import Tally
+from pytest_packbench.analysis.records import Records
 from pytest_packbench.api import load_suite
 from pytest_packbench.atomic import write_atomic
 from pytest_packbench.cases.load import case_sha256
@@ -74,11 +74,11 @@ def folder_of(folder: Path, content: bytes, *errors: dict[str, Any]) -> str:
     return str(folder)
 
 
-def tally_of(records: Iterable[EvalRecord]) -> Tally:
-    tally = Tally()
+def records_of(records: Iterable[EvalRecord]) -> Records:
+    counted = Records()
     for each in records:
-        tally.add_record(each)
-    return tally
+        counted.add(each)
+    return counted
 
 
 def read(path: str, **options: Any) -> list[EvalRecord]:
