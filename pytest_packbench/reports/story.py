@@ -147,7 +147,12 @@ def summary_markdown(conclusion: Conclusion, *, max_rows: int = MAX_ROWS, place:
         gates_table([gate for gate in conclusion.gates if not gate.passed], "Failed gates"),
         *_changes(conclusion),
         case_table(
-            "Failed", listing, "failed", failed, max_rows=_FIRST, link=lambda case: place.address(case.case.file)
+            "Failed",
+            listing,
+            ["failed"],
+            failed,
+            max_rows=_FIRST,
+            name=lambda case: Cell(case.case.case_id, href=place.address(case.case.file)),
         ),
         *error_blocks(listing, _FIRST),
         *figure_tables(figure for figure in conclusion.figures if figure.headline),
@@ -181,9 +186,9 @@ def summary_lines(conclusion: Conclusion, *, max_cases: int = MAX_CASES) -> list
             *figure_tables(figure for figure in conclusion.all_figures if figure.headline),
             *rate_tables(conclusion.statistics, ["case_type"]),
             Section("Gates", [Points([gate.text for gate in conclusion.gates])]),
-            case_table("Failed", listing, "failed", ("score", "trials passed", "terms"), max_rows=max_cases),
+            case_table("Failed", listing, ["failed"], ("score", "trials passed", "terms"), max_rows=max_cases),
             *error_blocks(listing, max_cases),
-            case_table("Stale recordings", listing, "stale", (), max_rows=max_cases),
+            case_table("Stale recordings", listing, ["stale"], (), max_rows=max_cases),
             *([] if is_unseen else [since]),
             Points(policy_lines(conclusion.policy)),
         ]
@@ -259,29 +264,30 @@ def _gate_row(gate: GateResult) -> Row:
 def case_table(
     title: str,
     listing: Listing,
-    name: str,
+    tables: Sequence[str],
     columns: Sequence[str],
     *,
     max_rows: int = MAX_ROWS,
-    link: Callable[[Result], str] = lambda _: "",
+    name: Callable[[Result], Cell] = lambda case: Cell(case.case.case_id),
 ) -> Table:
     """Return a table of cases.
 
     Args:
         title: what it shows.
         listing: the cases of the run.
-        name: which of its tables.
+        tables: which of its tables, one after the other.
         columns: what it says of each case, by the names of `_COLUMNS`.
-        max_rows: how many rows it has at most, 1 to `MAX_ROWS`; the others are counted.
-        link: returns where the name of a case leads; empty for nowhere.
+        max_rows: how many rows it has of each table at most, 1 to `MAX_ROWS`; the others are counted.
+        name: returns what names a case.
     """
     rows = [
-        (Cell(row.case.case.case_id, href=link(row.case)), *(_COLUMNS[column](row) for column in columns))
-        for row in listing.first(name, max_rows)
+        (name(row.case), *(_COLUMNS[column](row) for column in columns))
+        for table in tables
+        for row in listing.first(table, max_rows)
     ]
     worst = _OF_WORST if listing.repeated else frozenset()
     head = ("case", *(f"{column} (worst trial)" if column in worst else column for column in columns))
-    return Table(title, head, rows, listing.count(name))
+    return Table(title, head, rows, sum(map(listing.count, tables)))
 
 
 def _score(case: Result) -> str | None:
@@ -359,13 +365,13 @@ def _folded_parts(conclusion: Conclusion) -> Iterator[Section]:
     )
     yield folded(
         f"Failed: {listing.count('failed')}, with the terms of their scores",
-        case_table("", listing, "failed", (*_JUDGED, "terms in detail")),
+        case_table("", listing, ["failed"], (*_JUDGED, "terms in detail")),
     )
     without = sum(map(listing.count, _UNJUDGED))
-    unjudged = (case_table(title, listing, name, ("kind", "message", "file")) for name, title in _UNJUDGED.items())
+    unjudged = (case_table(title, listing, [name], ("kind", "message", "file")) for name, title in _UNJUDGED.items())
     yield folded(f"Without a verdict that counts: {without}", *unjudged)
-    yield folded(f"Passed: {listing.count('passed')}", case_table("", listing, "passed", (*_JUDGED, "terms")))
-    stale = case_table("", listing, "stale", ("file",))
+    yield folded(f"Passed: {listing.count('passed')}", case_table("", listing, ["passed"], (*_JUDGED, "terms")))
+    stale = case_table("", listing, ["stale"], ("file",))
     yield folded(f"Stale recordings: {listing.count('stale')}", stale)
     yield folded("About this run", about(run, statistics))
 

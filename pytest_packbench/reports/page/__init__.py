@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64encode
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from string import Template
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 MAX_CASES = 10_000
 """How many cases a page contains at most, unless more did not pass."""
-_WORST = 10
 # written by the build of the wheel
 _PACKED = "_sources.json"
 
@@ -63,14 +63,14 @@ class AttemptEffort(NamedTuple):
         test_id: the case.
         trial: the number of the attempt, from 0.
         duration_ms: milliseconds.
-        tokens: input and output tokens; None if they are not known.
+        tokens: input and output tokens; None unless both are known.
         cost_usd: US dollars; None if it is not known.
     """
 
     test_id: str
     trial: int
     duration_ms: int
-    tokens: int | None
+    tokens: tuple[int, int] | None
     cost_usd: float | None
 
 
@@ -81,29 +81,25 @@ class CaseNumbers(NamedTuple):
         passed: how many of the passed attempts have a score in each of `BINS` equal parts of 0 to 1.
         failed: the same of the failed attempts.
         thresholds: how many attempts have each threshold.
-        attempts: how many have a record.
-        tokens_known: attempts whose tokens are known.
-        tokens_input: their input tokens.
-        tokens_output: their output tokens.
-        cost_known: attempts whose cost is known.
-        cost_usd: their cost, US dollars.
-        slowest: the attempts that took longest, longest first.
+        efforts: what each attempt with a record took.
         case_hashes: the hash of each case's content by its test id; None for more than `MAX_CASES`.
-        dearest: the attempts that cost most, dearest first, of those whose cost is known.
     """
 
-    passed: tuple[int, ...]
-    failed: tuple[int, ...]
-    thresholds: dict[float, int]
-    attempts: int
-    tokens_known: int
-    tokens_input: int
-    tokens_output: int
-    cost_known: int
-    cost_usd: float
-    slowest: tuple[AttemptEffort, ...]
-    dearest: tuple[AttemptEffort, ...]
-    case_hashes: Mapping[str, str | None] | None = None
+    passed: Sequence[int]
+    failed: Sequence[int]
+    thresholds: Mapping[float, int]
+    efforts: Sequence[AttemptEffort]
+    case_hashes: Mapping[str, str | None] | None
+
+    @property
+    def tokens(self) -> list[tuple[int, int]]:
+        """Input and output tokens of the attempts where both are known."""
+        return [each.tokens for each in self.efforts if each.tokens is not None]
+
+    @property
+    def costs(self) -> list[float]:
+        """The costs of the attempts where they are known, US dollars."""
+        return [each.cost_usd for each in self.efforts if each.cost_usd is not None]
 
 
 class RunPage(NamedTuple):
@@ -111,41 +107,30 @@ class RunPage(NamedTuple):
 
     Attributes:
         conclusion: what the run came to.
+        numbers: scores, times and tokens.
         cases: its cases, compressed; None if the page has only the failing ones, as text.
         trend: earlier runs of the same kind, oldest first.
         notes: what a reader has to know about the page, a sentence each.
-        numbers: scores, times and tokens; None if they are not known.
         panels: what the pack adds.
     """
 
     conclusion: Conclusion
+    numbers: CaseNumbers
     cases: CaseBlocks | None = None
     trend: Sequence[TrendPoint] = ()
     notes: Sequence[str] = ()
-    numbers: CaseNumbers | None = None
     panels: Sequence[Panel] = ()
 
 
-def run_page(
-    conclusion: Conclusion,
-    results: Iterable[Result],
-    *,
-    cases: CaseBlocks | None = None,
-    trend: Sequence[TrendPoint] = (),
-    notes: Sequence[str] = (),
-    panels: Sequence[Panel] = (),
-) -> RunPage:
+def run_page(conclusion: Conclusion, results: Iterable[Result], **shown: Any) -> RunPage:
     """Return what the page shows of a run.
 
     Args:
         conclusion: what it came to.
         results: one for each attempt, in any order; read once.
-        cases: its cases, compressed.
-        trend: earlier runs of the same kind, oldest first.
-        notes: what a reader has to know about the page, a sentence each.
-        panels: what the pack adds.
+        shown: the other fields of `RunPage`.
     """
-    return RunPage(conclusion, cases, trend, notes, case_numbers(results), panels)
+    return RunPage(conclusion, case_numbers(results), **shown)
 
 
 def shown_results(results: Callable[[], Iterable[Result]], number: int) -> tuple[Result, ...]:
@@ -204,53 +189,23 @@ def trend_of(earlier: Iterable[Any]) -> tuple[TrendPoint, ...]:
 def case_numbers(results: Iterable[Result]) -> CaseNumbers:
     """Return the numbers of a run's attempts, in any order."""
     bins = {"passed": [0] * BINS, "failed": [0] * BINS}
-    thresholds: dict[float, int] = {}
-    attempts: list[AttemptEffort] = []
-    tokens: list[tuple[int, int]] = []
-    costs: list[float] = []
+    thresholds: Counter[float] = Counter()
+    efforts: list[AttemptEffort] = []
     hashes: dict[str, str | None] = {}
     for result in results:
+        case, attempt, score, record = result.case, result.attempt, result.score, result.record
         if len(hashes) <= MAX_CASES:
-            hashes[result.case.test_id] = result.case.case_sha256
-        if result.score.counted and result.score.score is not None:
-            bins[result.score.verdict][min(int(result.score.score * BINS + 1e-9), BINS - 1)] += 1
-            if result.score.threshold is not None:
-                thresholds[result.score.threshold] = thresholds.get(result.score.threshold, 0) + 1
-        record = result.record
-        if record is None:
-            continue
-        used, cost = _tokens(record), result.attempt.cost_usd
-        tokens += [used] if used is not None else []
-        costs += [cost] if cost is not None else []
-        spent = None if used is None else sum(used)
-        attempts.append(
-            AttemptEffort(result.case.test_id, result.attempt.trial, result.attempt.duration_ms, spent, cost)
-        )
-    return CaseNumbers(
-        passed=tuple(bins["passed"]),
-        failed=tuple(bins["failed"]),
-        thresholds=dict(sorted(thresholds.items())),
-        attempts=len(attempts),
-        tokens_known=len(tokens),
-        tokens_input=sum(used for used, _ in tokens),
-        tokens_output=sum(used for _, used in tokens),
-        cost_known=len(costs),
-        cost_usd=sum(costs),
-        slowest=tuple(sorted(attempts, key=lambda each: (-each.duration_ms, each.test_id))[:_WORST]),
-        dearest=tuple(
-            sorted(
-                (each for each in attempts if each.cost_usd),
-                key=lambda each: (-(each.cost_usd or 0.0), each.test_id, each.trial),
-            )[:_WORST]
-        ),
-        case_hashes=hashes if len(hashes) <= MAX_CASES else None,
-    )
-
-
-def _tokens(record: dict[str, Any]) -> tuple[int, int] | None:
-    """Return input and output tokens of an attempt; None unless both are known."""
-    given, returned = record.get("tokens_input"), record.get("tokens_output")
-    return (given, returned) if isinstance(given, int) and isinstance(returned, int) else None
+            hashes[case.test_id] = case.case_sha256
+        if score.counted and score.score is not None:
+            bins[score.verdict][min(int(score.score * BINS + 1e-9), BINS - 1)] += 1
+            if score.threshold is not None:
+                thresholds[score.threshold] += 1
+        if record is not None:
+            given, returned = record.get("tokens_input"), record.get("tokens_output")
+            tokens = (given, returned) if isinstance(given, int) and isinstance(returned, int) else None
+            efforts.append(AttemptEffort(case.test_id, attempt.trial, attempt.duration_ms, tokens, attempt.cost_usd))
+    known = hashes if len(hashes) <= MAX_CASES else None
+    return CaseNumbers(bins["passed"], bins["failed"], dict(sorted(thresholds.items())), efforts, known)
 
 
 def page_html(

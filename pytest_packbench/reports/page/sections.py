@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from pytest_packbench.analysis.conclusion import caveats, run_verdict
@@ -32,6 +32,7 @@ from pytest_packbench.reports.blocks import (
     html,
     html_text,
 )
+from pytest_packbench.reports.page import TrendPoint
 from pytest_packbench.reports.page.plots import (
     BINS,
     TrendMark,
@@ -56,7 +57,7 @@ from pytest_packbench.reports.terminal import spent_text
 from pytest_packbench.runs.metadata import recorded_spending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.analysis.baseline import BaselineOutcome
     from pytest_packbench.analysis.comparison import RunComparison
@@ -64,8 +65,9 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.statistics import Statistics
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.metric import Figure, Interval, Panel
+    from pytest_packbench.model.result import Result
     from pytest_packbench.reports.blocks import Block, Row
-    from pytest_packbench.reports.page import AttemptEffort, CaseNumbers, RunPage, TrendPoint
+    from pytest_packbench.reports.page import AttemptEffort, CaseNumbers, RunPage
 
     Link = Callable[[str], str]
 
@@ -92,6 +94,7 @@ _MAX_PRINTED = 10
 _FEW_GROUPS = 10
 _FAILING = ("failed", "error")
 _TENTH_OF_A_CENT = 0.001
+_WORST = 10
 _UP_TO_MINUTE = len("2026-05-04T12:30")
 
 
@@ -101,16 +104,16 @@ class PageSection(NamedTuple):
     Attributes:
         name: what links to it name; unique among the sections of a run.
         title: what it is about.
-        blocks: what it says.
         nav: what the navigation calls it; empty if that does not have it.
         css: `screen` if it is not printed, `printed` if it is only printed; else empty.
+        blocks: what it says.
     """
 
     name: str
     title: str
+    nav: str
+    css: str
     blocks: Sequence[Block]
-    nav: str = ""
-    css: str = ""
 
 
 class Tile(NamedTuple):
@@ -131,28 +134,28 @@ def run_sections(page: RunPage, number: int, *, several: bool) -> list[PageSecti
         several: whether the page has other runs.
     """
     conclusion, statistics = page.conclusion, page.conclusion.statistics
-    controls = conclusion.controls
-    has_wrong = controls is not None and bool(controls.wrong)
+    has_wrong = conclusion.controls is not None and bool(conclusion.controls.wrong)
 
     def link(test_id: str) -> str:
         return f"#case={quote(test_id, safe='')}" + (f"&run={number}" if several else "") if page.cases else ""
 
     failing = _printed_failures(conclusion)
-    every = (
-        PageSection("gates", "Gates", list(_gates(conclusion.gates)), "Gates"),
-        PageSection("policy", "Acceptance policy", list(_policy(conclusion)), "Policy"),
-        PageSection("controls", "Controls", list(_controls(conclusion)), "Controls", "" if has_wrong else "screen"),
-        PageSection("baseline", "Since the baseline", list(_baseline(conclusion, link)), "Changes"),
-        PageSection("failing", failing.title, [failing] if failing.rows else [], css="printed"),
-        PageSection("trend", "Trend", list(_trend(page)), "Trend", "screen"),
-        PageSection("scores", "Scores", list(_scores(page.numbers)), "Scores", "screen"),
-        PageSection("rates", "Rates by group", list(_rates(statistics)), "Rates", "screen"),
-        PageSection("figures", "Figures of the pack", list(_figures(page)), "Figures", "screen"),
-        PageSection("effort", "Time, tokens and cost", list(_effort(page, link)), "Effort", "screen"),
-        PageSection("cases", "Cases", list(_cases(page, link, number)), "Cases", "screen"),
-        PageSection("about", "About this run", [about(conclusion.run, statistics)], "About", "screen"),
+    every: Sequence[tuple[str, str, str, str, Iterable[Block]]] = (
+        ("gates", "Gates", "Gates", "", _gates(conclusion.gates)),
+        ("policy", "Acceptance policy", "Policy", "", _policy(conclusion)),
+        ("controls", "Controls", "Controls", "" if has_wrong else "screen", _controls(conclusion)),
+        ("baseline", "Since the baseline", "Changes", "", _baseline(conclusion, link)),
+        ("failing", failing.title, "", "printed", [failing] if failing.rows else ()),
+        ("trend", "Trend", "Trend", "screen", _trend(page)),
+        ("scores", "Scores", "Scores", "screen", _scores(page.numbers)),
+        ("rates", "Rates by group", "Rates", "screen", _rates(statistics)),
+        ("figures", "Figures of the pack", "Figures", "screen", _figures(page)),
+        ("effort", "Time, tokens and cost", "Effort", "screen", _effort(page, link)),
+        ("cases", "Cases", "Cases", "screen", _cases(page, link, number)),
+        ("about", "About this run", "About", "screen", [about(conclusion.run, statistics)]),
     )
-    return [section for section in every if section.blocks]
+    sections = (PageSection(name, title, nav, css, tuple(blocks)) for name, title, nav, css, blocks in every)
+    return [section for section in sections if section.blocks]
 
 
 def run_html(
@@ -263,23 +266,24 @@ def _tiles(page: RunPage) -> Iterator[Tile]:
 
 
 def _effort_tiles(page: RunPage) -> Iterator[Tile]:
-    numbers, run, times = page.numbers, page.conclusion.run, page.conclusion.times
-    if run.mode == FIXTURE or numbers is None:
+    times = page.conclusion.times
+    if page.conclusion.run.mode == FIXTURE:
         return
     if times is not None:
         yield Tile("Time, median", format_duration(times.p50_ms), f"95 % within {format_duration(times.p95_ms)}")
-    tokens, cost, of = _used(numbers, recorded_spending(run))
+    tokens, cost, of = _used(page)
     yield Tile("Tokens", tokens)
     yield Tile("Cost", cost, of)
 
 
-def _used(numbers: CaseNumbers, spent: Mapping[str, Any] | None) -> tuple[str, str, str]:
+def _used(page: RunPage) -> tuple[str, str, str]:
     """Return the tokens and the cost of a run, and what they are of; what is not known is not 0."""
+    spent, numbers = recorded_spending(page.conclusion.run), page.numbers
     if spent is None:
-        tokens = numbers.tokens_input + numbers.tokens_output if numbers.tokens_known else None
-        cost, currency = numbers.cost_usd if numbers.cost_known else None, "USD"
-        known = f"tokens of {numbers.tokens_known}, cost of {numbers.cost_known}"
-        of = f"{known} of {pluralize(numbers.attempts, 'attempt')} with a record"
+        all_tokens, costs, currency = numbers.tokens, numbers.costs, "USD"
+        tokens, cost = sum(map(sum, all_tokens)) if all_tokens else None, sum(costs) if costs else None
+        attempts = pluralize(len(numbers.efforts), "attempt")
+        of = f"tokens of {len(all_tokens)}, cost of {len(costs)} of {attempts} with a record"
     else:
         # no call went through packbench, and some target ran
         is_unseen = spent["calls"] is None or bool(spent.get("unmetered") and not spent["calls"])
@@ -442,7 +446,7 @@ def _changed(title: str, comparison: RunComparison, kind: str, link: Link, *, pr
     return Section(titled, [table], css="" if printed else "no-print")
 
 
-def _case_cell(test_id: str, link: Link | None, more: str = "") -> Cell:
+def _case_cell(test_id: str, link: Link | None = None, more: str = "") -> Cell:
     """Return the name of a case without that of its suite, which all cases of a page share; with a link to it."""
     name = test_id.partition(":")[2] or test_id
     return Cell(f"{name}{more}", href="" if link is None else link(test_id), css="case")
@@ -474,15 +478,10 @@ def _mean_change(comparison: RunComparison) -> Section:
     return Section("Mean change", blocks, css="no-print")
 
 
-def _failing(conclusion: Conclusion, *more: str) -> Table:
-    """Return the first cases without a score and the first that failed, by their test ids; `more` are columns."""
-    listing, rows = conclusion.page_cases, []
-    table = Table("", (), ())
-    for name in ("broken", "failed"):
-        table = case_table("", listing, name, (*_SAID, *more))
-        listed = zip(listing.first(name, MAX_ROWS), table.rows, strict=True)
-        rows += [(row.case.case.test_id, *cells[1:]) for row, cells in listed]
-    return replace(table, rows=rows, total=listing.count("broken") + listing.count("failed"), numbers=(2, 3))
+def _failing(conclusion: Conclusion, name: Callable[[Result], Cell], *more: str) -> Table:
+    """Return the first cases without a score, then the first that failed; `more` are further columns."""
+    table = case_table("", conclusion.page_cases, ("broken", "failed"), (*_SAID, *more), name=name)
+    return replace(table, numbers=(2, 3))
 
 
 def _printed_failures(conclusion: Conclusion) -> Table:
@@ -490,12 +489,12 @@ def _printed_failures(conclusion: Conclusion) -> Table:
 
     New failures are in the section on the baseline.
     """
-    table, compared = _failing(conclusion), _compared(conclusion)
+    table, compared = _failing(conclusion, lambda case: _case_cell(case.case.test_id)), _compared(conclusion)
     new = () if compared is None else compared.listed["new_failures"].first[:_MAX_FLIPS]
-    said = {change.test_id for change in new}
-    rows = [(_case_cell(str(test_id), None), *row) for test_id, *row in table.rows if test_id not in said]
-    title = f"{'Other failing' if said else 'Failing'} cases: {table.total - len(said)}"
-    return replace(table, title=title, rows=rows[:_MAX_PRINTED], total=table.total - len(said), quiet=True)
+    said = {_case_cell(change.test_id) for change in new}
+    rows, total = [row for row in table.rows if row[0] not in said], table.total - len(said)
+    title = f"{'Other failing' if said else 'Failing'} cases: {total}"
+    return replace(table, title=title, rows=rows[:_MAX_PRINTED], total=total, quiet=True)
 
 
 def _trend(page: RunPage) -> Iterator[Block]:
@@ -503,25 +502,20 @@ def _trend(page: RunPage) -> Iterator[Block]:
         return
     points = [*page.trend, *_own_point(page)]
     marks, rows = [], []
-    for number, point in enumerate(points):
-        before = points[number - 1] if number else point
+    for before, point in zip([points[0], *points], points, strict=False):
         edited = _changed_cases(before.case_hashes, point.case_hashes)
-        label = f"{_minute(point.finished_at)}: {point.passed} of {point.judged} passed, run {point.run_id}"
-        rate, color = point.passed / point.judged if point.judged else None, _status_cell(point.status).color
-        marks.append(TrendMark(label, rate, point.mean_score, point.interval, color, point.suite_sha256, edited))
+        status, passed, ended = (
+            _status_cell(point.status),
+            f"{point.passed} of {point.judged}",
+            _minute(point.finished_at),
+        )
+        label = f"{ended}: {passed} passed, run {point.run_id}"
+        rate = point.passed / point.judged if point.judged else None
+        marks.append(TrendMark(label, rate, point.mean_score, point.interval, status.color, point.suite_sha256, edited))
         changes = ["rules changed"] if point.suite_sha256 != before.suite_sha256 else []
         changes += [f"{pluralize(edited, 'case')} changed"] if edited else []
-        rows.append(
-            (
-                Cell(point.run_id, css="mono"),
-                _minute(point.finished_at),
-                _status_cell(point.status),
-                f"{point.passed} of {point.judged}",
-                format_interval(point.interval),
-                format_mean(point.mean_score),
-                ", ".join(changes),
-            )
-        )
+        numbers = (format_interval(point.interval), format_mean(point.mean_score))
+        rows.append((Cell(point.run_id, css="mono"), ended, status, passed, *numbers, ", ".join(changes)))
     shown = [value for mark in marks for value in (mark.value, mark.mean, *(mark.interval or ())) if value is not None]
     earlier = pluralize(len(page.trend), "earlier complete run")
     own = " and this one" if len(points) > len(page.trend) else "; this one has only a part of the suite"
@@ -535,20 +529,11 @@ def _trend(page: RunPage) -> Iterator[Block]:
 
 def _own_point(page: RunPage) -> Iterator[TrendPoint]:
     """Yield the run as a point of its trend; a part of a suite is no such point."""
-    run, overall = page.conclusion.run, page.conclusion.statistics.overall
-    if run.partial:
-        return
-    yield page.trend[-1]._replace(
-        run_id=run.run_id,
-        finished_at=run.finished_at,
-        status=run_verdict(page.conclusion).status,
-        passed=overall.passed,
-        judged=overall.n,
-        mean_score=overall.mean_score,
-        interval=overall.interval,
-        suite_sha256=run.suite_sha256,
-        case_hashes=None if page.numbers is None else page.numbers.case_hashes,
-    )
+    run, overall, status = page.conclusion.run, page.conclusion.statistics.overall, run_verdict(page.conclusion).status
+    if not run.partial:
+        counted = (overall.passed, overall.n, overall.mean_score, overall.interval)
+        known = (run.suite_sha256, page.numbers.case_hashes)
+        yield TrendPoint(run.run_id, run.finished_at, status, *counted, *known)
 
 
 def _changed_cases(before: Mapping[str, str | None] | None, now: Mapping[str, str | None] | None) -> int:
@@ -559,20 +544,19 @@ def _changed_cases(before: Mapping[str, str | None] | None, now: Mapping[str, st
     return sum(before.get(test_id, "") != now.get(test_id, "") for test_id in before.keys() | now.keys())
 
 
-def _scores(numbers: CaseNumbers | None) -> Iterator[Block]:
-    if numbers is None or not any((*numbers.passed, *numbers.failed)):
+def _scores(numbers: CaseNumbers) -> Iterator[Block]:
+    rows = [
+        (f"{index / BINS:.2f} to {(index + 1) / BINS:.2f}", passed, failed)
+        for index, (passed, failed) in enumerate(zip(numbers.passed, numbers.failed, strict=True))
+        if passed or failed
+    ]
+    if not rows:
         return
-    filled = [index for index in range(BINS) if numbers.passed[index] or numbers.failed[index]]
-    ranges = [f"{index / BINS:.2f} to {(index + 1) / BINS:.2f}" for index in filled]
-    if len(filled) == 1:
-        yield Text(f"All scores are from {ranges[0]}.")
+    if len(rows) == 1:
+        yield Text(f"All scores are from {rows[0][0]}.")
     else:
         yield Markup(histogram_svg(numbers.passed, numbers.failed, tuple(numbers.thresholds)))
         yield _key(("bar-pass", "passed"), ("bar-fail", "failed"), ("limit", "threshold"))
-    rows = [
-        (label, str(numbers.passed[index]), str(numbers.failed[index]))
-        for label, index in zip(ranges, filled, strict=True)
-    ]
     limits = ", ".join(f"{value:g} ({pluralize(count, 'attempt')})" for value, count in numbers.thresholds.items())
     table = Table("Scores of judged attempts", ("score", "passed", "failed"), rows, numbers=(1, 2))
     yield Section("The same as a table", [table, Text(f"Thresholds: {limits}.", css="intro")], folded=True)
@@ -647,25 +631,27 @@ def _panel_cell(panel: Panel, row: Sequence[str | float | None], number: int) ->
 
 
 def _effort(page: RunPage, link: Link) -> Iterator[Block]:
-    numbers, run, times = page.numbers, page.conclusion.run, page.conclusion.times
-    if numbers is None or run.mode == FIXTURE or not numbers.slowest:
+    efforts, times, known, costs = page.numbers.efforts, page.conclusion.times, page.numbers.tokens, page.numbers.costs
+    if page.conclusion.run.mode == FIXTURE or not efforts:
         return
-    spent = recorded_spending(run)
-    tokens, cost, of = _used(numbers, spent)
+    spent, (tokens, cost, of) = recorded_spending(page.conclusion.run), _used(page)
     items = [("used", of if spent else f"{tokens} tokens, cost {cost} ({of})")]
+    slowest = sorted(efforts, key=lambda each: (-each.duration_ms, each.test_id))[:_WORST]
+    dearest = sorted(efforts, key=lambda each: (-(each.cost_usd or 0.0), each.test_id, each.trial))[:_WORST]
     if times is not None:
-        p50, p95, longest = map(format_duration, (times.p50_ms, times.p95_ms, numbers.slowest[0].duration_ms))
+        p50, p95, longest = map(format_duration, (times.p50_ms, times.p95_ms, slowest[0].duration_ms))
         items.append(("time of an attempt", f"median {p50}, 95 % within {p95}, longest {longest}"))
-    if numbers.tokens_known:
-        split = f"{numbers.tokens_input:,} input, {numbers.tokens_output:,} output"
+    if known:
+        given, returned = map(sum, zip(*known, strict=True))
         cached = ", answers from the cache included" if spent is not None and spent.get("cached") else ""
-        of = f"of {numbers.tokens_known} of {pluralize(numbers.attempts, 'attempt')} with a record{cached}"
-        items.append(("tokens in records", f"{split} ({of})"))
+        of = f"of {len(known)} of {pluralize(len(efforts), 'attempt')} with a record{cached}"
+        items.append(("tokens in records", f"{given:,} input, {returned:,} output ({of})"))
     yield Facts(items)
-    slowest = [(each, each.duration_ms) for each in numbers.slowest]
-    dearest = [(each, each.cost_usd or 0.0) for each in numbers.dearest]
-    yield _attempts("The attempts that took longest", "longest", slowest, numbers.attempts, link)
-    yield _attempts("The attempts that cost most", "dearest", dearest, numbers.cost_known, link)
+    yield _attempts(
+        "The attempts that took longest", "longest", [(each, each.duration_ms) for each in slowest], len(efforts), link
+    )
+    priced = [(each, each.cost_usd) for each in dearest if each.cost_usd]
+    yield _attempts("The attempts that cost most", "dearest", priced, len(costs), link)
 
 
 def _attempts(title: str, worst: str, attempts: Sequence[tuple[AttemptEffort, float]], total: int, link: Link) -> Table:
@@ -674,34 +660,31 @@ def _attempts(title: str, worst: str, attempts: Sequence[tuple[AttemptEffort, fl
     priced = any(each.cost_usd is not None for each, _ in attempts)
     rows = []
     for each, amount in attempts:
-        trial = f" (trial {each.trial + 1})" if each.trial else ""
+        name = _case_cell(each.test_id, link, f" (trial {each.trial + 1})" if each.trial else "")
+        tokens = "not known" if each.tokens is None else f"{sum(each.tokens):,}"
         cost = "not known" if each.cost_usd is None else _money(each.cost_usd)
-        rows.append(
-            (
-                _case_cell(each.test_id, link, trial),
-                format_duration(each.duration_ms),
-                "not known" if each.tokens is None else f"{each.tokens:,}",
-                cost if priced else None,
-                Cell("", svg=bar_svg(amount / (most or 1))),
-            )
-        )
+        drawn = Cell("", svg=bar_svg(amount / (most or 1)))
+        rows.append((name, format_duration(each.duration_ms), tokens, cost if priced else None, drawn))
     head = ("case", "time", "tokens", "cost, USD", f"against the {worst}")
     return Table(title, head, rows, total, "the table of cases has all", numbers=(1, 2, 3))
 
 
 def _cases(page: RunPage, link: Link, number: int) -> Iterator[Block]:
     """Yield the tables of cases that did not pass, in whose place the script shows all cases of the first run."""
-    table, anchors = _failing(page.conclusion, "input", "file"), set[str]()
-    rows: list[Row] = []
-    for test_id, *row in table.rows:
-        case = _case_cell(str(test_id), link)
+    anchors = set[str]()
+
+    def name(case: Result) -> Cell:
         # what links lead to where no script runs; a case may be in the table twice
-        rows.append((case._replace(id="" if case.href in anchors else case.href[1:]), *row))
-        anchors.add(case.href)
+        cell = _case_cell(case.case.test_id, link)
+        is_first = cell.href not in anchors
+        anchors.add(cell.href)
+        return cell._replace(id=cell.href[1:] if is_first else "")
+
+    table = replace(_failing(page.conclusion, name, "input", "file"), title="Cases that did not pass")
     first = '<div id="packbench-cases"></div>\n<div id="cases-static" class="cases-static">\n'
     yield Markup('<div class="cases-static">\n' if number else first)
-    yield replace(table, title="Cases that did not pass", rows=rows)
-    yield Text("" if rows else "No case failed.", css="muted")
+    yield table
+    yield Text("" if table.rows else "No case failed.", css="muted")
     yield Markup("</div>\n")
 
 
