@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 from pytest_packbench.analysis.conclusion import caveats, run_verdict
 from pytest_packbench.analysis.formatting import (
+    figure_interval,
+    figure_value,
     format_duration,
     format_interval,
     format_mean,
@@ -17,6 +19,7 @@ from pytest_packbench.analysis.formatting import (
     format_score_and_threshold,
     format_terms,
     format_with_bounds,
+    grouped_figures,
 )
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.listing import MAX_ROWS, name_some
@@ -32,11 +35,11 @@ from pytest_packbench.reports.blocks import (
     Section,
     Table,
     Text,
-    figure_tables,
     markdown,
     text,
     verdict_cell,
 )
+from pytest_packbench.reports.page.plots import interval_cells
 from pytest_packbench.reports.terminal import costs, one_line, policy_lines, quoted, spent_text
 from pytest_packbench.runs.metadata import recorded_spending
 
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.trials import TrialFigures
     from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.metric import Figure
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
     from pytest_packbench.reports.blocks import Block, Row
@@ -246,12 +250,18 @@ def wrong_controls(tally: ControlTally | None, max_rows: int = MAX_ROWS) -> Tabl
     return Table("Controls that deviate or could not be replayed", head, rows, len(wrong))
 
 
-def gates_table(gates: Sequence[GateResult], title: str = "") -> Table:
-    """Return how each gate decided, with its arithmetic."""
-    return Table(title, ("gate", "result", "arithmetic"), [_gate_row(gate) for gate in gates])
+def gates_table(
+    gates: Sequence[GateResult], title: str = "", draw: Callable[[GateResult], str] = lambda _: ""
+) -> Table:
+    """Return how each gate decided, with its arithmetic; `draw` returns a drawing of it for HTML."""
+    return Table(
+        title,
+        ("gate", "result", "arithmetic", "against the limit"),
+        [(*_gate_cells(gate), Cell("", svg=draw(gate))) for gate in gates],
+    )
 
 
-def _gate_row(gate: GateResult) -> Row:
+def _gate_cells(gate: GateResult) -> tuple[str, Cell, str]:
     verdict, color = ("PASS", "pass") if gate.passed else ("FAIL", "fail")
     arithmetic = gate.text.removeprefix(gate.subject).removesuffix(f": {verdict}").lstrip(": ")
     if not gate.judged:
@@ -376,6 +386,23 @@ def _folded_parts(conclusion: Conclusion) -> Iterator[Section]:
     yield folded("About this run", about(run, statistics))
 
 
+def figure_tables(figures: Iterable[Figure], title: str = "Figures", *, defined: bool = False) -> Iterator[Table]:
+    """Yield a table for each group of figures, with their definitions in a column of their own if `defined`."""
+    for group, members in grouped_figures(figures):
+        scale, drawings = interval_cells([(each.share, each.interval) for each in members])
+        rows = [
+            (
+                Cell(each.name, note=each.definition),
+                figure_value(each),
+                figure_interval(each),
+                each.definition if defined else None,
+                drawing,
+            )
+            for each, drawing in zip(members, drawings, strict=True)
+        ]
+        yield Table(f"{title}: {group}" if group else title, ("figure", "value", "interval", "definition", scale), rows)
+
+
 def trials_section(run: Run, figures: TrialFigures | None) -> Section:
     """Return what repeating the cases showed; a section without blocks if each case had one trial."""
     if figures is None:
@@ -402,22 +429,19 @@ def _share(value: float) -> str:
 
 def rate_tables(statistics: Statistics, names: Iterable[str] | None = None) -> list[Table]:
     """Return a table for what the cases are grouped by, or for some of these; the last row is of all cases."""
-    groups = statistics.grouped()
-    return [
-        Table(
-            f"By {name.replace('_', ' ')}",
-            (name.replace("_", " "), "passed", "rate", _WILSON, "mean score", "not judged"),
-            [_rate_row(group, group.value or UNREADABLE_GROUP) for group in groups[name]],
-            last=[_rate_row(statistics.overall, "all cases")],
-            numbers=range(1, 6),
-        )
-        for name in (groups if names is None else groups.keys() & names)
-    ]
+    groups, tables = statistics.grouped(), []
+    for name in groups if names is None else groups.keys() & names:
+        of = [*groups[name], statistics.overall]
+        scale, drawings = interval_cells([(group.pass_rate, group.interval) for group in of])
+        labels = [*(group.value or UNREADABLE_GROUP for group in groups[name]), "all cases"]
+        *rows, last = ((label, *_rates(group), drawn) for label, group, drawn in zip(labels, of, drawings, strict=True))
+        head = (name.replace("_", " "), "passed", "rate", _WILSON, "mean score", "not judged", scale)
+        tables.append(Table(f"By {head[0]}", head, rows, last=[last], numbers=range(1, 6)))
+    return tables
 
 
-def _rate_row(group: Group, label: str) -> Row:
+def _rates(group: Group) -> Row:
     return (
-        label,
         f"{group.passed} / {group.n}",
         format_percent(group.passed, group.n),
         format_interval(group.interval),

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.reports.blocks import html_text
+from pytest_packbench.reports.blocks import Cell, html_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from pytest_packbench.model.metric import Interval
+
+    Ends = tuple[float, float] | Interval
 
 BINS = 20
 """How many bars a distribution of scores has."""
@@ -100,6 +104,23 @@ def interval_svg(
         texts = [_percent(end) if axis.low >= 0 else f"{end:+g}" for end in axis]
         parts += [_tick(left, 2 * middle + 9, texts[0], "start"), _tick(right, 2 * middle + 9, texts[1], "end")]
     return _svg("plot-interval", width, 2 * middle + (12 if ends else 0), parts)
+
+
+def interval_cells(shares: Sequence[tuple[float | None, Ends | None]]) -> tuple[str, list[Cell]]:
+    """Draw shares with the ends of their intervals on one scale, for a column of a table.
+
+    Args:
+        shares: each with its interval; None for those that are not known.
+
+    Returns:
+        The scale in words, and a cell for each share; without a drawing for one without an interval.
+    """
+    axis = share_range([end for share, ends in shares if share is not None and ends for end in ends[:2]])
+    cells = [
+        Cell("", svg=interval_svg(share, axis, interval=(ends[0], ends[1])) if share is not None and ends else "")
+        for share, ends in shares
+    ]
+    return f"{100 * axis.low:g} to {100 * axis.high:g} %", cells
 
 
 def bar_svg(share: float, width: int = 120) -> str:

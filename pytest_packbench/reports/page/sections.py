@@ -13,7 +13,6 @@ from pytest_packbench.analysis.formatting import (
     format_interval,
     format_mean,
     format_percent,
-    grouped_figures,
 )
 from pytest_packbench.analysis.intervals import exact_bound
 from pytest_packbench.analysis.listing import MAX_ROWS
@@ -28,7 +27,6 @@ from pytest_packbench.reports.blocks import (
     Section,
     Table,
     Text,
-    figure_tables,
     html,
     html_text,
 )
@@ -48,6 +46,7 @@ from pytest_packbench.reports.story import (
     about,
     case_table,
     depth_table,
+    figure_tables,
     gates_table,
     rate_tables,
     refusals_table,
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.analysis.statistics import Statistics
     from pytest_packbench.model.gate import GateResult
-    from pytest_packbench.model.metric import Figure, Interval, Panel
+    from pytest_packbench.model.metric import Panel
     from pytest_packbench.model.result import Result
     from pytest_packbench.reports.blocks import Block, Row
     from pytest_packbench.reports.page import AttemptEffort, CaseNumbers, RunPage
@@ -298,23 +297,6 @@ def _used(page: RunPage) -> tuple[str, str, str]:
     )
 
 
-def _drawn(table: Table, title: str, drawings: Sequence[str]) -> Table:
-    """Return a table with a column of drawings, one for each row; empty for a row without one."""
-    rows = [(*row, Cell("", svg=drawing)) for row, drawing in zip((*table.rows, *table.last), drawings, strict=True)]
-    number = len(table.rows)
-    return replace(table, head=(*table.head, title), rows=rows[:number], last=rows[number:])
-
-
-def _with_intervals(
-    table: Table, shares: Sequence[tuple[float | None, Interval | tuple[float, float] | None]]
-) -> Table:
-    """Return a table with a share and the ends of its interval drawn for each row that has both, on one scale."""
-    known = [None if share is None or ends is None else (share, (ends[0], ends[1])) for share, ends in shares]
-    axis = share_range([end for each in known if each is not None for end in each[1]])
-    drawings = ["" if each is None else interval_svg(each[0], axis, interval=each[1]) for each in known]
-    return _drawn(table, f"{100 * axis.low:g} to {100 * axis.high:g} %", drawings)
-
-
 def _key(*names: tuple[str, str]) -> Markup:
     """Return what the signs of a drawing mean, from words of this module."""
     return Markup(f'<ul class="key">{"".join(f"<li>{swatch_svg(name)}{text}</li>" for name, text in names)}</ul>\n')
@@ -324,8 +306,7 @@ def _gates(gates: Sequence[GateResult]) -> Iterator[Block]:
     if not gates:
         yield Text("The suite has no gate.", css="muted")
         return
-    table = gates_table(gates, f"Gates: {gates_text(gates)}")
-    yield replace(_drawn(table, "against the limit", list(map(_gate_svg, gates))), css="gates")
+    yield replace(gates_table(gates, f"Gates: {gates_text(gates)}", _gate_svg), css="gates")
     yield _key(
         ("allowed", "values that pass"),
         ("limit", "limit"),
@@ -567,17 +548,13 @@ def _rates(statistics: Statistics) -> Iterator[Block]:
         return
     if not statistics.has_intervals:
         yield Text("Authored answers are no sample of a model's answers, so that only counts are shown.", css="intro")
-    many: list[Section] = []
-    for table, groups in zip(rate_tables(statistics), statistics.grouped().values(), strict=True):
-        rates = [(group.pass_rate, group.interval) for group in (*groups, statistics.overall)]
-        drawn = _with_intervals(_of_samples(table), rates)
-        if len(groups) > _FEW_GROUPS:
-            many.append(Section(f"{table.title}: {len(groups)} groups", [drawn], folded=True))
-        else:
-            yield drawn
+    tables = list(map(_of_samples, rate_tables(statistics)))
+    yield from (table for table in tables if len(table.rows) <= _FEW_GROUPS)
     yield _of_samples(depth_table(statistics))
     yield refusals_table(statistics)
-    yield from many
+    for table in tables:
+        if len(table.rows) > _FEW_GROUPS:
+            yield Section(f"{table.title}: {len(table.rows)} groups", [table], folded=True)
 
 
 def _of_samples(table: Table) -> Table:
@@ -594,22 +571,15 @@ def _figures(page: RunPage) -> Iterator[Block]:
         yield Section(panel.title, list(_panel(panel)))
     figures, shown = page.conclusion.all_figures, {id(figure) for panel in page.panels for figure in panel.figures}
     headlines = [figure for figure in figures if figure.headline and id(figure) not in shown]
-    yield from _figure_tables(headlines)
+    yield from figure_tables(headlines)
     if len(figures) > len(headlines):
         title = f"All {len(figures)} figures" if len(figures) > 1 else "The figure"
-        yield Section(title, _figure_tables(figures), folded=True)
-
-
-def _figure_tables(figures: Sequence[Figure]) -> list[Table]:
-    return [
-        _with_intervals(table, [(figure.share, figure.interval) for figure in members])
-        for table, (_, members) in zip(figure_tables(figures), grouped_figures(figures), strict=True)
-    ]
+        yield Section(title, figure_tables(figures), folded=True)
 
 
 def _panel(panel: Panel) -> Iterator[Block]:
     yield Text(panel.intro, css="intro")
-    yield from (replace(table, quiet=True) for table in _figure_tables(panel.figures))
+    yield from (replace(table, quiet=True) for table in figure_tables(panel.figures))
     numbers = [
         number
         for number, column in enumerate(zip(*panel.rows, strict=True))
