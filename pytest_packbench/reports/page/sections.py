@@ -574,7 +574,7 @@ def _figures(page: RunPage) -> Iterator[Block]:
     yield from figure_tables(headlines)
     if len(figures) > len(headlines):
         title = f"All {len(figures)} figures" if len(figures) > 1 else "The figure"
-        yield Section(title, figure_tables(figures), folded=True)
+        yield Section(title, tuple(figure_tables(figures)), folded=True)
 
 
 def _panel(panel: Panel) -> Iterator[Block]:
