@@ -11,7 +11,7 @@ from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from pytest_packbench.analysis.intervals import CONFIDENCE, wilson_interval
+from pytest_packbench.analysis.intervals import WILSON, wilson_interval
 from pytest_packbench.analysis.listing import keep_first
 from pytest_packbench.analysis.metrics import Bounds, Fraction, ResultSums, arithmetic, line, measure
 from pytest_packbench.analysis.tally import excluded_facets
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 Document: TypeAlias = dict[str, Any]
 """A part of an overview as JSON, except for figures of packs, which are `Figure`."""
 OVERVIEW_VERSION = 1
-INTERVAL = {"method": "wilson", "sides": 2, "confidence": CONFIDENCE}
-"""How the intervals of rates are computed."""
 MAX_FAILING = 20
 MAX_DUPLICATES = 10
 # the fields of the rows of rates, by which records are told apart, and those of guard firings
@@ -374,7 +372,7 @@ def overview(
         "passed": all(gate["passed"] for gate in gates),
         "records": sum(run["effort"]["records"] for run in runs),
         "cases": sum(suite["cases"] for run in runs for suite in run["suites"]),
-        "interval": INTERVAL,
+        "interval": WILSON,
         "runs": runs,
         "original": original,
         "duplicates": records.duplicates,
