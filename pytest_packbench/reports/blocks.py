@@ -136,7 +136,6 @@ class Table:
         numbers: the columns with numbers, which are aligned to the right.
         css: classes of the page's style.
         quiet: whether only screen readers get the title on the page, because a heading says the same.
-        printed: whether it is on the printed sheet of the page.
     """
 
     title: str
@@ -148,7 +147,6 @@ class Table:
     numbers: Sequence[int] = ()
     css: str = ""
     quiet: bool = False
-    printed: bool = True
 
     def columns(self, *, drawn: bool = False) -> list[int]:
         """Return the columns in which some row has a value, or a drawing where these are `drawn`."""
@@ -183,13 +181,13 @@ class Section:
         title: what they are about.
         blocks: the blocks.
         folded: whether a reader opens it with a click, where the medium can do that.
-        css: classes of the page's style for the title.
+        printed: whether it is on the printed sheet of the page.
     """
 
     title: str
     blocks: Sequence[Block]
     folded: bool = False
-    css: str = ""
+    printed: bool = True
 
 
 Block: TypeAlias = Text | Points | Facts | Table | Code | Markup | Section
@@ -377,12 +375,13 @@ def _html(block: Block, level: int, redact: Callable[[str], str]) -> str:
             written = _element("pre", html_text(said, redact))
         case Table():
             written = _html_table(block, redact)
-        case Section(title, parts, folded, css):
+        case Section(title, parts, folded, printed):
             inner, shown = html(parts, level=level + 1, redact=redact), html_text(title, redact)
             if folded and inner:
                 written = f"<details><summary>{shown}</summary>\n{inner}</details>\n"
             elif inner:
-                written = f"{_element(f'h{level}', shown, css)}{inner}"
+                written = f"<h{level}>{shown}</h{level}>\n{inner}"
+                written = written if printed else _element("div", f"\n{written}", "no-print")
         case Markup(markup):
             written = redact(markup)
     return written
@@ -406,8 +405,8 @@ def _html_table(table: Table, redact: Callable[[str], str]) -> str:
     )
     title, more = html_text(table.title, redact), html_text(table.more(len(table.rows)), redact)
     return (
-        f'<div{_class("scroll" if table.printed else "scroll no-print")} role="region" aria-label="{title}" '
-        f'tabindex="0">\n<table{_class(table.css)}>\n<caption{_class("quiet" * table.quiet)}>{title}</caption>\n'
+        f'<div class="scroll" role="region" aria-label="{title}" tabindex="0">\n<table{_class(table.css)}>\n'
+        f"<caption{_class('quiet' * table.quiet)}>{title}</caption>\n"
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n{_element('p', more, 'more')}</div>\n"
     )
 

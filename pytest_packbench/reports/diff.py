@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_packbench.analysis.comparison import SMALLER, THRESHOLD, Change
@@ -14,13 +15,13 @@ from pytest_packbench.reports.story import figure_tables
 from pytest_packbench.runs.folder import DIFF
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_packbench.analysis.baseline import BaselineOutcome
     from pytest_packbench.analysis.comparison import ComparedCase, FailCondition, RunComparison
     from pytest_packbench.analysis.intervals import PairedMean
     from pytest_packbench.model.metric import Figure
-    from pytest_packbench.reports.blocks import Block, Cell, Row
+    from pytest_packbench.reports.blocks import Block, Row
 
 _SIGNIFICANCE = 0.05
 _SMALLEST_P = 0.001
@@ -39,7 +40,6 @@ _KINDS = {
     "added": ("", "Added"),
 }
 """The kinds of changes, the worst first: in words for the summary of a run, if it lists them, and as a title."""
-_HEAD = ("case", "change", "before", "now", "score", "why")
 _COUNTS = "A case may count in several rows. Below, it is listed once, where the change is worst."
 
 
@@ -72,10 +72,7 @@ def diff_markdown(
             [Text(_COUNTS), Table("", ("cases", "number"), [("In both runs", comparison.common), *numbers])],
         ),
         *figure_tables(figures, defined=True),
-        *(
-            Table(title, _HEAD, changed_rows(comparison, kind), counted(comparison, kind), _WHERE)
-            for kind, (_, title) in _KINDS.items()
-        ),
+        *(changes_table(title, comparison, {kind: ""}) for kind, (_, title) in _KINDS.items()),
     ]
     title = f"packbench: {comparison.current.suite} compared - {comparison_headline(comparison)}"
     return markdown([Section(title, blocks)]) + "\n"
@@ -89,33 +86,34 @@ def worst_changes(comparison: RunComparison, max_rows: int) -> Table:
         max_rows: how many cases are listed.
     """
     words = {kind: word for kind, (word, _) in _KINDS.items() if word}
-    rows = [row for kind, word in words.items() for row in changed_rows(comparison, kind, word)[:max_rows]]
-    total = sum(counted(comparison, kind) for kind in words)
-    return Table("Changed since the baseline", _HEAD, rows[:max_rows], total, f"{DIFF} lists all")
+    table = changes_table("Changed since the baseline", comparison, words)
+    return replace(table, rows=table.rows[:max_rows], where=f"{DIFF} lists all")
 
 
-def counted(comparison: RunComparison, kind: str) -> int:
-    """Return how many cases a comparison lists under a kind, each case under one."""
-    return comparison.listed[kind].count if kind in comparison.listed else comparison.counts()[kind]
-
-
-def changed_rows(comparison: RunComparison, kind: str, word: str = "") -> list[Row]:
-    """Return the cases that a comparison lists under a kind, the worst first: case, change, before, now, score, why.
+def changes_table(title: str, comparison: RunComparison, words: Mapping[str, str]) -> Table:
+    """Return the first cases that a comparison lists under some kinds, each case under one, the worst first.
 
     Args:
+        title: what the table shows.
         comparison: the comparison.
-        kind: one of `LISTED`, `removed` or `added`.
-        word: what the rows say of the change.
+        words: what the rows say of the change, by kind: those of `LISTED`, `removed` and `added`.
     """
-    if kind == "removed":
-        return [(each.test_id, word, _only(each), None, format_mean(each.score), None) for each in comparison.removed]
-    if kind == "added":
-        return [(each.test_id, word, None, _only(each), format_mean(each.score), None) for each in comparison.added]
-    return [_changed_row(change, word) for change in comparison.listed[kind].first]
+    rows: list[Row] = []
+    total, counts = 0, comparison.counts()
+    for kind, word in words.items():
+        if kind in comparison.listed:
+            rows += [_changed_row(change, word) for change in comparison.listed[kind].first]
+            total += comparison.listed[kind].count
+        else:
+            ends = comparison.removed if kind == "removed" else comparison.added
+            rows += [_row_of_one_run(case, word, is_before=kind == "removed") for case in ends]
+            total += counts[kind]
+    return Table(title, ("case", "change", "before", "now", "score", "why"), rows, total, _WHERE)
 
 
-def _only(case: ComparedCase) -> Cell:
-    return verdict_cell(case.verdict, case.answer or "")
+def _row_of_one_run(case: ComparedCase, word: str, *, is_before: bool) -> Row:
+    end = verdict_cell(case.verdict, case.answer or "")
+    return case.test_id, word, *((end, None) if is_before else (None, end)), format_mean(case.score), None
 
 
 def _changed_row(change: Change, word: str) -> Row:

@@ -40,7 +40,7 @@ from pytest_packbench.reports.blocks import (
     verdict_cell,
 )
 from pytest_packbench.reports.page.plots import interval_cells
-from pytest_packbench.reports.terminal import costs, one_line, policy_lines, quoted, spent_text
+from pytest_packbench.reports.terminal import lost_terms, one_line, policy_lines, quoted, spent_text
 from pytest_packbench.runs.metadata import recorded_spending
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ _COLUMNS: dict[str, Callable[[CaseRow], str | int | Cell | None]] = {
     "expected": lambda row: one_line(row.case.score.expected_text, _ANSWER),
     "actual": lambda row: one_line(row.case.score.actual_text or row.case.score.answer or "", _ANSWER),
     "answer": lambda row: row.case.score.answer,
-    "points lost by": lambda row: ", ".join(costs(row.case.score.terms)),
+    "points lost by": lambda row: ", ".join(term.name for term in lost_terms(row.case.score.terms)),
     "terms": lambda row: format_terms(row.case.score.terms),
     "terms in detail": lambda row: format_terms(row.case.score.terms, details=True),
     "kind": lambda row: row.case.score.kind,

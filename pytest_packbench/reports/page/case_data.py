@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import zlib
 from binascii import b2a_base64
 from contextlib import suppress
@@ -23,9 +22,10 @@ from pytest_packbench.analysis.trials import MEAN, fold_case, group_by_case
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.result import values_of
 from pytest_packbench.model.strict_json import NUMBERS
+from pytest_packbench.reports.terminal import lost_terms, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_packbench.analysis.trials import Rule
@@ -155,7 +155,7 @@ def case_blocks(
         case = fold_case(trials, rule)
         before = None if baseline is None else baseline.get(case.case.test_id)
         change = None if baseline is None else _change(before, case)
-        command = f"pytest {shell_quoted(case.case.nodeid)}{options}"
+        command = f"pytest {quoted(case.case.nodeid)}{options}"
         # most test ids end with the id of the case
         prefix = case.case.test_id.removesuffix(case.case.case_id)
         made = (
@@ -180,15 +180,15 @@ def case_blocks(
         "root": root_link,
         "options": options,
         "terms": list(terms),
-        "columns": dict(zip((*_ROW_FIELDS, *_MADE), _columns(rows), strict=False)),
+        # equal values beside each other are compressed best
+        "columns": dict(zip((*_ROW_FIELDS, *_MADE), zip(*rows, strict=True), strict=False)),
     }
     blocks = (Block("rows", _compressed(_json(table))), *packed.blocks)
-    return CaseBlocks(blocks, (*_left_out(results, rows), *packed.notices()))
-
-
-def _columns(rows: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Return the columns of a table: equal values beside each other are compressed best."""
-    return zip(*rows, strict=True)
+    notices = packed.notices()
+    if len(rows) == MAX_ROWS and len(results) > MAX_ROWS:
+        first = f"The table has {MAX_ROWS:,} cases, those that did not pass first; report.json lists all."
+        notices = (first, *notices)
+    return CaseBlocks(blocks, notices)
 
 
 def _origin(results: Sequence[Result]) -> dict[str, str]:
@@ -197,11 +197,6 @@ def _origin(results: Sequence[Result]) -> dict[str, str]:
     ended = max((each.attempt.timestamp for each in results), default="")[:19].replace("T", " ")
     label = " ".join(str(part) for part in (made.get("mode"), made.get("target"), ended) if part)
     return {"pack": str(made.get("pack") or "").partition("/")[0], "label": label}
-
-
-def _left_out(results: Sequence[Result], rows: Sequence[object]) -> Iterator[str]:
-    if len(rows) == MAX_ROWS and len(results) > MAX_ROWS:
-        yield f"The table has {MAX_ROWS:,} cases, those that did not pass first; report.json lists all."
 
 
 def _change(before: Result | None, case: Result) -> str:
@@ -398,28 +393,15 @@ class _Details:
         return len(self._texts)
 
 
-def shell_quoted(text: str) -> str:
-    """Quote an argument for a shell, in one line; line breaks and control characters in the form of Bash."""
-    if not text.isprintable():
-        return "$'" + text.encode("unicode_escape").decode().replace("'", r"\'") + "'"
-    return shlex.quote(text)
-
-
 def _failures_first(trials: Sequence[Result]) -> bool:
     """Sort cases that passed behind others: what is left out of a large page is of those."""
     return all(result.score.verdict == "passed" for result in trials)
 
 
 def _effects_of(case: Result) -> tuple[tuple[str, bool], ...]:
-    """Return the terms of a case by name, and whether each cost points.
-
-    If none of a failed case did, those that gave no points are its cause.
-    """
-    every = case.score.terms
-    costs = [term.effect == "zero" or (term.effect == "add" and term.value < 0) for term in every]
-    if case.score.verdict == "failed" and not any(costs):
-        costs = [term.effect == "add" and not term.value for term in every]
-    return tuple([(term.name, cost) for term, cost in zip(every, costs, strict=True)])
+    """Return the terms of a case by name, and whether each cost points, or is why a failed case has none."""
+    lost = lost_terms(case.score.terms, or_without=case.score.verdict == "failed")
+    return tuple([(term.name, term in lost) for term in case.score.terms])
 
 
 def _tokens(trials: Iterable[Result]) -> int | None:

@@ -82,7 +82,6 @@ _UNPRINTED = {
     "verdict_changed": "Other changes of the verdict",
     "improved": "Higher scores",
 }
-_CHANGED = ("case", "change", "in the baseline", "now", "score", "why")
 _SAID = ("verdict", "score", "trials passed", "expected", "actual", "kind", "message", "terms in detail")
 """What the page says of each case that did not pass."""
 _LIMITS = "What this run shows, and what it does not"
@@ -257,7 +256,7 @@ def _tiles(page: RunPage) -> Iterator[Tile]:
         yield Tile("Not judged", str(statistics.totals.selected - overall.n), ", ".join(unjudged), color)
     if comparison is not None:
         changed = comparison.counts()
-        unseen = sum(map(_failed_before, _not_compared(comparison)))
+        unseen = sum(map(_failed_before, _not_compared(comparison).rows))
         gone = f"; {unseen} that failed there not compared" if unseen else ""
         failing, note = changed["new_failures"], f"{changed['fixed']} recovered since the baseline{gone}"
         yield Tile("New failures", str(failing), note, "fail" if failing else "")
@@ -385,19 +384,16 @@ def _baseline(conclusion: Conclusion, link: Link) -> Iterator[Block]:
         color, sign = ("fail", "✗ not compared") if outcome.fails_unseen else ("warn", "\u2013 not compared")
         yield Text(f"{_capitalized(outcome.problem)}.", sign=sign, color=color)
         return
-    from pytest_packbench.reports.diff import counted
-
     yield from _about_comparison(outcome, comparison)
     yield _changed("New failures", comparison, "new_failures", link)
     yield _changed("Recovered", comparison, "fixed", link)
     yield _mean_change(comparison)
     for kind, title in _UNPRINTED.items():
         yield _changed(title, comparison, kind, link, printed=False)
-    rows = [
-        (_case_cell(str(row[0]), link if row[3] else None), *row[1:]) for row in _not_compared(comparison)[:_MAX_SMALL]
-    ]
-    total = sum(counted(comparison, kind) for kind in _NOT_COMPARED)
-    yield Table(f"Cases that are not compared: {total}", _CHANGED, rows, total, "packbench compare lists more")
+    table = _not_compared(comparison)
+    rows = [_with_link(row, link) for row in table.rows[:_MAX_SMALL]]
+    title = f"Cases that are not compared: {table.total}"
+    yield replace(table, title=title, rows=rows, where="packbench compare lists more")
 
 
 def _about_comparison(outcome: BaselineOutcome, comparison: RunComparison) -> Iterator[Block]:
@@ -419,12 +415,16 @@ def _about_comparison(outcome: BaselineOutcome, comparison: RunComparison) -> It
 
 def _changed(title: str, comparison: RunComparison, kind: str, link: Link, *, printed: bool = True) -> Section:
     """Return the cases that changed in one way, with both answers."""
-    from pytest_packbench.reports.diff import changed_rows, counted
+    from pytest_packbench.reports.diff import changes_table
 
-    titled = f"{title}: {counted(comparison, kind)}"
-    rows = [(_case_cell(str(test_id), link), *row) for test_id, *row in changed_rows(comparison, kind)[:_MAX_FLIPS]]
-    table = Table(titled, _CHANGED, rows, counted(comparison, kind), numbers=(4,), quiet=True, printed=printed)
-    return Section(titled, [table], css="" if printed else "no-print")
+    table = changes_table("", comparison, {kind: ""})
+    titled, rows = f"{title}: {table.total}", [_with_link(row, link) for row in table.rows[:_MAX_FLIPS]]
+    return Section(titled, [replace(table, title=titled, rows=rows, numbers=(4,), quiet=True)], printed=printed)
+
+
+def _with_link(row: Row, link: Link) -> Row:
+    """Return the row of a case that changed, with a link if the run has the case."""
+    return _case_cell(str(row[0]), link if row[3] else None), *row[1:]
 
 
 def _case_cell(test_id: str, link: Link | None = None, more: str = "") -> Cell:
@@ -433,13 +433,14 @@ def _case_cell(test_id: str, link: Link | None = None, more: str = "") -> Cell:
     return Cell(f"{name}{more}", href="" if link is None else link(test_id), css="case")
 
 
-def _not_compared(comparison: RunComparison) -> list[Row]:
+def _not_compared(comparison: RunComparison) -> Table:
     """Return the cases that are not compared: one that failed may have been removed, quarantined or edited."""
-    from pytest_packbench.reports.diff import changed_rows
+    from pytest_packbench.reports.diff import changes_table
 
-    rows = [row for kind, word in _NOT_COMPARED.items() for row in changed_rows(comparison, kind, word)]
+    table = changes_table("", comparison, _NOT_COMPARED)
     # what failed and is no longer compared first
-    return sorted(rows, key=lambda row: (row[1] == _NOT_COMPARED["added"], not _failed_before(row)))
+    rows = sorted(table.rows, key=lambda row: (row[1] == _NOT_COMPARED["added"], not _failed_before(row)))
+    return replace(table, rows=rows)
 
 
 def _failed_before(row: Row) -> bool:
@@ -455,8 +456,7 @@ def _mean_change(comparison: RunComparison) -> Section:
     if mean is not None and mean.low is not None and mean.high is not None and not comparison.authored:
         ends = (mean.low, mean.high)
         drawing = interval_svg(mean.mean, change_range([mean.mean, *ends]), interval=ends, ends=True)
-    blocks = (Markup(f'<div class="no-print">{drawing}</div>\n'), Points(sentences(comparison), css="no-print"))
-    return Section("Mean change", blocks, css="no-print")
+    return Section("Mean change", [Markup(drawing), Points(sentences(comparison))], printed=False)
 
 
 def _failing(conclusion: Conclusion, name: Callable[[Result], Cell], *more: str) -> Table:
