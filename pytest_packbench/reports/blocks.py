@@ -181,13 +181,15 @@ class Section:
         title: what they are about.
         blocks: the blocks.
         folded: whether a reader opens it with a click, where the medium can do that.
-        printed: whether it is on the printed sheet of the page.
+        css: classes of the page's style, such as `screen` for what is not printed, or `printed` for what only is.
+        name: what links to it name, in HTML; unique on the page.
     """
 
     title: str
     blocks: Sequence[Block]
     folded: bool = False
-    printed: bool = True
+    css: str = ""
+    name: str = ""
 
 
 Block: TypeAlias = Text | Points | Facts | Table | Code | Markup | Section
@@ -375,16 +377,22 @@ def _html(block: Block, level: int, redact: Callable[[str], str]) -> str:
             written = _element("pre", html_text(said, redact))
         case Table():
             written = _html_table(block, redact)
-        case Section(title, parts, folded, printed):
-            inner, shown = html(parts, level=level + 1, redact=redact), html_text(title, redact)
-            if folded and inner:
-                written = f"<details><summary>{shown}</summary>\n{inner}</details>\n"
-            elif inner:
-                written = f"<h{level}>{shown}</h{level}>\n{inner}"
-                written = written if printed else _element("div", f"\n{written}", "no-print")
+        case Section(title, parts) if inner := html(parts, level=level + 1, redact=redact):
+            written = _html_section(block, html_text(title, redact), inner, level)
         case Markup(markup):
             written = redact(markup)
     return written
+
+
+def _html_section(section: Section, title: str, inner: str, level: int) -> str:
+    name, css = section.name, _class(section.css)
+    if section.folded:
+        return f"<details><summary>{title}</summary>\n{inner}</details>\n"
+    if name:
+        heading = f'<h{level} id="{name}-title">{title}</h{level}>\n'
+        return f'<section id="{name}" aria-labelledby="{name}-title"{css}>\n{heading}{inner}</section>\n'
+    written = f"<h{level}>{title}</h{level}>\n{inner}"
+    return f"<div{css}>\n{written}</div>\n" if css else written
 
 
 def _element(tag: str, inner: str, css: str = "") -> str:

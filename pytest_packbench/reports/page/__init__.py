@@ -229,7 +229,7 @@ def page_html(
 
     several = len(pages) > 1
     every = [run_sections(page, number, several=several) for number, page in enumerate(pages)]
-    links = [] if several else [(section.name, section.nav) for section in every[0] if section.nav]
+    links = [] if several else [section.name for section in every[0] if section.css != "printed"]
     runs = [
         run_html(page, sections, number, several=several, redact=redact)
         for number, (page, sections) in enumerate(zip(pages, every, strict=True))
@@ -245,7 +245,7 @@ def page_html(
         title=html_text(title, redact),
         policy=_policy(css, script),
         css=css,
-        links="".join(f'<li><a href="#{name}">{nav}</a></li>' for name, nav in links),
+        links="".join(f'<li><a href="#{name}">{name.capitalize()}</a></li>' for name in links),
         runs="".join([overview_html(pages, title, redact) if several else "", *runs]),
         data="".join([*blocks, f"<script>{script}</script>\n" if script else ""]),
     )

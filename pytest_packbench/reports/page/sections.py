@@ -96,24 +96,6 @@ _WORST = 10
 _UP_TO_MINUTE = len("2026-05-04T12:30")
 
 
-class PageSection(NamedTuple):
-    """A section of the page.
-
-    Attributes:
-        name: what links to it name; unique among the sections of a run.
-        title: what it is about.
-        nav: what the navigation calls it; empty if that does not have it.
-        css: `screen` if it is not printed, `printed` if it is only printed; else empty.
-        blocks: what it says.
-    """
-
-    name: str
-    title: str
-    nav: str
-    css: str
-    blocks: Sequence[Block]
-
-
 class Tile(NamedTuple):
     """A number that stands out: its name, its value, a note below it, and a colour of the page's style."""
 
@@ -123,7 +105,7 @@ class Tile(NamedTuple):
     color: str = ""
 
 
-def run_sections(page: RunPage, number: int, *, several: bool) -> list[PageSection]:
+def run_sections(page: RunPage, number: int, *, several: bool) -> list[Section]:
     """Return what the page says of one run below its verdict, without sections that have nothing to say.
 
     Args:
@@ -138,26 +120,29 @@ def run_sections(page: RunPage, number: int, *, several: bool) -> list[PageSecti
         return f"#case={quote(test_id, safe='')}" + (f"&run={number}" if several else "") if page.cases else ""
 
     failing = _printed_failures(conclusion)
-    every: Sequence[tuple[str, str, str, str, Iterable[Block]]] = (
-        ("gates", "Gates", "Gates", "", _gates(conclusion.gates)),
-        ("policy", "Acceptance policy", "Policy", "", _policy(conclusion)),
-        ("controls", "Controls", "Controls", "" if has_wrong else "screen", _controls(conclusion)),
-        ("baseline", "Since the baseline", "Changes", "", _baseline(conclusion, link)),
-        ("failing", failing.title, "", "printed", [failing] if failing.rows else ()),
-        ("trend", "Trend", "Trend", "screen", _trend(page)),
-        ("scores", "Scores", "Scores", "screen", _scores(page.numbers)),
-        ("rates", "Rates by group", "Rates", "screen", _rates(statistics)),
-        ("figures", "Figures of the pack", "Figures", "screen", _figures(page)),
-        ("effort", "Time, tokens and cost", "Effort", "screen", _effort(page, link)),
-        ("cases", "Cases", "Cases", "screen", _cases(page, link, number)),
-        ("about", "About this run", "About", "screen", [about(conclusion.run, statistics)]),
+    every: Sequence[tuple[str, str, str, Iterable[Block]]] = (
+        ("gates", "Gates", "", _gates(conclusion.gates)),
+        ("policy", "Acceptance policy", "", _policy(conclusion)),
+        ("controls", "Controls", "" if has_wrong else "screen", _controls(conclusion)),
+        ("changes", "Since the baseline", "", _baseline(conclusion, link)),
+        ("failing", failing.title, "printed", [failing] if failing.rows else ()),
+        ("trend", "Trend", "screen", _trend(page)),
+        ("scores", "Scores", "screen", _scores(page.numbers)),
+        ("rates", "Rates by group", "screen", _rates(statistics)),
+        ("figures", "Figures of the pack", "screen", _figures(page)),
+        ("effort", "Time, tokens and cost", "screen", _effort(page, link)),
+        ("cases", "Cases", "screen", _cases(page, link, number)),
+        ("about", "About this run", "screen", [about(conclusion.run, statistics)]),
     )
-    sections = (PageSection(name, title, nav, css, tuple(blocks)) for name, title, nav, css, blocks in every)
-    return [section for section in sections if section.blocks]
+    return [
+        Section(title, made, css=css, name=f"{name}-{number + 1}" if several else name)
+        for name, title, css, blocks in every
+        if (made := tuple(blocks))
+    ]
 
 
 def run_html(
-    page: RunPage, sections: Sequence[PageSection], number: int, *, several: bool, redact: Callable[[str], str]
+    page: RunPage, sections: Sequence[Section], number: int, *, several: bool, redact: Callable[[str], str]
 ) -> str:
     """Write a run: its verdict, its numbers and its sections.
 
@@ -180,7 +165,7 @@ def run_html(
     limits = Section(_LIMITS, [Points([*caveats(run, page.conclusion.statistics), *page.notes, *notes])])
     eyebrow = html_text(" · ".join(filter(None, made)), redact)
     first, rest = (html_text(text, redact) for text in verdict.headline.split(", ", 1))
-    written = "".join(_section_html(section, suffix, level + 1, redact) for section in sections)
+    written = html(sections, level=level + 1, redact=redact)
     name = f"verdict{suffix}"
     return (
         f'<article class="run" aria-labelledby="{name}-title">\n<section id="{name}" class="verdict">\n'
@@ -190,15 +175,6 @@ def run_html(
         f'<p class="lead">{html_text(verdict.sentence, redact)}</p>\n{_tiles_html(list(_tiles(page)), redact)}'
         f'<div class="limits">\n{html([limits], level=level + 1, redact=redact)}</div>\n</section>\n{written}'
         '<div class="signoff" aria-hidden="true"><p>Decision</p><p>Name</p><p>Date</p></div>\n</article>\n'
-    )
-
-
-def _section_html(section: PageSection, suffix: str, level: int, redact: Callable[[str], str]) -> str:
-    name, css = f"{section.name}{suffix}", f' class="{section.css}"' if section.css else ""
-    return (
-        f'<section id="{name}" aria-labelledby="{name}-title"{css}>\n'
-        f'<h{level} id="{name}-title">{html_text(section.title, redact)}</h{level}>\n'
-        f"{html(section.blocks, level=level + 1, redact=redact)}</section>\n"
     )
 
 
@@ -389,7 +365,7 @@ def _baseline(conclusion: Conclusion, link: Link) -> Iterator[Block]:
     yield _changed("Recovered", comparison, "fixed", link)
     yield _mean_change(comparison)
     for kind, title in _UNPRINTED.items():
-        yield _changed(title, comparison, kind, link, printed=False)
+        yield _changed(title, comparison, kind, link, css="screen")
     table = _not_compared(comparison)
     rows = [_with_link(row, link) for row in table.rows[:_MAX_SMALL]]
     title = f"Cases that are not compared: {table.total}"
@@ -413,13 +389,13 @@ def _about_comparison(outcome: BaselineOutcome, comparison: RunComparison) -> It
         yield _judgement(text, failed=True)
 
 
-def _changed(title: str, comparison: RunComparison, kind: str, link: Link, *, printed: bool = True) -> Section:
+def _changed(title: str, comparison: RunComparison, kind: str, link: Link, *, css: str = "") -> Section:
     """Return the cases that changed in one way, with both answers."""
     from pytest_packbench.reports.diff import changes_table
 
     table = changes_table("", comparison, {kind: ""})
     titled, rows = f"{title}: {table.total}", [_with_link(row, link) for row in table.rows[:_MAX_FLIPS]]
-    return Section(titled, [replace(table, title=titled, rows=rows, numbers=(4,), quiet=True)], printed=printed)
+    return Section(titled, [replace(table, title=titled, rows=rows, numbers=(4,), quiet=True)], css=css)
 
 
 def _with_link(row: Row, link: Link) -> Row:
@@ -456,7 +432,7 @@ def _mean_change(comparison: RunComparison) -> Section:
     if mean is not None and mean.low is not None and mean.high is not None and not comparison.authored:
         ends = (mean.low, mean.high)
         drawing = interval_svg(mean.mean, change_range([mean.mean, *ends]), interval=ends, ends=True)
-    return Section("Mean change", [Markup(drawing), Points(sentences(comparison))], printed=False)
+    return Section("Mean change", [Markup(drawing), Points(sentences(comparison))], css="screen")
 
 
 def _failing(conclusion: Conclusion, name: Callable[[Result], Cell], *more: str) -> Table:
