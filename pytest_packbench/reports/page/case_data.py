@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
 
+from pytest_packbench.analysis.listing import name_some
 from pytest_packbench.analysis.trials import MEAN, fold_case, group_by_case
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.result import values_of
@@ -271,24 +272,16 @@ class _Details:
 
     def notices(self) -> tuple[str, ...]:
         """Return what was left out."""
-        limits = (
-            (self._without_exchanges, "the recorded exchanges of {} are left out", MAX_EXCHANGES),
-            (self._without_texts, "the texts and results of {} are left out", MAX_PAYLOADS),
-        )
-        found = [
-            f"{text.format(pluralize(count, 'case'))}, because the details of this page exceed {size >> 20} MB; "
-            "the files of the run and of the suite contain them"
-            for count, text, size in limits
-            if count
-        ]
-        if self._cut:
-            named = ", ".join([*list(self._cut)[:_MAX_NAMED], *(["…"] if len(self._cut) > _MAX_NAMED else [])])
-            cases = pluralize(len(self._cut), "case")
-            found.append(
-                f"texts of more than {_MAX_TEXT >> 20} MB are cut in {cases} ({named}); the files of the run and of "
-                "the suite contain them"
-            )
-        return tuple(text[0].upper() + text[1:] + "." for text in found)
+        named = name_some(list(self._cut)[:_MAX_NAMED], len(self._cut))
+        exceeded, cut = "because the details of this page exceed", pluralize(len(self._cut), "case")
+        found = {
+            f"The recorded exchanges of {pluralize(self._without_exchanges, 'case')} are left out, {exceeded} "
+            f"{MAX_EXCHANGES >> 20} MB": self._without_exchanges,
+            f"The texts and results of {pluralize(self._without_texts, 'case')} are left out, {exceeded} "
+            f"{MAX_PAYLOADS >> 20} MB": self._without_texts,
+            f"Texts of more than {_MAX_TEXT >> 20} MB are cut in {cut} ({named})": self._cut,
+        }
+        return tuple(f"{what}; the files of the run and of the suite contain them." for what, of in found.items() if of)
 
     def _exchanges(self, case: Result) -> int | None:
         text = self._sources.exchanges_text(case)

@@ -582,10 +582,9 @@ def _effort(page: RunPage, link: Link) -> Iterator[Block]:
         return
     spent, (tokens, cost, of) = recorded_spending(page.conclusion.run), _used(page)
     items = [("used", of if spent else f"{tokens} tokens, cost {cost} ({of})")]
-    slowest = sorted(efforts, key=lambda each: (-each.duration_ms, each.test_id))[:_WORST]
-    dearest = sorted(efforts, key=lambda each: (-(each.cost_usd or 0.0), each.test_id, each.trial))[:_WORST]
     if times is not None:
-        p50, p95, longest = map(format_duration, (times.p50_ms, times.p95_ms, slowest[0].duration_ms))
+        most = max(each.duration_ms for each in efforts)
+        p50, p95, longest = map(format_duration, (times.p50_ms, times.p95_ms, most))
         items.append(("time of an attempt", f"median {p50}, 95 % within {p95}, longest {longest}"))
     if known:
         given, returned = map(sum, zip(*known, strict=True))
@@ -593,26 +592,28 @@ def _effort(page: RunPage, link: Link) -> Iterator[Block]:
         of = f"of {len(known)} of {pluralize(len(efforts), 'attempt')} with a record{cached}"
         items.append(("tokens in records", f"{given:,} input, {returned:,} output ({of})"))
     yield Facts(items)
-    yield _attempts(
-        "The attempts that took longest", "longest", [(each, each.duration_ms) for each in slowest], len(efforts), link
-    )
-    priced = [(each, each.cost_usd) for each in dearest if each.cost_usd]
-    yield _attempts("The attempts that cost most", "dearest", priced, len(costs), link)
+    slowest = _attempts("The attempts that took longest", efforts, lambda each: each.duration_ms, link)
+    yield replace(slowest, total=len(efforts))
+    priced = [each for each in efforts if each.cost_usd]
+    dearest = _attempts("The attempts that cost most", priced, lambda each: each.cost_usd or 0.0, link)
+    yield replace(dearest, total=len(costs))
 
 
-def _attempts(title: str, worst: str, attempts: Sequence[tuple[AttemptEffort, float]], total: int, link: Link) -> Table:
-    """Return a table of attempts, the worst first, each with its share of that one; costs only where one is known."""
-    most = attempts[0][1] if attempts else 0
-    priced = any(each.cost_usd is not None for each, _ in attempts)
+def _attempts(
+    title: str, efforts: Sequence[AttemptEffort], amount: Callable[[AttemptEffort], float], link: Link
+) -> Table:
+    """Return the attempts with the largest amounts, each with its share of the largest; costs where one is known."""
+    first = sorted(efforts, key=lambda each: (-amount(each), each.test_id, each.trial))[:_WORST]
+    priced = any(each.cost_usd is not None for each in first)
     rows = []
-    for each, amount in attempts:
+    for each in first:
         name = _case_cell(each.test_id, link, f" (trial {each.trial + 1})" if each.trial else "")
         tokens = "not known" if each.tokens is None else f"{sum(each.tokens):,}"
         cost = "not known" if each.cost_usd is None else _money(each.cost_usd)
-        drawn = Cell("", svg=bar_svg(amount / (most or 1)))
+        drawn = Cell("", svg=bar_svg(amount(each) / (amount(first[0]) or 1)))
         rows.append((name, format_duration(each.duration_ms), tokens, cost if priced else None, drawn))
-    head = ("case", "time", "tokens", "cost, USD", f"against the {worst}")
-    return Table(title, head, rows, total, "the table of cases has all", numbers=(1, 2, 3))
+    head = ("case", "time", "tokens", "cost, USD", "against the first")
+    return Table(title, head, rows, where="the table of cases has all", numbers=(1, 2, 3))
 
 
 def _cases(page: RunPage, link: Link, number: int) -> Iterator[Block]:
