@@ -82,8 +82,9 @@ _VERDICTS = {
     "known_hole": ("○", "plain"),
     "not_run": ("\u2013", "plain"),
     "quarantined": ("‖", "plain"),
+    "partial": ("\u2013", "warn"),
 }
-"""The sign and the colour of each verdict."""
+"""The sign and the colour of each verdict of a case, and of the statuses of a run."""
 Value: TypeAlias = "str | int | Cell | None"
 Row: TypeAlias = Sequence[Value]
 
@@ -445,6 +446,6 @@ def _class(css: str) -> str:
 
 
 def verdict_cell(verdict: str, said: str = "") -> Cell:
-    """Return a verdict, with what was answered."""
+    """Return a verdict of a case or the status of a run, with what was answered."""
     sign, color = _VERDICTS.get(verdict, ("", "plain"))
     return Cell(verdict.replace("_", " "), one_line(said, _ANSWER), sign=sign, color=color)

@@ -25,7 +25,6 @@ from pytest_packbench.reports.page.case_data import NO_SOURCES, case_blocks
 from pytest_packbench.reports.page.plots import (
     BINS,
     Range,
-    TrendMark,
     change_range,
     histogram_svg,
     interval_svg,
@@ -480,10 +479,10 @@ def test_an_axis_has_room_for_all_values(values: list[float], axis: Range) -> No
 
 
 def test_a_value_is_drawn_where_it_is() -> None:
-    svg = interval_svg(0.5, Range(0, 1), interval=(0.25, 0.75), low=0.5, status="fail", width=212)
-    assert re.findall(r'<polygon class="mark-fail" points="(\d+),', svg) == ["106"]
-    assert re.findall(r'class="interval" x1="(\d+)" y1="11" x2="(\d+)"', svg) == [("56", "156")]
-    assert re.findall(r'class="allowed" x="(\d+)" y="4" width="(\d+)"', svg) == [("106", "100")]
+    svg = interval_svg(0.5, Range(0, 1), interval=(0.25, 0.75), low=0.5, status="fail")
+    assert re.findall(r'<polygon class="mark-fail" points="(\d+),', svg) == ["110"]
+    assert re.findall(r'class="interval" x1="(\d+)" y1="11" x2="(\d+)"', svg) == [("58", "162")]
+    assert re.findall(r'class="allowed" x="(\d+)" y="4" width="(\d+)"', svg) == [("110", "104")]
 
 
 def test_the_bound_that_decides_a_gate_with_confidence_is_drawn_on_its_side_of_the_limit() -> None:
@@ -502,13 +501,16 @@ def test_the_bound_that_decides_a_gate_with_confidence_is_drawn_on_its_side_of_t
 
 
 def test_drawings_of_a_trend_that_ends_where_the_rules_changed_and_of_scores(expected: ExpectedTexts) -> None:
-    marks = [TrendMark(f"run <{n}>", 0.9, 0.8, (0.5, 1.0), "pass", rules, n % 2) for n, rules in enumerate("aaabb")]
-    marks[1] = marks[1]._replace(value=None, mean=None, interval=None)
-    marks[4] = marks[4]._replace(status="fail", interval=None)
+    points = [
+        TrendPoint(f"<{n}>", "", "passed", 9, 10, 0.8, (0.5, 1.0), rules, changed=n % 2)
+        for n, rules in enumerate("aaabb")
+    ]
+    points[1] = points[1]._replace(judged=0, mean_score=None, interval=None)
+    points[4] = points[4]._replace(status="failed", interval=None)
     few = [0] * (BINS - 2)
     drawings = (
-        trend_svg(marks, Range(0, 1)),
-        trend_svg(marks[:1], Range(0.5, 1)),
+        trend_svg(points),
+        trend_svg(points[:1]),
         histogram_svg([1, *few, 200], [3, *few, 0], [0.8]),
     )
     expected.check("\n".join(drawings).replace("><", ">\n<"), "svg")

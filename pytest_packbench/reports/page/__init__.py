@@ -43,6 +43,7 @@ class TrendPoint(NamedTuple):
         interval: two-sided Wilson interval of the pass rate, 0 to 1; None without one.
         suite_sha256: hash of the scoring rules, which break the trend where they change.
         case_hashes: the hash of each case's content by its test id; None if they are not known.
+        changed: how many cases are not those of the run before.
     """
 
     run_id: str
@@ -54,6 +55,12 @@ class TrendPoint(NamedTuple):
     interval: tuple[float, float] | None
     suite_sha256: str
     case_hashes: Mapping[str, str | None] | None = None
+    changed: int = 0
+
+    @property
+    def rate(self) -> float | None:
+        """The pass rate; None if no case was judged."""
+        return self.passed / self.judged if self.judged else None
 
 
 class AttemptEffort(NamedTuple):
@@ -183,7 +190,8 @@ def baseline_cases(outcome: BaselineOutcome | None, stored: StoredRun | None) ->
 
 def trend_of(earlier: Iterable[Any]) -> tuple[TrendPoint, ...]:
     """Return earlier runs, as `like_runs` reads them, as points of the trend."""
-    return tuple(TrendPoint(*(getattr(run, name) for name in TrendPoint._fields)) for run in earlier)
+    names = TrendPoint._fields[:-1]
+    return tuple(TrendPoint(*(getattr(run, name) for name in names)) for run in earlier)
 
 
 def case_numbers(results: Iterable[Result]) -> CaseNumbers:

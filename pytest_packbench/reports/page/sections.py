@@ -29,15 +29,16 @@ from pytest_packbench.reports.blocks import (
     Text,
     html,
     html_text,
+    verdict_cell,
 )
 from pytest_packbench.reports.page import TrendPoint
 from pytest_packbench.reports.page.plots import (
     BINS,
-    TrendMark,
     bar_svg,
     change_range,
     histogram_svg,
     interval_svg,
+    minute,
     share_range,
     swatch_svg,
     trend_svg,
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
 
     Link = Callable[[str], str]
 
-_STATUS = {"passed": ("✓", "pass"), "failed": ("✗", "fail"), "partial": ("\u2013", "warn")}
 _NOT_COMPARED = {
     "removed": "removed",
     "hash_changed": "case or judge changed",
@@ -93,7 +93,6 @@ _FEW_GROUPS = 10
 _FAILING = ("failed", "error")
 _TENTH_OF_A_CENT = 0.001
 _WORST = 10
-_UP_TO_MINUTE = len("2026-05-04T12:30")
 
 
 class Tile(NamedTuple):
@@ -158,9 +157,9 @@ def run_html(
     """
     run, verdict = page.conclusion.run, run_verdict(page.conclusion)
     suffix, level = (f"-{number + 1}", 2) if several else ("", 1)
-    sign, color = _STATUS[verdict.status]
+    status = verdict_cell(verdict.status)
     backend = f"{run.backend} / {run.model}" if run.backend and run.model else ""
-    made = (run.suite, f"{run.mode} mode", run.target, backend, _minute(run.finished_at), run.run_id)
+    made = (run.suite, f"{run.mode} mode", run.target, backend, minute(run.finished_at), run.run_id)
     notes = page.cases.notices if page.cases is not None else ()
     limits = Section(_LIMITS, [Points([*caveats(run, page.conclusion.statistics), *page.notes, *notes])])
     eyebrow = html_text(" · ".join(filter(None, made)), redact)
@@ -170,8 +169,8 @@ def run_html(
     return (
         f'<article class="run" aria-labelledby="{name}-title">\n<section id="{name}" class="verdict">\n'
         f'<p class="eyebrow">{eyebrow}</p>\n'
-        f'<h{level} id="{name}-title" class="headline"><span class="is-{color}">'
-        f'<span class="sign" aria-hidden="true">{sign}</span>{first}</span>, {rest}</h{level}>\n'
+        f'<h{level} id="{name}-title" class="headline"><span class="is-{status.color}">'
+        f'<span class="sign" aria-hidden="true">{status.sign}</span>{first}</span>, {rest}</h{level}>\n'
         f'<p class="lead">{html_text(verdict.sentence, redact)}</p>\n{_tiles_html(list(_tiles(page)), redact)}'
         f'<div class="limits">\n{html([limits], level=level + 1, redact=redact)}</div>\n</section>\n{written}'
         '<div class="signoff" aria-hidden="true"><p>Decision</p><p>Name</p><p>Date</p></div>\n</article>\n'
@@ -199,8 +198,8 @@ def overview_html(pages: Sequence[RunPage], title: str, redact: Callable[[str], 
                 run.suite,
                 run.mode,
                 run.target,
-                _minute(run.finished_at),
-                _status_cell(run_verdict(page.conclusion).status),
+                minute(run.finished_at),
+                verdict_cell(run_verdict(page.conclusion).status),
                 f"{overall.passed} of {overall.n}",
                 format_mean(overall.mean_score),
             )
@@ -378,7 +377,7 @@ def _about_comparison(outcome: BaselineOutcome, comparison: RunComparison) -> It
 
     baseline = comparison.baseline
     compared = f"{_capitalized(comparison_headline(comparison))}, compared with run {baseline.run_id}"
-    yield Text(f"{compared} of {_minute(baseline.finished_at)}." if baseline.finished_at else f"{compared}.")
+    yield Text(f"{compared} of {minute(baseline.finished_at)}." if baseline.finished_at else f"{compared}.")
     for text in comparison.differences:
         yield Text(f"The runs differ in {text}.", sign="! forced comparison", color="warn")
     if outcome.warning:
@@ -458,27 +457,30 @@ def _trend(page: RunPage) -> Iterator[Block]:
     if not page.trend:
         return
     points = [*page.trend, *_own_point(page)]
-    marks, rows = [], []
-    for before, point in zip([points[0], *points], points, strict=False):
-        edited = _changed_cases(before.case_hashes, point.case_hashes)
-        status, passed, ended = (
-            _status_cell(point.status),
+    points = [
+        point._replace(changed=_changed_cases(before.case_hashes, point.case_hashes))
+        for before, point in zip([points[0], *points], points, strict=False)
+    ]
+    rows = [
+        (
+            Cell(point.run_id, css="mono"),
+            minute(point.finished_at),
+            verdict_cell(point.status),
             f"{point.passed} of {point.judged}",
-            _minute(point.finished_at),
+            format_interval(point.interval),
+            format_mean(point.mean_score),
+            ", ".join(
+                ["rules changed"] * (point.suite_sha256 != before.suite_sha256)
+                + [f"{pluralize(point.changed, 'case')} changed"] * bool(point.changed)
+            ),
         )
-        label = f"{ended}: {passed} passed, run {point.run_id}"
-        rate = point.passed / point.judged if point.judged else None
-        marks.append(TrendMark(label, rate, point.mean_score, point.interval, status.color, point.suite_sha256, edited))
-        changes = ["rules changed"] if point.suite_sha256 != before.suite_sha256 else []
-        changes += [f"{pluralize(edited, 'case')} changed"] if edited else []
-        numbers = (format_interval(point.interval), format_mean(point.mean_score))
-        rows.append((Cell(point.run_id, css="mono"), ended, status, passed, *numbers, ", ".join(changes)))
-    shown = [value for mark in marks for value in (mark.value, mark.mean, *(mark.interval or ())) if value is not None]
+        for before, point in zip([points[0], *points], points, strict=False)
+    ]
     earlier = pluralize(len(page.trend), "earlier complete run")
     own = " and this one" if len(points) > len(page.trend) else "; this one has only a part of the suite"
-    changed = " \u00b1n: n cases were added, removed or edited." if any(mark.changed for mark in marks) else ""
+    changed = " \u00b1n: n cases were added, removed or edited." if any(point.changed for point in points) else ""
     yield Text(f"{earlier} of this suite with the same mode, target and model{own}.{changed}", css="intro")
-    yield Markup(trend_svg(marks, share_range(shown)))
+    yield Markup(trend_svg(points))
     yield _key(("value", "pass rate"), ("mean", "mean score"), ("pass", "passed run"), ("fail", "failed run"))
     head = ("run", "finished", "result", "passed", "95 % interval", "mean score", "since the run before")
     yield Section("The same as a table", [Table("Runs, oldest first", head, rows, numbers=(3, 5))], folded=True)
@@ -635,20 +637,10 @@ def _cases(page: RunPage, link: Link, number: int) -> Iterator[Block]:
     yield Markup("</div>\n")
 
 
-def _status_cell(status: str) -> Cell:
-    sign, color = _STATUS.get(status, ("", "plain"))
-    return Cell(status, sign=sign, color=color)
-
-
 def _money(amount: float) -> str:
     if amount >= 1 or not amount:
         return f"{amount:.2f}"
     return f"{amount:.4f}" if amount >= _TENTH_OF_A_CENT else f"{amount:.6f}"
-
-
-def _minute(timestamp: str) -> str:
-    """Return a time without seconds, such as `2026-05-04 12:30 UTC`."""
-    return f"{timestamp[:10]} {timestamp[11:16]} UTC" if len(timestamp) > _UP_TO_MINUTE else timestamp
 
 
 def _capitalized(text: str) -> str:
