@@ -31,8 +31,8 @@ import pytest_packbench.pytest_plugin.session
 import pytest_packbench.pytest_plugin.xdist_worker
 import pytest_packbench.reports.document
 import pytest_packbench.reports.page.case_data
-import pytest_packbench.reports.page.plots
 import pytest_packbench.reports.page.sections
+import pytest_packbench.reports.plots
 import pytest_packbench.reports.story
 import pytest_packbench.runs.history
 

@@ -14,12 +14,15 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from pytest_packbench.analysis.formatting import DASH
+from pytest_packbench.analysis.formatting import DASH, figure_interval, figure_value, grouped_figures
 from pytest_packbench.analysis.listing import MAX_ROWS
+from pytest_packbench.reports.plots import interval_svgs
 from pytest_packbench.reports.terminal import one_line, printable, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from pytest_packbench.model.metric import Figure
 
 WHERE = "report.json lists all"
 _CELL = 400
@@ -449,3 +452,23 @@ def verdict_cell(verdict: str, said: str = "") -> Cell:
     """Return a verdict of a case or the status of a run, with what was answered."""
     sign, color = _VERDICTS.get(verdict, ("", "plain"))
     return Cell(verdict.replace("_", " "), one_line(said, _ANSWER), sign=sign, color=color)
+
+
+def figure_tables(figures: Iterable[Figure], title: str = "Figures", *, defined: bool = False) -> list[Table]:
+    """Return a table for each group of figures, with their definitions in a column of their own if `defined`."""
+    tables = []
+    for group, members in grouped_figures(figures):
+        scale, drawings = interval_svgs([(each.share, each.interval) for each in members])
+        rows = [
+            (
+                Cell(each.name, note=each.definition),
+                figure_value(each),
+                figure_interval(each),
+                each.definition if defined else None,
+                Cell("", svg=drawing),
+            )
+            for each, drawing in zip(members, drawings, strict=True)
+        ]
+        head = ("figure", "value", "interval", "definition", scale)
+        tables.append(Table(f"{title}: {group}" if group else title, head, rows))
+    return tables

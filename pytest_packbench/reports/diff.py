@@ -10,8 +10,7 @@ from pytest_packbench.analysis.formatting import format_change, format_mean
 from pytest_packbench.analysis.intervals import unseen_rate_bound
 from pytest_packbench.analysis.trials import cluster_facet, dependence_note, facet_words
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.reports.blocks import Points, Section, Table, Text, markdown, verdict_cell
-from pytest_packbench.reports.story import figure_tables
+from pytest_packbench.reports.blocks import Points, Section, Table, Text, figure_tables, markdown, verdict_cell
 from pytest_packbench.runs.folder import DIFF
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.metric import AUTHORED
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.strict_json import U64_MAX
-from pytest_packbench.reports.blocks import Points, Section, Table, Text, markdown
-from pytest_packbench.reports.story import figure_tables
+from pytest_packbench.reports.blocks import Points, Section, Table, Text, figure_tables, markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

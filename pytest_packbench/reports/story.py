@@ -10,8 +10,6 @@ from urllib.parse import quote
 
 from pytest_packbench.analysis.conclusion import caveats, run_verdict
 from pytest_packbench.analysis.formatting import (
-    figure_interval,
-    figure_value,
     format_duration,
     format_interval,
     format_mean,
@@ -19,7 +17,6 @@ from pytest_packbench.analysis.formatting import (
     format_score_and_threshold,
     format_terms,
     format_with_bounds,
-    grouped_figures,
 )
 from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.listing import MAX_ROWS, name_some
@@ -35,11 +32,12 @@ from pytest_packbench.reports.blocks import (
     Section,
     Table,
     Text,
+    figure_tables,
     markdown,
     text,
     verdict_cell,
 )
-from pytest_packbench.reports.page.plots import interval_cells
+from pytest_packbench.reports.plots import interval_svgs
 from pytest_packbench.reports.terminal import lost_terms, one_line, policy_lines, quoted, spent_text
 from pytest_packbench.runs.metadata import recorded_spending
 
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.trials import TrialFigures
     from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.gate import GateResult
-    from pytest_packbench.model.metric import Figure
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
     from pytest_packbench.reports.blocks import Block, Row
@@ -386,23 +383,6 @@ def _folded_parts(conclusion: Conclusion) -> Iterator[Section]:
     yield folded("About this run", about(run, statistics))
 
 
-def figure_tables(figures: Iterable[Figure], title: str = "Figures", *, defined: bool = False) -> Iterator[Table]:
-    """Yield a table for each group of figures, with their definitions in a column of their own if `defined`."""
-    for group, members in grouped_figures(figures):
-        scale, drawings = interval_cells([(each.share, each.interval) for each in members])
-        rows = [
-            (
-                Cell(each.name, note=each.definition),
-                figure_value(each),
-                figure_interval(each),
-                each.definition if defined else None,
-                drawing,
-            )
-            for each, drawing in zip(members, drawings, strict=True)
-        ]
-        yield Table(f"{title}: {group}" if group else title, ("figure", "value", "interval", "definition", scale), rows)
-
-
 def trials_section(run: Run, figures: TrialFigures | None) -> Section:
     """Return what repeating the cases showed; a section without blocks if each case had one trial."""
     if figures is None:
@@ -432,21 +412,22 @@ def rate_tables(statistics: Statistics, names: Iterable[str] | None = None) -> l
     groups, tables = statistics.grouped(), []
     for name in groups if names is None else groups.keys() & names:
         of = [*groups[name], statistics.overall]
-        scale, drawings = interval_cells([(group.pass_rate, group.interval) for group in of])
-        labels = [*(group.value or UNREADABLE_GROUP for group in groups[name]), "all cases"]
-        *rows, last = ((label, *_rates(group), drawn) for label, group, drawn in zip(labels, of, drawings, strict=True))
+        scale, drawings = interval_svgs([(group.pass_rate, group.interval) for group in of])
+        *rows, last = (_rate_row(group, drawing) for group, drawing in zip(of, drawings, strict=True))
         head = (name.replace("_", " "), "passed", "rate", _WILSON, "mean score", "not judged", scale)
         tables.append(Table(f"By {head[0]}", head, rows, last=[last], numbers=range(1, 6)))
     return tables
 
 
-def _rates(group: Group) -> Row:
+def _rate_row(group: Group, drawing: str) -> Row:
     return (
+        group.value or (UNREADABLE_GROUP if group.name else "all cases"),
         f"{group.passed} / {group.n}",
         format_percent(group.passed, group.n),
         format_interval(group.interval),
         format_mean(group.mean_score),
         group.selected - group.n or None,
+        Cell("", svg=drawing),
     )
 
 

@@ -22,7 +22,7 @@ from pytest_packbench.packs.registry import builtin
 from pytest_packbench.packs.tariff import metrics
 from pytest_packbench.reports.page import RunPage, TrendPoint, page_html, run_page
 from pytest_packbench.reports.page.case_data import NO_SOURCES, case_blocks
-from pytest_packbench.reports.page.plots import (
+from pytest_packbench.reports.plots import (
     BINS,
     Range,
     change_range,

@@ -12,7 +12,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.reports.blocks import html_text
-from pytest_packbench.reports.page.plots import BINS
+from pytest_packbench.reports.plots import BINS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

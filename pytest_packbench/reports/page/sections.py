@@ -27,12 +27,12 @@ from pytest_packbench.reports.blocks import (
     Section,
     Table,
     Text,
+    figure_tables,
     html,
     html_text,
     verdict_cell,
 )
-from pytest_packbench.reports.page import TrendPoint
-from pytest_packbench.reports.page.plots import (
+from pytest_packbench.reports.plots import (
     BINS,
     bar_svg,
     change_range,
@@ -47,7 +47,6 @@ from pytest_packbench.reports.story import (
     about,
     case_table,
     depth_table,
-    figure_tables,
     gates_table,
     rate_tables,
     refusals_table,
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.metric import Panel
     from pytest_packbench.model.result import Result
     from pytest_packbench.reports.blocks import Block, Row
-    from pytest_packbench.reports.page import AttemptEffort, CaseNumbers, RunPage
+    from pytest_packbench.reports.page import AttemptEffort, CaseNumbers, RunPage, TrendPoint
 
     Link = Callable[[str], str]
 
@@ -492,7 +491,7 @@ def _own_point(page: RunPage) -> Iterator[TrendPoint]:
     if not run.partial:
         counted = (overall.passed, overall.n, overall.mean_score, overall.interval)
         known = (run.suite_sha256, page.numbers.case_hashes)
-        yield TrendPoint(run.run_id, run.finished_at, status, *counted, *known)
+        yield page.trend[0]._make((run.run_id, run.finished_at, status, *counted, *known, 0))
 
 
 def _changed_cases(before: Mapping[str, str | None] | None, now: Mapping[str, str | None] | None) -> int:
@@ -552,7 +551,7 @@ def _figures(page: RunPage) -> Iterator[Block]:
     yield from figure_tables(headlines)
     if len(figures) > len(headlines):
         title = f"All {len(figures)} figures" if len(figures) > 1 else "The figure"
-        yield Section(title, tuple(figure_tables(figures)), folded=True)
+        yield Section(title, figure_tables(figures), folded=True)
 
 
 def _panel(panel: Panel) -> Iterator[Block]:

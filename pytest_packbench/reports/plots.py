@@ -6,9 +6,10 @@ All numbers that a drawing shows are also in a table beside it.
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.reports.blocks import Cell, html_text, verdict_cell
+from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +24,9 @@ BINS = 20
 _UP_TO_MINUTE = len("2026-05-04T12:30")
 _STEPS = (0.05, 0.1, 0.2, 0.25, 0.5, 1.0)
 _CHANGE_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+_COLORS = {"passed": "pass", "failed": "fail"}
 
 
 class Range(NamedTuple):
@@ -106,21 +110,21 @@ def interval_svg(
     return _svg("plot-interval", width, 2 * middle + (12 if ends else 0), parts)
 
 
-def interval_cells(shares: Sequence[tuple[float | None, Ends | None]]) -> tuple[str, list[Cell]]:
+def interval_svgs(shares: Sequence[tuple[float | None, Ends | None]]) -> tuple[str, list[str]]:
     """Draw shares with the ends of their intervals on one scale, for a column of a table.
 
     Args:
         shares: each with its interval; None for those that are not known.
 
     Returns:
-        The scale in words, and a cell for each share; without a drawing for one without an interval.
+        The scale in words, and a drawing for each share; empty for one without an interval.
     """
     axis = share_range([end for share, ends in shares if share is not None and ends for end in ends[:2]])
-    cells = [
-        Cell("", svg=interval_svg(share, axis, interval=(ends[0], ends[1])) if share is not None and ends else "")
+    drawings = [
+        interval_svg(share, axis, interval=(ends[0], ends[1])) if share is not None and ends else ""
         for share, ends in shares
     ]
-    return f"{100 * axis.low:g} to {100 * axis.high:g} %", cells
+    return f"{100 * axis.low:g} to {100 * axis.high:g} %", drawings
 
 
 def bar_svg(share: float) -> str:
@@ -182,8 +186,8 @@ def trend_svg(points: Sequence[TrendPoint]) -> str:
             low, high = (_number(y(end)) for end in point.interval)
             parts.append(f'<line class="interval" x1="{_number(x)}" y1="{low}" x2="{_number(x)}" y2="{high}"/>')
         label = f"{minute(point.finished_at)}: {point.passed} of {point.judged} passed, run {point.run_id}"
-        mark = _mark(x, y(rate), verdict_cell(point.status).color)
-        parts.append(f"<g><title>{html_text(label)}</title>{mark}</g>")
+        mark = _mark(x, y(rate), _COLORS.get(point.status, "warn"))
+        parts.append(f"<g><title>{_escaped(label)}</title>{mark}</g>")
     return _svg("plot-wide", width, height, parts, "Pass rate and mean score of each run, oldest first")
 
 
@@ -243,15 +247,19 @@ def _mark(x: float, y: float, status: str) -> str:
 
 
 def _tick(x: float, y: float, text: str, anchor: str = "middle") -> str:
-    return f'<text class="tick" x="{_number(x)}" y="{_number(y)}" text-anchor="{anchor}">{html_text(text)}</text>'
+    return f'<text class="tick" x="{_number(x)}" y="{_number(y)}" text-anchor="{anchor}">{_escaped(text)}</text>'
 
 
 def _svg(name: str, width: int, height: int, parts: Sequence[str], title: str = "") -> str:
-    about = f'role="img" aria-label="{html_text(title)}"' if title else 'aria-hidden="true"'
+    about = f'role="img" aria-label="{_escaped(title)}"' if title else 'aria-hidden="true"'
     inside = "".join(parts)
     return (
         f'<svg class="{name}" viewBox="0,0,{width},{height}" width="{width}" height="{height}" {about}>{inside}</svg>'
     )
+
+
+def _escaped(text: str) -> str:
+    return escape(printable(text))
 
 
 def _number(value: float) -> str:
