@@ -489,9 +489,17 @@ def _own_point(page: RunPage) -> Iterator[TrendPoint]:
     """Yield the run as a point of its trend; a part of a suite is no such point."""
     run, overall, status = page.conclusion.run, page.conclusion.statistics.overall, run_verdict(page.conclusion).status
     if not run.partial:
-        counted = (overall.passed, overall.n, overall.mean_score, overall.interval)
-        known = (run.suite_sha256, page.numbers.case_hashes)
-        yield page.trend[0]._make((run.run_id, run.finished_at, status, *counted, *known, 0))
+        yield page.trend[-1]._replace(
+            run_id=run.run_id,
+            finished_at=run.finished_at,
+            status=status,
+            passed=overall.passed,
+            judged=overall.n,
+            mean_score=overall.mean_score,
+            interval=overall.interval,
+            suite_sha256=run.suite_sha256,
+            case_hashes=page.numbers.case_hashes,
+        )
 
 
 def _changed_cases(before: Mapping[str, str | None] | None, now: Mapping[str, str | None] | None) -> int:
