@@ -157,7 +157,7 @@ def summary_markdown(conclusion: Conclusion, *, max_rows: int = MAX_ROWS, place:
         ),
         *error_blocks(listing, _FIRST),
         *figure_tables(figure for figure in conclusion.figures if figure.headline),
-        Text(_used(conclusion)),
+        Text(used_sentence(conclusion)),
         *_command(listing, run, place),
         *_folded_parts(conclusion),
     ]
@@ -304,26 +304,24 @@ def _score(case: Result) -> str | None:
 def error_blocks(listing: Listing, max_groups: int) -> Iterator[Block]:
     """Yield the errors of most cases, equal ones together."""
     groups = listing.error_groups(max_groups)
-    rows = []
-    for group in groups:
-        first = group.first[0].case
-        names = name_some([row.case.case.case_id for row in group.first], group.count)
-        rows.append(
-            (
-                names,
-                group.count if group.count > 1 else None,
-                first.score.kind or first.score.verdict,
-                first.score.message,
-            )
+    rows = [
+        (
+            name_some([row.case.case.case_id for row in group.first], group.count),
+            group.count if group.count > 1 else None,
+            score.kind or score.verdict,
+            score.message,
         )
+        for group in groups
+        for score in (group.first[0].case.score,)
+    ]
     yield Table("Errors and vacuous cases", ("case", "cases", "kind", "message"), rows)
     hidden = listing.count("broken") - sum(group.count for group in groups)
     if hidden:
         yield Text(f"{pluralize(hidden, 'more case')} without a score; report.json lists all.")
 
 
-def _used(conclusion: Conclusion) -> str:
-    """Return what a live run used, and how long its attempts took."""
+def used_sentence(conclusion: Conclusion) -> str:
+    """Return what a live run used, and how long its attempts took; empty in fixture mode."""
     run, times = conclusion.run, conclusion.times
     if run.mode == FIXTURE:
         return ""

@@ -418,7 +418,7 @@ def test_tokens_and_cost_are_those_of_all_calls(spent: dict[str, Any] | None, ti
     shown = Page(html_of(page(results, run=live))).shown
     assert tiles in shown
     if spent is not None:
-        assert f"used\n{spent_text(usual | spent).removeprefix('used: ')}" in shown
+        assert f"U{spent_text(usual | spent)[1:]}." in shown
     assert "20 input, 10 output (of 2 of 2 attempts with a record" in shown
 
 
@@ -436,7 +436,7 @@ def test_the_effort_shows_the_slowest_and_the_dearest_attempts() -> None:
     assert re.findall(number, slowest) == in_order
     # what cost nothing is not dear
     assert re.findall(number, dearest.split("Cases\n")[0]) == [in_order[1], in_order[0]]
-    assert "cost 1.50 USD (tokens of 0, cost of 3 of 4 attempts with a record)" in shown
+    assert "Cost\n1.50 USD\ntokens of 0, cost of 3 of 4 attempts with a record" in shown
     without = page([changed(each, cost_usd=None) for each in results], run={"mode": "live", "backend": "openai"})
     assert "cost, USD" not in Page(html_of(without)).shown
 

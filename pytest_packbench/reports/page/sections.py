@@ -21,7 +21,6 @@ from pytest_packbench.model.gate import CHANGE_METRICS, gates_text
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.reports.blocks import (
     Cell,
-    Facts,
     Markup,
     Points,
     Section,
@@ -50,6 +49,7 @@ from pytest_packbench.reports.story import (
     gates_table,
     rate_tables,
     refusals_table,
+    used_sentence,
     wrong_controls,
 )
 from pytest_packbench.reports.terminal import spent_text
@@ -586,21 +586,14 @@ def _panel_cell(panel: Panel, row: Sequence[str | float | None], number: int) ->
 
 
 def _effort(page: RunPage, link: Link) -> Iterator[Block]:
-    efforts, times, known, costs = page.numbers.efforts, page.conclusion.times, page.numbers.tokens, page.numbers.costs
+    efforts, known, costs = page.numbers.efforts, page.numbers.tokens, page.numbers.costs
     if page.conclusion.run.mode == FIXTURE or not efforts:
         return
-    spent, (tokens, cost, of) = recorded_spending(page.conclusion.run), _used(page)
-    items = [("used", of if spent else f"{tokens} tokens, cost {cost} ({of})")]
-    if times is not None:
-        most = max(each.duration_ms for each in efforts)
-        p50, p95, longest = map(format_duration, (times.p50_ms, times.p95_ms, most))
-        items.append(("time of an attempt", f"median {p50}, 95 % within {p95}, longest {longest}"))
+    yield Text(used_sentence(page.conclusion))
     if known:
         given, returned = map(sum, zip(*known, strict=True))
-        cached = ", answers from the cache included" if spent is not None and spent.get("cached") else ""
-        of = f"of {len(known)} of {pluralize(len(efforts), 'attempt')} with a record{cached}"
-        items.append(("tokens in records", f"{given:,} input, {returned:,} output ({of})"))
-    yield Facts(items)
+        of = f"of {len(known)} of {pluralize(len(efforts), 'attempt')} with a record"
+        yield Text(f"Tokens in records, also of cached answers: {given:,} input, {returned:,} output ({of}).")
     slowest = _attempts("The attempts that took longest", efforts, lambda each: each.duration_ms, link)
     yield replace(slowest, total=len(efforts))
     priced = [each for each in efforts if each.cost_usd]
