@@ -416,9 +416,9 @@ def _html_table(table: Table, redact: Callable[[str], str]) -> str:
         for number, row in enumerate((*table.rows, *table.last))
     )
     title, more = html_text(table.title, redact), html_text(table.more(len(table.rows)), redact)
+    caption = f"<caption{_class('quiet' * table.quiet)}>{title}</caption>\n"
     return (
-        f'<div class="scroll" role="region" aria-label="{title}" tabindex="0">\n<table{_class(table.css)}>\n'
-        f"<caption{_class('quiet' * table.quiet)}>{title}</caption>\n"
+        f'<div class="scroll" role="region" aria-label="{title}" tabindex="0">\n<table{_class(table.css)}>\n{caption}'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n{_element('p', more, 'more')}</div>\n"
     )
 
