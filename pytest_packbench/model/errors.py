@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from pytest_packbench.limits import InputLimitError
 from pytest_packbench.model.case import CASE_ID, DATE, NAME, SHA256, TARGET
-from pytest_packbench.model.strict_json import escape_unprintable, has_surrogate, printable_repr
+from pytest_packbench.model.strict_json import escape_unprintable, has_surrogate, printable_repr, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 UNREADABLE = "(its message cannot be read)"
 _MAX_LENGTH = 60
+_LONGEST_COMPARED = 100
 _EXPECTED = {
     "string_type": "a string",
     "int_type": "an integer",
@@ -134,17 +135,10 @@ def json_pointer(location: Iterable[str | int]) -> str:
 
 def surrogate_at(value: object) -> str | None:
     """Return a pointer to the first text with a surrogate, or to the object with such a key; None if there is none."""
-    stack: list[tuple[tuple[str | int, ...], object]] = [((), value)]
-    while stack:
-        path, item = stack.pop()
-        if isinstance(item, str) and has_surrogate(item):
+    for path, item in walk(value):
+        texts = item if isinstance(item, dict) else (item,)
+        if any(isinstance(text, str) and has_surrogate(text) for text in texts):
             return json_pointer(path)
-        if isinstance(item, dict):
-            if any(isinstance(key, str) and has_surrogate(key) for key in item):
-                return json_pointer(path)
-            stack += reversed([((*path, key), member) for key, member in item.items()])
-        elif isinstance(item, list | tuple):
-            stack += reversed([((*path, index), element) for index, element in enumerate(item)])
     return None
 
 
@@ -163,8 +157,14 @@ def format_value(value: object) -> str:
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return `did you mean "..."?` if a known word is similar, otherwise the list of known words."""
     names = list(known)
-    close = get_close_matches(word, names, n=1, cutoff=0.6)
-    return _did_you_mean(close[0]) if close else f"expected one of {', '.join(names)}"
+    return close_match(word, names) or f"expected one of {', '.join(names)}"
+
+
+def close_match(word: str, known: Sequence[str]) -> str:
+    """Return `did you mean "..."?` if a known word is similar; otherwise an empty text."""
+    # only the beginning, since comparing takes time
+    close = get_close_matches(word[:_LONGEST_COMPARED], known, n=1, cutoff=0.6)
+    return _did_you_mean(close[0]) if close else ""
 
 
 def duplicate_id(case_id: str, other: str, *, key: str = "id") -> Problem:
