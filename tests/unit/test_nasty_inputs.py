@@ -232,7 +232,7 @@ def test_a_report_shows_what_can_be_read_and_names_what_cannot(
     (folder / "report.json").write_text(json.dumps(report))
     assert main(["report", str(folder)]) == 0
     out, error = capsys.readouterr()
-    assert error == "packbench: no figures of packs: got str; expected a figure as an object\n"
+    assert error == 'packbench: no figures of packs: got "x"; expected an object\n'
     assert "Verdicts: 2 passed" in out
 
 
