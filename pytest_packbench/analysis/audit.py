@@ -129,7 +129,7 @@ class AuditedCase:
             end: how the control ended.
             criteria: the location of what each criterion of the suite reads.
         """
-        passed = end.verdict == "passed"
+        passed = end.score.verdict == "passed"
         if not passed and any(row.deviation for row in compare(control.expected, end)):
             self.unread += 1
             return
@@ -159,11 +159,11 @@ class AuditedCase:
 def points_of(end: ControlEnd) -> Points:
     """Return what each term adds to a score, by its name; 0 for a remark."""
     points: Points = {}
-    for term in end.terms:
+    for term in end.score.terms:
         # the clamp follows from the other terms
-        if term["effect"] != "clamp":
-            value = float("-inf") if term["effect"] == "zero" else term["value"]
-            points[term["name"]] = points.get(term["name"], 0.0) + value
+        if term.effect != "clamp":
+            value = float("-inf") if term.effect == "zero" else term.value
+            points[term.name] = points.get(term.name, 0.0) + value
     return points
 
 
