@@ -183,6 +183,7 @@ class EvalRecord:
 
 
 _NAMES = tuple(each.name for each in fields(EvalRecord))
+_WIRE_NAMES = _NAMES[1:]
 _Noun = TypeVar("_Noun", HookDecision, EvalRecord)
 
 
@@ -263,7 +264,7 @@ def wire_record(values: Mapping[str, Any]) -> dict[str, Any]:
     _check(values, _WIRE_RULES)
     if values["packbench"] is not None:
         _check_extension(values["packbench"])
-    present = {name: values[name] for name in _NAMES[1:] if values[name] is not None}
+    present = {name: values[name] for name in _WIRE_NAMES if values[name] is not None}
     return {"schema_version": EVAL_SCHEMA_VERSION, **present}
 
 
@@ -311,7 +312,7 @@ def _check_extension(extension: object) -> None:
         raise RecordError(f"packbench{json_pointer(found[0])}: {found[1]}")
 
 
-def _packbench_of(text: str) -> dict[str, Any]:
+def _packbench_of(text: str, *, finite: bool = True) -> dict[str, Any]:
     """Parse the `packbench` object from its part of a line; raises RecordError."""
     try:
         extension = from_json(text, allow_inf_nan=False)
@@ -320,7 +321,7 @@ def _packbench_of(text: str) -> dict[str, Any]:
         raise RecordError(f"packbench: {error}") from None
     if type(extension) is not dict:
         raise RecordError(f"packbench: expected an object, got {printable(text)}")
-    if not all_finite(extension.values()):
+    if finite and not all_finite(extension.values()):
         raise RecordError("packbench: a number is out of range")
     return extension
 
@@ -378,7 +379,7 @@ def _read_fast(line: str, *, strict: bool) -> EvalRecord | None:
     match = _compiled(_ORDINARY).fullmatch(line)
     if match is None:
         return None
-    values: dict[str, Any] = dict(zip(_NAMES[1:], match.groups(), strict=True))
+    values: dict[str, Any] = dict(zip(_WIRE_NAMES, match.groups(), strict=True))
     if strict and (values["test_suite"] not in EVAL_SUITES or values["llm_backend"] not in EVAL_BACKENDS):
         return None
     hooks, extension = values["hook_decisions"], values["packbench"]
@@ -386,15 +387,17 @@ def _read_fast(line: str, *, strict: bool) -> EvalRecord | None:
     hooks_in = _hooks_in if hooks and len(hooks) > _MAX_CACHED_HOOKS else _known_hooks
     values["hook_decisions"] = hooks_in(hooks) if hooks else ()
     values["passed"] = values["passed"] == "true"
+    values["schema_version"] = EVAL_SCHEMA_VERSION
     for name in ("tokens_input", "tokens_output", "wall_clock_ms"):
-        values[name] = int(values[name]) if values[name] else None
+        if number := values[name]:
+            values[name] = int(number)
     if extension is not None:
         try:
-            known = _packbench_of(extension)
+            known = _packbench_of(extension, finite=not strict)
         except RecordError:
             return None
         values["packbench"] = None if strict else known
-    return _assemble(EvalRecord, {"schema_version": EVAL_SCHEMA_VERSION, **values})
+    return _assemble(EvalRecord, values)
 
 
 def _hooks_in(text: str) -> tuple[HookDecision, ...]:
