@@ -218,16 +218,10 @@ class PostBackend(ClientBackend):
 
     async def _post(self, path: str, body: dict[str, Any]) -> str:
         sdk = self._sdk
-        try:
+        with self._errors.sending(self._options.timeout_s, late=sdk.APITimeoutError, lost=sdk.APIConnectionError):
             async with self._clients.lend() as client:
                 # the clients' typed methods convert the whole body at each call
                 response = await client.post(path, cast_to=self._response, body=body)
-        except sdk.APITimeoutError:
-            raise self._errors.timeout(self._options.timeout_s) from None
-        except sdk.APIConnectionError as error:
-            raise self._errors.network(error) from None
-        except UnicodeEncodeError as error:
-            raise self._errors.unsendable(error) from None
         text: str = response.text
         return text
 
