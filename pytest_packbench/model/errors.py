@@ -6,6 +6,7 @@ A problem consists of a JSON pointer (RFC 6901), what was found there and what w
 from __future__ import annotations
 
 import json
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
@@ -26,6 +27,7 @@ _MAX_LENGTH = 60
 _LONGEST_COMPARED = 100
 _EXPECTED = {
     "string_type": "a string",
+    "string_unicode": "a string of valid Unicode",
     "int_type": "an integer",
     "float_type": "a number",
     "bool_type": "true or false",
@@ -157,10 +159,10 @@ def format_value(value: object) -> str:
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return `did you mean "..."?` if a known word is similar, otherwise the list of known words."""
     names = list(known)
-    return close_match(word, names) or f"expected one of {', '.join(names)}"
+    return _close_match(word, names) or f"expected one of {', '.join(names)}"
 
 
-def close_match(word: str, known: Sequence[str]) -> str:
+def _close_match(word: str, known: Sequence[str]) -> str:
     """Return `did you mean "..."?` if a known word is similar; otherwise an empty text."""
     # only the beginning, since comparing takes time
     close = get_close_matches(word[:_LONGEST_COMPARED], known, n=1, cutoff=0.6)
@@ -234,7 +236,10 @@ def _problem(detail: ErrorDetails, model: type[BaseModel] | None) -> Problem:
     wrong = f"got {format_value(detail['input'])}"
     expected = context.get("expected") or _expected(kind, context)
     if expected:
-        return Problem(json_pointer(steps), str(context.get("wrong", wrong)), f"expected {expected}")
+        is_word = kind == "literal_error" and isinstance(detail["input"], str)
+        meant = _close_match(detail["input"], re.findall("'([^']*)'", expected)) if is_word else ""
+        hint = f"; {meant}" if meant else ""
+        return Problem(json_pointer(steps), str(context.get("wrong", wrong)), f"expected {expected}{hint}")
     message = detail["msg"].removeprefix("Value error, ")
     return Problem(json_pointer(steps), wrong, message[:1].lower() + message[1:])
 

@@ -11,18 +11,18 @@ import json
 import re
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, final, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, final, get_args, get_type_hints
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import from_json
 
-from pytest_packbench.model.errors import close_match, json_pointer
+from pytest_packbench.model.case import NAME, CurrentVersion
+from pytest_packbench.model.errors import first_problem, format_value, json_pointer, suggestion
 from pytest_packbench.model.strict_json import (
-    SURROGATE,
     U32_MAX,
     U64_MAX,
     all_finite,
-    expected_integer,
+    escape_unprintable,
     has_surrogate,
     printable,
     printable_repr,
@@ -42,10 +42,10 @@ _StrictBackend = Literal["stub", "anthropic", "openai", "ollama", "llama_guard"]
 EVAL_BACKENDS: tuple[_StrictBackend, ...] = get_args(_StrictBackend)
 EvalBackend = Literal[_StrictBackend, "unknown"]
 _OPEN_BACKENDS: tuple[EvalBackend, ...] = get_args(EvalBackend)
-_SUITE = r"[a-z0-9][a-z0-9_-]*"
-_SUITE_NAME = re.compile(f"{_SUITE}+")
 _INTEGER = re.compile(r"0|[1-9][0-9]{0,19}")
 _MAX_CACHED_HOOKS = 1_000
+# a string of valid Unicode: pydantic looks at the characters only if there is a constraint
+_Text = Annotated[str, Field(min_length=0)]
 _U64 = Annotated[int, Field(ge=0, le=U64_MAX)]
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -68,13 +68,13 @@ class HookDecision:
         RecordError: A value has the wrong type or is out of range.
     """
 
-    hook: str
-    decision: str
+    hook: _Text
+    decision: _Text
     rule: Annotated[int, Field(ge=0, le=U32_MAX)] | None = None
 
     def __post_init__(self) -> None:
         """Validate types and ranges."""
-        _check(vars(self), _HOOK_RULES)
+        _check(HookDecision, vars(self))
 
 
 @final
@@ -106,10 +106,10 @@ class EvalRecord:
         RecordError: A value has the wrong type or is out of range.
     """
 
-    schema_version: int = EVAL_SCHEMA_VERSION
-    test_suite: Annotated[str, Field(pattern=f"^{_SUITE}$")]
-    test_id: str
-    attack_category: str
+    schema_version: Annotated[int, CurrentVersion(EVAL_SCHEMA_VERSION)] = EVAL_SCHEMA_VERSION
+    test_suite: Annotated[str, Field(pattern=NAME)]
+    test_id: _Text
+    attack_category: _Text
     agent_decision: EvalDecision
     expected: EvalDecision
     passed: bool
@@ -118,14 +118,14 @@ class EvalRecord:
     tokens_output: _U64 | None = None
     wall_clock_ms: _U64
     llm_backend: EvalBackend
-    llm_model: str
-    run_id: str
-    timestamp: str
+    llm_model: _Text
+    run_id: _Text
+    timestamp: _Text
     packbench: dict[str, Any] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         """Validate types, ranges and enums."""
-        _check(vars(self), _RULES)
+        _check(EvalRecord, vars(self))
         if self.packbench is not None:
             _check_extension(self.packbench)
 
@@ -187,67 +187,6 @@ _WIRE_NAMES = _NAMES[1:]
 _Noun = TypeVar("_Noun", HookDecision, EvalRecord)
 
 
-class _Rule(NamedTuple):
-    """What the value of a field has to be.
-
-    Attributes:
-        expected: what was expected, for messages.
-        holds: whether a value is that. Subclasses are not: a bool is no token count, an enum member does not print as
-            its string.
-        words: what a misspelt value may stand for.
-    """
-
-    expected: str
-    holds: Callable[[Any], bool]
-    words: tuple[str, ...] = ()
-
-
-def _integer(maximum: int) -> _Rule:
-    return _Rule(expected_integer(maximum), lambda value: type(value) is int and 0 <= value <= maximum)
-
-
-def _optional(rule: _Rule) -> _Rule:
-    return rule._replace(holds=lambda value: value is None or rule.holds(value))
-
-
-def _one_of(words: tuple[str, ...]) -> _Rule:
-    return _Rule(f"expected one of {', '.join(words)}", lambda value: type(value) is str and value in words, words)
-
-
-_TEXT = _Rule(
-    "expected a string of valid Unicode",
-    # without a function call, which takes as long as the rest
-    lambda value: type(value) is str and (value.isascii() or SURROGATE.search(value) is None),
-)
-_HOOK_RULES = {"hook": _TEXT, "decision": _TEXT, "rule": _optional(_integer(U32_MAX))}
-_RULES = {
-    "schema_version": _Rule(f"expected {EVAL_SCHEMA_VERSION}", lambda value: type(value) is int and value == 1),
-    "test_suite": _Rule(
-        "expected a suite name of a-z, 0-9, _ and -",
-        lambda value: type(value) is str and _SUITE_NAME.fullmatch(value) is not None,
-        EVAL_SUITES,
-    ),
-    "test_id": _TEXT,
-    "attack_category": _TEXT,
-    "agent_decision": _one_of(EVAL_DECISIONS),
-    "expected": _one_of(EVAL_DECISIONS),
-    "passed": _Rule("expected true or false", lambda value: type(value) is bool),
-    "hook_decisions": _Rule(
-        "expected a tuple of HookDecision",
-        lambda value: type(value) is tuple and all(type(hook) is HookDecision for hook in value),
-    ),
-    "tokens_input": _optional(_integer(U64_MAX)),
-    "tokens_output": _optional(_integer(U64_MAX)),
-    "wall_clock_ms": _integer(U64_MAX),
-    "llm_backend": _one_of(_OPEN_BACKENDS),
-    "llm_model": _TEXT,
-    "run_id": _TEXT,
-    "timestamp": _TEXT,
-}
-_WIRE_RULES = {name: rule for name, rule in _RULES.items() if name not in {"schema_version", "hook_decisions"}}
-_STRICT_RULES = {"test_suite": _one_of(EVAL_SUITES), "llm_backend": _one_of(EVAL_BACKENDS)}
-
-
 def wire_record(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a record as `EvalRecord.as_json` does, validated like a record but faster.
 
@@ -258,10 +197,9 @@ def wire_record(values: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         RecordError: A value has the wrong type or is out of range.
     """
-    for hook in values["hook_decisions"]:
-        # the constructor validates it
-        HookDecision(**hook)
-    _check(values, _WIRE_RULES)
+    # the constructor validates each hook
+    hooks = tuple([HookDecision(**hook) for hook in values["hook_decisions"]])
+    _check(EvalRecord, {"schema_version": EVAL_SCHEMA_VERSION, **values, "hook_decisions": hooks})
     if values["packbench"] is not None:
         _check_extension(values["packbench"])
     present = {name: values[name] for name in _WIRE_NAMES if values[name] is not None}
@@ -277,31 +215,27 @@ def strict_problem(record: EvalRecord) -> str | None:
     Returns:
         One line that starts with the field, or None if the reader of spec eval_record.rs accepts it.
     """
-    return _problem_in(vars(record), _STRICT_RULES) or None
+    for name, known in (("test_suite", EVAL_SUITES), ("llm_backend", EVAL_BACKENDS)):
+        value = getattr(record, name)
+        if value not in known:
+            return f"{name}: got {format_value(value)}; {suggestion(value, known)}"
+    return None
 
 
-def _check(values: Mapping[str, Any], rules: Mapping[str, _Rule], texts: Mapping[str, str] | None = None) -> None:
-    """Raise `RecordError` if a value is not what its rule requires; arguments as in `_problem_in`."""
-    problem = _problem_in(values, rules, texts)
-    if problem:
-        raise RecordError(problem)
+@cache
+def _fields_of(kind: type) -> type[BaseModel]:
+    """Return the model that validates the fields of a class."""
+    hints: dict[str, Any] = {name: (hint, ...) for name, hint in get_type_hints(kind, include_extras=True).items()}
+    return create_model(kind.__name__, __config__=ConfigDict(strict=True), **hints)
 
 
-def _problem_in(values: Mapping[str, Any], rules: Mapping[str, _Rule], texts: Mapping[str, str] | None = None) -> str:
-    """Return the first problem in one line; empty if there is none.
-
-    Args:
-        values: the values of at least the fields that have rules.
-        rules: the rules by field.
-        texts: the JSON text of each value; None for values of Python.
-    """
-    for name, rule in rules.items():
-        value = values[name]
-        if not rule.holds(value):
-            got = printable_repr(value) if texts is None else printable(texts[name])
-            meant = close_match(value, rule.words) if isinstance(value, str) else ""
-            return f"{name}: {rule.expected}, got {got}{meant and f'; {meant}'}"
-    return ""
+def _check(kind: type, values: Mapping[str, Any]) -> None:
+    """Raise `RecordError` unless values are those of the fields of a class."""
+    try:
+        _fields_of(kind).model_validate(values)
+    except ValidationError as error:
+        problem = str(first_problem(error, values)).removeprefix("/")
+        raise RecordError(escape_unprintable(problem)) from None
 
 
 def _check_extension(extension: object) -> None:
@@ -350,7 +284,7 @@ _PLACEHOLDERS = {
     "TEXT": r'[^"\\\x00-\x1f\ud800-\udfff]*+',
     "U32": "0|[1-9][0-9]{0,8}",
     "U64": "0|[1-9][0-9]{0,18}",
-    "SUITE": _SUITE_NAME.pattern,
+    "SUITE": "[a-z0-9][a-z0-9_-]*+",
     "DECISION": "|".join(EVAL_DECISIONS),
     "BACKEND": "|".join(_OPEN_BACKENDS),
     "OBJECT": r"\{.*\}",
@@ -417,32 +351,31 @@ def _read_any(line: str, *, strict: bool) -> EvalRecord:
     if has_surrogate(line):
         raise RecordError("not UTF-8: contains an unescaped surrogate")
     try:
-        if strict:
-            return _struct(line, EvalRecord, _RULES | _STRICT_RULES)
-        return _struct(line, EvalRecord, _RULES, extra=("packbench",))
+        record = _struct(line, EvalRecord, _NAMES[:-1], extra=() if strict else ("packbench",))
     except ValueError as error:
         raise RecordError(str(error)) from None
+    problem = strict_problem(record) if strict else None
+    if problem is not None:
+        raise RecordError(problem)
+    return record
 
 
-def _struct(text: str, kind: type[_Noun], rules: Mapping[str, _Rule], extra: tuple[str, ...] = ()) -> _Noun:
+def _struct(text: str, kind: type[_Noun], names: tuple[str, ...], extra: tuple[str, ...] = ()) -> _Noun:
     """Read a struct: an object in any order, or an array in the order of the fields.
 
     Args:
         text: the JSON text.
         kind: the class; fields with a default may be missing.
-        rules: the rules by field; other keys are skipped.
-        extra: further keys that only an object has.
+        names: the fields; other keys are skipped.
+        extra: further fields that only an object has.
 
     Raises:
         ValueError: the text is no such struct.
     """
-    texts = _texts_in(text, tuple(rules), extra)
-    values: dict[str, Any] = {each.name: each.default for each in fields(kind)}
-    values |= {name: _PARSERS.get(name, _scalar)(member) for name, member in texts.items()}
-    missing = next((name for name, value in values.items() if value is MISSING), None)
-    if missing is not None:
-        raise RecordError(f"{missing}: missing")
-    _check(values, rules, texts)
+    texts = _texts_in(text, names, extra)
+    known = {name: _PARSERS.get(name, _scalar)(member) for name, member in texts.items()}
+    values = {each.name: known.get(each.name, each.default) for each in fields(kind)}
+    _check(kind, {name: value for name, value in values.items() if value is not MISSING})
     return _assemble(kind, values)
 
 
@@ -468,11 +401,13 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 def _scalar(text: str) -> Any:
-    """Return the value of a string, a word or an integer of 0 or more; a list for any other, which no field may be."""
+    """Return the value of a string, a word or a number; an empty list for any other, which no field may be."""
     if text.startswith('"'):
         return json.loads(text)
+    if text.startswith(("[", "{")):
+        return []
     # `-0` is a float to serde_json; int() raises ValueError for thousands of digits
-    return int(text) if _INTEGER.fullmatch(text) else _WORDS.get(text, [])
+    return _WORDS[text] if text in _WORDS else int(text) if _INTEGER.fullmatch(text) else float(text)
 
 
 def _variant(text: str) -> Any:
@@ -490,7 +425,7 @@ def _hooks(text: str) -> tuple[HookDecision, ...]:
     hooks = []
     for number, (_, member) in enumerate(members):
         try:
-            hooks.append(_struct(member, HookDecision, _HOOK_RULES))
+            hooks.append(_struct(member, HookDecision, ("hook", "decision", "rule")))
         except ValueError as error:
             raise RecordError(f"hook_decisions[{number}]: {error}") from None
     return tuple(hooks)

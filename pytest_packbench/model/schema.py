@@ -9,7 +9,7 @@ from pydantic import BaseModel, TypeAdapter
 from pytest_packbench.model.case import CurrentVersion
 from pytest_packbench.model.gate import GateResult  # noqa: TC001 - pydantic reads the types of fields
 from pytest_packbench.model.policy import POLICY_VERSION
-from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord
+from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import extension_model, row_model
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION, Run
 from pytest_packbench.model.score import Count, Share, Verdict  # noqa: TC001 - likewise
@@ -127,7 +127,6 @@ def _record() -> dict[str, Any]:
     extension = extension_model().model_json_schema()
     schema["$defs"] |= extension.pop("$defs")
     schema["properties"]["packbench"] = extension
-    schema["properties"]["schema_version"] = {"const": EVAL_SCHEMA_VERSION}
     return schema
 
 
