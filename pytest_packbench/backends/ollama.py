@@ -16,7 +16,6 @@ from pytest_packbench.backends import BackendError
 from pytest_packbench.backends.answers import (
     UnreadableResponse,
     arguments,
-    count,
     is_whole_answer,
     member,
     parse_json_text,
@@ -97,11 +96,6 @@ class Ollama(ClientBackend):
                 await asyncio.sleep(delay_s)
             retries += 1
             self._options.on_retry()
-
-    def _usage(self, data: Any) -> Usage:
-        if not isinstance(data, dict):
-            return Usage()
-        return Usage(tokens_input=count(data.get("prompt_eval_count")), tokens_output=count(data.get("eval_count")))
 
     async def _chat(self, body: dict[str, Any], response: _Response) -> Any:
         httpx = self._httpx

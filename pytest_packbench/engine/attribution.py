@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.model.request import Usage
+from pytest_packbench.model.request import Usage, total_usage
 from pytest_packbench.model.run import STUB
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ def attribution(context: SuiteContext, state: AttemptState) -> tuple[str, str, U
     """Return the backend and model that answered an attempt, and the tokens used."""
     own = [call for call in state.traffic.calls if call.uses_tokens] if state.traffic is not None else []
     if state.meter is not None and state.meter.primary_called:
-        usage = _sum(state.meter.usage, *(call.usage for call in own))
+        usage = total_usage([state.meter.usage, *(call.usage for call in own)])
         return context.backend, context.model, usage
     if own and context.live is not None:
-        return *_names(own), _sum(*(call.usage for call in own))
+        return *_names(own), total_usage(call.usage for call in own)
     if state.cassette is not None and context.live is None:
         cassette = state.cassette
         usages: list[Usage | ExchangeUsage] = (
@@ -42,7 +42,7 @@ def attribution(context: SuiteContext, state: AttemptState) -> tuple[str, str, U
             from pytest_packbench.engine.gateway.protocols import uses_tokens
 
             usages += [each.usage for each in cassette.gateway if uses_tokens(each.method, each.path)]
-        return cassette.llm_backend, cassette.llm_model, _sum(*usages)
+        return cassette.llm_backend, cassette.llm_model, total_usage(usages)
     backend, model, usage = _reported(state.payload)
     if backend == UNKNOWN and context.backend and (context.backend == STUB or context.caller.opaque):
         # a scripted model, or what the user states of a target outside this process
@@ -102,18 +102,6 @@ def _names(calls: Sequence[RecordedCall]) -> tuple[str, str]:
     models = list(dict.fromkeys(call.model for call in writing if call.model))
     backend = providers[0] if len(providers) == 1 and providers[0] in _BACKENDS else UNKNOWN
     return backend, ", ".join(models) or UNKNOWN
-
-
-def _sum(*usages: Usage | ExchangeUsage | None) -> Usage:
-    """Return the tokens of several calls; None for a count that one of them lacks."""
-    known = [usage or Usage() for usage in usages]
-    if not known:
-        return Usage()
-    inputs, outputs = [usage.tokens_input for usage in known], [usage.tokens_output for usage in known]
-    return Usage(
-        tokens_input=None if None in inputs else sum(filter(None, inputs)),
-        tokens_output=None if None in outputs else sum(filter(None, outputs)),
-    )
 
 
 def _reported(payload: Any) -> tuple[str, str, Usage]:

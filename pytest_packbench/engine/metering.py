@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.backends import BackendError
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.model.request import Usage
+from pytest_packbench.model.request import Usage, total_usage
 from pytest_packbench.model.suite import Prices
 
 if TYPE_CHECKING:
@@ -372,12 +372,8 @@ class Meter:
     @property
     def usage(self) -> Usage:
         """Tokens of the model under test over all answered calls; None for a count that one of them lacks."""
-        return Usage(tokens_input=self._sum("tokens_input"), tokens_output=self._sum("tokens_output"))
-
-    def _sum(self, name: str) -> int | None:
-        answers = [call.answer for call in self.calls if call.answer is not None and not call.secondary]
-        counts = [getattr(answer.usage, name) for answer in answers]
-        return None if not counts or any(count is None for count in counts) else sum(counts)
+        answers = (call.answer for call in self.calls if call.answer is not None and not call.secondary)
+        return total_usage(answer.usage for answer in answers)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from pytest_packbench.model.case import CaseId, CurrentVersion, ListOf, StrictModel, Text
-from pytest_packbench.model.request import Usage
+from pytest_packbench.model.request import Usage, total_usage
 from pytest_packbench.model.run import Origin  # noqa: TC001 - pydantic reads it when the model is made
 
 if TYPE_CHECKING:
@@ -254,13 +254,4 @@ class Cassette(StrictModel):
 
     def usage(self, excluded_roles: Container[str] = ()) -> Usage:
         """Return the tokens of all exchanges except those of some roles; None for a count that one of them lacks."""
-        usages = [exchange.usage for exchange in self.exchanges if exchange.role not in excluded_roles]
-        return Usage(
-            tokens_input=_sum([usage.tokens_input for usage in usages]),
-            tokens_output=_sum([usage.tokens_output for usage in usages]),
-        )
-
-
-def _sum(counts: list[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None
+        return total_usage(exchange.usage for exchange in self.exchanges if exchange.role not in excluded_roles)

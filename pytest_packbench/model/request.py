@@ -11,7 +11,10 @@ from pydantic import Field
 from pytest_packbench.model.case import ListOf, StrictModel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
+
+    from pytest_packbench.model.cassette import ExchangeUsage
 
 
 TargetT = TypeVar("TargetT", bound=Callable[..., Any])
@@ -92,6 +95,17 @@ class Usage:
 
     tokens_input: int | None = None
     tokens_output: int | None = None
+
+
+def total_usage(usages: Iterable[Usage | ExchangeUsage | None]) -> Usage:
+    """Return the tokens of several calls; None for a count that one of them lacks, and without calls."""
+    calls = list(usages)
+
+    def total(name: str) -> int | None:
+        counts: list[Any] = [getattr(call, name, None) for call in calls]
+        return sum(counts) if counts and None not in counts else None
+
+    return Usage(tokens_input=total("tokens_input"), tokens_output=total("tokens_output"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
