@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints
-from pydantic_core import core_schema
+from pydantic_core import PydanticCustomError, core_schema
 
 ItemT = TypeVar("ItemT")
 # `json.dumps` would create an encoder on each call
@@ -90,6 +90,16 @@ class StrictModel(BaseModel):
     """A frozen pydantic model that converts no types and forbids unknown keys."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
+
+
+def misfit(wrong: str, expected: str) -> PydanticCustomError:
+    """Return the error of a value whose parts do not fit each other, for validators of models.
+
+    Args:
+        wrong: what is wrong, in the place of `got ...`.
+        expected: what was expected.
+    """
+    return PydanticCustomError("misfit", "a misfit", {"wrong": wrong, "expected": expected})
 
 
 Mark = Literal["gold_is_wrong", "also_acceptable", "quarantine"]

@@ -223,10 +223,9 @@ def _problem(detail: ErrorDetails, model: type[BaseModel] | None) -> Problem:
     kind = detail["type"]
     # pydantic inserts names of union members and of constraints, which are not in the file
     # an unknown key is the user's, whatever it is
-    own = location[-1:] if kind == "extra_forbidden" else ()
-    inner = location[: len(location) - len(own)]
-    steps = [step for step in inner if isinstance(step, int) or not step.startswith(("tuple[", "nullable"))]
-    steps += own
+    end = len(location) - (kind == "extra_forbidden")
+    steps = [step for step in location[:end] if isinstance(step, int) or not step.startswith(("tuple[", "nullable"))]
+    steps += location[end:]
     if kind == "extra_forbidden" and model is not None:
         word = str(steps[-1])
         names = [step for step in steps[:-1] if isinstance(step, str)]
