@@ -26,7 +26,7 @@ SHA256 = r"^[0-9a-f]{64}$"
 DATE = r"^\d{4}-\d{2}-\d{2}$"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Range:
     """Numbers in a range, with a message of its own for others.
 
@@ -58,7 +58,12 @@ class _Range:
 def CurrentVersion(version: int) -> _Range:  # noqa: N802 - annotates a type
     """Return the integer of the current version of a format, and no value that equals it in Python."""
     schema = core_schema.int_schema(strict=True, ge=version, le=version)
-    return _Range(schema, str(version), {"const": version, "type": "integer"}, kind=core_schema.any_schema())
+    return _Range(
+        schema=schema,
+        expected=str(version),
+        json_schema={"const": version, "type": "integer"},
+        kind=core_schema.any_schema(),
+    )
 
 
 CaseId = Annotated[str, StringConstraints(pattern=CASE_ID, max_length=CASE_ID_LENGTH)]
@@ -69,17 +74,17 @@ ListOf = Annotated[tuple[ItemT, ...], Strict(strict=False)]
 Fraction = Annotated[
     float,
     _Range(
-        core_schema.float_schema(ge=0, le=1, allow_inf_nan=False),
-        "a number from 0 to 1, such as 0.95",
-        {"maximum": 1, "minimum": 0, "type": "number"},
+        schema=core_schema.float_schema(ge=0, le=1, allow_inf_nan=False),
+        expected="a number from 0 to 1, such as 0.95",
+        json_schema={"maximum": 1, "minimum": 0, "type": "number"},
     ),
 ]
 Threshold = Annotated[
     float,
     _Range(
-        core_schema.float_schema(gt=SMALLEST_THRESHOLD, le=1, allow_inf_nan=False),
-        "a number above 0 and at most 1, such as 0.8",
-        {"exclusiveMinimum": 0, "maximum": 1, "type": "number"},
+        schema=core_schema.float_schema(gt=SMALLEST_THRESHOLD, le=1, allow_inf_nan=False),
+        expected="a number above 0 and at most 1, such as 0.8",
+        json_schema={"exclusiveMinimum": 0, "maximum": 1, "type": "number"},
     ),
 ]
 """A score that every passing case reaches: above 0, which every score would reach."""

@@ -142,8 +142,8 @@ class Interval(NamedTuple):
         method: the confidence and the method in a few words, such as `95 % Wilson`.
     """
 
-    low: float
-    high: float
+    low: int | float
+    high: int | float
     method: str
 
 
@@ -170,7 +170,8 @@ class Figure:
     definition: str
     count: int | None = None
     total: int | None = None
-    number: float | None = None
+    # a number that is read back stays what it was
+    number: int | float | None = None
     unit: str = ""
     interval: Interval | None = None
     group: str = ""
