@@ -11,13 +11,13 @@ import json
 import time
 import traceback
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pytest_packbench.cases.packed import RECORDINGS
 from pytest_packbench.cases.recordings import find_recording
-from pytest_packbench.engine.attribution import UNKNOWN, attribution, cost_of, count_reported_usage
+from pytest_packbench.engine.attribution import UNKNOWN, attribute, count_reported_usage
 from pytest_packbench.engine.conditions import check_conditions, record_again
 from pytest_packbench.engine.external_io import TargetFailure
 from pytest_packbench.engine.offline import offline
@@ -33,8 +33,8 @@ from pytest_packbench.engine.recordings import (
 from pytest_packbench.engine.targets import ProcessState, TimeLimit, release_pools, run_in_thread, timed_out
 from pytest_packbench.limits import why_unreadable
 from pytest_packbench.model.errors import CassetteError, describe_error, error_text, format_value
-from pytest_packbench.model.request import AnswerError, Usage, VerifyContext, VerifyRequest, WatchedContext
-from pytest_packbench.model.result import EndedAttempt, nanoseconds
+from pytest_packbench.model.request import AnswerError, VerifyContext, VerifyRequest, WatchedContext
+from pytest_packbench.model.result import Attempt, EndedAttempt, format_timestamp
 from pytest_packbench.model.run import STUB
 from pytest_packbench.model.score import TRUNCATED, UNREADABLE, Outcome, ResultError, Score
 from pytest_packbench.model.strict_json import NUMBERS
@@ -114,9 +114,12 @@ class UnreadAnswer(NamedTuple):
         return {"kind": _KINDS[self.term], "message": self.reason}
 
 
+_STORED = [each.name for each in fields(Attempt) if each.name != "unread"]
+
+
 @dataclass(slots=True)
 class AttemptState:
-    """The state of an attempt at a case.
+    """The state of an attempt at a case; the fields of an `Attempt` are under the same names.
 
     Attributes:
         trial: the number of the attempt at the case, from 0.
@@ -146,14 +149,15 @@ class AttemptState:
         remark: what else has changed since the recording, in one line; empty if nothing has.
         calls: the number of model calls.
         cached: the number of those that the cache answered.
-        backend: the backend that answered, `unknown` where nothing states it.
-        model: the model that answered, `unknown` where nothing states it.
-        usage: tokens of all calls, as providers counted them.
+        llm_backend: the backend that answered, `unknown` where nothing states it.
+        llm_model: the model that answered, `unknown` where nothing states it.
+        tokens_input: tokens of all requests, as providers counted them; None where one of them was not.
+        tokens_output: tokens of all answers; likewise.
         reported_usd: what the result's own report of its calls costs, as `count_reported_usage` returns it.
         cost_usd: what all calls cost, US dollars; None where it is not known.
         started_ns: monotonic clock at the start, nanoseconds.
         duration_ms: wall-clock duration, milliseconds.
-        finished_ns: UTC clock at the end, nanoseconds since 1970.
+        timestamp: when it ended; see `format_timestamp`.
     """
 
     trial: int = 0
@@ -183,19 +187,32 @@ class AttemptState:
     remark: str = ""
     calls: int = 0
     cached: int = 0
-    backend: str = UNKNOWN
-    model: str = UNKNOWN
-    usage: Usage = field(default_factory=Usage)
+    llm_backend: str = UNKNOWN
+    llm_model: str = UNKNOWN
+    tokens_input: int | None = None
+    tokens_output: int | None = None
     reported_usd: float | None = None
     cost_usd: float | None = None
     started_ns: int = 0
     duration_ms: int = 0
-    finished_ns: int = 0
+    timestamp: str = ""
+
+    @classmethod
+    def of(cls, stored: Attempt) -> AttemptState:
+        """Return the state of a stored attempt whose target had ended; what it does not state is as at the start."""
+        known = {name: value for name in _STORED if (value := getattr(stored, name)) is not None}
+        unread = None if stored.unread is None else UnreadAnswer.of(stored.unread)
+        return cls(ended=True, unread=unread, **known)
+
+    def stored(self) -> Attempt:
+        """Return what is kept of an attempt that has ended until it is scored."""
+        unread = None if self.unread is None else self.unread._asdict()
+        return Attempt(unread=unread, **{name: getattr(self, name) for name in _STORED})
 
     def stop_clock(self) -> None:
         """Set the duration and the time of the end."""
         self.duration_ms = round((time.perf_counter_ns() - self.started_ns) / 1_000_000)
-        self.finished_ns = _now_ns()
+        self.timestamp = format_timestamp(time.time_ns())
 
 
 class Plain(NamedTuple):
@@ -213,11 +230,6 @@ class Plain(NamedTuple):
             return cls(json.loads(text, **NUMBERS), text)
         except Exception as error:  # noqa: BLE001 - as above
             return cls(not_json=error_text(error) or type(error).__name__)
-
-
-def _now_ns() -> int:
-    # a clock that is wrong may be before 1970
-    return max(time.time_ns(), 0)
 
 
 def attempt(context: SuiteContext, loaded: LoadedCase) -> AttemptState:
@@ -277,16 +289,8 @@ def end(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
             _run_steps(context, loaded, state, _check)
         if violations:
             state.failure = Failure(kind="offline", message=violations[0])
-    state.backend, state.model, state.usage = attribution(context, state)
-    state.cost_usd = cost_of(context, state)
-    if state.replay is not None:
-        state.stale, state.calls = state.replay.stale, state.replay.used
-    elif state.meter is not None:
-        state.calls, state.cached = len(state.meter.calls), state.meter.cached
-    if state.traffic is not None:
-        own = [call for call in state.traffic.calls if call.uses_tokens]
-        state.calls, state.cached = state.calls + len(own), state.cached + sum(call.cached for call in own)
-    state.finished_ns = state.finished_ns or _now_ns()
+    attribute(context, state)
+    state.timestamp = state.timestamp or format_timestamp(time.time_ns())
     if state.failure is None and context.options.mode == "record" and state.trial == 0:
         # settling it says why there is none
         with suppress(UnrecordableError):
@@ -327,27 +331,8 @@ def settle_stored(context: SuiteContext, loaded: LoadedCase, stored: EndedAttemp
     Returns:
         The attempt, as `settle` would have returned it then.
     """
-    known = stored.attempt
-    state = AttemptState(
-        trial=known.trial,
-        ended=True,
-        finished_ns=nanoseconds(known.timestamp),
-        duration_ms=known.duration_ms,
-        cassette_sha256=known.cassette_sha256,
-        backend=known.llm_backend or UNKNOWN,
-        model=known.llm_model or UNKNOWN,
-        usage=Usage(tokens_input=known.tokens_input, tokens_output=known.tokens_output),
-        cost_usd=known.cost_usd,
-        calls=known.calls,
-        cached=known.cached,
-        stale=known.stale,
-        remark=known.remark,
-        payload=known.payload,
-        recording=known.recording,
-        unread=None if known.unread is None else UnreadAnswer.of(known.unread),
-        truncated=known.truncated,
-    )
-    if known.cassette_sha256 is not None:
+    state = AttemptState.of(stored.attempt)
+    if state.cassette_sha256 is not None:
         # resuming has compared its hash
         with suppress(OSError, CassetteError):
             state.cassette, _ = find_recording(context.suite, loaded.case.id).load()
@@ -372,7 +357,7 @@ def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any, *, tr
     Returns:
         The attempt; with a failure instead of a score if there was an error.
     """
-    state = AttemptState(payload=payload, finished_ns=time.time_ns(), truncated=truncated)
+    state = AttemptState(payload=payload, timestamp=format_timestamp(time.time_ns()), truncated=truncated)
     _run_steps(context, loaded, state, _read_and_score)
     if state.failure is not None:
         state.failure = redacted_failure(state.failure, context.redactor)

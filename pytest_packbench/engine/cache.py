@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
+from dataclasses import asdict
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -17,7 +18,8 @@ from weakref import WeakValueDictionary
 from pytest_packbench.atomic import write_atomic
 from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ToolCall, Usage
+from pytest_packbench.model.request import ModelAnswer
+from pytest_packbench.model.result import adapter
 from pytest_packbench.model.strict_json import NUMBERS
 
 if TYPE_CHECKING:
@@ -81,11 +83,14 @@ class AnswerCache:
         key = self._key(backend, request, trial, repetition)
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
-            cached = self._read(key)
-            if cached is not None:
-                return cached, True
+            stored = self._load(key)
+            with suppress(TypeError, ValueError):
+                # the tokens are beside the rest
+                return adapter(ModelAnswer).validate_python({**stored, "usage": stored}), True
             answer = await backend.complete(request)
-            self._write(key, answer)
+            data = asdict(answer)
+            usage = data.pop("usage")
+            self._store(key, data | usage)
             return answer, False
 
     def stored(self, key: Mapping[str, Any]) -> Any:
@@ -116,13 +121,6 @@ class AnswerCache:
     def _path(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.json"
 
-    def _read(self, key: str) -> ModelAnswer | None:
-        try:
-            data = self._load(key)
-            return None if data is None else _answer_from_json(data)
-        except (TypeError, KeyError):
-            return None
-
     def _load(self, key: str) -> Any:
         try:
             data = json.loads(read_regular(self._path(key), LIMITS["cached answer"]), **NUMBERS)
@@ -130,9 +128,6 @@ class AnswerCache:
             return data["answer"] if intact else None
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return None
-
-    def _write(self, key: str, answer: ModelAnswer) -> None:
-        self._store(key, _answer_as_json(answer))
 
     def _store(self, key: str, data: dict[str, Any]) -> None:
         path = self._path(key)
@@ -144,24 +139,3 @@ class AnswerCache:
                 return
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text + "\n")
-
-
-def _answer_as_json(answer: ModelAnswer) -> dict[str, Any]:
-    return {
-        "content": answer.content,
-        "refusal": answer.refusal,
-        "tokens_input": answer.usage.tokens_input,
-        "tokens_output": answer.usage.tokens_output,
-        "tool_calls": [call.as_json() for call in answer.tool_calls],
-        **({} if answer.problem is None else {"problem": list(answer.problem)}),
-    }
-
-
-def _answer_from_json(data: dict[str, Any]) -> ModelAnswer:
-    return ModelAnswer(
-        content=data["content"],
-        refusal=data["refusal"],
-        usage=Usage(tokens_input=data["tokens_input"], tokens_output=data["tokens_output"]),
-        tool_calls=tuple(ToolCall(**call) for call in data["tool_calls"]),
-        problem=AnswerProblem(*data["problem"]) if "problem" in data else None,
-    )

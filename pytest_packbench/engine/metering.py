@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.backends import BackendError
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.model.request import Usage
 from pytest_packbench.model.suite import Prices
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_packbench.backends import Backend
     from pytest_packbench.engine.cache import AnswerCache
     from pytest_packbench.model.redaction import Redactor
-    from pytest_packbench.model.request import ModelAnswer, ModelRequest
+    from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
     from pytest_packbench.model.run import Caps
     from pytest_packbench.model.suite import SuiteConfig
 
@@ -363,21 +362,6 @@ class Meter:
         """Whether an answer of the model under test was cut off."""
         problems = [call.answer.problem for call in self.calls if call.answer is not None and not call.secondary]
         return any(problem is not None and problem.kind == "truncated" for problem in problems)
-
-    @property
-    def cached(self) -> int:
-        """The number of calls that the cache answered."""
-        return sum(call.cached for call in self.calls)
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens of the model under test over all answered calls; None for a count that one of them lacks."""
-        return Usage(tokens_input=self._sum("tokens_input"), tokens_output=self._sum("tokens_output"))
-
-    def _sum(self, name: str) -> int | None:
-        answers = [call.answer for call in self.calls if call.answer is not None and not call.secondary]
-        counts = [getattr(answer.usage, name) for answer in answers]
-        return None if not counts or any(count is None for count in counts) else sum(counts)
 
     def _check_open(self) -> None:
         if self._closed:

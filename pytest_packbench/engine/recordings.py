@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.atomic import write_atomic
@@ -14,7 +13,6 @@ from pytest_packbench.limits import RECORDING, read_regular
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CassetteError, Problem, format_value
 from pytest_packbench.model.request import AnswerError, AnswerProblem, ModelAnswer, ToolCall, Usage
-from pytest_packbench.model.result import format_timestamp
 from pytest_packbench.model.suite import PENDING
 
 if TYPE_CHECKING:
@@ -95,6 +93,7 @@ class Replay:
 
     def __init__(self, cassette: Cassette | None, *, source: str, no_backend: bool = False) -> None:
         self._cassette = cassette
+        self._exchanges = cassette.exchanges if cassette is not None else ()
         self._source = source
         self._no_backend = no_backend
         self.stale = False
@@ -111,28 +110,28 @@ class Replay:
 
     def complete_sync(self, request: ModelRequest) -> ModelAnswer:
         """Answer the next call; raises `ReplayError` where the recording has no such exchange next."""
+        role, position, exchanges = format_value(request.role), self.used, self._exchanges
+        problem = ""
         if self._no_backend:
-            raise self._mismatch(
-                f"the target calls a model (role {format_value(request.role)}), and no backend is set; "
+            problem = (
+                f"the target calls a model (role {role}), and no backend is set; "
                 "use --packbench-backend and --packbench-model"
             )
-        if self._cassette is None:
-            raise self._mismatch(
-                f"the target calls a model (role {format_value(request.role)}), and the case has no cassette; "
+        elif self._cassette is None:
+            problem = (
+                f"the target calls a model (role {role}), and the case has no cassette; "
                 "record one (--packbench-mode=record), or write one (for its format: packbench schema cassette)"
             )
-        exchanges = self._cassette.exchanges
-        if self.used >= len(exchanges):
-            raise self._mismatch(
-                f"call {self.used + 1} (role {format_value(request.role)}) exceeds the "
-                f"{len(exchanges)} recorded ones; {_ADVICE}"
+        elif position >= len(exchanges):
+            problem = f"call {position + 1} (role {role}) exceeds the {len(exchanges)} recorded ones; {_ADVICE}"
+        elif exchanges[position].role != request.role:
+            recorded = format_value(exchanges[position].role)
+            problem = (
+                f"/exchanges/{position}/role: got {recorded}; the call of the target has the role {role}; {_ADVICE}"
             )
-        exchange = exchanges[self.used]
-        if exchange.role != request.role:
-            raise self._mismatch(
-                f"/exchanges/{self.used}/role: got {format_value(exchange.role)}; the call of the target has the "
-                f"role {format_value(request.role)}; {_ADVICE}"
-            )
+        if problem:
+            raise self._mismatch(problem)
+        exchange = exchanges[position]
         self.used += 1
         if request.tools and request.tools != self._offered:
             self._offered = request.tools
@@ -140,19 +139,18 @@ class Replay:
         if not self._is_of(exchange.request_sha256, request.as_json()):
             self.stale = True
             self.stale_roles.add(request.role)
+        counted, unread = exchange.usage, exchange.problem
         answer = ModelAnswer(
             content=exchange.answer,
             refusal=exchange.refusal,
-            usage=Usage(tokens_input=exchange.usage.tokens_input, tokens_output=exchange.usage.tokens_output),
+            usage=Usage(tokens_input=counted.tokens_input, tokens_output=counted.tokens_output),
             tool_calls=tuple(
-                ToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in exchange.tool_calls
+                [ToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in exchange.tool_calls]
             ),
+            problem=None if unread is None else AnswerProblem(unread.kind, unread.message),
         )
-        if exchange.problem is None:
-            return answer
-        problem = AnswerProblem(exchange.problem.kind, exchange.problem.message)
-        self.truncated = self.truncated or problem.kind == "truncated"
-        return replace(answer, problem=problem).readable()
+        self.truncated |= unread is not None and unread.kind == "truncated"
+        return answer.readable()
 
     def result(self, request: dict[str, Any]) -> Any:
         """Return the recorded result of a target outside this process (role `verify`); sets `stale`.
@@ -171,7 +169,7 @@ class Replay:
                 "the target runs outside this process, so its result is replayed, and the case has no cassette; "
                 "record one (--packbench-mode=record)"
             )
-        exchanges = self._cassette.exchanges
+        exchanges = self._exchanges
         if len(exchanges) != 1 or exchanges[0].role != VERIFY_ROLE:
             roles = ", ".join(exchange.role for exchange in exchanges) or "none"
             raise self._mismatch(
@@ -203,7 +201,7 @@ class Replay:
             problem = tools_problem(tools, self.tools)
             if problem:
                 self._mismatch(f"{problem}; {_ADVICE}")
-        recorded = len(self._cassette.exchanges) if self._cassette is not None else 0
+        recorded = len(self._exchanges)
         if not self.mismatch and self.used < recorded:
             self._mismatch(
                 f"the target made only {self.used} of the {recorded} recorded calls; {_ADVICE}"
@@ -232,7 +230,7 @@ def recording_of(context: SuiteContext, loaded: LoadedCase, state: AttemptState)
     gateway = [call.as_exchange(prompts) for call in state.traffic.calls] if through_gateway and state.traffic else []
     if context.caller.opaque and not gateway and state.request is not None:
         sha256 = canonical_sha256(state.request.as_json())
-        usage = _usage(state.usage)
+        usage = _usage(state)
         said = {"answer": state.payload}
         if state.unread is not None:
             said = {"answer": state.unread.text, "problem": state.unread.problem()}
@@ -254,9 +252,9 @@ def recording_of(context: SuiteContext, loaded: LoadedCase, state: AttemptState)
         "case_id": loaded.case.id,
         "input_sha256": loaded.input_sha256,
         "origin": "recorded",
-        "llm_backend": state.backend,
-        "llm_model": state.model,
-        "recorded_at": format_timestamp(state.finished_ns),
+        "llm_backend": state.llm_backend,
+        "llm_model": state.llm_model,
+        "recorded_at": state.timestamp,
         "conditions": redact(recorded_conditions(context, tools)),
         "exchanges": exchanges,
         **({"gateway": gateway} if gateway else {}),
@@ -450,19 +448,20 @@ def _text_of(content: object) -> str:
 
 
 def _exchange(call: ModelCall, answer: ModelAnswer, prompt: dict[str, Any]) -> dict[str, Any]:
-    return {
+    stated = {
         "role": call.request.role,
         **prompt,
         "answer": answer.content,
-        **({} if answer.refusal is None else {"refusal": answer.refusal}),
+        "refusal": answer.refusal,
         "request_sha256": call.request_sha256,
         **_usage(answer.usage),
-        **({"tool_calls": [tool_call.as_json() for tool_call in answer.tool_calls]} if answer.tool_calls else {}),
-        **({} if answer.problem is None else {"problem": answer.problem._asdict()}),
+        "tool_calls": [tool_call.as_json() for tool_call in answer.tool_calls],
+        "problem": None if answer.problem is None else answer.problem._asdict(),
     }
+    return {name: value for name, value in stated.items() if value or name == "answer"}
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: Usage | AttemptState) -> dict[str, Any]:
     counts = {"tokens_input": usage.tokens_input, "tokens_output": usage.tokens_output}
     known = {name: count for name, count in counts.items() if count is not None}
     return {"usage": known} if known else {}

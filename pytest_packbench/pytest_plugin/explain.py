@@ -108,9 +108,9 @@ def worst_trial(trials: Sequence[Trial]) -> Trial:
 def explain_failure(run: CaseRun, trials: Sequence[Trial]) -> str:
     """Explain a case whose score is below its threshold; of several trials, the worst one."""
     worst = worst_trial(trials)
-    score = worst.result.score if worst.attempt is None else worst.attempt.score
-    if score is None or run.result is None:
-        raise ValueError("a failing case has a score")
+    score = worst.result.score
+    if run.result is None:
+        raise ValueError("a failing case has a result")
     heading = [headline(score)]
     if len(trials) > 1:
         heading = trials_lines([trial.result for trial in trials], run.result, run.suite.config.trials_rule())
@@ -205,7 +205,7 @@ def _context_lines(run: CaseRun, attempt: AttemptState | None) -> list[str]:
     return [
         f"case:     {run.where}",
         f"cassette: {cassette} ({exchanges})" if cassette else f"cassette: {exchanges}",
-        *([f"model:    {attempt.backend} {attempt.model}, {pluralize(attempt.calls, 'call')}"] if live else []),
+        *([f"model:    {attempt.llm_backend} {attempt.llm_model}, {pluralize(attempt.calls, 'call')}"] if live else []),
         f"re-run:   {rerun_command(run)}",
     ]
 

@@ -156,7 +156,7 @@ def test_a_replayed_call_that_makes_no_model_work_uses_no_tokens(tmp_path: Path)
             (tmp_path / "fixtures" / "a.json").write_text(json.dumps(cassette))
             done = attempt(shared, job(shared).loaded)
             assert (done.failure.kind if done.failure else "") == kind
-            assert (done.usage.tokens_input, done.usage.tokens_output) == (None, None)
+            assert (done.tokens_input, done.tokens_output) == (None, None)
     finally:
         serving.stop()
 
