@@ -22,11 +22,10 @@ from pytest_packbench.engine.conditions import check_conditions, record_again
 from pytest_packbench.engine.external_io import TargetFailure
 from pytest_packbench.engine.offline import offline
 from pytest_packbench.engine.recordings import (
-    GATEWAY_ANSWER,
     Replay,
     UnrecordableError,
     check_belongs,
-    has_gateway_exchanges,
+    recorded_answers,
     recording_of,
     store_recording,
 )
@@ -40,7 +39,7 @@ from pytest_packbench.model.score import TRUNCATED, UNREADABLE, Outcome, ResultE
 from pytest_packbench.model.strict_json import NUMBERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from pytest_packbench.engine.contexts import SuiteContext
@@ -294,8 +293,9 @@ def end(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     if state.failure is None and context.options.mode == "record" and state.trial == 0:
         # settling it says why there is none
         with suppress(UnrecordableError):
-            if not _secret_in_answers(context, loaded, state):
-                state.recording = recording_of(context, loaded, state)
+            recording = recording_of(context, loaded, state)
+            if recording is not None and not _secret_in(recording, context, loaded, state):
+                state.recording = recording
     state.ended = True
 
 
@@ -834,53 +834,35 @@ def _in_range(points: object) -> bool:
     return 0 <= points <= 1
 
 
-def _secret_in_answers(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> str:
-    """Return where a recording would contain a secret; empty where it would not.
+def _secret_in(recording: dict[str, Any], context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> str:
+    """Return where a recording has a secret in an answer; empty where it has none.
 
     A text that has the form of a key is none where the case itself contains it: its file is as public as a recording.
     """
-    for source, value in _answers_to_record(context, state):
+    for source, answer in recorded_answers(recording, context, state):
         try:
-            text = json.dumps(value)
+            text = json.dumps(answer)
         except RecursionError:
             return f"{source} is nested too deeply to be searched for secrets"
         if context.redactor.suspects(text):
-            for found in context.redactor.find(value):
+            for found in context.redactor.find(answer):
                 if found.is_known or found.text not in loaded.case.model_dump_json():
                     return f"{source} contains {found.what} at {found.pointer}"
     return ""
-
-
-def _answers_to_record(context: SuiteContext, state: AttemptState) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the answers of an attempt that a recording would contain, each with its source and its keys there."""
-    if has_gateway_exchanges(context, state) and state.traffic is not None:
-        for own in state.traffic.calls:
-            exchange = own.as_exchange(prompts=False)
-            written = {key: exchange[key] for key in exchange.keys() & GATEWAY_ANSWER}
-            # events of a stream split what the model wrote
-            yield f"the answer to {own}", {**written, "deltas": own.joined_texts()}
-    elif context.caller.opaque:
-        answer = state.payload if state.unread is None else [state.payload, *state.unread]
-        yield "the result", {"answer": answer}
-    for number, call in enumerate(state.meter.calls if state.meter is not None else (), start=1):
-        if (answer := call.answer) is not None:
-            parts = {"answer": answer.content, "refusal": answer.refusal}
-            tool_calls = [tool_call.as_json() for tool_call in answer.tool_calls]
-            source = f"the answer to call {number} (role {format_value(call.request.role)})"
-            yield source, {**parts, "tool_calls": tool_calls}
 
 
 def _record(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Write the exchanges of the first trial as the case's cassette, in record mode."""
     if context.options.mode != "record" or state.trial != 0:
         return
-    if problem := _secret_in_answers(context, loaded, state):
-        advice = "keep it away from the target and the model, and record again; revoke it if it is yours"
-        raise _AttemptFailed("secret_in_answer", f"{problem}, so that nothing was recorded; {advice}")
     try:
-        state.recording = state.recording or recording_of(context, loaded, state)
-        if state.recording is not None:
-            state.cassette, state.cassette_sha256 = store_recording(context.suite, loaded.case.id, state.recording)
+        recording = state.recording or recording_of(context, loaded, state)
+        if recording is None:
+            return
+        if problem := _secret_in(recording, context, loaded, state):
+            advice = "keep it away from the target and the model, and record again; revoke it if it is yours"
+            raise _AttemptFailed("secret_in_answer", f"{problem}, so that nothing was recorded; {advice}")
+        state.cassette, state.cassette_sha256 = store_recording(context.suite, loaded.case.id, recording)
     except UnrecordableError as error:
         raise _AttemptFailed("unrecordable", str(error)) from None
     except OSError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.model.pack import RoleModel
 from pytest_packbench.model.run import RECORDED, STUB, SetupError
@@ -72,16 +72,11 @@ class Clients:
 
     def count_with(self, serving: Serving, price: Callable[[str, str], Prices | None]) -> None:
         """Have the gateway count calls in the ledger, obey the caps, and answer from the cache."""
-        if self._options.mode == "fixture":
-            serving.configure(redactor=self._redactor)
-        else:
-            serving.configure(
-                ledger=self.ledger,
-                price=price,
-                on_overload=self.throttle.overloaded,
-                cache=self._answer_cache(),
-                redactor=self._redactor,
-            )
+        live: dict[str, Any] = {}
+        if self._options.mode != "fixture":
+            live = {"ledger": self.ledger, "price": price, "cache": self._answer_cache()}
+            live["on_overload"] = self.throttle.overloaded
+        serving.configure(redactor=self._redactor, **live)
 
     def for_suite(self, suite: Suite, pack: Pack, caller: TargetCaller) -> SuiteBackends:
         """Return what answers a suite's model calls.

@@ -16,7 +16,7 @@ from pytest_packbench.model.request import AnswerError, AnswerProblem, ModelAnsw
 from pytest_packbench.model.suite import PENDING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pytest_packbench.cases.recordings import Recording
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
 
 
-GATEWAY_ANSWER = frozenset({"headers", "body", "text", "body_base64", "stream", "stream_base64"})
-"""The keys of an exchange of the gateway that the provider wrote."""
+# the keys of exchanges that a model, its provider, or a target outside this process wrote
+_ANSWER = frozenset({"answer", "refusal", "tool_calls", "problem"})
+_GATEWAY_ANSWER = frozenset({"headers", "body", "text", "body_base64", "stream", "stream_base64"})
 _OF_EACH_ANSWER = frozenset(
     {"id", "created", "created_at", "completed_at", "responseId", "system_fingerprint", "total_duration"}
     | {"load_duration", "prompt_eval_duration", "eval_duration", "usage", "usageMetadata"}
@@ -226,8 +227,10 @@ def recording_of(context: SuiteContext, loaded: LoadedCase, state: AttemptState)
     tools: list[Tool] | None = None
     exchanges: list[dict[str, Any]] = []
     prompts = context.options.record_prompts and context.pack.keeps_prompts(loaded.case)
-    through_gateway = has_gateway_exchanges(context, state)
-    gateway = [call.as_exchange(prompts) for call in state.traffic.calls] if through_gateway and state.traffic else []
+    # a server does not run for a replay
+    can_run = not context.caller.opaque or context.caller.runs_offline
+    own = state.traffic.calls if state.traffic is not None and can_run else ()
+    gateway = [call.as_exchange(prompts) for call in own]
     if context.caller.opaque and not gateway and state.request is not None:
         sha256 = canonical_sha256(state.request.as_json())
         usage = _usage(state)
@@ -235,7 +238,7 @@ def recording_of(context: SuiteContext, loaded: LoadedCase, state: AttemptState)
         if state.unread is not None:
             said = {"answer": state.unread.text, "problem": state.unread.problem()}
         exchanges = [{"role": VERIFY_ROLE, **said, "request_sha256": sha256, **usage}]
-    elif state.meter is not None and (state.meter.calls or _is_recorded(context, loaded)):
+    elif state.meter is not None and (state.meter.calls or find_recording(context.suite, loaded.case.id).exists()):
         # an attempt without calls replaces an older recording that has some
         calls = state.meter.calls
         exchanges = model_exchanges(calls, prompts=prompts)
@@ -261,14 +264,18 @@ def recording_of(context: SuiteContext, loaded: LoadedCase, state: AttemptState)
     }
 
 
-def has_gateway_exchanges(context: SuiteContext, state: AttemptState) -> bool:
-    """Whether an attempt made calls through the gateway that can be replayed: a server does not run for a replay."""
-    can_run = not context.caller.opaque or context.caller.runs_offline
-    return can_run and state.traffic is not None and bool(state.traffic.calls)
-
-
-def _is_recorded(context: SuiteContext, loaded: LoadedCase) -> bool:
-    return find_recording(context.suite, loaded.case.id).exists()
+def recorded_answers(
+    recording: dict[str, Any], context: SuiteContext, state: AttemptState
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the answers in the recording of an attempt, each with its source and its keys there."""
+    for call, exchange in zip(state.traffic.calls if state.traffic else (), recording.get("gateway", ()), strict=False):
+        said = {name: exchange[name] for name in _GATEWAY_ANSWER.intersection(exchange)}
+        # events of a stream split what the model wrote
+        yield f"the answer to {call}", {**said, "deltas": call.joined_texts()}
+    for number, exchange in enumerate(recording["exchanges"], start=1):
+        source = f"the answer to call {number} (role {format_value(exchange['role'])})"
+        said = {name: exchange[name] for name in _ANSWER.intersection(exchange)}
+        yield "the result" if context.caller.opaque else source, said
 
 
 def store_recording(suite: Suite, case_id: str, data: dict[str, Any]) -> tuple[Cassette, str]:

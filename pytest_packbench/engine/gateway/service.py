@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -85,13 +85,24 @@ class _Asked(NamedTuple):
     reply: Reply
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Settings:
+    """What calls are subject to, as soon as the run knows.
+
+    Attributes:
+        ledger: counts calls, and refuses them once a cap is reached.
+        price: returns the price of a model's tokens, by provider and model.
+        on_overload: called when a provider is overloaded.
+        cache: answers calls that were answered in an earlier run.
+        redactor: the run's.
+        record: whether calls are recorded, so that one that can't be attributed is an error.
+    """
+
     ledger: Ledger | None = None
     price: Callable[[str, str], Prices | None] | None = None
     on_overload: Callable[[], None] | None = None
     cache: AnswerCache | None = None
-    redactor: Redactor | None = None
+    redactor: Redactor = field(default_factory=Redactor)
     record: bool = False
 
 
@@ -122,15 +133,14 @@ class Gateway:
 
             self._upstream = Upstream()
         self._settings = _Settings()
-        self._redactor = Redactor()
         self.outside = CaseTraffic("", self).token
         self._lock = threading.Lock()
         self._open: dict[str, CaseTraffic] = {}
         # the case, and whether its target goes on
-        self._ended: dict[str, tuple[str, bool]] = {}
+        self._ended: dict[str, tuple[tuple[int, str], bool]] = {}
         self._children: dict[str, CaseTraffic | None] = {}
         self._active: list[CaseTraffic] = []
-        self._late: dict[str, str] = {}
+        self._late: dict[tuple[int, str], str] = {}
 
     def start(self) -> None:
         """Start to serve; the address is taken already, and earlier calls wait."""
@@ -142,29 +152,13 @@ class Gateway:
             self._server.loop.call_soon_threadsafe(self._upstream.close)
         self._server.stop()
 
-    def configure(
-        self,
-        *,
-        ledger: Ledger | None = None,
-        price: Callable[[str, str], Prices | None] | None = None,
-        on_overload: Callable[[], None] | None = None,
-        cache: AnswerCache | None = None,
-        redactor: Redactor | None = None,
-        record: bool = False,
-    ) -> None:
-        """Set what calls are subject to, as soon as the run knows.
+    def configure(self, **settings: Any) -> None:
+        """Set what calls are subject to; see `_Settings`."""
+        self._settings = _Settings(**settings)
 
-        Args:
-            ledger: counts calls, and refuses them once a cap is reached.
-            price: returns the price of a model's tokens, by provider and model.
-            on_overload: called when a provider is overloaded.
-            cache: answers calls that were answered in an earlier run.
-            redactor: the run's.
-            record: whether calls are recorded, so that one that can't be attributed is an error.
-        """
-        self._settings = _Settings(ledger, price, on_overload, cache, redactor, record)
-        if redactor is not None:
-            self._redactor = redactor
+    @property
+    def _redactor(self) -> Redactor:
+        return self._settings.redactor
 
     def environment(self, token: str = "") -> dict[str, str]:
         """Return the variables by which clients find the gateway.
@@ -181,7 +175,7 @@ class Gateway:
         return values
 
     def open_case(
-        self, case_id: str, recorded: Sequence[GatewayExchange] | None = None, *, trial: int = 0
+        self, case_id: str, recorded: Sequence[GatewayExchange] | None = None, *, trial: int = 0, suite: object = None
     ) -> CaseTraffic:
         """Return what collects, or replays, the calls of one attempt at a case; its token is valid from now.
 
@@ -189,8 +183,9 @@ class Gateway:
             case_id: the case.
             recorded: the exchanges to replay; None to forward calls.
             trial: the number of the attempt at the case, from 0.
+            suite: the case's suite, which `take_late` compares by identity.
         """
-        traffic = CaseTraffic(case_id, self, recorded, trial=trial, redactor=self._redactor)
+        traffic = CaseTraffic(case_id, self, tuple(recorded or ()), trial, suite)
         with self._lock:
             self._open[traffic.token] = traffic
         return traffic
@@ -207,11 +202,15 @@ class Gateway:
         with self._lock:
             self._children[token] = traffic
 
-    def take_late(self) -> list[tuple[str, str]]:
-        """Return the calls with the stamp of an ended case, as pairs of case id and first message, and forget them."""
+    def take_late(self, suite: object = None) -> list[tuple[str, str]]:
+        """Return the calls that cases left running made after their end: case id and first message; forget them.
+
+        Args:
+            suite: the suite of the cases; None for all.
+        """
         with self._lock:
-            late, self._late = self._late, {}
-        return list(late.items())
+            keys = [key for key in self._late if suite is None or key[0] == id(suite)]
+            return [(key[1], self._late.pop(key)) for key in keys]
 
     def enter(self, traffic: CaseTraffic) -> None:
         """Begin a case: its target runs now."""
@@ -227,7 +226,7 @@ class Gateway:
             if traffic in self._active:
                 self._active.remove(traffic)
             self._open.pop(traffic.token, None)
-            self._ended[traffic.token] = traffic.case_id, traffic.given_up
+            self._ended[traffic.token] = traffic.key, traffic.given_up
             for token, assigned in self._children.items():
                 if assigned is traffic:
                     self._children[token] = None
@@ -253,20 +252,18 @@ class Gateway:
         case.unattributed = case.unattributed or message
         if case.token in self._ended:
             with self._lock:
-                self._late.setdefault(case.case_id, message)
+                self._late.setdefault(case.key, message)
 
     def _owner(self, token: str, stamp: str, call: RecordedCall, caller: str) -> _Owner:
         """Decide whose a call is; note one that can't be attributed."""
         with self._lock:
             active = list(self._active)
-            if token:
-                case = self._open.get(token) or self._children.get(token)
-                if case is None and token not in self._children:
-                    return _Owner(refusal=self._revoked(token, call))
-                if case is not None:
-                    return _Owner(case)
-                return self._unstamped(active, call, caller)
-            if stamp:
+            case = self._open.get(token) or self._children.get(token)
+            if case is not None:
+                return _Owner(case)
+            if token and token not in self._children:
+                return _Owner(refusal=self._revoked(token, call))
+            if stamp and not token:
                 return self._stamped(stamp, active, call, caller)
             return self._unstamped(active, call, caller)
 
@@ -277,14 +274,14 @@ class Gateway:
             return _Owner(case)
         if stamp == self.outside or (stamp.removesuffix(stamps.ELSEWHERE) == self.outside and not active):
             return self._outside(call)
-        ended, goes_on = self._ended.get(stamp, ("", False))
+        ended, goes_on = self._ended.get(stamp, (None, False))
         if ended and (goes_on or not self._records):
             return _Owner(refusal=self._revoked(stamp, call))
         if stamp.endswith(stamps.ELSEWHERE):
             # a worker of a pool, for one of them or for none
             words = f"made by work that no case started, while {_counted(active)}"
         elif ended:
-            words = f"made with the stamp of case {ended}, which has ended"
+            words = f"made with the stamp of case {ended[1]}, which has ended"
         else:
             words = "made with an unknown stamp"
         return self._unattributed(active, call, caller, words, ended)
@@ -293,7 +290,7 @@ class Gateway:
         if len(active) == 1:
             return _Owner(active[0])
         if active:
-            return self._unattributed(active, call, caller, f"made while {_counted(active)}", "")
+            return self._unattributed(active, call, caller, f"made while {_counted(active)}")
         return self._outside(call)
 
     def _outside(self, call: RecordedCall) -> _Owner:
@@ -303,7 +300,12 @@ class Gateway:
         return _Owner()
 
     def _unattributed(
-        self, active: list[CaseTraffic], call: RecordedCall, caller: str, words: str, ended: str
+        self,
+        active: list[CaseTraffic],
+        call: RecordedCall,
+        caller: str,
+        words: str,
+        ended: tuple[int, str] | None = None,
     ) -> _Owner:
         if not self._records:
             return _Owner(is_counted=True)
@@ -316,10 +318,10 @@ class Gateway:
         return _Owner(refusal=message)
 
     def _revoked(self, token: str, call: RecordedCall) -> str:
-        ended, _ = self._ended.get(token, ("", False))
-        if not ended:
+        ended, _ = self._ended.get(token, (None, False))
+        if ended is None:
             return f"{call} is refused: its address belongs to no case of this run"
-        message = f"{call} was made by work of case {ended}, which has ended; end it before the target returns"
+        message = f"{call} was made by work of case {ended[1]}, which has ended; end it before the target returns"
         self._late.setdefault(ended, message)
         return message
 
