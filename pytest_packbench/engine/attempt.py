@@ -507,24 +507,21 @@ def _meter(context: SuiteContext, loaded: LoadedCase, state: AttemptState, live:
 
 def _call_target(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:  # noqa: ARG001 - all steps have one signature
     """Call the target, or replay the result of one outside this process."""
-    request, verify_context = _arguments(state)
-    if _is_replayed_whole(context, state):
-        _replay_result(context, state, request)
-    else:
-        limit, process = TimeLimit(context.options.case_timeout_s), ProcessState()
-        with _guard(context, state) as state.violations, _traffic_of(context, state):
-            try:
-                with limit:
-                    state.payload, state.text, state.not_json = Plain.of(context.caller(request, verify_context))
-            except context.options.stops:
-                raise
-            except BaseException as error:  # noqa: BLE001 - any exception of a target is an error of its case
-                state.raised = error
-            finally:
-                process.restore()
-                limit.stop()
-        if limit.reached:
-            _leave_target(context, state)
+    limit, process = TimeLimit(context.options.case_timeout_s), ProcessState()
+    call = _call_of(context, state) or context.caller
+    with _guard(context, state) as state.violations, _traffic_of(context, state):
+        try:
+            with limit:
+                state.payload, state.text, state.not_json = Plain.of(call(*_arguments(state)))
+        except context.options.stops:
+            raise
+        except BaseException as error:  # noqa: BLE001 - any exception of a target is an error of its case
+            state.raised = error
+        finally:
+            process.restore()
+            limit.stop()
+    if limit.reached:
+        _leave_target(context, state)
     state.stop_clock()
 
 
@@ -542,17 +539,14 @@ def _leave_target(context: SuiteContext, state: AttemptState) -> None:
 
 async def _await_target(context: SuiteContext, state: AttemptState, in_thread: RunInThread) -> None:
     """Call the target, or replay its result, on the event loop that concurrent cases share."""
-    request, verify_context = _arguments(state)
-    if _is_replayed_whole(context, state):
-        _replay_result(context, state, request)
-        state.stop_clock()
-        return
-    process = ProcessState()
+    process, call = ProcessState(), _call_of(context, state)
     try:
         with _guard(context, state, shares_thread=True) as state.violations, _traffic_of(context, state):
-            state.payload, state.text, state.not_json = await context.caller.call_async(
-                request, verify_context, in_thread, Plain.of
-            )
+            if call is not None:
+                plain = Plain.of(call(*_arguments(state)))
+            else:
+                plain = await context.caller.call_async(*_arguments(state), in_thread, Plain.of)
+            state.payload, state.text, state.not_json = plain
     except BaseException as error:
         state.raised = error
         if _is_cancellation(error):
@@ -565,11 +559,21 @@ async def _await_target(context: SuiteContext, state: AttemptState, in_thread: R
     state.reported_usd = count_reported_usage(context, state)
 
 
-def _is_replayed_whole(context: SuiteContext, state: AttemptState) -> bool:
-    """Whether the result of a target outside this process is replayed; a program runs if its calls are recorded."""
-    if context.live is not None or not context.caller.opaque:
-        return False
-    return not (context.caller.runs_offline and state.cassette is not None and state.cassette.gateway)
+def _call_of(context: SuiteContext, state: AttemptState) -> Callable[[VerifyRequest, VerifyContext], Any] | None:
+    """Return what replays the whole result of a target outside this process; None where the target is called.
+
+    A program runs where its model calls are recorded.
+    """
+    caller, replay = context.caller, state.replay
+    runs = caller.runs_offline and state.cassette is not None and bool(state.cassette.gateway)
+    if context.live is not None or replay is None or not caller.opaque or runs:
+        return None
+
+    def replayed(request: VerifyRequest, _: VerifyContext) -> Any:
+        result = replay.result(request.as_json())
+        return result if caller.worlds is None else caller.worlds.replayed(result)
+
+    return replayed
 
 
 def _traffic_of(context: SuiteContext, state: AttemptState) -> AbstractContextManager[None]:
@@ -602,18 +606,6 @@ def _arguments(state: AttemptState) -> tuple[VerifyRequest, VerifyContext]:
     if state.request is None or state.verify_context is None:
         raise RuntimeError("the target is called after the attempt was prepared")
     return state.request, state.verify_context
-
-
-def _replay_result(context: SuiteContext, state: AttemptState, request: VerifyRequest) -> None:
-    if state.replay is None:
-        raise RuntimeError("a target outside this process is replayed from a recording only")
-    try:
-        result = state.replay.result(request.as_json())
-        worlds = context.caller.worlds
-        state.payload, state.text, state.not_json = Plain.of(result if worlds is None else worlds.replayed(result))
-    except RuntimeError as error:
-        # a mismatch, or an answer that could not be read
-        state.raised = error
 
 
 def _is_cancellation(error: BaseException) -> bool:
@@ -737,7 +729,7 @@ def _read_and_score(context: SuiteContext, loaded: LoadedCase, state: AttemptSta
     limit = TimeLimit(context.options.case_timeout_s)
     try:
         with limit:
-            _read(context, loaded, state)
+            _read(context, state)
             _score(context, loaded, state)
     except context.options.stops:
         raise
@@ -751,27 +743,33 @@ def _read_and_score(context: SuiteContext, loaded: LoadedCase, state: AttemptSta
         raise _AttemptFailed("timeout", str(timed_out("the scoring", context.options.case_timeout_s or 0)))
 
 
-def _read(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:  # noqa: ARG001 - all steps have one signature
-    """Have the pack read the result."""
+def _read(context: SuiteContext, state: AttemptState) -> None:
+    """Have the pack read the result, unless nobody can read it."""
+    if state.unread is None:
+        try:
+            outcome = _from_pack(
+                context,
+                lambda: context.pack.read(state.payload),
+                Outcome,
+                kind="reader_error",
+                source="the reader",
+                passes=(ResultError,),
+            )
+        except ResultError as error:
+            state.unread = _unread(state, f"the target's result can't be read: {error_text(error)}")
     if state.unread is not None:
         said = state.unread.text or context.redactor.json(state.payload, state.secrets)
         state.outcome = Outcome(answer=_excerpt(said))
         return
-    try:
-        outcome = _from_pack(
-            context,
-            lambda: context.pack.read(state.payload),
-            Outcome,
-            kind="reader_error",
-            source="the reader",
-            passes=(ResultError,),
-        )
-    except ResultError as error:
-        state.unread = _unread(state, f"the target's result can't be read: {error_text(error)}")
-        state.outcome = Outcome(answer=_excerpt(context.redactor.json(state.payload, state.secrets)))
-        return
-    if problem := _outcome_problem(outcome):
-        raise _AttemptFailed("reader_error", f"the reader returned an Outcome whose {problem}")
+    # what JSON can't represent, such as numpy's boolean, would only fail when the result is written
+    refused: object = outcome.refused
+    answer: object = outcome.answer
+    for is_valid, said in (
+        (isinstance(refused, bool), f"refused is {_type_of(refused)}, expected True or False"),
+        (isinstance(answer, str | None), f"answer is {_type_of(answer)}, expected a str or None"),
+    ):
+        if not is_valid:
+            raise _AttemptFailed("reader_error", f"the reader returned an Outcome whose {said}")
     state.outcome = outcome
     if (breakdown := outcome.breakdown) is not None:
         raise _AttemptFailed(breakdown.kind, f"the target reports a failure: {breakdown.kind}: {breakdown.message}")
@@ -786,52 +784,28 @@ def _excerpt(answer: object) -> str | None:
     return line if len(line) <= _MAX_ANSWER and len(text) <= 4 * _MAX_ANSWER else f"{line[: _MAX_ANSWER - 3]}..."
 
 
-def _outcome_problem(outcome: Outcome) -> str:
-    # what JSON can't represent, such as numpy's boolean, would only fail when the result is written
-    refused: object = outcome.refused
-    answer: object = outcome.answer
-    if not isinstance(refused, bool):
-        return f"refused is {_qualified_type_of(refused)}, expected True or False"
-    if not isinstance(answer, str | None):
-        return f"answer is {_qualified_type_of(answer)}, expected a str or None"
-    return ""
-
-
-def _qualified_type_of(value: object) -> str:
+def _type_of(value: object) -> str:
     kind = type(value)
     # numpy's boolean is called bool too
-    return _type_of(value) if kind.__module__ == "builtins" else f"a {kind.__module__}.{kind.__qualname__}"
-
-
-def _type_of(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return "None" if value is None else f"a {module}{kind.__qualname__}"
 
 
 def _score(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Have the pack score the outcome, or an unreadable answer."""
-    unread, rules = state.unread, context.suite.config
+    unread, pack, rules = state.unread, context.pack, context.suite.config
 
     def call() -> Score:
         if unread is not None:
-            return context.pack.unread(loaded.case, unread.term, unread.reason, rules)
-        return context.pack.score(loaded.case, state.outcome, rules)
+            return pack.unread(loaded.case, unread.term, unread.reason, rules)
+        return pack.score(loaded.case, state.outcome, rules)
 
-    score = _from_pack(
-        context,
-        call,
-        Score,
-        kind="scorer_error",
-        source="the scorer",
-    )
-    if not _in_range(score.score):
-        raise _AttemptFailed("scorer_error", f"the scorer returned the score {score.score!r}, expected 0 to 1")
+    score = _from_pack(context, call, Score, kind="scorer_error", source="the scorer")
+    points: Any = score.score
+    is_number = isinstance(points, int | float) and not isinstance(points, bool)
+    if points is not None and not (is_number and 0 <= points <= 1):
+        raise _AttemptFailed("scorer_error", f"the scorer returned the score {points!r}, expected 0 to 1")
     state.score = score
-
-
-def _in_range(points: object) -> bool:
-    if isinstance(points, bool) or not isinstance(points, int | float):
-        return points is None
-    return 0 <= points <= 1
 
 
 def _secret_in(recording: dict[str, Any], context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> str:

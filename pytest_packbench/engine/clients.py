@@ -42,14 +42,16 @@ class Clients:
         options: how attempts are made.
         redactor: the run's.
         serves_gateway: whether calls of targets' own clients are seen.
+
+    Attributes:
+        opened: the backends that were opened, by what they differ in.
     """
 
     def __init__(self, options: RunOptions, redactor: Redactor, *, serves_gateway: bool = False) -> None:
         self._options = options
         self._redactor = redactor
         self._serves_gateway = serves_gateway
-        self._opened: dict[tuple[str, str, str, float], Backend] = {}
-        self._cache: AnswerCache | None = None
+        self.opened: dict[tuple[str, str, str, float], Backend] = {}
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -65,16 +67,11 @@ class Clients:
 
         return Throttle(self._options.window)
 
-    @property
-    def backends(self) -> list[Backend]:
-        """The backends that were opened."""
-        return list(self._opened.values())
-
     def count_with(self, serving: Serving, price: Callable[[str, str], Prices | None]) -> None:
         """Have the gateway count calls in the ledger, obey the caps, and answer from the cache."""
         live: dict[str, Any] = {}
         if self._options.mode != "fixture":
-            live = {"ledger": self.ledger, "price": price, "cache": self._answer_cache()}
+            live = {"ledger": self.ledger, "price": price, "cache": self._cache}
             live["on_overload"] = self.throttle.overloaded
         serving.configure(redactor=self._redactor, **live)
 
@@ -120,8 +117,9 @@ class Clients:
                 "pip install 'pytest-packbench[prices]'"
             )
         by_role = {role: self._priced(suite, *names[:2], at=RoleModel(*names)) for role, names in roles.items()}
-        cache = self._answer_cache()
-        live = LiveModels(primary=primary, by_role=by_role, ledger=self.ledger, redactor=self._redactor, cache=cache)
+        live = LiveModels(
+            primary=primary, by_role=by_role, ledger=self.ledger, redactor=self._redactor, cache=self._cache
+        )
         return SuiteBackends(backend=name, model=model, live=live, roles=frozenset(roles))
 
     def _selected(self, suite: Suite, pack: Pack, caller: TargetCaller) -> tuple[str, str]:
@@ -170,7 +168,7 @@ class Clients:
         # the same answer must always get the same ruling
         temperature = run.temperature if role is None else 0.0
         key = (name, model, base_url, temperature)
-        if key not in self._opened:
+        if key not in self.opened:
             from pytest_packbench.backends import BackendOptions, BackendUnusable, open_backend
 
             options = BackendOptions(
@@ -186,33 +184,35 @@ class Clients:
                 redactor=self._redactor,
             )
             try:
-                self._opened[key] = open_backend(name, options)
+                self.opened[key] = open_backend(name, options)
             except BackendUnusable as error:
                 source = (
                     f"--packbench-backend={name}" if name == run.backend else f'suite "{suite.name}": backend {name}'
                 )
                 raise SetupError(f"{source}: {error}") from None
-        return self._opened[key]
+        return self.opened[key]
 
-    def _answer_cache(self) -> AnswerCache | None:
+    @cached_property
+    def _cache(self) -> AnswerCache | None:
         options = self._options
-        if options.cache is not None and self._cache is None:
-            from pytest_packbench.engine.cache import AnswerCache
+        if options.cache is None:
+            return None
+        from pytest_packbench.engine.cache import AnswerCache
 
-            parameters = {
-                "base_url": options.base_url,
-                "temperature": options.temperature,
-                "max_output_tokens": options.max_output_tokens,
-                # clients send these too
-                **{name: value for name, value in os.environ.items() if name.endswith("_CUSTOM_HEADERS")},
-            }
-            self._cache = AnswerCache(options.cache, parameters, self._redactor)
-            try:
-                self._cache.check()
-            except OSError as error:
-                problem = f"{options.cache} can't be written to: {error.strerror or error}"
-                raise SetupError(f"--packbench-cache: {problem}; expected a writable folder") from None
-        return self._cache
+        parameters = {
+            "base_url": options.base_url,
+            "temperature": options.temperature,
+            "max_output_tokens": options.max_output_tokens,
+            # clients send these too
+            **{name: value for name, value in os.environ.items() if name.endswith("_CUSTOM_HEADERS")},
+        }
+        cache = AnswerCache(options.cache, parameters, self._redactor)
+        try:
+            cache.check()
+        except OSError as error:
+            problem = f"{options.cache} can't be written to: {error.strerror or error}"
+            raise SetupError(f"--packbench-cache: {problem}; expected a writable folder") from None
+        return cache
 
 
 def _check_observable(suite: Suite, caller: TargetCaller, options: RunOptions) -> None:

@@ -50,23 +50,15 @@ class Runner:
     Args:
         options: how attempts are scheduled.
         on_settled: called for each attempt in the order in which they end, in the waiting thread.
-
-    Attributes:
-        ledger: counts what the run uses.
     """
 
     def __init__(self, options: SchedulerOptions, *, on_settled: Callable[[FinishedAttempt], None]) -> None:
-        self.ledger = options.ledger
-        self._lookahead = options.lookahead
+        self._options = options
         self._on_settled = on_settled
-        self._waits = options.waits
-        self._clock = options.clock
-        self._use_threads = options.use_threads
         self._answers: queue.SimpleQueue[FinishedAttempt | Callable[[], None]] = queue.SimpleQueue()
         self._settled: dict[AttemptKey, FinishedAttempt] = {}
         self._planned: set[AttemptKey] = set()
         self._over: set[AttemptKey] = set()
-        self._unwanted: set[AttemptKey] = set()
         self._heartbeat_requested: float | None = None
         self._next_tick = 0.0
         self._closed = False
@@ -91,9 +83,8 @@ class Runner:
             BaseException: what the target raised to end the whole run (`RunOptions.stops`).
         """
         key = job.key
-        if key in self._unwanted:
+        if key in self._scheduler.unwanted:
             self.settle_all()
-            self._unwanted.discard(key)
             self._scheduler.unwanted.discard(key)
             # the loop has dropped it
             self._planned.discard(key)
@@ -103,7 +94,7 @@ class Runner:
             self._wait(job, tick)
         # frees a place: at once where the lookahead is short, else together with further ones
         self._scheduler.claimed.append(key)
-        if len(self._scheduler.claimed) > self._lookahead // 8:
+        if len(self._scheduler.claimed) > self._options.lookahead // 8:
             self._on_loop(self._scheduler.start_waiting)
         finished = self._settled.pop(key)
         if finished.stop is not None:
@@ -118,7 +109,7 @@ class Runner:
                 continue
             self._settled.pop(key, None)
             if not over:
-                self._unwanted.add(key)
+                self._scheduler.unwanted.add(key)
             self._on_loop(self._scheduler.discard, key)
 
     def settle_all(self) -> None:
@@ -148,7 +139,7 @@ class Runner:
     def progress(self) -> RunProgress:
         """Return the progress of the run."""
         started = list(self._scheduler.started.values())
-        oldest = self._clock() - min(started) if started else 0.0
+        oldest = self._options.clock() - min(started) if started else 0.0
         return RunProgress(done=len(self._over), planned=len(self._planned), in_flight=len(started), oldest_s=oldest)
 
     def close(self, *closers: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -169,7 +160,7 @@ class Runner:
             for closer in (self._scheduler.cancel_all, *closers):
                 self._run_on_loop(closer)
             self._scheduler.end()
-            self._thread.join(timeout=self._waits.close_s)
+            self._thread.join(timeout=self._options.waits.close_s)
         else:
             self._scheduler.end()
         release_pools()
@@ -177,20 +168,20 @@ class Runner:
     def _wait(self, job: Job, tick: Callable[[], None]) -> None:
         key = job.key
         # a planned attempt starts by itself, and each call on the loop costs a switch of threads
-        planned = key in self._planned and key not in self._over and self._lookahead > 0
+        planned = key in self._planned and key not in self._over and self._options.lookahead > 0
         self._planned.add(key)
-        self._next_tick = max(self._next_tick, self._clock() + self._waits.tick_s)
+        self._next_tick = max(self._next_tick, self._options.clock() + self._options.waits.tick_s)
         self._on_loop(self._scheduler.start_waiting)
         if not planned:
             self._on_loop(self._scheduler.prioritize, job)
         while key not in self._settled:
-            self._receive(_PLANNED_WAIT_S if planned else self._waits.tick_s)
+            self._receive(_PLANNED_WAIT_S if planned else self._options.waits.tick_s)
             if planned and key not in self._settled and self._answers.empty():
                 planned = False
                 # it may end before the loop gets this call
                 self._on_loop(self._scheduler.hasten, job)
-            if key not in self._settled and self._clock() >= self._next_tick:
-                self._next_tick = self._clock() + self._waits.tick_s
+            if key not in self._settled and self._options.clock() >= self._next_tick:
+                self._next_tick = self._options.clock() + self._options.waits.tick_s
                 tick()
                 self._check_loop(job)
         self._await_burst()
@@ -212,16 +203,16 @@ class Runner:
         Settling each attempt would delay the next calls, and can be done while those are in flight. Half of the
         lookahead may fill with ended attempts meanwhile; the other half keeps the window full.
         """
-        scheduler, end = self._scheduler, self._clock() + self._waits.burst_s
-        while scheduler.waiting and self._answers.qsize() + len(self._settled) < self._lookahead // 2:
-            now = self._clock()
-            if now >= end or now - scheduler.last_activity >= self._waits.quiet_s:
+        scheduler, end = self._scheduler, self._options.clock() + self._options.waits.burst_s
+        while scheduler.waiting and self._answers.qsize() + len(self._settled) < self._options.lookahead // 2:
+            now = self._options.clock()
+            if now >= end or now - scheduler.last_activity >= self._options.waits.quiet_s:
                 return
             time.sleep(_POLL_S)
 
     def _check_loop(self, job: Job) -> None:
         """Give up a job if the loop has ended or is blocked by a target: an error instead of an endless wait."""
-        now, limit_s = self._clock(), self._scheduler.limit_s
+        now, limit_s = self._options.clock(), self._scheduler.limit_s
         if self._heartbeat_requested is not None and self._scheduler.last_heartbeat >= self._heartbeat_requested:
             self._heartbeat_requested = None
         if self._heartbeat_requested is None:
@@ -230,19 +221,18 @@ class Runner:
         silence_s = now - self._heartbeat_requested
         if self._thread is None or not self._thread.is_alive():
             message = "the event loop ended: a target stopped it"
-        elif limit_s is not None and silence_s > limit_s + self._waits.blocked_s:
+        elif limit_s is not None and silence_s > limit_s + self._options.waits.blocked_s:
             message = f"an async target blocked the event loop for {silence_s:.0f} s: it waits without await"
         else:
             return
         attempt = AttemptState(trial=job.key.trial, failure=Failure(kind="loop_blocked", message=message))
         self._settle(FinishedAttempt(job=job, attempt=attempt))
         # the attempt itself may still end, too late
-        self._unwanted.add(job.key)
         self._scheduler.unwanted.add(job.key)
 
     def _settle(self, finished: FinishedAttempt) -> None:
         job = finished.job
-        if job.key in self._unwanted:
+        if job.key in self._scheduler.unwanted:
             return
         if finished.attempt is not None:
             stop = self._stop_of(finished.attempt, job)
@@ -257,7 +247,7 @@ class Runner:
         if not isinstance(raised, job.context.options.stops):
             return None
         # Ctrl-C reaches the main thread alone: on another one the target raised it, an error of its case
-        return None if self._use_threads and isinstance(raised, KeyboardInterrupt) else raised
+        return None if self._options.use_threads and isinstance(raised, KeyboardInterrupt) else raised
 
     def _on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
         """Have the loop call a function soon; nothing happens if it has ended."""
@@ -277,7 +267,7 @@ class Runner:
         # the exception types of `Future.result` differ between versions of Python
         ended = threading.Event()
         future.add_done_callback(lambda _: ended.set())
-        if not ended.wait(self._waits.close_s):
+        if not ended.wait(self._options.waits.close_s):
             future.cancel()
             return False
         return True

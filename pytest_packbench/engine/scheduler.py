@@ -194,7 +194,6 @@ class Scheduler:
     Attributes:
         loop: the event loop; other threads use `call_soon_threadsafe`.
         limit_s: time limit of each attempt, seconds; None for none; other threads remove it.
-        clock: monotonic clock, seconds; other threads use it.
         started: monotonic time at which each attempt in flight started, seconds; other threads read it.
         last_heartbeat: when the loop last answered, monotonic seconds; other threads read it.
         last_activity: when an attempt last started or ended, monotonic seconds; other threads read it.
@@ -214,14 +213,9 @@ class Scheduler:
         self.unwanted: set[AttemptKey] = set()
         self.claimed: deque[AttemptKey] = deque()
         self.limit_s = options.limit_s
-        self.clock = options.clock
         self.waiting: dict[AttemptKey, Job] = {}
-        self._throttle = options.throttle
-        self._lookahead = options.lookahead
-        self._ledger = options.ledger
-        self._cancel_wait_s = options.waits.cancel_s
+        self._options = options
         self._answers = answers
-        self._on_ended = options.on_ended
         self._in_thread = run_in_thread if options.use_threads else partial(run_in_thread, start=answers.put)
         self._urgent: dict[AttemptKey, Job] = {}
         self._in_flight: dict[AttemptKey, _InFlight] = {}
@@ -247,7 +241,7 @@ class Scheduler:
 
     def heartbeat(self) -> None:
         """Show that the loop is not blocked."""
-        self.last_heartbeat = self.clock()
+        self.last_heartbeat = self._options.clock()
 
     def plan(self, jobs: list[Job]) -> None:
         """Append attempts to the waiting ones, and start as many as possible."""
@@ -283,12 +277,12 @@ class Scheduler:
         """Note which attempts were claimed, and start as many waiting ones as possible."""
         while self.claimed:
             self._unclaimed.discard(self.claimed.popleft())
-        while len(self._in_flight) < self._throttle.limit:
+        while len(self._in_flight) < self._options.throttle.limit:
             if self._urgent:
                 job = self._urgent.pop(next(iter(self._urgent)))
                 self._start(job)
                 self._unclaimed.discard(job.key)
-            elif self.waiting and len(self._unclaimed) < self._lookahead:
+            elif self.waiting and len(self._unclaimed) < self._options.lookahead:
                 self._start(self.waiting.pop(next(iter(self.waiting))))
             else:
                 return
@@ -297,20 +291,20 @@ class Scheduler:
         """Start nothing more, and cancel what is in flight."""
         self._closed = True
         self.waiting.clear()
-        await _cancel_tasks({running.task for running in self._in_flight.values()}, self._cancel_wait_s)
+        await _cancel_tasks({running.task for running in self._in_flight.values()}, self._options.waits.cancel_s)
         # tasks that targets started and left behind
-        await _cancel_tasks(asyncio.all_tasks() - {asyncio.current_task()}, self._cancel_wait_s)
+        await _cancel_tasks(asyncio.all_tasks() - {asyncio.current_task()}, self._options.waits.cancel_s)
         await self.loop.shutdown_asyncgens()
 
     def _start(self, job: Job) -> None:
         if job.key in self.unwanted:
             return
         self._unclaimed.add(job.key)
-        kind, message = ("stopped", "the run was stopped") if self._closed else self._ledger.exhausted()
+        kind, message = ("stopped", "the run was stopped") if self._closed else self._options.ledger.exhausted()
         if kind:
             self._answers.put(FinishedAttempt(job=job, kind=kind, message=message))
             return
-        self.last_activity = self.started[job.key] = self.clock()
+        self.last_activity = self.started[job.key] = self._options.clock()
         attempt, output = AttemptState(trial=job.key.trial), CapturedOutput()
         coroutine = run_target(job.context, job.loaded, attempt, in_thread=self._in_thread)
         task = self.loop.create_task(coroutine, context=capturing_context(output))
@@ -331,7 +325,7 @@ class Scheduler:
     def _cancel(self, running: _InFlight) -> None:
         running.task.cancel()
         # most tasks end at once; one that ignores its cancellation is not waited for
-        self.loop.call_later(self._cancel_wait_s, self._finish, running)
+        self.loop.call_later(self._options.waits.cancel_s, self._finish, running)
 
     def _finish(self, running: _InFlight, task: asyncio.Task[None] | None = None) -> None:
         """Report an attempt that ended, or that ignored its cancellation (then there is no task); only once."""
@@ -339,13 +333,13 @@ class Scheduler:
         if self._in_flight.get(key) is not running:
             return
         del self._in_flight[key]
-        self.last_activity = self.clock()
+        self.last_activity = self._options.clock()
         self.started.pop(key, None)
         if running.timer is not None:
             running.timer.cancel()
         attempt = _finished_attempt(running, task)
         if attempt.raised is None and attempt.failure is None:
-            self._throttle.succeeded()
+            self._options.throttle.succeeded()
         stored = attempt is running.attempt and self._end(running.job, attempt)
         self._answers.put(FinishedAttempt(job=running.job, attempt=attempt, output=running.output, stored=stored))
         self.start_waiting()
@@ -356,7 +350,7 @@ class Scheduler:
             end(job.context, job.loaded, attempt)
         except BaseException:  # noqa: BLE001 - a result may have methods of its own; settling it reports the error
             return False
-        return attempt.failure is None and self._on_ended(job, attempt)
+        return attempt.failure is None and self._options.on_ended(job, attempt)
 
 
 def _finished_attempt(running: _InFlight, task: asyncio.Task[None] | None) -> AttemptState:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.request import Target, VerifyContext, VerifyRequest, Worlds
+    from pytest_packbench.model.run import RunOptions
 
     RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
     Take = Callable[[Any], Any]
@@ -291,23 +292,14 @@ def _plain_answer(answer: Any) -> Any:
 
 
 def find_target(
-    spec: str,
-    *,
-    replayed: bool,
-    cwd: Path,
-    timeout_s: float,
-    concurrency: int,
-    redactor: Redactor,
-    adapt: Callable[[Any], Any] | None = None,
+    spec: str, options: RunOptions, redactor: Redactor, adapt: Callable[[Any], Any] | None = None
 ) -> tuple[Target, str]:
     """Find a target by its specification.
 
     Args:
         spec: `package.module:attr`, `http://...`, `https://...` or `cmd:...`.
-        replayed: whether the results of targets outside this process are replayed, so that nothing is opened.
-        cwd: the folder in which the processes of `cmd:` start, and from which modules are imported.
-        timeout_s: time limit of one HTTP request, seconds.
-        concurrency: the maximum number of requests in flight, and of processes.
+        options: of the run: modules are imported, and processes start, in its folder. In fixture mode, results of
+            servers are replayed, and nothing is opened.
         redactor: the run's.
         adapt: as that of `as_target`.
 
@@ -317,18 +309,20 @@ def find_target(
     Raises:
         TargetError: one line: what is missing, and where.
     """
+    cwd, most = options.root, options.concurrency
     make_importable(cwd)
     if spec.startswith(("http://", "https://")):
         from pytest_packbench.engine.http_target import HttpTarget, shown_url
 
-        if replayed:
+        if options.mode == "fixture":
             return _ReplayedTarget().verify, shown_url(spec)
-        server = HttpTarget(url=spec, timeout_s=timeout_s, connections=concurrency, redactor=redactor)
+        timeout_s = options.case_timeout_s or options.call_timeout_s
+        server = HttpTarget(url=spec, timeout_s=timeout_s, connections=most, redactor=redactor)
         return server.verify, server.shown
     if spec.startswith("cmd:"):
         from pytest_packbench.engine.command_target import CommandTarget
 
-        command = CommandTarget(command=spec.removeprefix("cmd:"), cwd=cwd, processes=concurrency, redactor=redactor)
+        command = CommandTarget(command=spec.removeprefix("cmd:"), cwd=cwd, processes=most, redactor=redactor)
         return command.verify, f"cmd:{command.shown}"
     return import_target(spec, adapt), spec
 
