@@ -51,7 +51,7 @@ class AnswerCache:
         self._folder = folder
         self._parameters = dict(parameters)
         self._redactor = redactor
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
 
     def check(self) -> None:
         """Create the folder and check that it is writable; later write errors are ignored.
@@ -80,48 +80,29 @@ class AnswerCache:
         Raises:
             BackendError: the call failed.
         """
-        key = self._key(backend, request, trial, repetition)
-        lock = self._locks.setdefault(key, asyncio.Lock())
+        key = {
+            "backend": backend.name,
+            "model": backend.model,
+            "temperature": backend.temperature,
+            "how": self._parameters,
+            "trial": trial,
+            "again": repetition,
+            "request": request.as_json(),
+        }
+        lock = self._locks.setdefault(self._path(key), asyncio.Lock())
         async with lock:
-            stored = self._load(key)
+            stored = self.load(key)
             with suppress(TypeError, ValueError):
                 # the tokens are beside the rest
                 return adapter(ModelAnswer).validate_python({**stored, "usage": stored}), True
             answer = await backend.complete(request)
             data = asdict(answer)
             usage = data.pop("usage")
-            self._store(key, data | usage)
+            self.store(key, data | usage)
             return answer, False
 
-    def stored(self, key: Mapping[str, Any]) -> Any:
-        """Return the exchange of the gateway that is stored under a key; None where there is none."""
-        return self._load(self._key_of_exchange(key))
-
-    def store(self, key: Mapping[str, Any], exchange: dict[str, Any]) -> None:
-        """Store an exchange of the gateway under a key that states everything on which its answer depends."""
-        self._store(self._key_of_exchange(key), exchange)
-
-    def _key_of_exchange(self, key: Mapping[str, Any]) -> str:
-        return canonical_sha256({"version": CACHE_VERSION, "gateway": dict(key)})
-
-    def _key(self, backend: Backend, request: ModelRequest, trial: int, repetition: int) -> str:
-        return canonical_sha256(
-            {
-                "version": CACHE_VERSION,
-                "backend": backend.name,
-                "model": backend.model,
-                "temperature": backend.temperature,
-                "how": self._parameters,
-                "trial": trial,
-                "again": repetition,
-                "request": request.as_json(),
-            }
-        )
-
-    def _path(self, key: str) -> Path:
-        return self._folder / key[:2] / f"{key}.json"
-
-    def _load(self, key: str) -> Any:
+    def load(self, key: Mapping[str, Any]) -> Any:
+        """Return what is stored under a key; None where there is nothing, or it can't be read."""
         try:
             data = json.loads(read_regular(self._path(key), LIMITS["cached answer"]), **NUMBERS)
             intact = data["cache_version"] == CACHE_VERSION and data["sha256"] == canonical_sha256(data["answer"])
@@ -129,13 +110,19 @@ class AnswerCache:
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return None
 
-    def _store(self, key: str, data: dict[str, Any]) -> None:
+    def store(self, key: Mapping[str, Any], answer: dict[str, Any]) -> None:
+        """Store an answer, plain JSON, under a key that states everything on which it depends."""
         path = self._path(key)
         # an answer that can't be stored is an answer all the same
         with suppress(OSError, ValueError, TypeError, RecursionError):
-            text = _ENCODER.encode({"cache_version": CACHE_VERSION, "sha256": canonical_sha256(data), "answer": data})
+            sha256 = canonical_sha256(answer)
+            text = _ENCODER.encode({"cache_version": CACHE_VERSION, "sha256": sha256, "answer": answer})
             # an answer without the secret would be another one
-            if self._redactor.suspects(text) and self._redactor.find(data):
+            if self._redactor.suspects(text) and self._redactor.find(answer):
                 return
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text + "\n")
+
+    def _path(self, key: Mapping[str, Any]) -> Path:
+        name = canonical_sha256({"version": CACHE_VERSION, **key})
+        return self._folder / name[:2] / f"{name}.json"

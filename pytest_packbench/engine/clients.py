@@ -116,7 +116,7 @@ class Clients:
                 "name the model with --packbench-backend and --packbench-model, and set its prices in suite.yaml or "
                 "pip install 'pytest-packbench[prices]'"
             )
-        by_role = {role: self._priced(suite, *names[:2], at=RoleModel(*names)) for role, names in roles.items()}
+        by_role = {role: self._priced(suite, *names[:2], RoleModel(*names)) for role, names in roles.items()}
         live = LiveModels(
             primary=primary, by_role=by_role, ledger=self.ledger, redactor=self._redactor, cache=self._cache
         )
@@ -148,19 +148,9 @@ class Clients:
             )
         return "", ""
 
-    def _priced(self, suite: Suite, name: str, model: str, *, at: RoleModel | None = None) -> PricedBackend:
+    def _priced(self, suite: Suite, name: str, model: str, role: RoleModel | None = None) -> PricedBackend:
         from pytest_packbench.engine.metering import PricedBackend, price_of
 
-        backend = self._backend(suite, name, model, at)
-        price = price_of(suite.config, name, backend.model)
-        if self._options.caps.cost is not None and price is None:
-            raise SetupError(
-                f"--packbench-max-cost: the price of {name} {backend.model} is unknown; set prices in "
-                "suite.yaml, or pip install 'pytest-packbench[prices]'"
-            )
-        return PricedBackend(backend=backend, price=price)
-
-    def _backend(self, suite: Suite, name: str, model: str, role: RoleModel | None) -> Backend:
         run = self._options
         # the address of the model under test; a judge with the same backend is asked there too, unless it has its own
         base_url = run.base_url if role is None or name == run.backend else ""
@@ -169,28 +159,37 @@ class Clients:
         temperature = run.temperature if role is None else 0.0
         key = (name, model, base_url, temperature)
         if key not in self.opened:
-            from pytest_packbench.backends import BackendOptions, BackendUnusable, open_backend
-
-            options = BackendOptions(
-                model=model,
-                base_url=base_url,
-                timeout_s=run.call_timeout_s,
-                retries=run.retries,
-                temperature=temperature,
-                max_output_tokens=run.max_output_tokens,
-                connections=run.concurrency,
-                on_overload=self.throttle.overloaded,
-                on_retry=self.ledger.add_retry,
-                redactor=self._redactor,
+            self.opened[key] = self._open(suite, *key)
+        backend = self.opened[key]
+        price = price_of(suite.config, name, backend.model)
+        if run.caps.cost is not None and price is None:
+            raise SetupError(
+                f"--packbench-max-cost: the price of {name} {backend.model} is unknown; set prices in "
+                "suite.yaml, or pip install 'pytest-packbench[prices]'"
             )
-            try:
-                self.opened[key] = open_backend(name, options)
-            except BackendUnusable as error:
-                source = (
-                    f"--packbench-backend={name}" if name == run.backend else f'suite "{suite.name}": backend {name}'
-                )
-                raise SetupError(f"{source}: {error}") from None
-        return self.opened[key]
+        return PricedBackend(backend=backend, price=price)
+
+    def _open(self, suite: Suite, name: str, model: str, base_url: str, temperature: float) -> Backend:
+        from pytest_packbench.backends import BackendOptions, BackendUnusable, open_backend
+
+        run = self._options
+        options = BackendOptions(
+            model=model,
+            base_url=base_url,
+            timeout_s=run.call_timeout_s,
+            retries=run.retries,
+            temperature=temperature,
+            max_output_tokens=run.max_output_tokens,
+            connections=run.concurrency,
+            on_overload=self.throttle.overloaded,
+            on_retry=self.ledger.add_retry,
+            redactor=self._redactor,
+        )
+        try:
+            return open_backend(name, options)
+        except BackendUnusable as error:
+            source = f"--packbench-backend={name}" if name == run.backend else f'suite "{suite.name}": backend {name}'
+            raise SetupError(f"{source}: {error}") from None
 
     @cached_property
     def _cache(self) -> AnswerCache | None:

@@ -54,7 +54,6 @@ class SuiteContext:
         redactor: the run's; removes secrets from all that is stored or shown.
         serving: the gateway of this process; None where it does not serve.
         start_gateway: starts it for a recording that needs it; None where it must not serve.
-        asks_model: whether a backend or a recording answers model calls; see `__post_init__`.
     """
 
     suite: Suite
@@ -73,14 +72,13 @@ class SuiteContext:
     redactor: Redactor = field(default_factory=Redactor)
     serving: Serving | None = None
     start_gateway: Callable[[], Serving] | None = None
-    asks_model: bool = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Set `asks_model`: a scripted model runs inside the target and asks neither."""
-        asks_model = self.caller.asks_model and (self.backend != STUB or bool(self.roles))
+    @property
+    def asks_model(self) -> bool:
+        """Whether a backend or a recording answers model calls; a scripted model runs inside the target."""
         # a world may ask its judge, whatever the target takes
-        asks_model = asks_model or (self.caller.worlds is not None and bool(self.roles))
-        object.__setattr__(self, "asks_model", asks_model)
+        through_target = self.caller.asks_model and self.backend != STUB
+        return through_target or (bool(self.roles) and (self.caller.asks_model or self.caller.worlds is not None))
 
     @property
     def serves_gateway(self) -> bool:
@@ -313,20 +311,20 @@ class SuiteContexts:
         from pytest_packbench.engine.recordings import recorded_calls
 
         trials = self.options.trials
-        count, recorded, unrecorded, external = 0, 0, 0, 0
+        cases_due = external = recorded = unrecorded = 0
         for case in cases:
-            if case.loaded is None or case.loaded.case.notes.skip is not None:
-                continue
             due = trials - attempts_made(case)
-            count += due > 0
+            if case.loaded is None or case.loaded.case.notes.skip is not None or due <= 0:
+                continue
+            cases_due += 1
             context = self.opened(case.suite)
             if context is not None and not context.is_recorded:
                 external += due
-            elif due > 0:
-                calls = recorded_calls(case.suite, case.case_id)
-                recorded += due * (calls or 0)
-                unrecorded += due * (calls is None)
-        return ExpectedCalls(cases=count, trials=trials, recorded=recorded, unrecorded=unrecorded, external=external)
+            elif (calls := recorded_calls(case.suite, case.case_id)) is None:
+                unrecorded += due
+            else:
+                recorded += due * calls
+        return ExpectedCalls(cases_due, trials, recorded, unrecorded, external)
 
     def take_late(self, suite: Suite) -> list[tuple[str, str]]:
         """Return what a suite's cases left running did after their end, as case id and message, and forget it."""

@@ -294,13 +294,11 @@ def store_recording(suite: Suite, case_id: str, data: dict[str, Any]) -> tuple[C
 
     older = find_recording(suite, case_id)
     cassette = Cassette.model_validate(data)
-    path = suite.pending_path(case_id)
-    if not older.exists():
-        path = suite.cassette_path(case_id)
-    elif _is_same(older, cassette):
+    path = suite.pending_path(case_id) if older.exists() else suite.cassette_path(case_id)
+    if older.exists() and _is_same(older, cassette):
         path.unlink(missing_ok=True)
-        return cassette, canonical_sha256(data)
-    write_recording(path, data)
+    else:
+        write_recording(path, data)
     return cassette, canonical_sha256(data)
 
 
@@ -422,11 +420,12 @@ def transcript(attempt: AttemptState, *, prompts: bool) -> list[tuple[str, str, 
     """
     if not prompts:
         return []
-    lines = []
-    recorded_calls = attempt.cassette.gateway if attempt.cassette is not None and attempt.meter is None else ()
-    own = [call.model_dump() for call in recorded_calls if call.request is not None]
-    if attempt.traffic is not None and not attempt.traffic.has_recording:
-        own = [call.as_exchange() for call in attempt.traffic.calls]
+    lines, traffic = [], attempt.traffic
+    if traffic is not None and not traffic.has_recording:
+        own = [call.as_exchange() for call in traffic.calls]
+    else:
+        replayed = attempt.cassette.gateway if attempt.cassette is not None else ()
+        own = [call.model_dump() for call in replayed if call.request is not None]
     if own:
         from pytest_packbench.engine.gateway.exchanges import transcript_of
 

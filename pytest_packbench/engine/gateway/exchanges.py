@@ -71,6 +71,7 @@ class RecordedCall:
         error: why it failed.
         cached: whether the answer came from the cache.
         cost_usd: what it cost, US dollars; None while it is in flight, and where that is not known.
+        caller: the place in the target's code that made it; empty where that is not known.
     """
 
     provider: str
@@ -90,6 +91,7 @@ class RecordedCall:
     error: BackendError | None = None
     cached: bool = False
     cost_usd: float | None = 0.0
+    caller: str = ""
 
     @classmethod
     def of(
@@ -226,21 +228,20 @@ def answer_as_json(content: bytes, *, stream: bool) -> dict[str, Any]:
         return {"stream_base64" if stream else "body_base64": b2a_base64(content, newline=False).decode("ascii")}
     if stream:
         return {"stream": text}
-    return {"body": json.loads(text)} if _round_trips(text) else {"text": text}
+    value = _lossless(text)
+    return {"text": text} if value is None else {"body": value}
 
 
-def _round_trips(text: str) -> bool:
-    """Whether a text is a JSON value that can be written again without loss: but for its spaces, the same text."""
+def _lossless(text: str) -> Any:
+    """Return the JSON value of a text that can be written again as the same text but for its spaces; else None."""
     try:
         value = json.loads(text, **NUMBERS)
-        if value is None:
-            return False
-        json.dumps(value, ensure_ascii=False).encode()
-        words = "".join(text.split())
         # repeated names, and numbers that Python writes otherwise, make a difference
-        return any("".join(json.dumps(value, ensure_ascii=plain).split()) == words for plain in (False, True))
+        written = [json.dumps(value, ensure_ascii=plain) for plain in (False, True)]
+        written[0].encode()
     except (ValueError, RecursionError):
-        return False
+        return None
+    return value if "".join(text.split()) in ["".join(each.split()) for each in written] else None
 
 
 class Scope(Protocol):
@@ -438,28 +439,25 @@ class CaseTraffic:
 
     def _nearest(self, call: RecordedCall, asked: Any) -> int | None:
         """Return the position of the recorded request that is most like a call; keep how they differ."""
+        now = _lines(asked)
+        alike = []
         for position, exchange in enumerate(self.recorded):
             if (exchange.provider, exchange.request_sha256) == (call.provider, call.request_sha256):
                 # the same, but for its headers
                 return position
-        now = _lines(asked)
-        best: tuple[float, int] | None = None
-        for position, exchange in enumerate(self.recorded):
-            if exchange.request is None or exchange.provider != call.provider:
-                continue
-            ratio = difflib.SequenceMatcher(None, _lines(exchange.request), now, autojunk=False).ratio()
-            ratio += exchange.path == call.path
-            if best is None or ratio > best[0]:
-                best = (ratio, position)
-        if best is None:
+            if exchange.request is not None and exchange.provider == call.provider:
+                ratio = difflib.SequenceMatcher(None, _lines(exchange.request), now, autojunk=False).ratio()
+                alike.append((ratio + (exchange.path == call.path), -position))
+        if not alike:
             return None
-        recorded = self.recorded[best[1]]
+        nearest = -max(alike)[1]
+        recorded = self.recorded[nearest]
         before = [f"{recorded.method} {recorded.path}", *_lines(recorded.request)]
         after = [f"{call.method} {call.path}", *now]
         lines = list(difflib.unified_diff(before, after, "recorded", "now", lineterm="", n=1))
         more = [f"... {len(lines) - _MAX_DIFF_LINES} more lines"] if len(lines) > _MAX_DIFF_LINES else []
         self.difference = (*lines[:_MAX_DIFF_LINES], *more)
-        return best[1]
+        return nearest
 
 
 def _lines(value: Any) -> list[str]:

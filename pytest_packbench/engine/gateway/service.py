@@ -240,34 +240,36 @@ class Gateway:
                 f"runs at its end, so that its calls may be another case's; {_REMEDY}"
             )
             traffic.unattributed = traffic.unattributed or message
-            for case in neighbours:
-                self._note(case, message)
+            with self._lock:
+                for case in neighbours:
+                    case.unattributed = case.unattributed or message
+                    if case.token in self._ended:
+                        self._late.setdefault(case.key, message)
 
     @property
     def _records(self) -> bool:
         """Whether a call that belongs to no case would be missing, or wrong, in a recording."""
         return self.offline or self._settings.record
 
-    def _note(self, case: CaseTraffic, message: str) -> None:
-        case.unattributed = case.unattributed or message
-        if case.token in self._ended:
-            with self._lock:
-                self._late.setdefault(case.key, message)
-
-    def _owner(self, token: str, stamp: str, call: RecordedCall, caller: str) -> _Owner:
-        """Decide whose a call is; note one that can't be attributed."""
+    def _received(self, request: Request) -> tuple[_Owner, RecordedCall]:
+        """Return the call of a request, and whose it is; note one that can't be attributed."""
+        token, name, path = _split(request.target)
+        # these are taken off the request
+        stamp = request.headers.pop(stamps.CASE_HEADER, "")
+        caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
+        call = RecordedCall.of(name, request.method, path, request.body, self._redactor, headers=request.headers)
+        call.caller = caller
         with self._lock:
             active = list(self._active)
             case = self._open.get(token) or self._children.get(token)
             if case is not None:
-                return _Owner(case)
+                return _Owner(case), call
             if token and token not in self._children:
-                return _Owner(refusal=self._revoked(token, call))
-            if stamp and not token:
-                return self._stamped(stamp, active, call, caller)
-            return self._unstamped(active, call, caller)
+                return _Owner(refusal=self._revoked(token, call)), call
+            owner = self._unstamped(active, call) if token or not stamp else self._stamped(stamp, active, call)
+            return owner, call
 
-    def _stamped(self, stamp: str, active: list[CaseTraffic], call: RecordedCall, caller: str) -> _Owner:
+    def _stamped(self, stamp: str, active: list[CaseTraffic], call: RecordedCall) -> _Owner:
         if stamp in self._open:
             case = self._open[stamp]
             case.neighbours.update(other for other in active if other is not case)
@@ -284,13 +286,13 @@ class Gateway:
             words = f"made with the stamp of case {ended[1]}, which has ended"
         else:
             words = "made with an unknown stamp"
-        return self._unattributed(active, call, caller, words, ended)
+        return self._unattributed(active, call, words, ended)
 
-    def _unstamped(self, active: list[CaseTraffic], call: RecordedCall, caller: str) -> _Owner:
+    def _unstamped(self, active: list[CaseTraffic], call: RecordedCall) -> _Owner:
         if len(active) == 1:
             return _Owner(active[0])
         if active:
-            return self._unattributed(active, call, caller, f"made while {_counted(active)}")
+            return self._unattributed(active, call, f"made while {_counted(active)}")
         return self._outside(call)
 
     def _outside(self, call: RecordedCall) -> _Owner:
@@ -300,16 +302,11 @@ class Gateway:
         return _Owner()
 
     def _unattributed(
-        self,
-        active: list[CaseTraffic],
-        call: RecordedCall,
-        caller: str,
-        words: str,
-        ended: tuple[int, str] | None = None,
+        self, active: list[CaseTraffic], call: RecordedCall, words: str, ended: tuple[int, str] | None = None
     ) -> _Owner:
         if not self._records:
             return _Owner(is_counted=True)
-        place = f" at {caller}" if caller else ""
+        place = f" at {call.caller}" if call.caller else ""
         message = f"a model call can't be attributed to a case: {call}{place}, {words}; {_REMEDY}"
         for case in active:
             case.unattributed = case.unattributed or message
@@ -327,17 +324,16 @@ class Gateway:
 
     async def _handle(self, request: Request, reply: Reply) -> None:
         """Answer one request."""
-        token, stamp, caller, call = self._call_of(request)
+        owner, call = self._received(request)
         provider, path = PROVIDERS.get(call.provider), _split(request.target)[2]
         if provider is None or _AMBIGUOUS.match(path):
             status, message = _NOT_FOUND, f"packbench's gateway serves {', '.join(PROVIDERS)}"
             if provider is not None:
                 status, message = _BAD_REQUEST, "a path has no @, \\ or #, no step . or .., and none of these encoded"
-            self._unsupported(self._owner(token, stamp, call, caller).case, call, message)
+            self._unsupported(owner.case, call, message)
             headers = {"content-type": "text/plain", "x-should-retry": "false"}
             await reply.send(status, headers, message.encode())
             return
-        owner = self._owner(token, stamp, call, caller)
         asked = _Asked(provider, request, path, call, reply)
         if owner.refusal:
             await _refuse(asked, _BAD_REQUEST, "packbench_refused", owner.refusal)
@@ -346,18 +342,10 @@ class Gateway:
         else:
             await self._serve(owner.case, asked)
 
-    def _call_of(self, request: Request) -> tuple[str, str, str, RecordedCall]:
-        """Return the token, the stamp and the caller of a request, which are taken off it, and its call."""
-        token, name, path = _split(request.target)
-        stamp = request.headers.pop(stamps.CASE_HEADER, "")
-        caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
-        call = RecordedCall.of(name, request.method, path, request.body, self._redactor, headers=request.headers)
-        return token, stamp, caller, call
-
     def _turned_away(self, request: Request, reason: str) -> None:
         """Note a request that the server refuses."""
-        token, stamp, caller, call = self._call_of(request)
-        self._unsupported(self._owner(token, stamp, call, caller).case, call, reason)
+        owner, call = self._received(request)
+        self._unsupported(owner.case, call, reason)
 
     def _unsupported(self, case: CaseTraffic | None, call: RecordedCall, reason: str) -> None:
         """Note a call that is refused although it is a case's, whose target may ignore that."""
@@ -441,14 +429,16 @@ class Gateway:
             await self._forward(asked, counted=True)
             return
         key = {
-            "provider": call.provider,
-            "upstream": self.upstreams[call.provider],
-            "request_sha256": call.request_sha256,
-            "headers": as_recorded(call.request_headers),
-            "trial": case.trial,
-            "again": case.repetition(call),
+            "gateway": {
+                "provider": call.provider,
+                "upstream": self.upstreams[call.provider],
+                "request_sha256": call.request_sha256,
+                "headers": as_recorded(call.request_headers),
+                "trial": case.trial,
+                "again": case.repetition(call),
+            }
         }
-        if (stored := _exchange_of(cache.stored(key))) is None:
+        if (stored := _exchange_of(cache.load(key))) is None:
             await self._forward(asked, counted=True)
             # the cache itself looks at each event alone
             if call.end == "complete" and call.error is None and not self._redactor.find(call.joined_texts()):
