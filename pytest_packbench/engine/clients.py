@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_packbench.backends import Backend
     from pytest_packbench.engine.cache import AnswerCache
     from pytest_packbench.engine.metering import Ledger, LiveModels, PricedBackend
-    from pytest_packbench.engine.scheduler import Throttle
+    from pytest_packbench.engine.runner import Throttle
     from pytest_packbench.engine.serving import Serving
     from pytest_packbench.engine.targets import TargetCaller
     from pytest_packbench.model.pack import Pack
@@ -63,7 +63,7 @@ class Clients:
     @cached_property
     def throttle(self) -> Throttle:
         """Limits the attempts in flight."""
-        from pytest_packbench.engine.scheduler import Throttle
+        from pytest_packbench.engine.runner import Throttle
 
         return Throttle(self._options.window)
 

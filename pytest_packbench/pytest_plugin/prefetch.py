@@ -11,8 +11,7 @@ from pytest_packbench.engine.attempt import Failure, redacted_failure
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.output import StreamRouter, is_outside_cases
 from pytest_packbench.engine.result_builder import Trial, build_trial, ended_attempt, error_trial, not_run_trial
-from pytest_packbench.engine.runner import Runner
-from pytest_packbench.engine.scheduler import AttemptKey, FinishedAttempt, Job, SchedulerOptions
+from pytest_packbench.engine.runner import AttemptKey, Flight, Job, Runner, RunnerOptions
 from pytest_packbench.engine.targets import Watchdog
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.plugin import KEEP, RUN_ID
@@ -61,7 +60,7 @@ class Prefetcher:
         settings = contexts.settings
         self._trials = settings.trials
         throttle = contexts.clients.throttle
-        options = SchedulerOptions(
+        options = RunnerOptions(
             throttle=throttle,
             # a worker of xdist knows only its next case
             lookahead=0 if settings.debugged else throttle.max_limit * (1 if self._is_worker else _LOOKAHEAD_FACTOR),
@@ -135,7 +134,7 @@ class Prefetcher:
 
     def pytest_enter_pdb(self) -> None:
         """Restore the terminal for a debugger, and remove the time limit."""
-        self.runner.remove_limit()
+        self.runner.limit_s = None
         self.clear()
         self.tick = self.clear = lambda: None
         self._streams.stop()
@@ -185,7 +184,7 @@ class Prefetcher:
         except Exception:  # noqa: BLE001 - its result is stored all the same, or reported as an error
             return False
 
-    def _settled(self, done: FinishedAttempt) -> None:
+    def _settled(self, done: Flight) -> None:
         key = done.job.key
         case_ref = self._case_refs.pop(key, None) or self._runs[key.nodeid].case_ref()
         try:
@@ -200,8 +199,8 @@ class Prefetcher:
         self.failing += trial.result.score.verdict in FAILING
         self._finished_trials[key] = trial
 
-    def _trial_of(self, case_ref: CaseRef, done: FinishedAttempt) -> Trial:
-        if done.attempt is None:
+    def _trial_of(self, case_ref: CaseRef, done: Flight) -> Trial:
+        if done.kind:
             return not_run_trial(case_ref, done.kind, done.message, trial=done.job.key.trial)
         trial = build_trial(case_ref, done.attempt, done.job.context, self._config.stash[RUN_ID])
         self._config.stash[KEEP](trial.result)

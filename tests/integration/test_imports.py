@@ -33,7 +33,6 @@ ENTRY = {OURS} | {f"{OURS}.{name}" for name in ("plugin", "hookspecs", "packs")}
 PACKS = ("agent_safety", "generic", "tariff")
 LIVE = (
     "engine.metering",
-    "engine.scheduler",
     "engine.runner",
     "engine.cache",
     "pytest_plugin.prefetch",
