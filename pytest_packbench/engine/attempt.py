@@ -19,7 +19,7 @@ from pytest_packbench.cases.packed import RECORDINGS
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.engine.attribution import UNKNOWN, attribute, count_reported_usage
 from pytest_packbench.engine.conditions import check_conditions, record_again
-from pytest_packbench.engine.external_io import TargetFailure
+from pytest_packbench.engine.external_io import TargetFailure, causes_of
 from pytest_packbench.engine.offline import offline
 from pytest_packbench.engine.recordings import (
     Replay,
@@ -697,7 +697,8 @@ def _check_exceptions(context: SuiteContext, state: AttemptState) -> None:
         raise _AttemptFailed(error.kind, f"a call of the target's own client failed ({error.kind}): {error}")
     if isinstance(raised, TargetFailure):
         raise _AttemptFailed(raised.kind, str(raised), raised.details)
-    if raised is not None and (answer := _answer_error_in(raised)) is not None:
+    led_to = causes_of(raised) if raised is not None else ()
+    if answer := next((cause for cause in led_to if isinstance(cause, AnswerError)), None):
         term = TRUNCATED if answer.kind == _KINDS[TRUNCATED] else UNREADABLE
         # redacted first: a secret may have several lines, and the text is cut where it is shown
         reason, text = (context.redactor.text(part) for part in (error_text(answer), answer.text))
@@ -706,22 +707,6 @@ def _check_exceptions(context: SuiteContext, state: AttemptState) -> None:
     if raised is not None:
         message = f"the target raised {describe_error(raised)}"
         raise _AttemptFailed("target_error", message, user_frames(raised), raised if context.options.debugged else None)
-
-
-def _answer_error_in(raised: BaseException) -> AnswerError | None:
-    """Return the unreadable answer that led to an exception: it is the exception, or a cause or a part of it."""
-    seen: set[int] = set()
-    pending: list[BaseException | None] = [raised]
-    while pending:
-        error = pending.pop()
-        if error is None or id(error) in seen:
-            continue
-        if isinstance(error, AnswerError):
-            return error
-        seen.add(id(error))
-        parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-        pending += [error.__cause__, error.__context__, *parts]
-    return None
 
 
 def _read_and_score(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -34,6 +34,7 @@ CACHE_VERSION = 1
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1)
 
 
+@dataclass(eq=False)
 class AnswerCache:
     """A folder of answers; several tasks and several processes may use it at once.
 
@@ -41,17 +42,16 @@ class AnswerCache:
     and is replaced. Of equal requests that one process makes at the same time, the first is sent and the others wait
     for its answer.
 
-    Args:
+    Attributes:
         folder: where answers are stored; created where it is missing.
         parameters: what answers depend on beside backend, model and request: address, temperature, token limit.
         redactor: finds secrets in answers, which are not written then.
     """
 
-    def __init__(self, folder: Path, parameters: Mapping[str, Any], redactor: Redactor) -> None:
-        self._folder = folder
-        self._parameters = dict(parameters)
-        self._redactor = redactor
-        self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
+    folder: Path
+    parameters: Mapping[str, Any]
+    redactor: Redactor
+    _locks: WeakValueDictionary[Path, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def check(self) -> None:
         """Create the folder and check that it is writable; later write errors are ignored.
@@ -59,8 +59,8 @@ class AnswerCache:
         Raises:
             OSError: it can't be written to.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=self._folder):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=self.folder):
             pass
 
     async def complete(
@@ -84,7 +84,7 @@ class AnswerCache:
             "backend": backend.name,
             "model": backend.model,
             "temperature": backend.temperature,
-            "how": self._parameters,
+            "how": self.parameters,
             "trial": trial,
             "again": repetition,
             "request": request.as_json(),
@@ -118,11 +118,11 @@ class AnswerCache:
             sha256 = canonical_sha256(answer)
             text = _ENCODER.encode({"cache_version": CACHE_VERSION, "sha256": sha256, "answer": answer})
             # an answer without the secret would be another one
-            if self._redactor.suspects(text) and self._redactor.find(answer):
+            if self.redactor.suspects(text) and self.redactor.find(answer):
                 return
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text + "\n")
 
     def _path(self, key: Mapping[str, Any]) -> Path:
         name = canonical_sha256({"version": CACHE_VERSION, **key})
-        return self._folder / name[:2] / f"{name}.json"
+        return self.folder / name[:2] / f"{name}.json"

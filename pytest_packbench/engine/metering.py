@@ -292,21 +292,25 @@ class LiveModels:
         return Meter(self, trial, limit or CallLimit()) if self.primary is not None or self.by_role else None
 
 
+@dataclass(slots=True, eq=False)
 class Meter:
     """Answers one attempt's model calls, chooses the model by the call's role, and counts usage.
 
     Attributes:
+        live: the models.
+        trial: the number of the attempt, from 0.
+        limit: limits its calls.
         calls: the calls in the order in which they were made.
+        closed: whether the attempt is over.
     """
 
-    def __init__(self, live: LiveModels, trial: int, limit: CallLimit) -> None:
-        self.calls: list[ModelCall] = []
-        self._live = live
-        self._limit = limit
-        self._trial = trial
-        self._loop = asyncio.get_running_loop()
-        self._closed = False
-        self._in_flight: set[asyncio.Task[Any] | None] = set()
+    live: LiveModels
+    trial: int
+    limit: CallLimit
+    calls: list[ModelCall] = field(default_factory=list)
+    closed: bool = False
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _in_flight: set[asyncio.Task[Any] | None] = field(default_factory=set)
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request.
@@ -344,7 +348,7 @@ class Meter:
 
     def close(self) -> None:
         """End the attempt, on the loop: cancel the calls in flight, and refuse later ones."""
-        self._closed = True
+        self.closed = True
         for task in tuple(self._in_flight):
             if task is not None:
                 task.cancel()
@@ -361,7 +365,7 @@ class Meter:
         return any(problem is not None and problem.kind == "truncated" for problem in problems)
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise RuntimeError("the attempt is over: its time limit passed, or the run was stopped")
 
     def _on_loop(self, request: ModelRequest) -> Future[ModelAnswer]:
@@ -369,7 +373,7 @@ class Meter:
 
     async def _complete(self, request: ModelRequest) -> ModelAnswer:
         self._check_open()
-        live = self._live
+        live = self.live
         call = ModelCall(request, canonical_sha256(request.as_json()), secondary=request.role in live.by_role)
         self.calls.append(call)
         model = live.by_role.get(request.role, live.primary)
@@ -378,7 +382,7 @@ class Meter:
             call.error = BackendError("no_backend", f"no backend is set for the role {request.role}")
             raise call.error
         # a guard's server is no model
-        if model.backend.name != "json_server" and (refused := self._limit.take(call.request_sha256)) is not None:
+        if model.backend.name != "json_server" and (refused := self.limit.take(call.request_sha256)) is not None:
             call.error = refused
             raise refused
         task, usage = asyncio.current_task(), None
@@ -412,11 +416,11 @@ class Meter:
         return answer.readable()
 
     async def _answer(self, backend: Backend, request: ModelRequest, call: ModelCall) -> ModelAnswer:
-        if self._live.cache is None:
+        if self.live.cache is None:
             return await backend.complete(request)
         equal = [other for other in self.calls if other.request_sha256 == call.request_sha256 and other.error is None]
-        answer, call.cached = await self._live.cache.complete(
-            backend, request, trial=self._trial, repetition=len(equal) - 1
+        answer, call.cached = await self.live.cache.complete(
+            backend, request, trial=self.trial, repetition=len(equal) - 1
         )
         return answer
 

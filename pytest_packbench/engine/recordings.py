@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.atomic import write_atomic
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.metering import ModelCall
     from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.cassette import Cassette
+    from pytest_packbench.model.cassette import Cassette, Exchange
     from pytest_packbench.model.request import ModelRequest, Tool
     from pytest_packbench.model.suite import Suite
 
@@ -73,37 +74,40 @@ def recorded_calls(suite: Suite, case_id: str) -> int | None:
         return None
 
 
+@dataclass(slots=True, eq=False)
 class Replay:
     """Answers a target's model calls from a cassette, by position and role.
 
     A target may ignore the exception that its model call raises, so the first mismatch is stored in `mismatch`.
 
-    Args:
+    Attributes:
         cassette: the recording; None where there is none.
         source: the cassette's file, for messages.
         no_backend: whether a backend should answer and none is set: then each call is a mismatch.
-
-    Attributes:
         stale: whether an exchange answered another request than today's.
         stale_roles: the roles of such exchanges.
         mismatch: the first mismatch, in one line; empty while there is none.
         used: the number of exchanges replayed.
         truncated: whether one of them was cut off.
         tools: the tools that the model was offered.
+        offered: the tools that it was last offered.
     """
 
-    def __init__(self, cassette: Cassette | None, *, source: str, no_backend: bool = False) -> None:
-        self._cassette = cassette
-        self._exchanges = cassette.exchanges if cassette is not None else ()
-        self._source = source
-        self._no_backend = no_backend
-        self.stale = False
-        self.stale_roles: set[str] = set()
-        self.mismatch = ""
-        self.used = 0
-        self.truncated = False
-        self._offered: tuple[Tool, ...] = ()
-        self.tools: list[Tool] = []
+    cassette: Cassette | None
+    source: str
+    no_backend: bool = False
+    stale: bool = False
+    stale_roles: set[str] = field(default_factory=set)
+    mismatch: str = ""
+    used: int = 0
+    truncated: bool = False
+    tools: list[Tool] = field(default_factory=list)
+    offered: tuple[Tool, ...] = ()
+
+    @property
+    def exchanges(self) -> Sequence[Exchange]:
+        """The recorded exchanges."""
+        return () if self.cassette is None else self.cassette.exchanges
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         """Answer as `complete_sync` does, which never waits."""
@@ -111,14 +115,14 @@ class Replay:
 
     def complete_sync(self, request: ModelRequest) -> ModelAnswer:
         """Answer the next call; raises `ReplayError` where the recording has no such exchange next."""
-        role, position, exchanges = format_value(request.role), self.used, self._exchanges
+        role, position, exchanges = format_value(request.role), self.used, self.exchanges
         problem = ""
-        if self._no_backend:
+        if self.no_backend:
             problem = (
                 f"the target calls a model (role {role}), and no backend is set; "
                 "use --packbench-backend and --packbench-model"
             )
-        elif self._cassette is None:
+        elif self.cassette is None:
             problem = (
                 f"the target calls a model (role {role}), and the case has no cassette; "
                 "record one (--packbench-mode=record), or write one (for its format: packbench schema cassette)"
@@ -134,8 +138,8 @@ class Replay:
             raise self._mismatch(problem)
         exchange = exchanges[position]
         self.used += 1
-        if request.tools and request.tools != self._offered:
-            self._offered = request.tools
+        if request.tools and request.tools != self.offered:
+            self.offered = request.tools
             self.tools += request.tools
         if not self._is_of(exchange.request_sha256, request.as_json()):
             self.stale = True
@@ -165,12 +169,12 @@ class Replay:
         """
         from pytest_packbench.model.cassette import VERIFY_ROLE
 
-        if self._cassette is None:
+        if self.cassette is None:
             raise self._mismatch(
                 "the target runs outside this process, so its result is replayed, and the case has no cassette; "
                 "record one (--packbench-mode=record)"
             )
-        exchanges = self._exchanges
+        exchanges = self.exchanges
         if len(exchanges) != 1 or exchanges[0].role != VERIFY_ROLE:
             roles = ", ".join(exchange.role for exchange in exchanges) or "none"
             raise self._mismatch(
@@ -188,21 +192,21 @@ class Replay:
     def _is_of(self, sha256: str | None, request: dict[str, Any]) -> bool:
         """Whether an answer is that to a request; one that a person wrote answers any request, a recorded one none."""
         if sha256 is None:
-            return self._cassette is not None and self._cassette.origin == "authored"
+            return self.cassette is not None and self.cassette.origin == "authored"
         return sha256 == canonical_sha256(request)
 
     def finish(self) -> None:
         """Report other tools than the recorded ones, and exchanges that were not replayed, as a mismatch."""
-        if self._cassette is not None and not self.mismatch and (self.tools or self._cassette.conditions.tools):
+        if self.cassette is not None and not self.mismatch and (self.tools or self.cassette.conditions.tools):
             from pytest_packbench.engine.conditions import tools_problem
 
-            tools = self._cassette.conditions.tools
-            if tools is None and self._cassette.origin == "recorded":
+            tools = self.cassette.conditions.tools
+            if tools is None and self.cassette.origin == "recorded":
                 tools = ()
             problem = tools_problem(tools, self.tools)
             if problem:
                 self._mismatch(f"{problem}; {_ADVICE}")
-        recorded = len(self._exchanges)
+        recorded = len(self.exchanges)
         if not self.mismatch and self.used < recorded:
             self._mismatch(
                 f"the target made only {self.used} of the {recorded} recorded calls; {_ADVICE}"
@@ -210,7 +214,7 @@ class Replay:
             )
 
     def _mismatch(self, message: str) -> ReplayError:
-        mismatch = f"{self._source}: {message}"
+        mismatch = f"{self.source}: {message}"
         self.mismatch = self.mismatch or mismatch
         return ReplayError(mismatch)
 

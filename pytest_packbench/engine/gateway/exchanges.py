@@ -9,7 +9,7 @@ import secrets
 from binascii import b2a_base64
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.gateway import stamps
 from pytest_packbench.engine.gateway.headers import SHOWN, as_recorded, deciding
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_packbench.backends import BackendError
+    from pytest_packbench.engine.gateway.service import Gateway
     from pytest_packbench.engine.metering import CallLimit
     from pytest_packbench.model.cassette import GatewayExchange
     from pytest_packbench.model.request import Usage
@@ -244,23 +245,13 @@ def _lossless(text: str) -> Any:
     return value if "".join(text.split()) in ["".join(each.split()) for each in written] else None
 
 
-class Scope(Protocol):
-    """What knows which cases are active: the gateway."""
-
-    def enter(self, traffic: CaseTraffic) -> None:
-        """Begin a case."""
-
-    def leave(self, traffic: CaseTraffic) -> None:
-        """End a case: nothing is its any more."""
-
-
 @dataclass(slots=True, eq=False)
 class CaseTraffic:
     """The calls of one attempt at a case through the gateway.
 
     Attributes:
         case_id: the case.
-        scope: the gateway.
+        gateway: the gateway.
         recorded: the exchanges to replay; none where calls are forwarded.
         trial: the number of the attempt at the case, from 0.
         suite: the case's suite, which is compared by identity.
@@ -281,7 +272,7 @@ class CaseTraffic:
     """
 
     case_id: str
-    scope: Scope
+    gateway: Gateway
     recorded: tuple[GatewayExchange, ...] = ()
     trial: int = 0
     suite: object = None
@@ -318,18 +309,18 @@ class CaseTraffic:
     @contextmanager
     def active(self) -> Iterator[None]:
         """Attribute the calls of this context to the case; afterwards its token is revoked, and calls in flight end."""
-        self.scope.enter(self)
+        self.gateway.enter(self)
         try:
             with stamps.stamped(self.token) as stamp:
                 yield
                 self.strayed = stamp.strayed
         finally:
-            self.scope.leave(self)
+            self.gateway.leave(self)
 
     def close(self) -> None:
         """End the case although its target goes on: what it still asks for is refused."""
         self.given_up = True
-        self.scope.leave(self)
+        self.gateway.leave(self)
 
     def repetition(self, call: RecordedCall) -> int:
         """Return how often this very call was made before, without an error."""

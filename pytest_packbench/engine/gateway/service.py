@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -593,13 +594,9 @@ async def _refuse(asked: _Asked, status: int, kind: str, message: str, *, is_ret
 
 
 def _exchange_of(stored: Any) -> GatewayExchange | None:
-    if stored is None:
-        return None
-    from pydantic import ValidationError
-
     from pytest_packbench.model.cassette import GatewayExchange
 
-    try:
+    # nothing is stored, or what is no exchange
+    with suppress(ValueError):
         return GatewayExchange.model_validate(stored)
-    except ValidationError:
-        return None
+    return None
