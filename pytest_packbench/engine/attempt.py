@@ -660,9 +660,8 @@ def _check_traffic(context: SuiteContext, loaded: LoadedCase, state: AttemptStat
         return
     if traffic.unattributed and context.options.mode != "live":
         raise _AttemptFailed("unattributed", traffic.unattributed)
-    kind, message = traffic.capped
-    if kind:
-        raise _AttemptFailed(kind, message)
+    if traffic.capped is not None:
+        raise _AttemptFailed(traffic.capped.kind, str(traffic.capped))
     if traffic.mismatch:
         source = find_recording(context.suite, loaded.case.id).file
         kind = "cassette_mismatch" if traffic.has_recording else "cassette_missing"

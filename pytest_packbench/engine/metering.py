@@ -287,9 +287,9 @@ class LiveModels:
     by_role: Mapping[str, PricedBackend] = field(default_factory=dict)
     cache: AnswerCache | None = None
 
-    def meter(self, trial: int = 0, limit: CallLimit | None = None) -> Meter | None:
+    def meter(self, trial: int, limit: CallLimit) -> Meter | None:
         """Return the meter of one attempt, None where no model is set. Called on the event loop."""
-        return Meter(self, trial, limit or CallLimit()) if self.primary is not None or self.by_role else None
+        return Meter(self, trial, limit) if self.primary is not None or self.by_role else None
 
 
 @dataclass(slots=True, eq=False)

@@ -361,8 +361,10 @@ def test_caps_bind(*, streamed: bool, child: bool) -> None:
     assert statuses == ([200, 200, 400, 400] if streamed else [200, 400, 400, 400])
     assert len(server.requests) == statuses.count(200) == ledger.calls
     assert ledger.tokens == (14 if streamed else 18)
-    assert first.capped[0] == ("" if streamed else "max_tokens")
-    assert second.capped == ("max_tokens", f"the run's cap of 10 tokens is reached ({ledger.tokens} used)")
+    assert (first.capped is None) is streamed
+    assert second.capped is not None
+    message = f"the run's cap of 10 tokens is reached ({ledger.tokens} used)"
+    assert (second.capped.kind, str(second.capped)) == ("max_tokens", message)
     assert set(prices) == {("openai", "m")}
 
 

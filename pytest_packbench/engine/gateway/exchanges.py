@@ -262,7 +262,7 @@ class CaseTraffic:
         mismatch: the first call that is not in the recording, in one line, or what is in it and was not asked for.
         difference: the lines of a unified diff of that call and the nearest recorded one.
         unattributed: the first call that can't be attributed to this or another case, in one line.
-        capped: the name of the cap that refused a call, and one line.
+        capped: the cap of the run that refused a call; None as long as none did.
         limit: limits the calls of chat models; None for no limit.
         strayed: whether a request of its code went past the gateway.
         given_up: whether it has ended although its target goes on.
@@ -283,7 +283,7 @@ class CaseTraffic:
     mismatch: str = ""
     difference: tuple[str, ...] = ()
     unattributed: str = ""
-    capped: tuple[str, str] = ("", "")
+    capped: BackendError | None = None
     limit: CallLimit | None = None
     strayed: bool = False
     given_up: bool = False

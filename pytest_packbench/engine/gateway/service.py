@@ -418,10 +418,9 @@ class Gateway:
         call = asked.call
         ledger, cache = self._settings.ledger, self._settings.cache
         refused = case.limit.take(call.request_sha256) if case.limit is not None and call.asks_chat_model else None
-        name, reason = ("", "") if ledger is None else ledger.exhausted()
-        if refused is None and name:
-            case.capped = case.capped if case.capped[0] else (name, reason)
-            refused = BackendError(name, reason)
+        if refused is None and ledger is not None and (cap := ledger.exhausted())[0]:
+            refused = BackendError(*cap)
+            case.capped = case.capped or refused
         if refused is not None:
             call.error = refused
             await _refuse(asked, _BAD_REQUEST, refused.kind, str(refused))
