@@ -578,7 +578,8 @@ def _call_of(context: SuiteContext, state: AttemptState) -> Callable[[VerifyRequ
 
 def _traffic_of(context: SuiteContext, state: AttemptState) -> AbstractContextManager[None]:
     """Return the block in which calls of the target's own model clients belong to the attempt."""
-    if state.traffic is None:
+    # a result that is replayed whole makes no calls
+    if state.traffic is None or _call_of(context, state) is not None:
         return nullcontext()
     state.traffic.ignored_headers = context.suite.config.recording.ignore_headers
     if context.caller.opaque and context.serving is not None:
