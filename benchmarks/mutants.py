@@ -96,7 +96,6 @@ MODULES = {
     "gates": (
         "analysis/conclusion.py",
         "analysis/gates.py",
-        "analysis/policy.py",
         "commands/gate.py",
         "model/gate.py",
         "model/metric.py",

@@ -101,6 +101,11 @@ class CaseLocation(NamedTuple):
     start: int = 0
     duplicate_of: tuple[str, int] | None = None
 
+    @property
+    def written_id(self) -> str:
+        """The id in its file, which an earlier line may have as well."""
+        return self.name if self.duplicate_of is None else self.duplicate_of[0]
+
     def label(self, file: str) -> str:
         """Return `FILE`, or `FILE:LINE` for a line, with `file` as the name of the file."""
         return format_location(file, self.line)
@@ -195,12 +200,22 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or name == "__pycache__"
 
 
-def case_paths(folder: str | os.PathLike[str]) -> Iterator[str]:
-    """Yield the case files under a folder, sorted, the files of a folder before its subfolders."""
-    for parent, names in case_folders(folder):
+def file_paths(folder: str | os.PathLike[str], *, skip: Iterable[str | os.PathLike[str]] = ()) -> Iterator[str]:
+    """Yield the files under a folder that are not hidden, sorted, the files of a folder before its subfolders.
+
+    Args:
+        folder: the folder.
+        skip: as for `case_folders`.
+    """
+    for parent, names in case_folders(folder, skip=skip):
         for name in sorted(names):
-            if name.endswith(SUFFIXES) and not name.startswith("."):
+            if not is_hidden(name):
                 yield os.path.join(parent, name)  # noqa: PTH118 - strings, because there may be a million
+
+
+def case_paths(folder: str | os.PathLike[str]) -> Iterator[str]:
+    """Yield the case files under a folder, sorted as `file_paths`."""
+    return (path for path in file_paths(folder) if path.endswith(SUFFIXES))
 
 
 def is_unread(name: str) -> bool:
@@ -339,9 +354,9 @@ def read_id(raw: bytes, key: str = "id") -> str | None:
     return name if is_valid else None
 
 
-def case_name(path: str, line: CaseLine) -> str:
+def case_name(path: str, line: CaseLine, key: str = "id") -> str:
     """Return the id of a line, or `line_name` without one."""
-    return read_id(line.raw) or line_name(path, line.number)
+    return read_id(line.raw, key) or line_name(path, line.number)
 
 
 def line_name(path: str, line: int) -> str:
@@ -354,27 +369,44 @@ def is_line_name(name: str) -> bool:
     return _LINE.fullmatch(name) is not None
 
 
-def locations_in(path: str) -> Iterator[CaseLocation]:
-    """Yield the locations of all cases in a file; of two lines with the same id the second gets a `line_name`.
+def line_locations(path: str, key: str = "id") -> Iterator[CaseLocation]:
+    """Yield the locations of the lines of a file; of two lines with the same id the second gets a `line_name`.
+
+    Args:
+        path: a JSON Lines file, of cases, recordings or controls.
+        key: as for `read_id`.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    seen: dict[str, int] = {}
+    for line in case_lines(path):
+        name = case_name(path, line, key)
+        earlier = seen.setdefault(name, line.number)
+        if earlier == line.number:
+            yield CaseLocation(path, name, line.number, line.start)
+        else:
+            yield CaseLocation(path, line_name(path, line.number), line.number, line.start, (name, earlier))
+
+
+def locations_in(path: str, key: str = "id") -> Iterator[CaseLocation]:
+    """Yield the locations of all cases in a file, or of its recordings or controls.
 
     A file of lines that can't be read, or has none, is one case, which can't be loaded.
+
+    Args:
+        path: the file.
+        key: as for `read_id`.
     """
-    if not path.endswith(LINES_SUFFIX):
-        yield CaseLocation(path, file_stem(path))
-        return
-    seen: dict[str, int] = {}
-    try:
-        for line in case_lines(path):
-            name = case_name(path, line)
-            earlier = seen.setdefault(name, line.number)
-            if earlier == line.number:
-                yield CaseLocation(path, name, line.number, line.start)
-            else:
-                yield CaseLocation(path, line_name(path, line.number), line.number, line.start, (name, earlier))
-    except OSError:
-        seen.clear()
-    if not seen:
-        # one case, which fails when it is loaded
+    is_read = False
+    if path.endswith(LINES_SUFFIX):
+        try:
+            for location in line_locations(path, key):
+                is_read = True
+                yield location
+        except OSError:
+            is_read = False
+    if not is_read:
         yield CaseLocation(path, file_stem(path))
 
 
@@ -456,11 +488,12 @@ def read_case_bytes(location: CaseLocation, limit: Limit = CASE) -> bytes:
 
 
 def case_file_sha256(location: CaseLocation) -> str | None:
-    """Return the hash of a case, as `LoadedCase.sha256`, without validating it; None if it is not readable JSON."""
+    """Return the hash of a case, as `LoadedCase.sha256`, without validating it; None if it is no JSON object."""
     try:
-        return case_sha256(parse_json(read_case_bytes(location)))
+        data = parse_json(read_case_bytes(location))
     except (OSError, ValueError):
         return None
+    return case_sha256(data) if isinstance(data, dict) else None
 
 
 def load_case(location: CaseLocation, model: type[Case], *, file: str, pack: str | None) -> LoadedCase:

@@ -6,6 +6,7 @@ is why neither `git archive` nor a checkout writes the folder.
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import posixpath
 import subprocess
@@ -58,19 +59,28 @@ class CommitFolder:
         """Write a file, or all files of a folder, and where symbolic links there lead.
 
         Args:
-            path: from the top folder of the repository; may contain links, and need not exist.
+            path: from the top folder of the repository; may contain links, and need not exist. A part of it with `*`
+                stands for all files and folders with such a name.
 
         Returns:
             Where it is now.
 
         Raises:
-            PolicyError: a file can't be read, or a link leads out of the repository.
+            PolicyError: a file can't be read, or the path or a link leads out of the repository.
         """
+        before, star, after = path.partition("*")
+        if star:
+            folder, name = posixpath.split(before)
+            rest, slash, inner = after.partition("/")
+            for found in fnmatch.filter(self.names(folder), f"{name}*{rest}"):
+                self.unpack(posixpath.join(folder, f"{found}{slash}{inner}"))
         pending = [path]
         while pending:
             wanted = posixpath.normpath(pending.pop())
             if wanted in self._seen:
                 continue
+            if wanted.split("/")[0] == "..":
+                raise PolicyError(f"{wanted} is outside of the repository; name a run")
             self._seen.add(wanted)
             for name in (*map(str, PurePosixPath(wanted).parents), *self._below(wanted)):
                 target = self._write(name, wanted) if name in self._entries else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import re
 from contextlib import suppress
 from functools import lru_cache
@@ -22,10 +23,12 @@ from pytest_packbench.cases.files import (
     SUFFIXES,
     CaseLocation,
     case_lines,
+    file_paths,
     file_stem,
     find_case,
     is_unread,
     line_name,
+    locations_in,
     read_case_bytes,
     read_id,
     unprintable_name,
@@ -44,7 +47,7 @@ from pytest_packbench.model.errors import (
     unreadable,
 )
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
-from pytest_packbench.model.suite import PENDING
+from pytest_packbench.model.suite import CONTROLS, FIXTURES, PENDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -277,21 +280,43 @@ def _hash(text: str, hashed: Callable[[Any], str]) -> str:
         return ""
 
 
+def recording_key(path: str) -> str:
+    """Return the key with the id in a file of recordings or controls; empty for any other file of a suite.
+
+    Args:
+        path: the file, from the suite's folder.
+    """
+    folder, name = posixpath.split(path)
+    if not path.startswith(f"{FIXTURES}/"):
+        return ""
+    is_control = f"{folder}/".startswith(f"{FIXTURES}/{CONTROLS}/")
+    is_read = name.endswith(CASE_SUFFIX) or name == RECORDINGS or (is_control and name.endswith(LINES_SUFFIX))
+    return ("id" if is_control else "case_id") if is_read else ""
+
+
+def recordings_in(suite: Path, paths: Iterable[str]) -> dict[str, CaseLocation]:
+    """Return the recordings and controls in files of a suite by their path under `fixtures`, without the suffix.
+
+    Args:
+        suite: the folder of the suite.
+        paths: the files, from there; those of another kind are left out.
+    """
+    found: dict[str, CaseLocation] = {}
+    for path in paths:
+        key = recording_key(path)
+        for location in locations_in(str(suite / path), key) if key else ():
+            name = posixpath.join(posixpath.dirname(path), location.name).removeprefix(f"{FIXTURES}/")
+            # a file of its own takes precedence over a line
+            if not (location.line and name in found):
+                found[name] = location
+    return found
+
+
 def all_recordings(suite: Suite) -> dict[str, Recording]:
     """Return all recordings of a suite by their path under `fixtures` without suffix, sorted."""
-    folder = suite.path / suite.fixtures
-    found: dict[str, Recording] = {}
-    for packed in sorted(folder.rglob(RECORDINGS)):
-        under = packed.parent.relative_to(folder)
-        for name, line in _lines(packed).items():
-            found[(under / name).as_posix()] = Recording(line, suite.path)
-    for path in folder.rglob("*.json"):
-        # a pipe or a device as well: reading it says what to do
-        is_there = path.is_file() or (path.exists() and not path.is_dir())
-        if is_there and path.parent.name != PENDING and not path.is_relative_to(suite.controls_path):
-            name = path.relative_to(folder).with_suffix("").as_posix()
-            found[name] = Recording(CaseLocation(str(path), name), suite.path)
-    return dict(sorted(found.items()))
+    files = file_paths(suite.path / FIXTURES, skip=[suite.controls_path])
+    found = recordings_in(suite.path, (Path(path).relative_to(suite.path).as_posix() for path in files))
+    return {name: Recording(location, suite.path) for name, location in sorted(found.items())}
 
 
 class FoundControl(NamedTuple):
@@ -464,14 +489,10 @@ def _lines(packed: Path) -> Mapping[str, CaseLocation]:
 
 @lru_cache(maxsize=4)
 def _lines_of(path: str, _changed_ns: int, _size: int) -> Mapping[str, CaseLocation]:
-    lines: dict[str, CaseLocation] = {}
-    for line in case_lines(path):
-        name = read_id(line.raw, "case_id") or line_name(path, line.number)
-        first = lines.get(name)
-        location = CaseLocation(path, name, line.number, line.start)
-        # of two lines for a case neither is right
-        lines[name] = location if first is None else location._replace(duplicate_of=(name, first.line))
-    return lines
+    # of two lines for a case neither is right
+    return {
+        each.name if each.duplicate_of is None else each.duplicate_of[0]: each for each in locations_in(path, "case_id")
+    }
 
 
 def needs_gateway(folders: Iterable[Path]) -> bool:
