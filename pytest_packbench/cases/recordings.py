@@ -22,15 +22,13 @@ from pytest_packbench.cases.files import (
     LINES_SUFFIX,
     SUFFIXES,
     CaseLocation,
-    case_lines,
     file_paths,
     file_stem,
     find_case,
     is_unread,
-    line_name,
+    line_locations,
     locations_in,
     read_case_bytes,
-    read_id,
     unprintable_name,
 )
 from pytest_packbench.cases.load import case_sha256, parse_cassette, parse_control, parse_json
@@ -336,11 +334,12 @@ def find_controls(folder: Path) -> list[FoundControl]:
     found: list[FoundControl] = []
     first: dict[str, CaseLocation] = {}
     for location, problem in _controls_in(folder):
-        other = first.setdefault(location.name, location)
+        written = location.written_id
+        other = first.setdefault(written, location)
         if other is not location and problem is None:
-            where = other.label(Path(other.path).name)
-            name = f"{location.name}.{Path(location.path).name}-{location.line}"
-            found.append(FoundControl(location._replace(name=name), duplicate_id(location.name, where)))
+            name = f"{written}.{Path(location.path).name}-{location.line}"
+            problem = duplicate_id(written, other.label(Path(other.path).name))
+            found.append(FoundControl(location._replace(name=name), problem))
         else:
             found.append(FoundControl(location, problem))
     return found
@@ -405,17 +404,15 @@ def escaped_name(name: str) -> str:
 
 
 def _control_lines(path: str, name: str) -> Iterator[tuple[CaseLocation, Problem | None]]:
-    is_empty = True
+    problem: Problem | None = Problem("", "the file contains no control", "remove it, or add one per line")
     try:
-        for line in case_lines(path):
-            is_empty = False
-            control_id = read_id(line.raw) or line_name(path, line.number)
-            yield CaseLocation(path, control_id, line.number, line.start), None
+        for location in line_locations(path):
+            problem = None
+            yield location, None
     except OSError as error:
-        yield CaseLocation(path, name), unreadable(error, "expected a file of controls")
-        return
-    if is_empty:
-        yield CaseLocation(path, name), Problem("", "the file contains no control", "remove it, or add one per line")
+        problem = unreadable(error, "expected a file of controls")
+    if problem is not None:
+        yield CaseLocation(path, name), problem
 
 
 def load_control(found: FoundControl, *, file: str, names_checks: bool | None = None) -> Control:
@@ -490,9 +487,7 @@ def _lines(packed: Path) -> Mapping[str, CaseLocation]:
 @lru_cache(maxsize=4)
 def _lines_of(path: str, _changed_ns: int, _size: int) -> Mapping[str, CaseLocation]:
     # of two lines for a case neither is right
-    return {
-        each.name if each.duplicate_of is None else each.duplicate_of[0]: each for each in locations_in(path, "case_id")
-    }
+    return {location.written_id: location for location in line_locations(path, "case_id")}
 
 
 def needs_gateway(folders: Iterable[Path]) -> bool:
