@@ -88,6 +88,7 @@ TESTED = ("target", "backend", "model", "guard", "trials", "mode")
 """The settings that decide what a run tests: none is stricter than another."""
 HOOKS = ("target", "guards", "judges")
 """The hooks that decide what is tested, without their prefix."""
+_HOOK = re.compile(f"pytest_packbench_({'|'.join(HOOKS)})".encode())
 _YES = frozenset({"yes", "true", "1"})
 # where pytest looks for its configuration, in this order, and the table in which it is
 _CONFIGURATIONS = {
@@ -254,9 +255,7 @@ def compare_policy(  # noqa: PLR0917 - the last two are known to a run only
     try:
         allowed = read_changes(path, source=CHANGES_NAME).changes if path.is_file() else ()
         now = policy_of(suite, pack, project) | {"pipeline": {} if run is None else pipeline_of(run)}
-        changed, note = since(
-            base, suite, project, now | {"cases": _cases_in(suite.path), "pack_version": pack.version}
-        )
+        changed, note = since(base, suite, project, now | {"pack_version": pack.version})
         changes, problems = allow([*changed, *more], allowed)
     except (ValueError, OSError) as error:
         return PolicyOutcome(base.label, problems=(" ".join(str(error).split()),))
@@ -268,7 +267,10 @@ def _since_run(base: PolicyBase, suite: Suite, _: PolicyProject, now: Policy) ->
     assert base.run is not None  # noqa: S101 - see `compare_policy`
     old, mode = run_policy(base.run(suite.record_name), suite.record_name)
     recordings = _suite_hashes(suite.path, whole=True)["recordings"]
-    now["recordings"] = {name: sha256 for name, sha256 in recordings.items() if name in old["recordings"]}
+    now |= {
+        "cases": _cases_in(suite.path),
+        "recordings": {name: sha256 for name, sha256 in recordings.items() if name in old["recordings"]},
+    }
     try:
         changes = list(policy_changes(old, now))
     except (TypeError, AttributeError, KeyError, IndexError) as error:
@@ -466,9 +468,8 @@ def _hooks(home: Path, project: PolicyProject, known: Iterable[str]) -> dict[str
         known: files in which hooks were found, from the project's folder; others are each conftest.py that pytest may
             read for a suite, if it has one.
     """
-    names = [f"pytest_packbench_{name}".encode() for name in HOOKS]
     paths = {home / folder / "conftest.py" for folder in (*home.glob("test*"), *_folders_to(project))}
-    with_hook = {path for path in paths if path.is_file() and any(name in path.read_bytes() for name in names)}
+    with_hook = {path for path in paths if path.is_file() and _HOOK.search(path.read_bytes())}
     return _digests(home, sorted({*known, *(path.relative_to(home).as_posix() for path in with_hook)}))
 
 
@@ -905,19 +906,16 @@ def _is_tighter_number(difference: Difference) -> bool:
 
 
 def _is_no_lower_threshold(difference: Difference) -> bool:
-    # a type without a threshold of its own has one of the two others, a case any
-    of_case = difference.place[0] == "cases"
+    # where there is none of its own, any other one may count
     least = _number(difference.new, min(_thresholds(difference.now)))
-    return least >= _number(difference.old, max(_thresholds(difference.base, by_type=of_case)))
+    return least >= _number(difference.old, max(_thresholds(difference.base)))
 
 
-def _thresholds(policy: Policy, *, by_type: bool = True) -> list[float]:
+def _thresholds(policy: Policy) -> list[float]:
     thresholds = policy["config"].get("thresholds")
-    if not isinstance(thresholds, dict):
+    if not _is_object(thresholds):
         return [0, 1]
-    own = [value for name, value in thresholds.items() if name != "by_type"]
-    of_types = thresholds.get("by_type", {}).values() if by_type else ()
-    return [value for value in (*own, *of_types) if isinstance(value, int | float)] or [0]
+    return [*filter(_is_number, {**thresholds, **thresholds.get("by_type", {})}.values())] or [0]
 
 
 def _is_stricter_rule(difference: Difference) -> bool:
@@ -934,10 +932,9 @@ def _is_no_quarantine(difference: Difference) -> bool:
 
 def _is_said_already(difference: Difference) -> bool:
     """Whether a change of what was tested is that of a setting or of `suite.yaml`."""
-    name, new = difference.name, difference.new
+    name, base, now = difference.name, difference.base, difference.now
     parts = (("settings", name), ("settings", name.removesuffix("s")), ("config", name))
-    named = ([policy[part].get(key) for policy in (difference.base, difference.now)] for part, key in parts)
-    return any(after == new and before != new for before, after in named)
+    return any(now[part].get(key) == difference.new != base[part].get(key) for part, key in parts)
 
 
 def _is_another_recording(difference: Difference) -> bool:

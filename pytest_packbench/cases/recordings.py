@@ -338,8 +338,8 @@ def find_controls(folder: Path) -> list[FoundControl]:
         other = first.setdefault(written, location)
         if other is not location and problem is None:
             name = f"{written}.{Path(location.path).name}-{location.line}"
-            problem = duplicate_id(written, other.label(Path(other.path).name))
-            found.append(FoundControl(location._replace(name=name), problem))
+            duplicate = duplicate_id(written, other.label(Path(other.path).name))
+            found.append(FoundControl(location._replace(name=name), duplicate))
         else:
             found.append(FoundControl(location, problem))
     return found

@@ -9,6 +9,7 @@ from pydantic import StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from pytest_packbench.model.case import CaseId, ListOf, Review, StrictModel, Text
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import SUITE_NAME
 
 POLICY_VERSION = 1
@@ -82,9 +83,9 @@ class PolicyOutcome(NamedTuple):
         loosened, allowed = len(self.loosened), len(self.changes) - len(self.loosened)
         if not self.changes and not self.problems:
             return f"nothing loosened since {self.base}"
-        parts = [f"{loosened} {'change' if loosened == 1 else 'changes'} not allowed"] if loosened else []
+        parts = [f"{pluralize(loosened, 'change')} not allowed"] if loosened else []
         parts += [f"{allowed} allowed by {CHANGES_NAME}"] if allowed else []
-        parts += [f"{len(self.problems)} {'problem' if len(self.problems) == 1 else 'problems'}"] * bool(self.problems)
+        parts += [pluralize(len(self.problems), "problem")] if self.problems else []
         return f"{', '.join(parts)} since {self.base}"
 
     def lines(self) -> list[str]:
