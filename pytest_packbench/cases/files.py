@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_packbench.cases.load import case_sha256, parse_case, parse_json
 from pytest_packbench.limits import (
     CASE,
-    MIB,
     RECORDING,
     InputLimitError,
     check_link,
     contains,
+    lines_of,
     open_regular,
     read_line,
     read_regular,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
     from pytest_packbench.limits import Limit
     from pytest_packbench.model.case import Case, LoadedCase
-    from pytest_packbench.model.run import Shard
     from pytest_packbench.model.suite import Suite
 
 
@@ -314,19 +312,10 @@ def case_lines(path: str | os.PathLike[str]) -> Iterator[CaseLine]:
     Raises:
         OSError: it can't be read.
     """
-    start, number, size = 0, 0, RECORDING.size + 1
     with open_regular(path, inside=True) as file:
-        while raw := file.readline(size):
-            number += 1
+        for number, raw in enumerate(lines_of(file, RECORDING), start=1):
             if raw.strip() and not (number == 1 and not raw.removeprefix(_BOM).strip()):
-                yield CaseLine(number, start, raw)
-            start += len(raw)
-            if len(raw) == size and not raw.endswith(b"\n"):
-                # the rest of a line that is too long
-                while rest := file.readline(MIB):
-                    start += len(rest)
-                    if rest.endswith(b"\n"):
-                        break
+                yield CaseLine(number, file.tell() - len(raw), raw)
 
 
 def read_id(raw: bytes, key: str = "id") -> str | None:
@@ -416,21 +405,6 @@ def iter_cases(folder: str | os.PathLike[str]) -> Iterator[CaseLocation]:
         yield from locations_in(path)
 
 
-def count_cases_in(path: str, shard: Shard | None = None) -> int:
-    """Count the cases in a file, or those of a shard; an unreadable or empty file is one, as in `locations_in`."""
-    if not path.endswith(LINES_SUFFIX):
-        return int(shard is None or file_stem(path) in shard)
-    is_counted = [shard is None or file_stem(path) in shard]
-    with suppress(OSError):
-        is_counted = [shard is None or case_name(path, line) in shard for line in case_lines(path)] or is_counted
-    return sum(is_counted)
-
-
-def count_cases(folder: str | os.PathLike[str], shard: Shard | None = None) -> int:
-    """Count the cases under a folder, or those of a shard, without parsing them."""
-    return sum(count_cases_in(path, shard) for path in case_paths(folder))
-
-
 def find_case(path: str, name: str) -> CaseLocation | None:
     """Return the location of a case in a file, None if it is not there; the lines of a file are read only once."""
     try:
@@ -448,28 +422,15 @@ def _locations_by_name(path: str, _changed_ns: int, _size: int) -> dict[str, Cas
     return {location.name: location for location in locations_in(path)}
 
 
-class CaseIndex:
-    """Cases by name; of two with the same name the first by path and line."""
+class CaseIndex(dict[str, CaseLocation]):
+    """Cases by name, in the order of their files; of two with the same name the first by path and line."""
 
     def __init__(self, locations: Iterable[CaseLocation]) -> None:
-        # compact entries, because there may be a million: a JSON file is its path, lines share the string of theirs
-        self._entries: dict[str, str | tuple[str, int, int] | CaseLocation] = {}
+        super().__init__()
         for location in locations:
-            line = location if location.duplicate_of is not None else (location.path, location.line, location.start)
-            self._entries.setdefault(location.name, line if location.line else location.path)
+            self.setdefault(location.name, location)
 
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names in the order of the files."""
-        return iter(self._entries)
-
-    def find(self, name: str) -> CaseLocation | None:
-        """Return the location of a case; None if there is no such case."""
-        entry = self._entries.get(name)
-        if isinstance(entry, CaseLocation):
-            return entry
-        if isinstance(entry, str):
-            return CaseLocation(entry, name)
-        return CaseLocation(entry[0], name, entry[1], entry[2]) if entry is not None else None
+    find = dict.get
 
 
 def read_case_bytes(location: CaseLocation, limit: Limit = CASE) -> bytes:
@@ -508,27 +469,25 @@ def load_case(location: CaseLocation, model: type[Case], *, file: str, pack: str
     Raises:
         CaseError: the case is invalid; one line with file, line, JSON pointer, problem and what was expected.
     """
+    source = location.label(file)
     if not location.line and location.name == os.path.basename(location.path):  # noqa: PTH119 - a string, see above
-        raise CaseError(file, [stray_problem(location.path)])
+        raise CaseError(source, [stray_problem(location.path)])
     if has_control_characters(file):
-        raise CaseError(location.label(file), [unprintable_name(file)])
+        raise CaseError(source, [unprintable_name(file)])
     try:
         raw = read_case_bytes(location)
     except OSError as error:
-        raise CaseError(location.label(file), [unreadable_file(error)]) from None
-    if location.line:
-        loaded = parse_case(raw, model, source=location.label(file), stem=None, pack=pack)
-        if loaded.case.id != location.name:
-            duplicate = location.duplicate_of
-            other = format_location(file, duplicate[1]) if duplicate is not None else "an earlier line"
-            raise CaseError(location.label(file), [duplicate_id(loaded.case.id, other)])
-        return loaded
-    if location.path.endswith(LINES_SUFFIX):
-        if not raw.removeprefix(_BOM).strip():
-            raise CaseError(file, [no_lines()])
+        raise CaseError(source, [unreadable_file(error)]) from None
+    if location.path.endswith(LINES_SUFFIX) and not location.line:
         # its lines could not be read when the cases were listed
-        raise CaseError(file, [Problem("", "the lines can't be read", "expected one case per line; run it again")])
-    return parse_case(raw, model, source=file, stem=location.name, pack=pack)
+        late = Problem("", "the lines can't be read", "expected one case per line; run it again")
+        raise CaseError(source, [late if raw.removeprefix(_BOM).strip() else no_lines()])
+    loaded = parse_case(raw, model, source=source, stem=None if location.line else location.name, pack=pack)
+    if loaded.case.id != location.name:
+        duplicate = location.duplicate_of
+        other = "an earlier line" if duplicate is None else format_location(file, duplicate[1])
+        raise CaseError(source, [duplicate_id(loaded.case.id, other)])
+    return loaded
 
 
 def no_lines() -> Problem:
