@@ -180,12 +180,12 @@ def parse_case(raw: bytes, model: type[Case], *, source: str, stem: str | None, 
 def check_case(data: object, model: type[Case], *, source: str, stem: str | None, pack: str | None) -> LoadedCase:
     """Validate one parsed case; arguments and errors as in `parse_case`."""
     case = _validated(data, model, source, CaseError)
-    if stem is not None and case.id != stem:
-        problem = Problem("/id", f"got {format_value(case.id)}", f'expected "{stem}", the name of the file')
-        raise CaseError(source, [problem])
-    if pack is not None and case.pack_id != pack:
-        problem = Problem("/pack_id", f"got {format_value(case.pack_id)}", f'expected "{pack}", the pack of this suite')
-        raise CaseError(source, [problem])
+    for key, got, expected, whose in (
+        ("id", case.id, stem, "the name of the file"),
+        ("pack_id", case.pack_id, pack, "the pack of this suite"),
+    ):
+        if expected is not None and got != expected:
+            raise CaseError(source, [Problem(f"/{key}", f"got {format_value(got)}", f'expected "{expected}", {whose}')])
     _share_field_names(case)
     # the model has validated that `data` is an object
     input_sha256 = canonical_sha256(data["input"])  # type: ignore[index]  # see above
@@ -326,11 +326,10 @@ def _unreadable(error: Exception) -> Problem:
 
 def check_config(data: Any, models: Mapping[str, type[SuiteConfig]], *, source: str) -> SuiteConfig:
     """Validate the parsed content of a `suite.yaml`; arguments and errors as in `read_config`."""
-    name = data.get("pack") if isinstance(data, dict) else None
+    given = data if isinstance(data, dict) else {"pack": data}
+    name = given.get("pack")
     if not isinstance(name, str):
-        is_missing = isinstance(data, dict) and "pack" not in data
-        got = format_value(data["pack"] if isinstance(data, dict) and not is_missing else data)
-        wrong = 'the key "pack" is missing' if is_missing else f"got {got}"
+        wrong = f"got {format_value(name)}" if "pack" in given else 'the key "pack" is missing'
         raise SuiteError(source, [Problem("/pack", wrong, f"expected one of {', '.join(sorted(models))}")])
     if name not in models:
         raise SuiteError(source, [Problem("/pack", f'unknown pack "{name}"', suggestion(name, sorted(models)))])
@@ -499,8 +498,7 @@ def _check_nodes(root: Any, limit: Limit) -> None:
     """Check a parsed YAML document before its values are built.
 
     Raises:
-        JsonError: it is nested too deeply, an alias contains itself, or it has too many values with each alias
-            written out.
+        JsonError: an alias contains itself, or it has too many values with each alias written out.
     """
     counts: dict[int, int] = {}
     open_nodes: set[int] = set()
@@ -523,8 +521,6 @@ def _check_nodes(root: Any, limit: Limit) -> None:
             raise JsonError(
                 Problem("", f"line {node.start_mark.line + 1}: an alias contains itself", "write out the value")
             )
-        if len(open_nodes) >= limit.depth and members:
-            raise _too_deep(limit, f"line {node.start_mark.line + 1}: ")
         open_nodes.add(id(node))
         pending.append((node, True))
         pending += [(member, False) for member in members]
