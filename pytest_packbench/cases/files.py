@@ -237,13 +237,13 @@ def is_stray(suite: Suite, path: str) -> bool:
         is_found = is_unread(name)
     else:
         is_found = folder not in _NOT_STRAY and relative not in _OWN_FILES and _is_case_elsewhere(path, name)
-    return is_found and not is_ignored(suite, relative)
+    return is_found and not is_ignored(suite.config.ignore, relative)
 
 
-def is_ignored(suite: Suite, relative: str) -> bool:
-    """Return whether `ignore` in `suite.yaml` names a file: its path from the suite's folder, or its name."""
+def is_ignored(patterns: Iterable[str], relative: str) -> bool:
+    """Return whether entries of `ignore` in `suite.yaml` name a file: its path from the suite's folder, or its name."""
     name = relative.rpartition("/")[2]
-    return any(fnmatchcase(relative, pattern) or fnmatchcase(name, pattern) for pattern in suite.config.ignore)
+    return any(fnmatchcase(relative, pattern) or fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _is_case_elsewhere(path: str, name: str) -> bool:
