@@ -109,10 +109,8 @@ class Recording(NamedTuple):
 def find_recording(suite: Suite, case_id: str) -> Recording:
     """Return the recording of a case; where there is none, that of the file which would contain it."""
     path = suite.cassette_path(case_id)
-    line = _lines(path.with_name(RECORDINGS)).get(case_id)
-    # most suites have no packed file: then nothing more is looked up
-    is_line = line is not None and not path.exists()
-    return Recording(line if is_line and line is not None else CaseLocation(str(path), case_id), suite.path)
+    line = None if path.exists() else _lines(path.with_name(RECORDINGS)).get(case_id)
+    return Recording(CaseLocation(str(path), case_id) if line is None else line, suite.path)
 
 
 class SourceTexts(NamedTuple):
