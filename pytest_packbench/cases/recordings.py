@@ -389,11 +389,7 @@ def control_file_problem(path: str) -> Problem | None:
 
 def hidden_controls(folder: Path) -> list[str]:
     """Return the names of hidden files in a folder of controls, which are not read but look like controls."""
-    try:
-        names = sorted(os.listdir(folder))  # noqa: PTH208 - strings
-    except OSError:
-        return []
-    return [escaped_name(name) for name in names if name.startswith(".") and name.lower().endswith(SUFFIXES)]
+    return sorted(escaped_name(path.name) for path in folder.glob(".*") if path.name.lower().endswith(SUFFIXES))
 
 
 def escaped_name(name: str) -> str:
