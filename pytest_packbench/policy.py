@@ -251,21 +251,24 @@ def compare_policy(  # noqa: PLR0917 - the last two are known to a run only
 
     if suite.bundled:
         return PolicyOutcome(base.label, notes=("the suite comes from the installed package: nothing is compared",))
-    path, since = suite.path / CHANGES_NAME, _since_commit if base.run is None else _since_run
+    path = suite.path / CHANGES_NAME
     try:
         allowed = read_changes(path, source=CHANGES_NAME).changes if path.is_file() else ()
-        now = policy_of(suite, pack, project) | {"pipeline": {} if run is None else pipeline_of(run)}
-        changed, note = since(base, suite, project, now | {"pack_version": pack.version})
+        tested = {"pipeline": {} if run is None else pipeline_of(run), "pack_version": pack.version}
+        now = policy_of(suite, pack, project) | tested
+        if base.run is None:
+            changed, note = _since_commit(base, suite, project, now)
+        else:
+            changed, note = _since_run(base.run(suite.record_name), suite, now)
         changes, problems = allow([*changed, *more], allowed)
     except (ValueError, OSError) as error:
         return PolicyOutcome(base.label, problems=(" ".join(str(error).split()),))
     return PolicyOutcome(base.label, changes, problems, tuple(filter(None, (base.note, note))))
 
 
-def _since_run(base: PolicyBase, suite: Suite, _: PolicyProject, now: Policy) -> tuple[list[PolicyChange], str]:
+def _since_run(run: Path, suite: Suite, now: Policy) -> tuple[list[PolicyChange], str]:
     """Return what became looser since a run, and what else to know."""
-    assert base.run is not None  # noqa: S101 - see `compare_policy`
-    old, mode = run_policy(base.run(suite.record_name), suite.record_name)
+    old, mode = run_policy(run, suite.record_name)
     recordings = _suite_hashes(suite.path, whole=True)["recordings"]
     now |= {
         "cases": _cases_in(suite.path),
@@ -276,7 +279,7 @@ def _since_run(base: PolicyBase, suite: Suite, _: PolicyProject, now: Policy) ->
     except (TypeError, AttributeError, KeyError, IndexError) as error:
         # what a run stored is a file, which may have been changed
         raise PolicyError(
-            f"the acceptance policy that {base.label} stored can't be compared ({type(error).__name__}); restore "
+            f"the acceptance policy that run {run.name} stored can't be compared ({type(error).__name__}); restore "
             "its report.json, or name a commit"
         ) from None
     return changes, "" if mode == "fixture" else f"recordings are not compared: the base is a run in {mode} mode"
@@ -289,7 +292,7 @@ def _since_commit(
     from pytest_packbench.cases.git_tree import commit_folder
 
     now |= {**suite_policy(suite.path), "suites": _suites(project.root), "pack_version": None}
-    with commit_folder(base.repository, base.commit) as commit:
+    with commit_folder(base.repository, base.commit, base.prefix) as commit:
         old, is_there = _policy_in(commit, base, suite, now, project)
         changes = list(policy_changes(old, now))
     if not is_there:
@@ -525,26 +528,26 @@ def _policy_in(
     commit: CommitFolder, base: PolicyBase, suite: Suite, now: Policy, project: PolicyProject
 ) -> tuple[Policy, bool]:
     """Return the policy in a commit, and whether it has the suite."""
-
-    def unpack(*paths: str) -> None:
-        for path in paths:
-            commit.unpack(posixpath.join(base.prefix, path))
-
-    home = commit.folder / base.prefix
-    unpack(*_CONFIGURATIONS)
+    home = commit.folder
+    for name in _CONFIGURATIONS:
+        commit.unpack(name)
     settings = _settings_in(home)
     root = settings["root"]
     if posixpath.isabs(root) or posixpath.normpath(posixpath.join(base.prefix, root)).startswith(".."):
         raise PolicyError(f"{settings['file']}: packbench_root is outside of the repository in {base.label}")
     start, top = (project.root, root) if suite.path.is_relative_to(project.root) else (project.home, "")
     folder = posixpath.join(top, os.path.relpath(suite.path, start).replace(os.sep, "/"))
-    unpack(
+    tests = (name for name in commit.names("") if name.startswith("test"))
+    packages = (posixpath.dirname(path) for path in now["code"] if path.endswith("/__init__.py"))
+    for path in (
         folder,
-        f"{root}/*/{CONFIG_NAME}",
-        "test*/conftest.py",
-        *(f"{path}/conftest.py" for path in _folders_to(project)),
-    )
-    unpack(*now["hooks"], *now["code"], *(posixpath.join(posixpath.dirname(path), "*.py") for path in now["code"]))
+        *now["hooks"],
+        *now["code"],
+        *(f"{root}/{name}/{CONFIG_NAME}" for name in commit.names(root)),
+        *(f"{name}/conftest.py" for name in (*tests, *_folders_to(project))),
+        *(f"{package}/{name}" for package in packages for name in commit.names(package) if name.endswith(".py")),
+    ):
+        commit.unpack(path)
     code = source_files((home / path for path in now["code"]), home)
     policy = {
         **now,
@@ -553,11 +556,10 @@ def _policy_in(
         "settings": settings,
         "suites": _suites(home / root),
     }
-    path = home / folder
-    if not (path / CONFIG_NAME).is_file():
+    if not (home / folder / CONFIG_NAME).is_file():
         return {**policy, "code": now["code"], "cases": {}, "recordings": {}, "baseline": None}, False
-    config = _config_in(path / CONFIG_NAME, now, suite, project, base)
-    return {**policy, "config": config, **suite_policy(path)}, True
+    config = _config_in(home / folder / CONFIG_NAME, now, suite, project, base)
+    return {**policy, "config": config, **suite_policy(home / folder)}, True
 
 
 def _config_in(path: Path, now: Policy, suite: Suite, project: PolicyProject, base: PolicyBase) -> dict[str, Any]:

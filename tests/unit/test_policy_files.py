@@ -294,6 +294,7 @@ def test_what_git_can_t_read_is_one_line_with_its_remedy(tmp_path: Path) -> None
         assert commit_.names("") == [".gitattributes", "a", "gone", "lfs", "loop", "out", "sub"]
     assert not folder.exists()
     for name, problem in {
+        "../elsewhere": "../elsewhere is outside of the repository; name a run",
         "lfs": "x: is stored in Git LFS, where git can't read it; name a run as the base",
         "gone": f"x: the object {missing[:12]} is missing in this clone; fetch it",
         "sub": f"sub/module is a submodule, which git can't read in {head[:12]}; name a run",
