@@ -343,11 +343,6 @@ def read_id(raw: bytes, key: str = "id") -> str | None:
     return name if is_valid else None
 
 
-def case_name(path: str, line: CaseLine, key: str = "id") -> str:
-    """Return the id of a line, or `line_name` without one."""
-    return read_id(line.raw, key) or line_name(path, line.number)
-
-
 def line_name(path: str, line: int) -> str:
     """Return a name for a line without a unique id, `many.line-17`; ids contain no dot, so it is never an id."""
     return f"{file_stem(path)}.line-{line}"
@@ -370,12 +365,11 @@ def line_locations(path: str, key: str = "id") -> Iterator[CaseLocation]:
     """
     seen: dict[str, int] = {}
     for line in case_lines(path):
-        name = case_name(path, line, key)
+        of_line = line_name(path, line.number)
+        name = read_id(line.raw, key) or of_line
         earlier = seen.setdefault(name, line.number)
-        if earlier == line.number:
-            yield CaseLocation(path, name, line.number, line.start)
-        else:
-            yield CaseLocation(path, line_name(path, line.number), line.number, line.start, (name, earlier))
+        first = CaseLocation(path, name, line.number, line.start)
+        yield first if earlier == line.number else first._replace(name=of_line, duplicate_of=(name, earlier))
 
 
 def locations_in(path: str, key: str = "id") -> Iterator[CaseLocation]:
@@ -418,8 +412,8 @@ def find_case(path: str, name: str) -> CaseLocation | None:
 
 
 @lru_cache(maxsize=2)
-def _locations_by_name(path: str, _changed_ns: int, _size: int) -> dict[str, CaseLocation]:
-    return {location.name: location for location in locations_in(path)}
+def _locations_by_name(path: str, _changed_ns: int, _size: int) -> CaseIndex:
+    return CaseIndex(locations_in(path))
 
 
 class CaseIndex(dict[str, CaseLocation]):
