@@ -822,7 +822,7 @@ def _tree(policy: Policy, other: Policy) -> dict[str, Any]:
         "files": policy["files"],
         "cases": {case_id: _case(case_id, policy, other) for case_id in policy["cases"]},
         "recordings": dict(sorted(policy["recordings"].items())),
-        **_baseline(policy["baseline"], other["baseline"]),
+        **_baseline(policy.get("baseline"), other.get("baseline")),
     }
 
 

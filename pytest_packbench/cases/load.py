@@ -494,7 +494,8 @@ def _check_nodes(root: Any, limit: Limit) -> None:
     """Check a parsed YAML document before its values are built.
 
     Raises:
-        JsonError: an alias contains itself, or it has too many values with each alias written out.
+        JsonError: it is nested too deeply, an alias contains itself, or it has too many values with each alias
+            written out.
     """
     counts: dict[int, int] = {}
     open_nodes: set[int] = set()
@@ -515,6 +516,8 @@ def _check_nodes(root: Any, limit: Limit) -> None:
             continue
         if id(node) in open_nodes:
             raise JsonError(f"line {node.start_mark.line + 1}: an alias contains itself", "write out the value")
+        if len(open_nodes) >= limit.depth and members:
+            raise _too_deep(limit, f"line {node.start_mark.line + 1}: ")
         open_nodes.add(id(node))
         pending.append((node, True))
         pending += [(member, False) for member in members]

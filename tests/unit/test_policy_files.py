@@ -180,6 +180,12 @@ BASES: dict[str, tuple[dict[str, str], dict[str, str | None], dict[str, str], li
         {"baseline_optional": "yes"},
         ["setting softened: tox.ini: setting baseline_optional: no -> yes"],
     ),
+    "options side by side, and a key of another plugin": (
+        {"pytest.ini": f"[pytest]\ngate = suite\n{OPTIONAL} --packbench-stale warn -q --packbench-fail-on=mean<0\n"},
+        {},
+        {"baseline_optional": "yes", "stale": "warn", "fail_on": "mean<0"},
+        [],
+    ),
     "rules that are a list": (
         {f"{TOY}/suite.yaml": "- a\n"},
         {f"{TOY}/suite.yaml": RULES},
