@@ -139,7 +139,8 @@ def test_gates_and_policies_of_runs_that_do_not_fit_are_one_line(toy: Path, pack
     assert nothing in packbench("gate", "--rules", "bundled/tariff", *policy)[1]
     path = toy / COMPLETE / "report.json"
     report = json.loads(path.read_text("utf-8"))
-    stored = {"version": 1, "config": {}, "files": {}, "recordings": {}, "settings": {}, "code": {"a.py": 1}}
+    config = {"thresholds": {"by_type": 1}}
+    stored = {"version": 1, "config": config, "files": {}, "recordings": {}, "settings": {}, "code": {}}
     report["packbench"] = {"policy": stored, **report["packbench"]}
     path.write_text(json.dumps(report), encoding="utf-8")
     code, output = packbench("gate", "--rules", "toy", *policy)
