@@ -1034,7 +1034,7 @@ def _change(what: str, difference: Difference) -> PolicyChange:
     name, case_id, length = difference.name, difference.case_id, len(difference.place)
     is_gone = difference.new is MISSING
     file, key, length_of_hash = _PARTS[str(part)]
-    old, new = (_shown(value, is_hash=length == length_of_hash) for value in (difference.old, difference.new))
+    old, new = (shown(value, is_hash=length == length_of_hash) for value in (difference.old, difference.new))
     if what == "gate removed":
         old, new = _described(difference.old), REMOVED
     elif is_gone and (part, length) in _OF_WHOLES:
@@ -1053,7 +1053,7 @@ def _change(what: str, difference: Difference) -> PolicyChange:
     return PolicyChange(what, file.format(**words), key.format(**words).rstrip(), old, new, case_id)
 
 
-def _shown(value: Any, *, is_hash: bool) -> Any:
+def shown(value: Any, *, is_hash: bool = False) -> Any:
     """Return a value of a change: itself, of a hash its beginning, for a long one `sha256:` with that of its hash."""
     if value is MISSING:
         return ABSENT
@@ -1065,7 +1065,5 @@ def _shown(value: Any, *, is_hash: bool) -> Any:
 
 def _described(gate: Mapping[str, Any]) -> str:
     """Return a gate in a few words, for the change that it is removed."""
-    values = (
-        f"{name} {_shown(gate[name], is_hash=False)}" for name in ("depth", *_BOUNDS, "must_pass", "by") if name in gate
-    )
+    values = (f"{name} {shown(gate[name])}" for name in ("depth", *_BOUNDS, "must_pass", "by") if name in gate)
     return " ".join([_kind(gate), *values])

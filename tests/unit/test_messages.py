@@ -14,12 +14,12 @@ from pytest_packbench.cases.load import JsonError, parse_json
 from pytest_packbench.limits import LIMITS
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import format_value
-from pytest_packbench.model.policy import shown
 from pytest_packbench.model.strict_json import SerdeError, check_value, is_plain, printable, printable_repr
 from pytest_packbench.packs.agent_safety.judges import JudgeError
 from pytest_packbench.packs.agent_safety.judges.standard import parse_ruling
 from pytest_packbench.packs.generic.values import truncate
 from pytest_packbench.packs.tariff.checks.base import quoted
+from pytest_packbench.policy import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
