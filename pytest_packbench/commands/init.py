@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.authoring import Starter
     from pytest_packbench.packs.registry import Packs
 
+_MAX_NAME = 80
 _ROOTDIR_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml")
 
 
@@ -54,18 +55,21 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.name is None:
         raise UsageError("init: expected the NAME of the new suite, or --from SUITE for a copy of a bundled one")
     name, root = suite_name(arguments.name), new_root(arguments)
-    starter = _starter(arguments.pack or DEFAULT_PACK, packs_of(arguments))
-    is_recorded = arguments.target is not None
+    pack = arguments.pack or DEFAULT_PACK
+    starter, is_recorded = _starter(pack, packs_of(arguments)), arguments.target is not None
     if is_recorded:
-        starter = _with_client(starter, arguments.target, arguments.pack or DEFAULT_PACK)
+        starter = _with_client(starter, arguments.target, pack)
     files = _files(starter, name, root / name)
     _refuse_existing(root / name, files)
     _write({path: text.encode() for path, text in files.items()})
-    next_steps = _next_steps(starter, name, root, is_configured=arguments.root is None, is_recorded=is_recorded)
-    written = [f"wrote {path.as_posix()}" for path in files]
+    lines = [f"wrote {path.as_posix()}" for path in files]
     if not is_recorded:
-        written += _first_baseline(name, root)
-    sys.stdout.write("\n".join([*written, *_record_prompts(arguments.record_prompts), "", *next_steps]) + "\n")
+        lines += _first_baseline(name, root)
+    lines += _record_prompts(arguments.record_prompts)
+    readme = (root / name / "README.md").as_posix()
+    commands = command_lines(name, arguments.root)
+    lines += ["", *_next_steps(starter, readme, *commands, is_recorded=is_recorded)]
+    sys.stdout.write("\n".join(lines) + "\n")
     return FINE
 
 
@@ -132,12 +136,11 @@ def _copy(arguments: argparse.Namespace) -> int:
     cases, controls, all_recordings = (sum(folder / part in path.parents for path in files) for part in parts)
     named = (("case", cases), ("recording", all_recordings - controls), ("control", controls))
     counts = [pluralize(count, noun) for noun, count in named if count]
-    is_default = arguments.root is None or root == ROOT
     lines = [
         f"wrote {folder.as_posix()}: suite.yaml, {', '.join(counts)}",
         *_first_baseline(name, root),
         "",
-        *_commands(name, root, is_default=is_default),
+        *command_lines(name, arguments.root),
         f"In this project, {name} is now your copy, and {BUNDLED}{source} the original.",
         *_rootdir_note(),
     ]
@@ -176,17 +179,13 @@ def suite_name(name: str) -> str:
     Raises:
         UsageError: no suite can have this name.
     """
-    from pydantic import TypeAdapter, ValidationError
+    from pytest_packbench.model.case import NAME
 
-    from pytest_packbench.model.case import Name
-
-    try:
-        TypeAdapter(Name).validate_python(name)
-    except ValidationError:
-        better = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:80]
+    if len(name) > _MAX_NAME or re.fullmatch(NAME, name) is None:
+        better = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:_MAX_NAME]
         hint = f"; try {better}" if better else ""
-        expected = "expected at most 80 lower-case letters, digits, _ and -, the first a letter or a digit"
-        raise UsageError(f"invalid suite name {format_value(name)}: {expected}{hint}") from None
+        expected = f"expected at most {_MAX_NAME} lower-case letters, digits, _ and -, the first a letter or a digit"
+        raise UsageError(f"invalid suite name {format_value(name)}: {expected}{hint}")
     return name
 
 
@@ -223,15 +222,13 @@ def _files(starter: Starter, name: str, folder: Path) -> dict[Path, str]:
     from pytest_packbench.model.authoring import SUITE_NAME, TARGET_MODULE
 
     # a module's name has no hyphen and begins with no digit
-    words = {SUITE_NAME: name, TARGET_MODULE: f"target_{name.replace('-', '_')}"}
-    suite = {folder / _filled(key, words): _filled(text, words) for key, text in starter.suite.items()}
-    return suite | {Path(_filled(key, words)): _filled(text, words) for key, text in starter.project.items()}
+    module = f"target_{name.replace('-', '_')}"
 
+    def filled(text: str) -> str:
+        return text.replace(SUITE_NAME, name).replace(TARGET_MODULE, module)
 
-def _filled(text: str, words: Mapping[str, str]) -> str:
-    for placeholder, value in words.items():
-        text = text.replace(placeholder, value)
-    return text
+    suite = {folder / filled(key): filled(text) for key, text in starter.suite.items()}
+    return suite | {Path(filled(key)): filled(text) for key, text in starter.project.items()}
 
 
 def _refuse_existing(folder: Path, files: Iterable[Path]) -> None:
@@ -246,42 +243,39 @@ def _refuse_existing(folder: Path, files: Iterable[Path]) -> None:
         )
 
 
-def _next_steps(starter: Starter, name: str, root: Path, *, is_configured: bool, is_recorded: bool) -> Iterator[str]:
-    is_default = is_configured or root == ROOT
+def _next_steps(starter: Starter, readme: str, run_line: str, lint_line: str, *, is_recorded: bool) -> Iterator[str]:
     yield from (f'first:  pip install "pytest-packbench[{extra}]"' for extra in _missing(starter.needs))
     yield from (f"first:  pip install {package}" for package in _missing(starter.installs))
-    run, *others = _commands(name, root, is_default=is_default)
+    next_step = f"One case passes and one fails; the output shows why. Next steps: {readme}"
     if is_recorded:
-        yield f"record: {run.removeprefix('run it: ')} --packbench-mode=record"
-    yield from (run, *others)
-    readme = (root / name / "README.md").as_posix()
-    if is_recorded:
-        yield f"Recording calls a model with your OPENAI_API_KEY; later runs are offline. Next steps: {readme}"
-    else:
-        yield f"One case passes and one fails; the output shows why. Next steps: {readme}"
+        yield f"record: {run_line.removeprefix('run it: ')} --packbench-mode=record"
+        next_step = f"Recording calls a model with your OPENAI_API_KEY; later runs are offline. Next steps: {readme}"
+    yield from (run_line, lint_line, next_step)
     yield from _rootdir_note()
     for extra in _missing(starter.takes):
         yield f'Some rules of this pack need an extra: pip install "pytest-packbench[{extra}]"'
 
 
-def _commands(name: str, root: Path, *, is_default: bool) -> Iterator[str]:
-    yield f"run it: pytest {'' if is_default else f'-o packbench_root={root.as_posix()} '}--packbench-suite={name}"
-    yield f"check:  packbench lint {name}{'' if is_default else f' --root {root.as_posix()}'}"
+def command_lines(name: str, root: Path | None) -> tuple[str, str]:
+    """Return the lines that say how to run a suite, and how to check it.
+
+    Args:
+        name: the suite's name.
+        root: the folder of suites that was given; None for the project's.
+    """
+    run_option, lint_option = "", ""
+    if root is not None and root != ROOT:
+        run_option, lint_option = f"-o packbench_root={root.as_posix()} ", f" --root {root.as_posix()}"
+    return f"run it: pytest {run_option}--packbench-suite={name}", f"check:  packbench lint {name}{lint_option}"
 
 
 def _rootdir_note() -> Iterator[str]:
-    parent = _rootdir_file_above(Path.cwd())
-    if parent is not None:
-        yield f"Note: because of {parent}, pytest may use its folder as rootdir; if so, run packbench init there."
-
-
-def _rootdir_file_above(folder: Path) -> Path | None:
-    """Return the nearest file above that may set pytest's rootdir; None if there is none or the folder has one."""
-    for parent in (folder, *folder.parents):
-        file = next((parent / name for name in _ROOTDIR_FILES if (parent / name).is_file()), None)
-        if file is not None:
-            return None if parent == folder else file
-    return None
+    """Name the nearest file above that may set pytest's rootdir, unless the current folder has one."""
+    folder = Path.cwd()
+    files = (parent / name for parent in (folder, *folder.parents) for name in _ROOTDIR_FILES)
+    nearest = next(filter(Path.is_file, files), folder)
+    if folder not in {nearest, nearest.parent}:
+        yield f"Note: because of {nearest}, pytest may use its folder as rootdir; if so, run packbench init there."
 
 
 def _missing(libraries: Mapping[str, str]) -> list[str]:
