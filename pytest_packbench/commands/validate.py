@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -37,7 +38,7 @@ from pytest_packbench.model.errors import (
 )
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.policy import CHANGES_NAME
-from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
+from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord
 from pytest_packbench.model.result import extension_problem
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.strict_json import parse_strict
@@ -50,11 +51,11 @@ from pytest_packbench.runs.report import is_report, open_report
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     from pytest_packbench.model.result import Result
-    from pytest_packbench.model.suite import SuiteConfig
+    from pytest_packbench.model.suite import Suite
     from pytest_packbench.packs.registry import Packs
 
     Reader = Callable[["Piece"], "Found"]
@@ -131,21 +132,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one line per file: its kind, or what is wrong with it and where."""
-    bad = False
-    packs = packs_of(arguments)
+    packs, is_fine = packs_of(arguments), True
     for path in arguments.paths:
         files = list(_files(bundled_folder(path)))
-        if not files:
-            bad = True
-            sys.stdout.write(printable(f"{path}: contains no file of a suite or a run: NOT VALID") + "\n")
-        for file in files:
-            try:
-                kind = kind_of(file, packs, strict=arguments.strict)
-                sys.stdout.write(printable(f"{escaped_name(str(file))}: {kind}") + "\n")
-            except (ValueError, OSError) as error:
-                bad = True
-                sys.stdout.write(printable(f"{_error_text(file, error)}: NOT VALID") + "\n")
-    return UNUSABLE if bad else FINE
+        nothing = (f"{path}: contains no file of a suite or a run: NOT VALID", False)
+        lines = (_checked(file, packs, strict=arguments.strict) for file in files)
+        for line, is_valid in lines if files else [nothing]:
+            is_fine &= is_valid
+            sys.stdout.write(f"{printable(line)}\n")
+    return FINE if is_fine else UNUSABLE
+
+
+def _checked(file: Path, packs: Packs, *, strict: bool) -> tuple[str, bool]:
+    """Return the line of a file, and whether it is valid."""
+    shown = escaped_name(str(file))
+    try:
+        return f"{shown}: {kind_of(file, packs, strict=strict)}", True
+    except (ValueError, OSError) as error:
+        text = (error.strerror or str(error)) if isinstance(error, OSError) else " ".join(str(error).split())
+    # most errors begin with the file, some with its absolute path
+    text = text.replace(str(file.absolute()), shown, 1)
+    return f"{text if text.startswith(shown) else f'{shown}: {text}'}: NOT VALID", False
 
 
 def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
@@ -215,37 +222,29 @@ def _files(path: Path) -> Iterator[Path]:
             yield file
 
 
-def _error_text(file: Path, error: ValueError | OSError) -> str:
-    text = (error.strerror or str(error)) if isinstance(error, OSError) else " ".join(str(error).split())
-    # most errors begin with the file, some with its absolute path
-    shown = escaped_name(str(file))
-    text = text.replace(str(file.absolute()), shown, 1)
-    return text if text.startswith(shown) else f"{shown}: {text}"
-
-
 def _case(piece: Piece) -> Found:
-    packs, name = piece.packs, piece.data.get("pack_id")
-    if isinstance(name, str) and name not in packs:
-        problem = Problem("/pack_id", f'unknown pack "{name:.60}"', suggestion(name, sorted(packs)))
-        raise CaseError(piece.source, [problem])
-    model = _case_model(name, piece.path, packs) if isinstance(name, str) else Case
+    packs, name, model = piece.packs, piece.data.get("pack_id"), Case
+    if isinstance(name, str):
+        if name not in packs:
+            problem = Problem("/pack_id", f'unknown pack "{name:.60}"', suggestion(name, sorted(packs)))
+            raise CaseError(piece.source, [problem])
+        # a run reads it by the model of its suite
+        suite = _suite_above(piece.path.parent, packs)
+        pack = packs[name]
+        if suite is not None and suite.config.pack == name:
+            pack = pack.for_suite(suite.config)
+        model = pack.case_model
     stem = None if piece.line else piece.path.stem
     case = parse_case(piece.raw, model, source=piece.source, stem=stem, pack=None).case
     return Found(f"case of pack {case.pack_id}", id=case.id)
 
 
-def _case_model(name: str, path: Path, packs: Packs) -> type[Case]:
-    """Return the model of the cases of a file: that of its suite, which a run reads them by, if it has one."""
-    suite = next((folder.parent for folder in path.absolute().parents if folder.name == "cases"), None)
-    config = None if suite is None else _config_of(suite, packs)
-    return packs[name].case_model if config is None or config.pack != name else packs[name].for_suite(config).case_model
-
-
 @lru_cache(maxsize=4)
-def _config_of(suite: Path, packs: Packs) -> SuiteConfig | None:
-    # a mistake in the rules is reported with their own file
+def _suite_above(folder: Path, packs: Packs) -> Suite | None:
+    """Return the suite that a folder is in; None if there is none, or a mistake in its rules: they are a file, too."""
+    suite = next((each for each in (folder, *folder.absolute().parents) if (each / CONFIG_NAME).is_file()), None)
     with suppress(SuiteError):
-        return load_suite(suite, packs=packs).config
+        return None if suite is None else load_suite(suite, packs=packs)
     return None
 
 
@@ -263,43 +262,33 @@ def _control(piece: Piece) -> Found:
     """Read a control, and check that its suite has its case; of a file elsewhere nothing is known."""
     source = format_location(escaped_name(str(piece.path)), piece.line)
     name = None if piece.line else piece.path.stem
-    suite = piece.path.absolute().parent.parent.parent
-    if not _is_in_controls(piece.path) or not (suite / CONFIG_NAME).exists():
+    suite = _suite_above(piece.path.parent, piece.packs) if _is_in_controls(piece.path) else None
+    if suite is None:
         control = parse_control(piece.raw, source=source, name=name)
     else:
-        config = load_suite(suite, packs=piece.packs).config
-        pack = piece.packs[config.pack].for_suite(config)
+        pack = piece.packs[suite.config.pack].for_suite(suite.config)
         control = parse_control(piece.raw, source=source, name=name, names_checks=names_checks(pack))
-        case_of_control(control, _cases_of(suite), source=source)
-        check_target(control, pack, config, source=source)
+        case_of_control(control, _cases_in(suite.cases_path), source=source)
+        check_target(control, pack, suite.config, source=source)
     about = f" of the case {control.case}, which has to end as {control.expected.verdict}"
     return Found("control", about, control.id)
 
 
 @lru_cache(maxsize=4)
-def _cases_of(suite: Path) -> CaseIndex:
-    return CaseIndex(iter_cases(suite / "cases"))
+def _cases_in(folder: Path) -> CaseIndex:
+    return CaseIndex(iter_cases(folder))
 
 
 def _case_count(results: Iterable[Result]) -> str:
-    cases: set[tuple[str, str]] = set()
-    trials = 0
-    for result in results:
-        cases.add((result.case.test_id, result.case.file))
-        trials += 1
-    return pluralize(len(cases), "case") + (f", {trials} trials" if trials != len(cases) else "")
+    trials = Counter((result.case.test_id, result.case.file) for result in results)
+    total = trials.total()
+    return pluralize(len(trials), "case") + (f", {total} trials" if total != len(trials) else "")
 
 
 def _has_records(path: Path) -> bool:
     """Return whether the first line that is not blank is meant as an eval record, valid or not."""
     line = next(case_lines(path), None)
-    if line is None:
-        return False
-    try:
-        EvalRecord.from_json_line(line.raw, strict=False)
-    except RecordError:
-        return bool({"test_suite", "schema_version"} & _object(line.raw).keys())
-    return True
+    return line is not None and bool({"test_suite", "schema_version"} & _object(line.raw).keys())
 
 
 def _strict_records(path: Path) -> str:
@@ -312,7 +301,7 @@ def _strict_records(path: Path) -> str:
 
 
 def _lines(path: Path, packs: Packs) -> str:
-    kinds: dict[str, int] = {}
+    kinds: Counter[str] = Counter()
     ids: dict[str, int] = {}
     truncated, has_head = "", False
     for line in case_lines(path):
@@ -326,17 +315,17 @@ def _lines(path: Path, packs: Packs) -> str:
             if kinds.keys() <= {_JOURNAL} and (kinds or has_head) and not line.raw.endswith(b"\n"):
                 truncated = "; the last line is truncated and was skipped"
                 break
-            raise ValueError(f"{path}:{line.number}: {error}") from None
+            raise ValueError(f"{piece.source}: {error}") from None
         if found.id and ids.setdefault(found.id, line.number) != line.number:
             raise InputError(piece.source, [duplicate_id(found.id, f"line {ids[found.id]}", key=found.key)])
         if found.kind == _HEAD and not kinds:
             has_head = True
         else:
-            kinds[found.kind] = kinds.get(found.kind, 0) + 1
+            kinds[found.kind] += 1
     return _kind_of_lines(path, kinds, has_head=has_head) + truncated
 
 
-def _kind_of_lines(path: Path, kinds: dict[str, int], *, has_head: bool) -> str:
+def _kind_of_lines(path: Path, kinds: Mapping[str, int], *, has_head: bool) -> str:
     if len(kinds) > 1:
         raise ValueError(f"contains lines of several kinds: {', '.join(sorted(kinds))}")
     for kind, number in kinds.items():
@@ -367,11 +356,6 @@ def _record(piece: Piece) -> Found:
     return Found(f"eval record, version {EVAL_SCHEMA_VERSION}")
 
 
-def _control_of_a_run(piece: Piece) -> Found:
-    ControlResult.from_line(piece.data)
-    return Found("control of a run, version 1")
-
-
 def _journal_head(piece: Piece) -> Found:
     version = piece.data[HEADER_KEY]
     if type(version) is not int or version != JOURNAL_VERSION:
@@ -383,14 +367,14 @@ def _journal_head(piece: Piece) -> Found:
     return Found(_HEAD)
 
 
-def _journal_entry(piece: Piece) -> Found:
-    parse_entry(piece.data)
-    return Found(_JOURNAL)
+def _plain(kind: str, check: Callable[[dict[str, Any]], object]) -> Reader:
+    """Return what reads a line by a function that raises `ValueError`."""
 
+    def read(piece: Piece) -> Found:
+        check(piece.data)
+        return Found(kind)
 
-def _line_of_a_run(piece: Piece) -> Found:
-    check_line(piece.data)
-    return Found(f"{'result' if 'result' in piece.data else 'error'} of a run, version 1")
+    return read
 
 
 _OF_A_SUITE: Kinds = (
@@ -401,14 +385,14 @@ _OF_A_SUITE: Kinds = (
 _OF_A_RUN: Kinds = (
     ({"test_suite"}, _record),
     ({"schema_version"}, _record),
-    ({"run_id", "control"}, _control_of_a_run),
+    ({"run_id", "control"}, _plain("control of a run, version 1", ControlResult.from_line)),
     *_OF_A_SUITE,
     ({HEADER_KEY}, _journal_head),
-    ({ENDED_KEY}, _journal_entry),
-    ({"suite", "nodeid"}, _journal_entry),
-    ({"result"}, _line_of_a_run),
-    ({"kind"}, _line_of_a_run),
-    ({"message"}, _line_of_a_run),
+    ({ENDED_KEY}, _plain(_JOURNAL, parse_entry)),
+    ({"suite", "nodeid"}, _plain(_JOURNAL, parse_entry)),
+    ({"result"}, _plain("result of a run, version 1", check_line)),
+    ({"kind"}, _plain("error of a run, version 1", check_line)),
+    ({"message"}, _plain("error of a run, version 1", check_line)),
 )
 """The kinds of pieces: each has these keys, and the first one counts. A file of lines may have any of them."""
 
