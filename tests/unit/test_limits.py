@@ -64,7 +64,7 @@ def test_a_document_with_aliases_within_the_limits_is_read() -> None:
     }
 
 
-SMALL = Limit(200, 40, 5, "advice")
+SMALL = Limit(200, "advice", 40, 5)
 JSON: dict[bytes, str] = {
     b'{"a": "' + b"x" * 200 + b'"}': "is larger than 200 bytes; advice",
     b"[" + b"1," * 60 + b"1]": "has more than 40 values; advice",
@@ -77,7 +77,7 @@ def test_json_is_bounded(raw: bytes) -> None:
     with pytest.raises(ValueError, match="; ") as caught:
         parse_json(raw, SMALL)
     assert str(caught.value) == JSON[raw]
-    assert parse_json(raw, Limit(1000, 100, 10)) is not None
+    assert parse_json(raw, Limit(1000, values=100, depth=10)) is not None
 
 
 def test_commas_and_brackets_in_texts_are_no_values() -> None:
