@@ -6,7 +6,7 @@ import io
 import os
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -78,52 +78,53 @@ def _read(config: pytest.Config) -> Project | None:
 
 def _in_pytest(options: Sequence[str], use: Callable[[pytest.Config], T], *, has_suites: bool = True) -> T:
     """Let pytest read the project, and return what a function makes of it in the place of the session."""
-    printed, session = io.StringIO(), _Session(use, has_suites=has_suites)
+    results: list[T] = []
+    plugins = [_Session(lambda config: results.append(use(config))), *([] if has_suites else [_NoSuites()])]
     # plain asserts: modules of the command that are loaded already can't be rewritten, and pytest would warn of them
     arguments = ["--capture=no", "--assert=plain", *options]
     if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
         arguments += ["-p", PLUGIN]
-    with redirect_stdout(io.StringIO()), redirect_stderr(printed):
-        status = pytest.main(arguments, plugins=[session, _OwnConftests()])
-    if status != pytest.ExitCode.OK or not session.results:
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as printed:
+        status = pytest.main(arguments, plugins=plugins)
+    if status != pytest.ExitCode.OK or not results:
         raise ProjectError(_message_of(printed.getvalue()))
-    return session.results[0]
+    return results[0]
 
 
-class _OwnConftests:
-    """Lets pytest import the conftest.py of the project's root, and of its ini key `testpaths`; others may be data."""
+class _Session:
+    """Lets pytest import the project's own conftest.py, and calls a function in the place of a test session."""
+
+    def __init__(self, use: Callable[[pytest.Config], None]) -> None:
+        self._use = use
 
     # after this plugin's own, which takes arguments for suites, and before that of pytest
     @pytest.hookimpl
     def pytest_load_initial_conftests(self, early_config: pytest.Config) -> None:
-        """Name the files: below a folder, pytest would import those of `test*` as well."""
+        """Name the conftest.py of the root, and of the ini key `testpaths`; others may be data.
+
+        Below a folder, pytest would import those of `test*` as well.
+        """
         folders = (early_config.rootpath / name for name in (".", *early_config.getini("testpaths")))
         paths = [str(path) for folder in folders if (path := folder / "conftest.py").is_file()]
         namespace = early_config.known_args_namespace
         namespace.file_or_dir = paths
         namespace.noconftest |= not paths
 
-
-class _Session(Generic[T]):
-    """Calls a function in the place of a test session; its result is the only one of `results`."""
-
-    def __init__(self, use: Callable[[pytest.Config], T], *, has_suites: bool) -> None:
-        self._use = use
-        self._has_suites = has_suites
-        self.results: list[T] = []
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_load_initial_conftests(self, early_config: pytest.Config) -> Generator[None]:
-        """Request no suite unless one is opened: the command may be there to create the one in the ini file."""
-        if not self._has_suites:
-            early_config.known_args_namespace.packbench_suite = []
-        return (yield)
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> int:
         """Call the function, and return an exit code so that no session starts."""
-        self.results.append(self._use(config))
+        self._use(config)
         return int(pytest.ExitCode.OK)
+
+
+class _NoSuites:
+    """Requests no suite: the command may be there to create the one in the ini file."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_load_initial_conftests(self, early_config: pytest.Config) -> Generator[None]:
+        """Take the place of the option before this plugin reads it."""
+        early_config.known_args_namespace.packbench_suite = []
+        return (yield)
 
 
 def _message_of(printed: str) -> str:
