@@ -26,7 +26,7 @@ from pytest_packbench.runs.lines import read_payloads
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.model.case import Case
@@ -48,20 +48,6 @@ _DECODER = json.JSONDecoder()
 Key = str | int
 Edit = tuple[tuple[Key, ...], Any, bool]
 """A location in a case, a value, and whether it is appended to the list there."""
-
-
-class Mark(NamedTuple):
-    """A mark with its line in `review.jsonl`, and the file with that line for messages."""
-
-    line: int
-    source: str
-    text: ReviewMark
-
-    def __str__(self) -> str:
-        """Return the mark in one line, for people."""
-        return (
-            f"{self.text.case}: {_TITLES[self.text.mark]}, by {_one_line(self.text.by)}: {_one_line(self.text.reason)}"
-        )
 
 
 class ReviewedSuite(NamedTuple):
@@ -86,10 +72,6 @@ class NotAppliedError(ValueError):
     """A mark can't be written into its case; in one line why, and what to do."""
 
 
-class AlreadyWrittenError(Exception):
-    """A mark is in its case already."""
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("file", type=Path, metavar="FILE", help="the review.jsonl that the page of a run made")
@@ -105,28 +87,28 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the patch of the case files, and write it if requested; return 1 if a mark can't be applied."""
     marks = read_marks(arguments.file)
     suites: dict[str, ReviewedSuite] = {}
-    for mark in marks:
-        name = mark.text.suite
+    for source, mark in marks.items():
         try:
-            suites[name] = suites.get(name) or _open_suite(name, marks, arguments)
+            suites[mark.suite] = suites.get(mark.suite) or _open_suite(mark.suite, marks.values(), arguments)
         except UsageError as error:
-            raise UsageError(f"{mark.source}: {error}") from None
+            raise UsageError(f"{source}: {error}") from None
     files: dict[str, CaseFile] = {}
-    notes, done, problems = [], [], []
-    for mark in marks:
+    done, notes, problems = [], [], []
+    for source, mark in marks.items():
         try:
-            _apply(mark, suites[mark.text.suite], files)
-            done.append(mark)
-        except AlreadyWrittenError:
-            notes.append(f"{mark.text.case}: already written")
+            if _apply(mark, suites[mark.suite], files):
+                reason = f"by {_one_line(mark.by)}: {_one_line(mark.reason)}"
+                done.append(f"{mark.case}: {_TITLES[mark.mark]}, {reason}")
+            else:
+                notes.append(f"{mark.case}: already written")
         except NotAppliedError as error:
-            problems.append(f"{mark.source}: case {mark.text.case}: {error}")
+            problems.append(f"{source}: case {mark.case}: {error}")
     changed = [file for file in files.values() if file.lines != file.before]
     if arguments.write:
         for file in changed:
             write_file(file.path, "".join(file.lines))
     shown = [line for file in changed for line in file.patch()]
-    sys.stdout.write("".join(f"{printable(line)}\n" for line in [*shown, *map(str, done), *notes]))
+    sys.stdout.write("".join(f"{printable(line)}\n" for line in [*shown, *done, *notes]))
     for problem in problems:
         sys.stderr.write(f"packbench: not applied: {printable(' '.join(problem.split()))}\n")
     total = pluralize(len(marks), "mark")
@@ -137,26 +119,24 @@ def run(arguments: argparse.Namespace) -> int:
     return FAILED if problems else FINE
 
 
-def read_marks(path: Path) -> list[Mark]:
-    """Read a `review.jsonl`, and check that no case is marked twice.
+def read_marks(path: Path) -> dict[str, ReviewMark]:
+    """Read the marks of a `review.jsonl`, each with its file and line; check that no case is marked twice.
 
     Raises:
         UsageError: it can't be read, or a line is not a mark; one line with the line and the key.
     """
-    marks: list[Mark] = []
-    by_case: dict[tuple[str, str], Mark] = {}
+    marks: dict[str, ReviewMark] = {}
+    lines: dict[tuple[str, str], tuple[int, str]] = {}
     for number, raw in enumerate(read_regular(path, LIMITS["review"]).split(b"\n"), start=1):
         if not raw.removeprefix(b"\xef\xbb\xbf").strip():
             continue
         source = format_location(str(path), number)
-        mark = Mark(number, source, _parse_mark(raw, source))
-        earlier = by_case.setdefault((mark.text.suite, mark.text.case), mark)
-        if earlier is not mark:
-            same = earlier.text.mark == mark.text.mark
-            wrong = "is marked twice" if same else f"contradicts {_TITLES[earlier.text.mark]}"
-            where = f"{source}: case {mark.text.case}: {_TITLES[mark.text.mark]}"
-            raise UsageError(f"{where}: {wrong}, see line {earlier.line}; keep one line per case")
-        marks.append(mark)
+        mark = marks[source] = _parse_mark(raw, source)
+        line, earlier = lines.setdefault((mark.suite, mark.case), (number, mark.mark))
+        if line != number:
+            wrong = "is marked twice" if earlier == mark.mark else f"contradicts {_TITLES[earlier]}"
+            where = f"{source}: case {mark.case}: {_TITLES[mark.mark]}"
+            raise UsageError(f"{where}: {wrong}, see line {line}; keep one line per case")
     if not marks:
         raise UsageError(f"{path}: contains no mark; download it again from the page of the run")
     return marks
@@ -175,13 +155,13 @@ def _parse_mark(raw: bytes, source: str) -> ReviewMark:
         raise UsageError(str(CaseError(source, validation_problems(error, ReviewMark, data)))) from None
 
 
-def _open_suite(name: str, marks: Sequence[Mark], arguments: argparse.Namespace) -> ReviewedSuite:
+def _open_suite(name: str, marks: Iterable[ReviewMark], arguments: argparse.Namespace) -> ReviewedSuite:
     suite, pack = suite_and_pack(name, arguments, by_name=True)
     if suite.bundled:
         own = suite.name.rpartition("/")[2]
         advice = f"copy the suite with packbench init --from {own}, run the copy, and mark its cases"
         raise UsageError(f'suite "{name}": cases of the installed package can\'t be changed; {advice}')
-    wanted = {mark.text.case for mark in marks if mark.text.suite == name}
+    wanted = {mark.case for mark in marks if mark.suite == name}
     locations: dict[str, list[CaseLocation]] = {}
     for location in iter_cases(suite.cases_path):
         case_id = location.name if location.duplicate_of is None else location.duplicate_of[0]
@@ -190,18 +170,15 @@ def _open_suite(name: str, marks: Sequence[Mark], arguments: argparse.Namespace)
     return ReviewedSuite(suite, pack, locations, arguments.output / suite.name, {})
 
 
-def _apply(mark: Mark, reviewed: ReviewedSuite, files: dict[str, CaseFile]) -> None:
-    """Change the text of a marked case in its file, which is read once.
+def _apply(mark: ReviewMark, reviewed: ReviewedSuite, files: dict[str, CaseFile]) -> bool:
+    """Change the text of a marked case in its file, which is read once; return whether it did not have the mark yet.
 
     Raises:
         NotAppliedError: it can't be changed.
-        AlreadyWrittenError: the case has this mark.
     """
-    locations = reviewed.locations.get(mark.text.case, [])
+    locations = reviewed.locations.get(mark.case, [])
     if not locations:
-        raise NotAppliedError(
-            f"suite {mark.text.suite} has no case with this id; run the suite again, and mark its cases"
-        )
+        raise NotAppliedError(f"suite {mark.suite} has no case with this id; run the suite again, and mark its cases")
     if len(locations) > 1:
         raise NotAppliedError(f"{len(locations)} cases have this id; give each an id of its own")
     location = locations[0]
@@ -216,26 +193,26 @@ def _apply(mark: Mark, reviewed: ReviewedSuite, files: dict[str, CaseFile]) -> N
     except (OSError, ValueError) as error:
         raise NotAppliedError(f"{os.path.relpath(location.path)}: can't be read: {error}") from None
     source = format_location(str(file.name), location.line)
-    _check_unchanged(data, mark.text, source)
+    if case_sha256(data) != mark.case_sha256:
+        if _is_reviewed(data, mark):
+            return False
+        changed = f"{source} has changed since the run {mark.run_id}"
+        raise NotAppliedError(f"{changed}; run the suite again, and mark the case again")
     if not isinstance(data, dict) or not isinstance(data.get("notes") or {}, dict):
         raise NotAppliedError(f"{source}: expected a case, whose notes are an object")
-    result = _marked_result(mark.text, reviewed) if mark.text.mark == "also_acceptable" else None
-    for keys, value, is_appended in _edits(data, mark.text, result, reviewed, source):
+    result = _marked_result(mark, reviewed) if mark.mark == "also_acceptable" else None
+    for keys, value, is_appended in _edits(data, mark, result, reviewed, source):
         text = edited(text, keys, value, append=is_appended)
-    _check_result(parse_json(text.encode()), mark.text, result, reviewed, source)
+    _check_result(parse_json(text.encode()), mark, result, reviewed, source)
     file.lines[part] = text
+    return True
 
 
-def _check_unchanged(data: Any, mark: ReviewMark, source: str) -> None:
-    if case_sha256(data) == mark.case_sha256:
-        return
+def _is_reviewed(data: Any, mark: ReviewMark) -> bool:
+    """Return whether a case, as any JSON, has a mark."""
     notes = data.get("notes") if isinstance(data, dict) else None
     reviews = notes.get("reviews") if isinstance(notes, dict) else None
-    if isinstance(reviews, list) and mark.review in reviews:
-        raise AlreadyWrittenError
-    raise NotAppliedError(
-        f"{source} has changed since the run {mark.run_id}; run the suite again, and mark the case again"
-    )
+    return isinstance(reviews, list) and mark.review in reviews
 
 
 def _edits(data: dict[str, Any], mark: ReviewMark, result: Any, reviewed: ReviewedSuite, source: str) -> Iterator[Edit]:
