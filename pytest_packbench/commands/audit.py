@@ -12,6 +12,7 @@ import os
 import random
 import sys
 from argparse import ArgumentTypeError
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -128,7 +129,7 @@ class AuditedCase:
         problem: why there is no right result: it does not pass, or can't be read; empty if there is one.
         loaded: the case; not set if it can't be read.
         result: its right result, as plain JSON.
-        points: what each term adds to the score of its right result.
+        effects: what changes the score of its right result.
         terms: the names of those that add something, or noticed a change of something.
         tried: the number of broken results.
         broken: those that could be read; the others show nothing about any rule.
@@ -139,7 +140,7 @@ class AuditedCase:
     problem: str = ""
     loaded: LoadedCase = field(init=False)
     result: Any = None
-    points: dict[str, float] = field(default_factory=dict)
+    effects: Counter[tuple[str, str, float]] = field(default_factory=Counter)
     terms: set[str] = field(default_factory=set)
     tried: int = 0
     broken: list[Broken] = field(default_factory=list)
@@ -167,10 +168,11 @@ class AuditedCase:
             passed = end.verdict == "passed"
             if not passed and any(row.deviation for row in compare(control.expected, end)):
                 continue
-            points = points_of(end)
             # a criterion that is not applied, as in a refusal, has noticed nothing
-            names = points.keys() | (self.points.keys() - criteria.keys())
-            noticed = frozenset(name for name in names if self.points.get(name, 0.0) != points.get(name, 0.0))
+            applied = {term["name"] for term in end.terms}
+            effects = effects_of(end)
+            changed = (self.effects - effects) + (effects - self.effects)
+            noticed = frozenset(name for name, *_ in changed if name in applied or name not in criteria)
             tested = frozenset(
                 name
                 for name, location in criteria.items()
@@ -420,8 +422,8 @@ def _right_case(
     elif done.score is None or not done.score.passed:
         case.problem = "no score" if done.score is None else done.score.message or describe_score(done.score)
     else:
-        case.result, case.points = done.payload, points_of(end_of(context, done))
-        case.terms = {name for name, points in case.points.items() if points}
+        case.result, case.effects = done.payload, effects_of(end_of(context, done))
+        case.terms = {name for name, *_ in case.effects}
     return case
 
 
@@ -436,15 +438,11 @@ def _with_progress(what: str, items: Sequence[_Item]) -> Iterator[_Item]:
         print(file=terminal)
 
 
-def points_of(end: ControlEnd) -> dict[str, float]:
-    """Return what each term adds to a score, by its name; 0 for a remark."""
-    points: dict[str, float] = {}
-    for term in end.terms:
-        # the clamp follows from the other terms
-        if term["effect"] != "clamp":
-            value = float("-inf") if term["effect"] == "zero" else term["value"]
-            points[term["name"]] = points.get(term["name"], 0.0) + value
-    return points
+def effects_of(end: ControlEnd) -> Counter[tuple[str, str, float]]:
+    """Return what changes a score, how often each: name, effect and points of its terms, without the clamp."""
+    # the clamp follows from the other terms
+    terms = ((term["name"], term["effect"], term["value"]) for term in end.terms if term["effect"] != "clamp")
+    return Counter(term for term in terms if term[1] == "zero" or term[2])
 
 
 def rule_counts(

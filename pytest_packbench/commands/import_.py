@@ -99,14 +99,15 @@ def _import(arguments: argparse.Namespace) -> int:
         importer.files(arguments),
         many=importer.many(arguments),
         unique_inputs=importer.unique_inputs,
+        replaces=arguments.force,
     )
     summary = _Summary(None if importer.keeps_good else MAX_FLAWS)
-    for entry in suite.checked(importer.read(arguments), force=arguments.force):
+    for entry in suite.checked(importer.read(arguments)):
         summary.add(entry)
     flaws = summary.numbers[SourceFlaw]
     skips = arguments.skip_bad or importer.keeps_good
     if arguments.write and summary.cases and (skips or not flaws):
-        suite.write(suite.checked(importer.read(arguments), force=arguments.force), expected=summary.cases)
+        suite.write(suite.checked(importer.read(arguments)), expected=summary.cases)
         lines = _result_lines(summary, suite, importer, arguments.root)
     else:
         lines = _preview_lines(summary, suite, skips=skips)
@@ -242,6 +243,7 @@ class Destination:
         files: other files of the suite, by path from its folder.
         many: the `.jsonl` file under `cases` that the cases are written to; None for one file per case.
         unique_inputs: whether two cases with the same input are an error.
+        replaces: whether a case may replace an existing one with its id.
 
     Attributes:
         name: see above.
@@ -264,6 +266,7 @@ class Destination:
         *,
         many: str | None = None,
         unique_inputs: bool = True,
+        replaces: bool = False,
     ) -> None:
         self.name = name
         self.folder = root / name
@@ -278,15 +281,15 @@ class Destination:
         self._existing = {location.name.lower(): location for location in iter_cases(self._cases)}
         self._many = self._cases / many if many is not None else None
         self._unique_inputs = unique_inputs
+        self._replaces = replaces
 
     def checked(
-        self, drafts: Iterable[CaseDraft | SourceFlaw | SourceRemark], *, force: bool
+        self, drafts: Iterable[CaseDraft | SourceFlaw | SourceRemark]
     ) -> Iterator[CheckedCase | SourceFlaw | SourceRemark]:
         """Check drafts one by one.
 
         Args:
             drafts: the output of an importer.
-            force: whether a case may replace an existing one with its id.
 
         Yields:
             A case to write, or the reason why an entry can't be imported.
@@ -303,7 +306,7 @@ class Destination:
                 draft = replace(draft, case={**draft.case, "id": by_content[draft.content]})  # noqa: PLW2901 - see above
             place, problem = draft.place, ""
             try:
-                entry = self._checked(draft, force=force)
+                entry = self._checked(draft)
             except (CaseError, CassetteError) as error:
                 yield SourceFlaw(place=place, message=str(error).removeprefix(f"{place}: "))
                 continue
@@ -360,7 +363,7 @@ class Destination:
     def _recording_path(self, case_id: str) -> Path:
         return self.folder / FIXTURES / f"{case_id}.json"
 
-    def _recording(self, draft: CaseDraft, loaded: LoadedCase, *, force: bool) -> dict[str, Any] | None:
+    def _recording(self, draft: CaseDraft, loaded: LoadedCase) -> dict[str, Any] | None:
         """Return the whole cassette of a draft; None without one.
 
         Raises:
@@ -385,12 +388,12 @@ class Destination:
         ]
         path = self._recording_path(loaded.case.id)
         parse_cassette(encode_utf8(json.dumps(recording, ensure_ascii=False)), source=path.as_posix())
-        if path.exists() and not force and _differs(path, recording):
+        if path.exists() and not self._replaces and _differs(path, recording):
             problem = Problem("", "already exists and differs", "pass --force to replace it")
             raise CassetteError(path.as_posix(), [problem])
         return recording
 
-    def _checked(self, draft: CaseDraft, *, force: bool) -> CheckedCase:
+    def _checked(self, draft: CaseDraft) -> CheckedCase:
         """Check a draft as a case of the suite.
 
         Raises:
@@ -406,10 +409,10 @@ class Destination:
             raise CaseError(draft.place, [Problem("/id", wrong, "remove that case, or choose another id")])
         if other is not None:
             state = "unchanged" if case_file_sha256(other) == loaded.sha256 else "replaced"
-            if state == "replaced" and not force:
+            if state == "replaced" and not self._replaces:
                 wrong = f"{other.label(path.as_posix())} already exists and differs"
                 raise CaseError(draft.place, [Problem("", wrong, "pass --force to replace it")])
-        recording = self._recording(draft, loaded, force=force)
+        recording = self._recording(draft, loaded)
         return CheckedCase(draft.place, path, draft.case, loaded, state, recording)
 
 
@@ -442,10 +445,9 @@ def _rules(path: Path, pack: Pack, new: str | None) -> SuiteConfig:
     models, source = Packs([pack]).suite_models, str(path)
     if path.is_file():
         rules = read_config(path.parent, models, source=source)
-    elif new is not None:
-        rules = check_config(parse_yaml(new.encode(), source=source, models=models), models, source=source)
     else:
-        rules = pack.suite_model(pack=pack.name)
+        data = {"pack": pack.name} if new is None else parse_yaml(new.encode(), source=source, models=models)
+        rules = check_config(data, models, source=source)
     if rules.pack != pack.name:
         raise UsageError(
             f'{source}: the suite belongs to pack "{rules.pack}", the cases to pack "{pack.name}"; choose another suite'
