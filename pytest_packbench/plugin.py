@@ -72,7 +72,6 @@ class Setting:
         default: the value if none is set.
         ini: the type of the ini key.
         option: the arguments of argparse, given as such or as the name of the value; None if there is no option.
-        flag: the option, such as `--packbench-suite`.
     """
 
     def __init__(
@@ -89,7 +88,6 @@ class Setting:
         self.default = default
         self.ini = ini
         self.option = {"metavar": option} if isinstance(option, str) else option
-        self.flag = flag_of(name)
 
 
 def flag_of(name: str) -> str:
@@ -324,7 +322,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     for setting in (*SETTINGS, *removed, *(Setting(name, about) for name, about in TARGET_FILES.items())):
         name = f"packbench_{setting.name}"
         if setting.option is not None:
-            group.addoption(setting.flag, dest=name, default=None, **{"help": setting.help, **setting.option})
+            group.addoption(flag_of(setting.name), dest=name, default=None, **{"help": setting.help, **setting.option})
         parser.addini(name, help=setting.help, type=setting.ini, default=None)
     group.addoption(
         "--packbench-list",

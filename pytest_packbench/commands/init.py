@@ -55,10 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.name is None:
         raise UsageError("init: expected the NAME of the new suite, or --from SUITE for a copy of a bundled one")
     name, root = suite_name(arguments.name), new_root(arguments)
-    pack = arguments.pack or DEFAULT_PACK
-    starter, is_recorded = _starter(pack, packs_of(arguments)), arguments.target is not None
-    if is_recorded:
-        starter = _with_client(starter, arguments.target, pack)
+    starter = _starter(arguments.pack or DEFAULT_PACK, arguments.target, packs_of(arguments))
+    is_recorded = arguments.target is not None
     files = _files(starter, name, root / name)
     _refuse_existing(root / name, files)
     _write({path: text.encode() for path, text in files.items()})
@@ -118,10 +116,9 @@ def _copy(arguments: argparse.Namespace) -> int:
     from pytest_packbench.cases.suites import bundled_root, find_suites
     from pytest_packbench.model.errors import pluralize
 
-    if arguments.pack is not None:
-        raise UsageError("--pack: a copy has the pack of its suite; remove the option")
-    if arguments.target is not None:
-        raise UsageError("--target: a copy has the target of its suite; remove the option")
+    for option in ("pack", "target"):
+        if getattr(arguments, option) is not None:
+            raise UsageError(f"--{option}: a copy has the {option} of its suite; remove the option")
     source, suites = arguments.source.removeprefix(BUNDLED), find_suites(bundled_root())
     if source not in suites:
         listed = ", ".join(suites) or "none"
@@ -189,33 +186,32 @@ def suite_name(name: str) -> str:
     return name
 
 
-def _starter(name: str, packs: Packs) -> Starter:
-    from pytest_packbench.packs.registry import import_pack
+def _starter(name: str, client: str | None, packs: Packs) -> Starter:
+    """Return the starter of a pack, or the one whose target has a client of its own.
 
-    if ":" not in name and name not in packs:
-        raise UsageError(f'unknown pack "{name}"; expected one of {_with_starter(packs)}, which have a starter suite')
-    starter = (import_pack(name) if ":" in name else packs[name]).starter()
+    Raises:
+        UsageError: there is none.
+    """
+    from pytest_packbench.packs.registry import PackError, import_pack
+
+    is_known = ":" in name or name in packs
+    starter = (import_pack(name) if ":" in name else packs[name]).starter() if is_known else None
     if starter is None:
-        raise UsageError(f'the pack "{name}" has no starter suite; expected one of {_with_starter(packs)}')
-    return starter
-
-
-def _with_client(starter: Starter, client: str, pack: str) -> Starter:
+        names = []
+        for other in packs:
+            # a pack that can't be loaded is an error where it is requested only
+            with suppress(PackError):
+                names += [other] if packs[other].starter() is not None else []
+        listed = f"expected one of {', '.join(sorted(names)) or 'none'}"
+        if is_known:
+            raise UsageError(f'the pack "{name}" has no starter suite; {listed}')
+        raise UsageError(f'unknown pack "{name}"; {listed}, which have a starter suite')
+    if client is None:
+        return starter
     if client not in starter.pipelines:
-        expected = f"one of {', '.join(starter.pipelines)}" if starter.pipelines else f'none with the pack "{pack}"'
+        expected = f"one of {', '.join(starter.pipelines)}" if starter.pipelines else f'none with the pack "{name}"'
         raise UsageError(f"--target: unknown client {format_value(client)}; expected {expected}")
     return starter.pipelines[client]
-
-
-def _with_starter(packs: Packs) -> str:
-    from pytest_packbench.packs.registry import PackError
-
-    names = []
-    for name in packs:
-        # a pack that can't be loaded is an error where it is requested only
-        with suppress(PackError):
-            names += [name] if packs[name].starter() is not None else []
-    return ", ".join(sorted(names)) or "none"
 
 
 def _files(starter: Starter, name: str, folder: Path) -> dict[Path, str]:

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.files import CaseIndex, case_lines, format_location, iter_cases
 from pytest_packbench.cases.load import (
-    JsonError,
     parse_case,
     parse_cassette,
     parse_control,
-    parse_json,
     read_changes,
 )
 from pytest_packbench.cases.recordings import case_of_control, check_target, control_file_problem, escaped_name
@@ -183,11 +181,7 @@ def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
     if is_report(path):
         return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_case_count(open_report(path).results)}"
     raw = read_regular(path, RECORDING)
-    try:
-        data = parse_json(raw, RECORDING)
-    except JsonError as error:
-        raise CaseError(str(path), [error.problem]) from None
-    piece = Piece(packs, path, raw, data if isinstance(data, dict) else {})
+    piece = Piece(packs, path, raw, _object(raw))
     found = (_reader(piece, _OF_A_SUITE) or _case)(piece)
     return found.kind + found.about
 
@@ -211,14 +205,13 @@ def _files(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    suffixes = {".json", ".jsonl", ".yaml"}
     for file in sorted(path.rglob("*")):
-        if _is_in_controls(file):
-            # what a run reads or refuses; hidden files are a finding of lint
-            is_read = file.suffix in suffixes or control_file_problem(str(file)) is not None
-            yield from [file] if is_read and not file.name.startswith(".") else []
+        is_in_controls = _is_in_controls(file)
         # a broken link and a pipe are files that can't be read
-        elif file.suffix in suffixes and not file.is_dir():
+        is_read = file.suffix in {".json", ".jsonl", ".yaml"} and (is_in_controls or not file.is_dir())
+        # there, what a run reads or refuses; hidden files are a finding of lint
+        is_refused = is_in_controls and control_file_problem(str(file)) is not None
+        if (is_read or is_refused) and not (is_in_controls and file.name.startswith(".")):
             yield file
 
 
