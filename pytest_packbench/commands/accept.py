@@ -20,12 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_packbench.engine.attempt import AttemptState
-    from pytest_packbench.engine.contexts import SuiteContext, SuiteContexts
-    from pytest_packbench.model.suite import Suite
+    from pytest_packbench.engine.contexts import SuiteContext
 
 _MAX_LINES = 60
-# recordings are replayed whatever the suite, its scripted model, the environment or a copied option says
-_REPLAY = ("--packbench-mode=fixture", "--packbench-backend=recorded")
 
 
 class Taken(NamedTuple):
@@ -58,16 +55,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.adopt:
         raise UsageError(f"--adopt was removed: for a recording without conditions, {UNSTATED_ADVICE}")
 
-    def use(suites: SuiteContexts, suite: Suite) -> list[Taken]:
-        if suite.bundled:
-            raise UsageError(f'suite "{suite.name}": recordings of the installed package can\'t be changed')
-        redact = suites.redactor.text
-        return [
-            Taken(redact(taken.text), redact(taken.problem))
-            for taken in _accepted(suites.context(suite), arguments.cases, write=not arguments.dry_run)
-        ]
+    def use(context: SuiteContext) -> list[Taken]:
+        if context.suite.bundled:
+            raise UsageError(f'suite "{context.suite.name}": recordings of the installed package can\'t be changed')
+        redact, found = context.redactor.text, _accepted(context, arguments.cases, write=not arguments.dry_run)
+        return [Taken(redact(taken.text), redact(taken.problem)) for taken in found]
 
-    found = with_suite(arguments.suite, [*arguments.options, *_REPLAY], use)
+    # recordings are replayed whatever the suite, its scripted model, the environment or a copied option says
+    found = with_suite(arguments.suite, [*arguments.options, "--packbench-backend=recorded"], use)
     sys.stdout.write("".join(f"{printable(taken.text)}\n" for taken in found))
     problems = [taken.problem for taken in found if taken.problem]
     for problem in problems:

@@ -23,7 +23,6 @@ from pytest_packbench.commands.paths import (
     add_root,
     add_run_options,
     suite_and_pack,
-    without_traces,
     write_file,
 )
 from pytest_packbench.model.control import Control, ControlExpected, compare
@@ -38,10 +37,9 @@ if TYPE_CHECKING:
 
     from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.engine.attempt import AttemptState
-    from pytest_packbench.engine.contexts import SuiteContext, SuiteContexts
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.control import ControlEnd
-    from pytest_packbench.model.suite import Suite
     from pytest_packbench.reports.blocks import Block
 
 _Item = TypeVar("_Item")
@@ -54,7 +52,6 @@ _PROGRESS = 50
 _THOROUGH = 1000
 # whose results are tried, of so many other cases
 _OTHERS, _SAMPLE = 2, 20
-_REPLAY = ("--packbench-mode=fixture", "-pno:cacheprovider")
 # what a terminal shows of a list
 _MAX = 20
 _REMOVED, _EMPTIED, _OF_ANOTHER_CASE = "removed", "emptied", "that of another case"
@@ -297,17 +294,14 @@ def _of_recordings(arguments: argparse.Namespace) -> dict[str, Any]:
 
     if arguments.packs:
         raise UsageError("--pack: only with --run; without it, packs of conftest.py and installed packages are used")
-    root = [] if arguments.root is None else [f"--override-ini=packbench_root={arguments.root.resolve()}"]
 
-    def use(suites: SuiteContexts, suite: Suite) -> dict[str, Any]:
-        context = suites.context(suite)
+    def use(context: SuiteContext) -> dict[str, Any]:
         source = "recorded results" if context.caller.opaque else "results of the target"
         if context.asks_model:
             source += " on the recordings"
         return _audit(arguments, context, source, lambda loaded: attempt(context, loaded))
 
-    with without_traces():
-        return with_suite(arguments.suite, [*arguments.options, *root, *_REPLAY], use)
+    return with_suite(arguments.suite, arguments.options, use, root=arguments.root)
 
 
 def _of_run(arguments: argparse.Namespace) -> dict[str, Any]:

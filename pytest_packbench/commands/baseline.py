@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack, without_traces
+from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
 from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.suite import BASELINE_NAME
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_packbench.cases.files import CaseLocation
-    from pytest_packbench.engine.contexts import SuiteContext, SuiteContexts
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.suite import Suite
@@ -188,12 +188,8 @@ def write_first_baseline(name: str, root: Path) -> Path:
     from pytest_packbench.pytest_plugin.project import ProjectError, with_suite
     from pytest_packbench.runs.committed import write_baseline
 
-    def use(suites: SuiteContexts, suite: Suite) -> CommittedBaseline:
-        return _baseline(suites.context(suite))
-
     try:
-        with without_traces():
-            baseline = with_suite(name, [f"--override-ini=packbench_root={root.resolve()}", "-pno:cacheprovider"], use)
+        baseline = with_suite(name, [], _baseline, root=root)
     except (FirstBaselineError, OSError):
         raise
     except ProjectError as error:

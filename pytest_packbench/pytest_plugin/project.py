@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from contextlib import redirect_stderr, redirect_stdout
+import sys
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,10 +17,9 @@ from pytest_packbench.pytest_plugin.settings import hook_files, read_settings, s
 from pytest_packbench.pytest_plugin.suites import open_suites, packs_of_hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.engine.contexts import SuiteContext
 
 T = TypeVar("T")
 
@@ -43,13 +43,14 @@ def read_project() -> Project | None:
     return _in_pytest([], _read, has_suites=False)
 
 
-def with_suite(name: str, options: Sequence[str], use: Callable[[SessionSuites, Suite], T]) -> T:
+def with_suite(name: str, options: Sequence[str], use: Callable[[SuiteContext], T], *, root: Path | None = None) -> T:
     """Open a suite as a run in fixture mode does, with the project's hooks and settings, and use it.
 
     Args:
         name: the name of the suite.
         options: more options of pytest, such as `--packbench-guard=NAME`.
-        use: called with the suites of the session and the suite; its output is that of the command.
+        use: called with the context of the suite; its output is that of the command.
+        root: the folder of suites; None for the project's.
 
     Returns:
         What `use` returns.
@@ -61,11 +62,30 @@ def with_suite(name: str, options: Sequence[str], use: Callable[[SessionSuites, 
     def opened(config: pytest.Config) -> T:
         suites = open_suites(config, read_settings(config), config.stash[SELECTION].suites)
         try:
-            return use(suites, next(iter(suites.suites.values())))
+            return use(suites.context(next(iter(suites.suites.values()))))
         finally:
             suites.close()
 
-    return _in_pytest([f"--packbench-suite={name}", "--packbench-mode=fixture", *options], opened)
+    always = [] if root is None else [f"--override-ini=packbench_root={root.resolve()}"]
+    # the last ones count
+    always += ["--packbench-mode=fixture", "-pno:cacheprovider"]
+    with _without_traces():
+        return _in_pytest([f"--packbench-suite={name}", *options, *always], opened)
+
+
+@contextmanager
+def _without_traces() -> Iterator[None]:
+    """Import modules of the project without keeping them, and without files that the command does not name."""
+    writes_bytecode, path, modules = sys.dont_write_bytecode, sys.path[:], set(sys.modules)
+    sys.dont_write_bytecode = True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode, sys.path[:] = writes_bytecode, path
+        project = f"{Path.cwd()}{os.sep}"
+        for name in set(sys.modules) - modules:
+            if str(getattr(sys.modules[name], "__file__", None)).startswith(project):
+                del sys.modules[name]
 
 
 def _read(config: pytest.Config) -> Project | None:
