@@ -11,6 +11,7 @@ import os
 import stat
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -258,33 +259,23 @@ def _open(path: str | os.PathLike[str], *, inside: bool) -> int:
 @lru_cache(maxsize=256)
 def _roots_of(folder: str) -> tuple[str, ...]:
     """Return the folders to which links in a folder may lead, without links."""
-    found: list[str] = []
+    found: list[Path] = []
     real_folder = os.path.realpath(folder)
     for start in dict.fromkeys((folder, real_folder)):
+        parents = (Path(start), *Path(start).parents)
         # the outermost one: a file of that name in the folders of a suite is none
-        suite = _above(start, (_SUITE,), outermost=True)
-        if suite is not None:
-            parent = os.path.dirname(suite)  # noqa: PTH120 - strings, as everywhere here
-            found.append(suite if start == real_folder != folder or parent == os.path.dirname(parent) else parent)  # noqa: PTH120
-            config = os.path.realpath(os.path.join(suite, _SUITE))  # noqa: PTH118
-            is_suite = os.path.basename(config) == _SUITE and os.path.isfile(config)  # noqa: PTH113, PTH119
-            found += [os.path.dirname(config)] if is_suite else []  # noqa: PTH120
-        project = _above(start, _REPOSITORIES) or _above(start, _PROJECTS)
-        found += [project] if project is not None else []
+        for suite in _having((_SUITE,), parents)[-1:]:
+            is_alone = start == real_folder != folder or suite.parent == suite.parent.parent
+            found.append(suite if is_alone else suite.parent)
+            config = Path(os.path.realpath(suite / _SUITE))
+            found += [config.parent] if config.name == _SUITE and config.is_file() else []
+        found += (_having(_REPOSITORIES, parents) or _having(_PROJECTS, parents))[:1]
     return tuple(dict.fromkeys(map(os.path.realpath, found)))
 
 
-def _above(folder: str, names: tuple[str, ...], *, outermost: bool = False) -> str | None:
-    """Return the nearest or outermost folder, from this one upwards, that contains one of these names."""
-    found = None
-    while found is None or outermost:
-        if any(os.path.lexists(os.path.join(folder, name)) for name in names):  # noqa: PTH118
-            found = folder
-        parent = os.path.dirname(folder)  # noqa: PTH120
-        if parent == folder:
-            break
-        folder = parent
-    return found
+def _having(names: tuple[str, ...], folders: tuple[Path, ...]) -> list[Path]:
+    """Return the folders that contain one of these names."""
+    return [folder for folder in folders if any(os.path.lexists(folder / name) for name in names)]
 
 
 def _check_fetched(path: str | os.PathLike[str], head: bytes) -> None:
