@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -25,6 +26,11 @@ T = TypeVar("T")
 
 PLUGIN = "packbench"
 """The name of this plugin's entry point."""
+
+
+# behind a line with the usage of pytest, argparse says what is wrong
+_ERROR = re.compile(r"^[ \t]*(?:ERROR:(?! usage:)|.*?: error: |(?=ImportError while))(.*)", re.MULTILINE)
+_RAISED = re.compile(r"^[ \t]*E[ \t]+(.*)", re.MULTILINE)
 
 
 class ProjectError(ValueError):
@@ -149,10 +155,6 @@ class _NoSuites:
 
 def _message_of(printed: str) -> str:
     """Return the line of pytest's error output that names the error, with the exception of a conftest.py."""
-    lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    first = next((line for line in lines if line.startswith(("ERROR:", "ImportError while"))), "".join(lines[:1]))
-    if first.startswith("ERROR: usage:"):
-        # argparse says what is wrong behind it
-        first = next((line.partition(": error: ")[2] for line in lines if ": error: " in line), first)
-    raised = [line.removeprefix("E").strip() for line in lines if line.startswith("E ")]
-    return " ".join([first.removeprefix("ERROR:").strip(), *raised[-1:]]) or "pytest did not start"
+    named, raised = _ERROR.search(printed), _RAISED.findall(printed)
+    first = named[1] if named is not None else next(filter(str.strip, printed.splitlines()), "pytest did not start")
+    return " ".join([first.strip(), *raised[-1:]])
