@@ -414,9 +414,9 @@ class _Style(NamedTuple):
         lines = f",{self.newline}{inner}".join(members)
         return f"{ends[0]}{self.newline}{inner}{lines}{self.newline}{indentation}{ends[1]}"
 
-    def member(self, key: str | None) -> str:
-        """Write what precedes the value of a key; nothing for an element of a list."""
-        return "" if key is None else f"{self.inline(key)}:{self.space}"
+    def member(self, key: str) -> str:
+        """Write what precedes the value of a key."""
+        return f"{self.inline(key)}:{self.space}"
 
 
 def edited(text: str, keys: tuple[Key, ...], value: Any, *, append: bool) -> str:
@@ -443,7 +443,7 @@ def edited(text: str, keys: tuple[Key, ...], value: Any, *, append: bool) -> str
         if member is None:
             if text[start] == "[":
                 raise NotAppliedError(f"expected an element {key} in the list at /{'/'.join(map(str, keys[:depth]))}")
-            return _inserted(text, container, style, str(key), nested)
+            return _inserted(text, container, style, style.member(str(key)), nested)
         is_last = depth == len(keys) - 1
         if text.startswith("null", member.value) or (is_last and not append):
             return text[: member.value] + style.written(nested, _indentation(text, start)) + text[member.end :]
@@ -451,7 +451,7 @@ def edited(text: str, keys: tuple[Key, ...], value: Any, *, append: bool) -> str
         if text[start] not in ("[" if is_last else "{["):
             where = "/".join(map(str, keys[: depth + 1]))
             raise NotAppliedError(f"/{where}: got {format_value(_DECODER.raw_decode(text, start)[0])}, expected a list")
-    return _inserted(text, _container(text, start), style, None, value)
+    return _inserted(text, _container(text, start), style, "", value)
 
 
 def _container(text: str, start: int) -> _Container:
@@ -476,13 +476,12 @@ def _skip(text: str, position: int) -> int:
     return position if matched is None else matched.end()
 
 
-def _inserted(text: str, container: _Container, style: _Style, key: str | None, value: Any) -> str:
-    """Add a member behind the last one of an object or list, in the way of the others."""
+def _inserted(text: str, container: _Container, style: _Style, begin: str, value: Any) -> str:
+    """Add a member behind the last one of an object, with its key at its beginning, or of a list, as the others are."""
     start, end, members = container
-    begin = style.member(key)
     if not members:
         outer = _line_indentation(text, start)
-        if key is None or outer is None:
+        if not begin or outer is None:
             return f"{text[: start + 1]}{begin}{style.inline(value)}{text[end:]}"
         inner = outer + style.unit
         new = f"{style.newline}{inner}{begin}{style.written(value, inner)}{style.newline}{outer}"
