@@ -45,7 +45,7 @@ _OTHERS: dict[type, tuple[str, str, str]] = {
     SourceDoubt: ("entry", "entries", "of the source may not be what its author wrote"),
     SourceFlaw: ("entry", "entries", "of the source can't be imported"),
 }
-"""What a source has beside cases: a noun, its plural, and what is said of them."""
+"""What a source has beside cases, in the order in which it is shown: a noun, its plural, and what is said of them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -143,7 +143,7 @@ class _Summary:
         self.first: CheckedCase | None = None
         self.numbers: Counter[type] = Counter()
         self._limit = limit
-        self._others: list[SourceFlaw | SourceRemark] = []
+        self._others: dict[type, list[SourceFlaw | SourceRemark]] = {kind: [] for kind in _OTHERS}
         self._states: Counter[str] = Counter()
         self._types: Counter[str] = Counter()
 
@@ -155,10 +155,11 @@ class _Summary:
             self._states[entry.state] += 1
             self._types[entry.loaded.case.case_type] += 1
             return
-        kind = type(entry)
+        # a doubt is a remark, too
+        kind = next(kind for kind in reversed(_OTHERS) if isinstance(entry, kind))
         self.numbers[kind] += 1
         if self._limit is None or self.numbers[kind] <= self._limit or kind is SourceRemark:
-            self._others.append(entry)
+            self._others[kind].append(entry)
 
     def lines(self, suite: str) -> Iterator[str]:
         """Say how many cases there are, by what writing does to the suite and by type, and which entries are odd."""
@@ -167,7 +168,7 @@ class _Summary:
         recordings = f"; with {pluralize(self.recordings, 'recording')}" if self.recordings else ""
         yield f"{suite}{pluralize(self.cases, 'case')}{f' ({states}): {types}{recordings}' if self.cases else ''}"
         for kind, (noun, plural, what) in _OTHERS.items():
-            number, first = self.numbers[kind], [entry for entry in self._others if type(entry) is kind]
+            number, first = self.numbers[kind], self._others[kind]
             if number:
                 yield f"{number:,} {noun if number == 1 else plural} {what}:"
             # the name of a file may contain a line break
