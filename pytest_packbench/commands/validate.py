@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,7 +39,7 @@ from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord
 from pytest_packbench.model.result import extension_problem
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.strict_json import parse_strict
-from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES
+from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES, Suite
 from pytest_packbench.reports.terminal import printable
 from pytest_packbench.runs.committed import read_baseline
 from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, parse_entry
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from pytest_packbench.model.result import Result
-    from pytest_packbench.model.suite import Suite
     from pytest_packbench.packs.registry import Packs
 
     Reader = Callable[["Piece"], "Found"]
@@ -221,10 +219,11 @@ def _case(piece: Piece) -> Found:
         if name not in packs:
             problem = Problem("/pack_id", f'unknown pack "{name:.60}"', suggestion(name, sorted(packs)))
             raise CaseError(piece.source, [problem])
-        # a run reads it by the model of its suite
-        suite = _suite_above(piece.path.parent, packs)
         pack = packs[name]
-        if suite is not None and suite.config.pack == name:
+        # a run reads it by the model of its suite; a mistake in the rules is reported with their own file
+        folder = next((each.parent for each in piece.path.absolute().parents if each.name == "cases"), None)
+        suite = None if folder is None else _suite_in(folder, packs)
+        if isinstance(suite, Suite) and suite.config.pack == name:
             pack = pack.for_suite(suite.config)
         model = pack.case_model
     stem = None if piece.line else piece.path.stem
@@ -233,12 +232,12 @@ def _case(piece: Piece) -> Found:
 
 
 @lru_cache(maxsize=4)
-def _suite_above(folder: Path, packs: Packs) -> Suite | None:
-    """Return the suite that a folder is in; None if there is none, or a mistake in its rules: they are a file, too."""
-    suite = next((each for each in (folder, *folder.absolute().parents) if (each / CONFIG_NAME).is_file()), None)
-    with suppress(SuiteError):
-        return None if suite is None else load_suite(suite, packs=packs)
-    return None
+def _suite_in(folder: Path, packs: Packs) -> Suite | SuiteError | None:
+    """Return the suite that a folder is, or what is wrong with its rules; None if it has none."""
+    try:
+        return load_suite(folder, packs=packs) if (folder / CONFIG_NAME).exists() else None
+    except SuiteError as error:
+        return error
 
 
 def _cassette(piece: Piece) -> Found:
@@ -255,7 +254,10 @@ def _control(piece: Piece) -> Found:
     """Read a control, and check that its suite has its case; of a file elsewhere nothing is known."""
     source = format_location(escaped_name(str(piece.path)), piece.line)
     name = None if piece.line else piece.path.stem
-    suite = _suite_above(piece.path.parent, piece.packs) if _is_in_controls(piece.path) else None
+    is_in_controls, folder = _is_in_controls(piece.path), piece.path.absolute().parent.parent.parent
+    suite = _suite_in(folder, piece.packs) if is_in_controls else None
+    if isinstance(suite, SuiteError):
+        raise suite
     if suite is None:
         control = parse_control(piece.raw, source=source, name=name)
     else:
