@@ -40,10 +40,6 @@ RESUMED: pytest.StashKey[ResumedRun] = pytest.StashKey()
 KEEP: pytest.StashKey[Callable[[Result], object]] = pytest.StashKey()
 """Stores a result at once, before pytest reports its item."""
 RESULTS_ATTRIBUTE = "packbench_entries"
-CONTROL = "packbench_control"
-"""The attribute of the item of a control: its suite."""
-CONTROL_ATTRIBUTE = "packbench_control_result"
-"""The attribute of a report with what a control came to, as JSON."""
 JOURNALED_ATTRIBUTE = "packbench_journaled"
 """The attribute of a worker's report whose results are in the worker's journal."""
 SELECTION: pytest.StashKey[Selection] = pytest.StashKey()

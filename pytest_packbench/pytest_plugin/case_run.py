@@ -1,15 +1,16 @@
 """One case in one pytest item: attempted or not, then scored, compared with its threshold and reported.
 
-Items of case files and marked tests share this; in a marked test the test itself makes the attempt.
+Items of case files, marked tests and controls share this; in a marked test the test itself makes the attempt.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,7 +34,7 @@ from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import Result, result_sent
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.model.score import is_broken, judged, reported
-from pytest_packbench.plugin import CONTEXTS, KEEP, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
+from pytest_packbench.plugin import CONTEXTS, KEEP, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID, rootdir_of
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 
 RUN = "packbench_run"
-"""The attribute of an item for its case."""
+"""The attribute of an item for its case or control."""
 
 
 class CaseFailure(AssertionError):  # noqa: N818 - tools show the name, and a failed case is not an error
@@ -62,12 +63,93 @@ class CaseBroken(Exception):  # noqa: N818 - likewise
 CaseFailure.__module__ = CaseBroken.__module__ = "builtins"
 
 
-class FixturelessItem(pytest.Item):
-    """An item without fixtures, for plugins that expect the attributes of a test function at each item."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class ItemRun:
+    """What an item runs, a case or a control, and what its reports show of it.
+
+    Attributes:
+        item: pytest's item.
+        nodeid: the item's node id, without the group that xdist may append.
+        suite: the suite.
+        file: the file as in node ids.
+        line: the line in a file of many, from 1; 0 if the file has one case or control.
+        explanation: the text to show if the item does not pass.
+        keywords: the keywords of the item's last report.
+        own_properties: the number of properties in its reports that are not the user's.
+        attempt_s: the duration of its attempts, seconds, which is reported as that of the test.
+    """
+
+    item: pytest.Item
+    nodeid: str
+    suite: Suite
+    file: str
+    line: int
+    explanation: str = ""
+    keywords: Mapping[str, Any] | None = None
+    own_properties: int = 0
+    attempt_s: float = 0.0
+
+    def execute(self) -> None:
+        """Make the attempt, in the setup of the item; a problem here is an error."""
+        raise NotImplementedError
+
+    def decide(self) -> None:
+        """Decide whether the item passes, in its call; a problem here is a failure."""
+        raise NotImplementedError
+
+    def new_results(self, when: str, error: BaseException | None) -> tuple[Any, ...]:
+        """Return the results that the report of a phase has to carry to the recorder, each once.
+
+        Args:
+            when: the phase, `setup` or `call`.
+            error: the exception that has ended it.
+        """
+        raise NotImplementedError
+
+    def explains(self, error: BaseException) -> bool:
+        """Whether the explanation is that of an exception that ended a phase."""
+        return isinstance(error, CaseFailure | CaseBroken)
+
+    def complete(self, report: pytest.TestReport, error: BaseException | None) -> None:
+        """Complete the report of a phase, which `error` has ended: its explanation and its duration."""
+        # share equal keywords: pytest keeps all reports, each with the names of all parent folders
+        if self.keywords == report.keywords:
+            report.keywords = self.keywords
+        self.keywords = report.keywords
+        self.set_duration(report)
+        if error is None or not self.explains(error) or not (self.explanation or isinstance(error, CaseBroken)):
+            return
+        from pytest_packbench.pytest_plugin.explain import explanation_at
+
+        text = self.explanation or str(error)
+        # only a failure has a location
+        report.longrepr = explanation_at(report.location, text) if report.failed else text  # type: ignore[assignment]  # pytest's own is private
+
+    def set_duration(self, report: pytest.TestReport) -> None:
+        """Report the attempts as the duration of the test: editors show that of its call only."""
+        if report.when == "setup":
+            self.attempt_s = self.time_attempts(report.duration)
+            report.duration = 0.0 if report.passed else self.attempt_s
+        elif report.when == "call":
+            report.duration += self.attempt_s
+
+    def time_attempts(self, setup_s: float) -> float:
+        """Return how long the attempts took, given how long the setup did, seconds."""
+        return setup_s
+
+
+class CaseItem(pytest.Item):
+    """One case, or one control, as a test.
+
+    Attributes:
+        packbench_run: the case or control, and what came of it.
+    """
+
+    packbench_run: ItemRun
 
     @property
     def fixturenames(self) -> list[str]:
-        """The names of its fixtures: none."""
+        """The names of its fixtures: none, for plugins that expect the attributes of a test function at each item."""
         return []
 
     @property
@@ -75,28 +157,61 @@ class FixturelessItem(pytest.Item):
         """The values of its fixtures: none."""
         return {}
 
+    @property
+    def ihook(self) -> Any:
+        """The hooks of the file: pytest would look them up for each path again."""
+        return self.parent.ihook if self.parent is not None else super().ihook
 
-def without_own_traceback(excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
-    """Return the traceback that pytest shows of an exception, empty for a broken case.
+    @cached_property
+    def location(self) -> tuple[str, int | None, str]:
+        """File, line and id for reports; pytest's own computation takes longer than reading the case."""
+        path, line, name = self.reportinfo()
+        root = str(rootdir_of(self.config)) + os.sep
+        text = str(path)
+        if not text.isprintable():
+            return (self.packbench_run.file, line, name)
+        if not text.startswith(root):
+            # outside rootdir pytest finds the relative path
+            return super().location
+        relative, file = text.removeprefix(root), self.packbench_run.file
+        # equal but for the separators of Windows: the same object saves memory
+        return (file if relative == file else relative, line, name)
 
-    It would show only this package, and pytest would parse each file for it, in each case.
-    """
-    traceback = excinfo.traceback
-    return type(traceback)([]) if isinstance(excinfo.value, CaseBroken) else traceback
+    def setup(self) -> None:
+        """Run and score the case; pytest reports a problem here as an error."""
+        self.packbench_run.execute()
+
+    def runtest(self) -> None:
+        """Compare score and threshold; pytest reports a problem here as a failure."""
+        self.packbench_run.decide()
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Return the explanation of a case that does not pass; pytest shows any other exception."""
+        # without a traceback, which would show only this package
+        if isinstance(excinfo.value, CaseFailure | CaseBroken | pytest.xfail.Exception):
+            return self.packbench_run.explanation or str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def _traceback_filter(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
+        """Return no traceback of a broken case: pytest would parse the files of this package for it, in each case.
+
+        It is pytest's, which has no public way to leave out a traceback in the setup.
+        """
+        traceback = excinfo.traceback
+        return type(traceback)([]) if isinstance(excinfo.value, CaseBroken) else traceback
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Return the file, the line from 0, and the id, as editors need them."""
+        return self.path, max(self.packbench_run.line - 1, 0), self.name
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class CaseRun:
+class CaseRun(ItemRun):
     """A case in an item, and the results of its attempts.
 
     Attributes:
-        item: pytest's item.
-        nodeid: the item's node id, without the group that xdist may append.
-        suite: the case's suite.
         pack: the suite's pack.
         path: the case file, absolute.
-        file: the case file as in node ids.
-        line: the case's line in a file of many, from 1; 0 if the file has one case.
         name: the case's id, or a substitute if it has no valid one.
         loaded: the case; None if it can't be read.
         problem: why it can't be run, in one line; empty otherwise.
@@ -104,21 +219,12 @@ class CaseRun:
         test_function: node id of the marked test function that runs the case; empty for the item of a case file.
         results: the results of the attempts, one for each trial, once all have ended.
         result: the result of the case: of its only trial, or of all of them.
-        explanation: the text to show for a verdict other than `passed`.
         reported: the result that is in a report already.
-        keywords: the keywords of the item's last report.
-        own_properties: the number of properties in its reports that are not the user's.
         rows: expected against actual values of a failed case.
-        attempt_s: the duration of its attempts, seconds, which is reported as that of the test.
     """
 
-    item: pytest.Item
-    nodeid: str
-    suite: Suite
     pack: Pack
     path: Path
-    file: str
-    line: int
     name: str
     loaded: LoadedCase | None
     problem: str
@@ -126,12 +232,8 @@ class CaseRun:
     test_function: str = ""
     results: tuple[Result, ...] = ()
     result: Result | None = None
-    explanation: str = ""
     reported: Result | None = None
-    keywords: Mapping[str, Any] | None = None
-    own_properties: int = 0
     rows: Sequence[Comparison] = ()
-    attempt_s: float = 0.0
 
     @property
     def where(self) -> str:
@@ -285,12 +387,30 @@ class CaseRun:
         self.explanation = self.explanation or line
         raise CaseFailure(line)
 
-    def note_error(self, error: BaseException) -> None:
-        """Record an exception that ended a phase without a result; for case files the recorder does so from reports."""
+    def new_results(self, when: str, error: BaseException | None) -> tuple[Any, ...]:  # noqa: ARG002 - others need them
+        """Return the results once they are known, and add the properties of the case to its item."""
+        if self.result is None or self.result is self.reported:
+            return ()
+        self.reported = self.result
+        added = properties(self.result)
+        if not set(added) <= set(self.item.user_properties):
+            self.own_properties += len(added)
+            self.item.user_properties.extend(added)
+        return self.results
 
-    def explains(self, error: BaseException) -> bool:
-        """Whether the explanation is that of an exception that ended a phase."""
-        return isinstance(error, CaseFailure | CaseBroken)
+    def complete(self, report: pytest.TestReport, error: BaseException | None) -> None:
+        """Complete the report of a phase, for PyCharm and TeamCity as well."""
+        ItemRun.complete(self, report, error)
+        if error is not None and self.rows and report.failed and hasattr(self.item.config, "_teamcityReporting"):
+            from pytest_packbench.pytest_plugin.explain import show_difference
+
+            show_difference(self.item, self.rows)
+
+    def time_attempts(self, setup_s: float) -> float:
+        """Return how long the attempts took."""
+        attempt_s = sum(result.attempt.duration_ms for result in self.results) / 1000
+        # with prefetching the setup only waited: the attempts ran in parallel to other cases
+        return attempt_s if self.results and PREFETCHER in self.item.config.stash else max(attempt_s, setup_s)
 
     def _repeat_verdict(self, result: Result) -> None:
         # the plugin may have dropped the report with the result
@@ -328,13 +448,19 @@ def _reason(result: Result) -> str:
 
 def run_of(item: pytest.Item) -> CaseRun | None:
     """Return the case of an item; None if it has none."""
+    run = item_run(item)
+    return run if isinstance(run, CaseRun) else None
+
+
+def item_run(item: pytest.Item) -> ItemRun | None:
+    """Return the case or the control of an item; None if it is another test."""
     # an attribute, because a stash per item would take more memory than its case
-    run: CaseRun | None = getattr(item, RUN, None)
+    run: ItemRun | None = getattr(item, RUN, None)
     return run
 
 
 class Reporter:
-    """Completes the reports of cases, in the process that runs them."""
+    """Completes the reports of cases and controls, in the process that runs them."""
 
     def pytest_enter_pdb(self) -> None:
         """Remove the time limit of the case that runs."""
@@ -345,13 +471,16 @@ class Reporter:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Add the results and the explanation of a case to the report of a phase."""
-        run = run_of(item)
+        run = item_run(item)
         if run is None:
             return (yield)
-        error = call.excinfo.value if call.excinfo is not None else None
-        has_result = call.when != "teardown" and _has_new_result(run, error)
+        is_over = call.when == "teardown"
+        error = None if is_over or call.excinfo is None else call.excinfo.value
+        results = () if is_over else run.new_results(call.when, error)
         report = yield
-        _complete(report, run, None if call.when == "teardown" else error, has_result=has_result)
+        if results:
+            setattr(report, RESULTS_ATTRIBUTE, results)
+        run.complete(report, error)
         return report
 
 
@@ -384,7 +513,9 @@ def encode_report(report: pytest.TestReport) -> None:
     """Encode a report's results for xdist: as ASCII, because it can't send lone surrogates of answers."""
     results = getattr(report, RESULTS_ATTRIBUTE, None)
     if results is not None:
-        setattr(report, RESULTS_ATTRIBUTE, json.dumps([result.as_json() for result in results]))
+        # what a control came to is a tuple
+        lines = [result.as_json() if isinstance(result, Result) else result for result in results]
+        setattr(report, RESULTS_ATTRIBUTE, json.dumps(lines))
 
 
 def decode_report(report: pytest.TestReport) -> None:
@@ -397,12 +528,20 @@ def decode_report(report: pytest.TestReport) -> None:
         except ValueError:
             # a lone surrogate, or nested deeply
             decoded = json.loads(results)
-        setattr(report, RESULTS_ATTRIBUTE, tuple(map(result_sent, decoded)))
+        setattr(report, RESULTS_ATTRIBUTE, tuple(map(_result_sent, decoded)))
     text = report.longrepr
     if report.failed and isinstance(text, str) and is_of_case(report):
         from pytest_packbench.pytest_plugin.explain import explanation_at
 
         report.longrepr = explanation_at(report.location, text)  # type: ignore[assignment]  # pytest's own is private
+
+
+def _result_sent(line: Any) -> Any:
+    if isinstance(line, dict):
+        return result_sent(line)
+    from pytest_packbench.model.control import ControlResult
+
+    return ControlResult(*line)
 
 
 def case_ref_of(
@@ -437,55 +576,3 @@ def _reaches_threshold(result: Result) -> bool:
     if result.score.score is None or result.score.threshold is None or result.score.verdict == "failed":
         return result.score.verdict == "passed"
     return judged(result.score.score, result.score.threshold) == "passed"
-
-
-def _has_new_result(run: CaseRun, error: BaseException | None) -> bool:
-    """Whether a phase has produced a result; its properties are added to the item."""
-    if error is not None and run.result is None:
-        run.note_error(error)
-    if run.result is None or run.result is run.reported:
-        return False
-    run.reported = run.result
-    added = properties(run.result)
-    if not set(added) <= set(run.item.user_properties):
-        run.own_properties += len(added)
-        run.item.user_properties.extend(added)
-    return True
-
-
-def _complete(report: pytest.TestReport, run: CaseRun, error: BaseException | None, *, has_result: bool) -> None:
-    # share equal keywords: pytest keeps all reports, each with the names of all parent folders
-    if run.keywords == report.keywords:
-        report.keywords = run.keywords
-    run.keywords = report.keywords
-    if has_result:
-        setattr(report, RESULTS_ATTRIBUTE, run.results)
-    if not run.test_function:
-        _time_attempts(report, run, has_result=has_result)
-    if error is None:
-        return
-    if run.explains(error) and (run.explanation or isinstance(error, CaseBroken)):
-        from pytest_packbench.pytest_plugin.explain import explanation_at
-
-        text = run.explanation or str(error)
-        # only a failure has a location
-        report.longrepr = explanation_at(report.location, text) if report.failed else text  # type: ignore[assignment]  # as above
-    if run.test_function and report.failed and run.result is not None and run.is_broken(run.result):
-        # as for case files: everything up to the score is setup
-        report.when = "setup"
-    if run.rows and report.failed and hasattr(run.item.config, "_teamcityReporting"):
-        from pytest_packbench.pytest_plugin.explain import show_difference
-
-        show_difference(run.item, run.rows)
-
-
-def _time_attempts(report: pytest.TestReport, run: CaseRun, *, has_result: bool) -> None:
-    """Report the attempts as the duration of the test: editors show that of its call only."""
-    if has_result:
-        attempt_s = sum(result.attempt.duration_ms for result in run.results) / 1000
-        # with prefetching the setup only waited: the attempts ran in parallel to other cases
-        waited = PREFETCHER in run.item.config.stash
-        run.attempt_s = attempt_s if waited else max(attempt_s, report.duration)
-        report.duration = 0.0 if report.passed else run.attempt_s
-    elif report.when == "call":
-        report.duration += run.attempt_s

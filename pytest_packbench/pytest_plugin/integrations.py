@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.plugin import CONTROL, JSON_REPORT, JsonReportSubstitute, rootdir_of, ungrouped
-from pytest_packbench.pytest_plugin.case_run import is_of_case, properties, run_of
+from pytest_packbench.plugin import JSON_REPORT, JsonReportSubstitute, rootdir_of, ungrouped
+from pytest_packbench.pytest_plugin.case_run import is_of_case, item_run, properties, run_of
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
@@ -260,8 +260,7 @@ def opt_out_of_reruns(config: pytest.Config, items: Iterable[pytest.Item]) -> No
     # in this mode the plugin adds up the numbers of option and mark
     own = -general if getattr(config.option, "reruns_mode", "") == "append" else 0
     for item in items:
-        is_own = run_of(item) is not None or hasattr(item, CONTROL)
-        if is_own and (general or item.get_closest_marker("flaky") is not None):
+        if item_run(item) is not None and (general or item.get_closest_marker("flaky") is not None):
             item.add_marker(pytest.mark.flaky(reruns=own), append=False)
 
 

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import BaseModel
@@ -265,8 +265,22 @@ class MarkedRun(CaseRun):
         self.conclude([self._score(AttemptState(started_ns=self.phase_started_ns, failure=failure))])
         raise CaseBroken(message)
 
-    def note_error(self, error: BaseException) -> None:
-        """Turn an exception of the test or of a fixture, before the check, into a result."""
+    def new_results(self, when: str, error: BaseException | None) -> tuple[Any, ...]:
+        """Return the results; an exception of the test or of a fixture, before the check, is one."""
+        if error is not None and self.result is None:
+            self._note_error(error)
+        return CaseRun.new_results(self, when, error)
+
+    def complete(self, report: pytest.TestReport, error: BaseException | None) -> None:
+        """Complete the report of a phase: as for case files, everything up to the score is setup."""
+        CaseRun.complete(self, report, error)
+        if error is not None and report.failed and self.result is not None and self.is_broken(self.result):
+            report.when = "setup"
+
+    def set_duration(self, report: pytest.TestReport) -> None:
+        """Leave the durations as they are: the test itself makes the attempt."""
+
+    def _note_error(self, error: BaseException) -> None:
         if isinstance(error, pytest.skip.Exception | pytest.xfail.Exception):
             trial = not_run_trial(self.case_ref(), "skipped_elsewhere", self._first_line(error))
         else:

@@ -5,7 +5,6 @@ Only the controller, or the only process, has one; a worker of xdist runs cases 
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,8 +24,6 @@ from pytest_packbench.model.result import Attempt, Result, format_timestamp, mod
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, CONTROL_OWNER, PROGRAM_RUNS, RECORD_PROMPTS, Run
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.plugin import (
-    CONTROL,
-    CONTROL_ATTRIBUTE,
     CONTROLLER,
     JOURNALED_ATTRIBUTE,
     PREFETCHER,
@@ -38,7 +35,7 @@ from pytest_packbench.plugin import (
     ungrouped,
 )
 from pytest_packbench.policy import PolicyProject, compare_policy, open_base, policy_of
-from pytest_packbench.pytest_plugin.case_run import run_of, uncollected_case_ref
+from pytest_packbench.pytest_plugin.case_run import CaseRun, item_run, run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.integrations import plugin_report
 from pytest_packbench.pytest_plugin.selection import find_named
 from pytest_packbench.pytest_plugin.settings import hook_files, settings_of_policy
@@ -53,7 +50,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.baseline import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.model.control import ControlResult, ControlTally
+    from pytest_packbench.model.control import ControlResult, ControlTally, Outcome
     from pytest_packbench.model.metric import Panel
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import EndedAttempt
@@ -82,8 +79,7 @@ class SuiteRun:
         case_count: the number of cases of the suite, at the end.
         due_count: the number of them that the suite, or the shard, has to run.
         conclusion: gates and figures of the run, at the end.
-        selected_controls: the selected controls by node id, each with its file.
-        control_results: what they came to so far, by node id.
+        control_results: what the selected controls came to so far, by node id; at first, not run.
         controls: what they came to, at the end; None if there are none.
         control_note: why none was replayed, in a line; empty if that is not so.
     """
@@ -97,7 +93,6 @@ class SuiteRun:
     case_count: int = 0
     due_count: int = 0
     conclusion: Conclusion | None = None
-    selected_controls: dict[str, str] = field(default_factory=dict)
     control_results: dict[str, ControlResult] = field(default_factory=dict)
     controls: ControlTally | None = None
     control_note: str = ""
@@ -164,10 +159,11 @@ class Recorder:
         run.targets.update([target] if target else [])
         self._runs_by_nodeid[nodeid] = run
 
-    def select_control(self, suite_name: str, nodeid: str, file: str) -> None:
-        """Add a selected control, once."""
+    def select_control(self, suite_name: str, nodeid: str) -> None:
+        """Add a selected control, once; until it is replayed, it was not run."""
         run = self._runs_by_nodeid[nodeid] = self.runs[suite_name]
-        run.selected_controls[nodeid] = file
+        if nodeid not in run.control_results:
+            run.control_results[nodeid] = _unreplayed(run, nodeid, "not_run", "not run")
 
     def reject(self, nodeids: Iterable[str], message: str) -> None:
         """Turn what a worker reported into errors, because it ran something else than this process has.
@@ -196,11 +192,11 @@ class Recorder:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Add the selected cases; under xdist they come from the workers."""
         for item in session.items:
-            run = run_of(item)
-            if run is not None:
+            run = item_run(item)
+            if isinstance(run, CaseRun):
                 self.select(run.suite.name, run.nodeid, run.case_ref, run.target)
-            elif (suite := getattr(item, CONTROL, None)) is not None:
-                self.select_control(suite.name, item.nodeid, item.nodeid.rpartition("::")[0])
+            elif run is not None:
+                self.select_control(run.suite.name, run.nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -208,19 +204,22 @@ class Recorder:
         # removed, because other plugins may write reports as JSON
         results = report.__dict__.pop(RESULTS_ATTRIBUTE, None)
         journaled = report.__dict__.pop(JOURNALED_ATTRIBUTE, False)
-        control = report.__dict__.pop(CONTROL_ATTRIBUTE, "")
-        if control:
-            self._note_control(control)
+        if results and isinstance(results[0], Result):
+            self.runs[results[0].case.suite].results.add_case(results, journaled=journaled)
             return
         if results:
-            self.runs[results[0].case.suite].results.add_case(results, journaled=journaled)
+            (control,) = results
+            self.runs[control.suite].control_results[control.nodeid] = control
             return
         if report.passed:
             return
         nodeid = ungrouped(report.nodeid, self._runs_by_nodeid)
         run = self._runs_by_nodeid.get(nodeid)
-        if run is not None and nodeid in run.selected_controls:
-            self._note_lost_control(run, nodeid, report)
+        if run is not None and nodeid in run.control_results:
+            # it failed or was skipped outside of its own code
+            if report.failed or run.control_results[nodeid].outcome == "not_run":
+                outcome: Outcome = "broken" if report.failed else "not_run"
+                run.control_results[nodeid] = _unreplayed(run, nodeid, outcome, _first_line(report))
             return
         if run is None or nodeid in run.results.by_nodeid:
             return
@@ -240,41 +239,19 @@ class Recorder:
         else:
             run.results.add_case((result,))
 
-    def _note_control(self, text: str) -> None:
-        """Record what a control came to, as `control_of` has put it on a report."""
-        from pytest_packbench.model.control import ControlResult
-
-        result = ControlResult(*json.loads(text))
-        self.runs[result.suite].control_results[result.nodeid] = result
-
-    def _note_lost_control(self, run: SuiteRun, nodeid: str, report: pytest.TestReport) -> None:
-        """Record a control that failed or was skipped outside of its own code."""
-        if nodeid in run.control_results and not report.failed:
-            return
-        from pytest_packbench.model.control import ControlResult
-
-        file, _, name = nodeid.rpartition("::")
-        outcome: Any = "not_run" if report.skipped else "broken"
-        result = ControlResult(run.suite.name, name, nodeid, file, outcome, message=_first_line(report))
-        run.control_results[nodeid] = result
-
     def _conclude_controls(self, run: SuiteRun) -> None:
         """Count the controls of a suite; those that pytest did not report were not run."""
         settings = self.contexts.settings
         present = count_controls(run.suite.controls_path, settings.shard)
         prior = run.results.writer.prior
-        if not present or not (run.selected or run.selected_controls or prior is not None):
+        if not present or not (run.selected or run.control_results or prior is not None):
             return
         if settings.mode != FIXTURE:
             run.control_note = f"{pluralize(present, 'control')}: fixture mode only"
             return
-        from pytest_packbench.model.control import ControlResult, tally_of
+        from pytest_packbench.model.control import tally_of
 
-        results = [
-            run.control_results.get(nodeid)
-            or ControlResult(run.suite.name, nodeid.rpartition("::")[2], nodeid, file, "not_run", message="not run")
-            for nodeid, file in run.selected_controls.items()
-        ]
+        results = list(run.control_results.values())
         if prior is not None:
             results += self._carried_controls(run, {result.control for result in results})
         run.controls = tally_of(results, present)
@@ -425,8 +402,11 @@ class Recorder:
         self.note_late(run.suite.name, self.contexts.take_late(run.suite))
         # of several messages the first counts, as in an attempt
         messages = dict(reversed(self._late.pop(run.suite.name, [])))
-        if run.selected_controls and any(name.startswith(CONTROL_OWNER) for name in messages):
-            self._note_late_controls(run, messages, session)
+        for nodeid, control in run.control_results.items():
+            message = messages.get(CONTROL_OWNER + control.control)
+            if message is not None:
+                run.control_results[nodeid] = control._replace(outcome="broken", message=message)
+                session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
         kind = "offline" if self.contexts.settings.mode == "fixture" else "unattributed"
         for nodeid, trials in list(run.results.by_nodeid.items()):
             message = messages.get(trials[0].case.case_id)
@@ -449,21 +429,13 @@ class Recorder:
         )
         run.results.add_case(tuple(errors))
 
-    def _note_late_controls(self, run: SuiteRun, messages: Mapping[str, str], session: pytest.Session) -> None:
-        """Turn controls into broken ones whose threads or tasks were refused when their result was known already."""
-        for nodeid, result in run.control_results.items():
-            message = messages.get(CONTROL_OWNER + result.control)
-            if message is not None:
-                run.control_results[nodeid] = result._replace(outcome="broken", message=message)
-                session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
-
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
         settings = self.contexts.settings
         run.case_count, run.due_count = case_counts(run.suite, settings.shard)
         self._conclude_controls(run)
         if not run.selected and not self._is_empty_shard(run, session):
             # controls alone can be replayed: they are no run of the suite
-            if not run.selected_controls:
+            if not run.control_results:
                 self._note_empty(run, session)
             return
         self._add_missing_results(run, interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
@@ -797,6 +769,15 @@ def _paired(
     except (StoredRunError, OSError) as error:
         warning = "; ".join(filter(None, (outcome.warning, f"figures not compared: {error}")))
         return {"baseline": outcome._replace(warning=warning)}
+
+
+def _unreplayed(run: SuiteRun, nodeid: str, outcome: Outcome, message: str) -> ControlResult:
+    """Return what a control came to that was not replayed, or failed outside of its own code."""
+    # most suites have none
+    from pytest_packbench.model.control import ControlResult
+
+    file, _, name = nodeid.rpartition("::")
+    return ControlResult(run.suite.name, name, nodeid, file, outcome, message=message)
 
 
 def _release_cases(suite: Suite, session: pytest.Session) -> None:

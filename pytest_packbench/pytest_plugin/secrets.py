@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.plugin import CONTROL, RESULTS_ATTRIBUTE
-from pytest_packbench.pytest_plugin.case_run import run_of
+from pytest_packbench.plugin import RESULTS_ATTRIBUTE
+from pytest_packbench.pytest_plugin.case_run import item_run
 
 if TYPE_CHECKING:
     import logging
@@ -50,14 +50,14 @@ class Secrets:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Redact a report that all plugins have completed."""
         report = yield
-        run = run_of(item)
-        if run is None and not hasattr(item, CONTROL):
+        run = item_run(item)
+        if run is None:
             return report
         if report.sections:
             report.sections = self._redacted_sections(report.sections)
         if report.longrepr is not None:
             report.longrepr = self._redacted(report.longrepr)
-        if run is None or len(report.user_properties) > run.own_properties:
+        if len(report.user_properties) > run.own_properties:
             report.user_properties = self._redacted(report.user_properties)
         attributes = vars(report)
         if not attributes.keys() <= _KNOWN:

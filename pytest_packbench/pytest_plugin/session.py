@@ -73,10 +73,6 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     config.pluginmanager.register(Reporter(), "packbench-reporter")
     config.pluginmanager.register(Secrets(contexts.redactor), "packbench-secrets")
     config.pluginmanager.register(LastResort(), "packbench-last-resort")
-    if collector.has_controls:
-        from pytest_packbench.pytest_plugin.controls import ControlReporter
-
-        config.pluginmanager.register(ControlReporter(), "packbench-controls")
     register_integrations(config, collecting=collecting)
     prefetcher = None if collecting else _start_prefetcher(config, contexts)
     config.stash[RUN_ID] = _run_id(config)

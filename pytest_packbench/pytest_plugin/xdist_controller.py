@@ -313,7 +313,7 @@ class Controller:
         path = self._last_path[1]
         for suite in recorder.contexts.suites.values():
             if path.is_relative_to(suite.controls_path):
-                recorder.select_control(suite.name, f"{file}::{name}", file)
+                recorder.select_control(suite.name, f"{file}::{name}")
                 return
             if path.is_relative_to(suite.cases_path if name != path.name else suite.path):
                 pack = recorder.contexts.pack_of(suite)
