@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.serving import Serving
     from pytest_packbench.model.result import Result
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
-    from pytest_packbench.pytest_plugin.selection import Selection
+    from pytest_packbench.pytest_plugin.settings import Selection
     from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.resume import ResumedRun
 
@@ -374,7 +374,7 @@ def _request_suites(config: pytest.Config, collected: list[str]) -> None:
         return
     if names or under:
         collect_less_garbage(config)
-        from pytest_packbench.pytest_plugin.selection import activate, wants_gateway
+        from pytest_packbench.pytest_plugin.settings import activate, wants_gateway
 
         activate(config, collected)
         if wants_gateway(config):
@@ -469,7 +469,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "the fixtures packbench_case and packbench_check.",
     )
     if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
-        from pytest_packbench.pytest_plugin.xdist_controller import Controller
+        from pytest_packbench.pytest_plugin.xdist import Controller
 
         config.pluginmanager.register(Controller(config, partial(_add_marked_tests, config)), CONTROLLER)
     if SELECTION in config.stash:
@@ -477,7 +477,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         register(config)
     elif getattr(config, "workerinput", {}).get(SAME):
-        from pytest_packbench.pytest_plugin.xdist_worker import Unselected
+        from pytest_packbench.pytest_plugin.xdist import Unselected
 
         config.pluginmanager.register(Unselected(config), "packbench-unselected")
 
@@ -585,7 +585,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
         config.args, config.args_source = collected, pytest.Config.ArgsSource.ARGS
     if not config.option.packbench_list:
         return None
-    from pytest_packbench.pytest_plugin.selection import show_suites
+    from pytest_packbench.pytest_plugin.settings import show_suites
 
     return show_suites(config)
 

@@ -26,9 +26,9 @@ import pytest_packbench.pytest_plugin.explain
 import pytest_packbench.pytest_plugin.marked
 import pytest_packbench.pytest_plugin.prefetch
 import pytest_packbench.pytest_plugin.resume
-import pytest_packbench.pytest_plugin.selection
 import pytest_packbench.pytest_plugin.session
-import pytest_packbench.pytest_plugin.xdist_worker
+import pytest_packbench.pytest_plugin.settings
+import pytest_packbench.pytest_plugin.xdist
 import pytest_packbench.reports.document
 import pytest_packbench.reports.page.case_data
 import pytest_packbench.reports.page.plots

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.run import Shard
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.selection import Selection
+    from pytest_packbench.pytest_plugin.settings import Selection
     from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 

@@ -215,7 +215,7 @@ def refuse_repetition(config: pytest.Config) -> None:
         return
     dist = getattr(config.option, "dist", "no")
     if hasattr(config, "workerinput"):
-        from pytest_packbench.pytest_plugin.xdist_controller import DIST
+        from pytest_packbench.pytest_plugin.xdist import DIST
 
         dist = config.workerinput.get(DIST)
     if dist == "each":

@@ -32,8 +32,8 @@ from pytest_packbench.pytest_plugin.case_run import (
 )
 from pytest_packbench.pytest_plugin.collection import marks_of
 from pytest_packbench.pytest_plugin.integrations import enable_late
-from pytest_packbench.pytest_plugin.selection import Selection, find_named
 from pytest_packbench.pytest_plugin.session import register
+from pytest_packbench.pytest_plugin.settings import Selection, find_named
 from pytest_packbench.pytest_plugin.terminal import shown_name
 
 if TYPE_CHECKING:

@@ -37,8 +37,7 @@ from pytest_packbench.plugin import (
 from pytest_packbench.policy import PolicyProject, compare_policy, open_base, policy_of
 from pytest_packbench.pytest_plugin.case_run import CaseRun, item_run, run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.integrations import plugin_report
-from pytest_packbench.pytest_plugin.selection import find_named
-from pytest_packbench.pytest_plugin.settings import hook_files, settings_of_policy
+from pytest_packbench.pytest_plugin.settings import find_named, hook_files, settings_of_policy
 from pytest_packbench.runs.folder import DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
 from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_process_spending, target_names

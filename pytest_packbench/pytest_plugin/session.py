@@ -33,8 +33,7 @@ from pytest_packbench.pytest_plugin.explain import ErrorGroups
 from pytest_packbench.pytest_plugin.integrations import refuse_repetition, register_integrations
 from pytest_packbench.pytest_plugin.recorder import Recorder
 from pytest_packbench.pytest_plugin.secrets import Secrets
-from pytest_packbench.pytest_plugin.selection import check_controls, check_shard
-from pytest_packbench.pytest_plugin.settings import read_settings
+from pytest_packbench.pytest_plugin.settings import check_selected, read_settings
 from pytest_packbench.pytest_plugin.suites import open_suites
 from pytest_packbench.pytest_plugin.terminal import Terminal
 
@@ -65,8 +64,7 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
         config.args[:] = [argument for argument in config.args if argument not in selection.contained]
     contexts = open_suites(config, read_settings(config), selection.suites)
     config.stash[CONTEXTS] = contexts
-    check_shard(contexts, selection)
-    check_controls(contexts, selection)
+    check_selected(contexts, selection)
     collector = Collector(contexts, selection)
     config.pluginmanager.register(collector, "packbench-collector")
     config.pluginmanager.register(GarbageCollection(), "packbench-garbage")
@@ -78,7 +76,7 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
     config.stash[RUN_ID] = _run_id(config)
     _resume(config, contexts, collecting=collecting)
     if hasattr(config, "workerinput"):
-        from pytest_packbench.pytest_plugin.xdist_worker import Worker
+        from pytest_packbench.pytest_plugin.xdist import Worker
 
         config.pluginmanager.register(Worker(collector, contexts, prefetcher), "packbench-worker")
         return
@@ -149,7 +147,7 @@ def _run_id(config: pytest.Config) -> str:
 
     seed = ""
     if hasattr(config, "workerinput") or config.pluginmanager.hasplugin(CONTROLLER):
-        from pytest_packbench.pytest_plugin.xdist_controller import RUN_SEED, SEED
+        from pytest_packbench.pytest_plugin.xdist import RUN_SEED, SEED
 
         seed = getattr(config, "workerinput", {}).get(SEED) or config.stash.get(RUN_SEED, "")
     return new_run_id(seed)

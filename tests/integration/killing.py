@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 
 import pytest_packbench.pytest_plugin.session
-import pytest_packbench.pytest_plugin.xdist_worker
+import pytest_packbench.pytest_plugin.xdist
 import pytest_packbench.reports.story
 from pytest_packbench.runs.journal import read_journal
 

@@ -91,7 +91,7 @@ def test_an_unrelated_run_imports_the_entry_point_and_nothing_else(unrelated: py
     assert not (loaded.modules - without.modules) & HEAVY
     workers = run(unrelated, "-n", "1")
     imported = {name for name in workers.modules if name.startswith(OURS)}
-    assert imported <= {*ENTRY, f"{OURS}.pytest_plugin", f"{OURS}.pytest_plugin.xdist_controller"}
+    assert imported <= {*ENTRY, f"{OURS}.pytest_plugin", f"{OURS}.pytest_plugin.xdist"}
     assert not [name for name in workers.files if name.startswith("reports")]
     assert unrelated.runpytest("-p", "no:packbench", "storage").ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
