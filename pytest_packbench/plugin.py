@@ -378,7 +378,7 @@ def _request_suites(config: pytest.Config, collected: list[str]) -> None:
 
         activate(config, collected)
         if wants_gateway(config):
-            from pytest_packbench.pytest_plugin.gateway import serve
+            from pytest_packbench.pytest_plugin.suites import serve
 
             serve(config)
 

@@ -268,7 +268,9 @@ class CaseRun(ItemRun):
             pytest.skip.Exception: the case is quarantined, or the run has reached a limit.
         """
         if self.result is not None:
-            self._repeat_verdict(self.result)
+            # the plugin may have dropped the report with the result
+            self.reported = None
+            self._stop_unscored(self.result)
             return
         case_ref = self.case_ref()
         unattempted = self.unattempted_trial(case_ref)
@@ -284,11 +286,15 @@ class CaseRun(ItemRun):
 
     def _attempt(self, case_ref: CaseRef) -> list[Trial]:
         stash = self.item.config.stash
-        contexts = stash[CONTEXTS]
-        resumed = {number: carried_over_trial(result, case_ref) for number, result in self.resumed_results().items()}
-        keep = stash[KEEP]
-        if len(resumed) == contexts.settings.trials:
-            return [resumed[number] for number in sorted(resumed)]
+        contexts, keep = stash[CONTEXTS], stash[KEEP]
+        earlier = self.earlier()
+        trials = {
+            number: carried_over_trial(entry, case_ref)
+            for number, entry in earlier.items()
+            if isinstance(entry, Result)
+        }
+        if len(trials) == contexts.settings.trials:
+            return list(trials.values())
         try:
             context = contexts.context(self.suite)
         except TargetError as error:
@@ -296,31 +302,28 @@ class CaseRun(ItemRun):
             return [error_trial(case_ref, Failure(kind="target_missing", message=str(error), details=details))]
         if self.loaded is None:
             raise ValueError("an unreadable case is not attempted")
-        for number, ended in self.resumed_attempts().items():
-            resumed[number] = build_trial(case_ref, settle_stored(context, self.loaded, ended), context, stash[RUN_ID])
-            keep(resumed[number].result)
+        for number in earlier.keys() - trials.keys():
+            ended = settle_stored(context, self.loaded, earlier[number])
+            trials[number] = build_trial(case_ref, ended, context, stash[RUN_ID])
+            keep(trials[number].result)
         prefetcher = stash.get(PREFETCHER, None)
         if prefetcher is not None:
-            return prefetcher.wait_for_trials(self, resumed)
-        if resumed:
-            return list(resumed.values())
-        trial = build_trial(case_ref, attempt(context, self.loaded), context, stash[RUN_ID])
-        keep(trial.result)
-        return [trial]
+            return prefetcher.wait_for_trials(self, trials)
+        if not trials:
+            trials[0] = build_trial(case_ref, attempt(context, self.loaded), context, stash[RUN_ID])
+            keep(trials[0].result)
+        return list(trials.values())
 
-    def resumed_results(self) -> Mapping[int, Result]:
-        """Return the case's results in the run that is resumed, by the number of the trial."""
+    def earlier(self) -> dict[int, EndedAttempt]:
+        """Return what the run that is resumed has of the case, by the number of the trial, in order.
+
+        An attempt whose target had ended, and that was not scored yet, is no `Result`.
+        """
         resumed = self.item.config.stash.get(RESUMED, None)
         if resumed is None or self.problem or self.loaded is None:
             return {}
-        return resumed.trials(self.suite, self.name)
-
-    def resumed_attempts(self) -> Mapping[int, EndedAttempt]:
-        """Return the attempts whose target had ended in the run that is resumed, by the number of the trial."""
-        resumed = self.item.config.stash.get(RESUMED, None)
-        if resumed is None or self.problem or self.loaded is None:
-            return {}
-        return resumed.ended(self.suite, self.name)
+        entries = {**resumed.ended(self.suite, self.name), **resumed.trials(self.suite, self.name)}
+        return dict(sorted(entries.items()))
 
     def call_record_hooks(self, case_ref: CaseRef, trial: Trial) -> Trial:
         """Call `pytest_packbench_record` with a trial's record; the trial is an error if a hook raises."""
@@ -353,15 +356,28 @@ class CaseRun(ItemRun):
 
             result = fold_case(self.results, self.suite.config.trials_rule())
         self.result = result
-        if result.score.verdict == "not_run":
-            pytest.skip(_reason(result))
         if self.is_broken(result):
-            self._stop_broken(trials)
-        elif result.score.verdict == "failed":
+            from pytest_packbench.pytest_plugin.explain import explain_error
+
+            trial = next(trial for trial in trials if self.is_broken(trial.result))
+            self.explanation = explain_error(self, trial)
+            # an earlier session made an attempt that is kept
+            failure = trial.attempt.failure if trial.attempt is not None else None
+            self._stop_unscored(trial.result, failure.raised if failure is not None else None)
+        self._stop_unscored(result)
+        if result.score.verdict == "failed":
             from pytest_packbench.pytest_plugin.explain import explain_failure, worst_trial
 
             self.rows = worst_trial(trials).rows
             self.explanation = explain_failure(self, trials)
+
+    def _stop_unscored(self, result: Result, raised: BaseException | None = None) -> None:
+        """Stop if a result has no score, where the user's code `raised`: there a debugger stops."""
+        if result.score.verdict == "not_run":
+            pytest.skip(_reason(result))
+        if self.is_broken(result):
+            stop = CaseBroken(printable(result.score.message))
+            raise stop.with_traceback(raised.__traceback__) if raised is not None else stop
 
     def decide(self) -> None:
         """Compare score and threshold.
@@ -412,14 +428,6 @@ class CaseRun(ItemRun):
         # with prefetching the setup only waited: the attempts ran in parallel to other cases
         return attempt_s if self.results and PREFETCHER in self.item.config.stash else max(attempt_s, setup_s)
 
-    def _repeat_verdict(self, result: Result) -> None:
-        # the plugin may have dropped the report with the result
-        self.reported = None
-        if result.score.verdict == "not_run":
-            pytest.skip(_reason(result))
-        if self.is_broken(result):
-            raise CaseBroken(printable(result.score.message))
-
     @property
     def _mode(self) -> str:
         mode: str = self.item.config.stash[CONTEXTS].settings.mode
@@ -428,17 +436,6 @@ class CaseRun(ItemRun):
     def is_broken(self, result: Result) -> bool:
         """Whether pytest reports a result as an error."""
         return is_broken(result.score.verdict, self._mode)
-
-    def _stop_broken(self, trials: list[Trial]) -> None:
-        trial = next(trial for trial in trials if self.is_broken(trial.result))
-        from pytest_packbench.pytest_plugin.explain import explain_error
-
-        self.explanation = explain_error(self, trial)
-        # an earlier session made an attempt that is kept
-        failure = trial.attempt.failure if trial.attempt is not None else None
-        stop = CaseBroken(printable(trial.result.score.message))
-        # a debugger stops where the user's code raised
-        raise stop.with_traceback(failure.raised.__traceback__) if failure is not None and failure.raised else stop
 
 
 def _reason(result: Result) -> str:
@@ -450,6 +447,12 @@ def run_of(item: pytest.Item) -> CaseRun | None:
     """Return the case of an item; None if it has none."""
     run = item_run(item)
     return run if isinstance(run, CaseRun) else None
+
+
+def file_run(item: pytest.Item) -> CaseRun | None:
+    """Return the case of an item of a case file; None for others, and for marked tests, which make their attempt."""
+    run = run_of(item)
+    return run if run is not None and not run.test_function else None
 
 
 def item_run(item: pytest.Item) -> ItemRun | None:

@@ -40,9 +40,8 @@ from pytest_packbench.limits import CASE, read_regular
 from pytest_packbench.model.errors import CaseError, duplicate_id
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
-from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.plugin import arguments_of, rootdir_of
-from pytest_packbench.pytest_plugin.case_run import CaseItem, CaseRun, run_of
+from pytest_packbench.pytest_plugin.case_run import CaseItem, CaseRun, file_run, run_of
 from pytest_packbench.pytest_plugin.integrations import opt_out_of_reruns
 from pytest_packbench.pytest_plugin.suites import refuse
 
@@ -458,7 +457,7 @@ class Collector:
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Count the collected cases, before any is deselected."""
-        if (run := _file_run(item)) is not None:
+        if (run := file_run(item)) is not None:
             self.collected[run.suite.name] += 1
 
     @pytest.hookimpl(tryfirst=True)
@@ -489,16 +488,14 @@ class Collector:
 
     def _find_unused_rules(self, items: list[pytest.Item]) -> None:
         """Look for rules that no case uses, where all cases of a suite were collected, before any is deselected."""
-        runs = [run for item in items if (run := _file_run(item)) is not None]
+        runs = [run for item in items if (run := file_run(item)) is not None]
         for suite in self._contexts.suites.values():
             expected = [_expected_of(run) for run in runs if run.suite is suite]
             values = [value for one in expected if one is not None for value in one]
-            if not values or len(values) < len(expected):
-                continue
-            unused = list(self._contexts.pack_of(suite).unused_rules(values, suite.config))
-            if unused and case_counts(suite, None)[0] == len(expected):
-                file = os.path.relpath(suite.path / CONFIG_NAME, rootdir_of(self._contexts.config))
-                self._unused_rules += [f"{file}: {rule}" for rule in unused]
+            if len(values) == len(expected):
+                unused = self._contexts.unused_rules(suite, values)
+                if unused and case_counts(suite, None)[0] == len(expected):
+                    self._unused_rules += unused
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -522,7 +519,7 @@ class Collector:
                 refuse(config, f"{os.path.relpath(paths[0])}: contains no case; {expected}")
 
     def _refuse_missing_targets(self, session: pytest.Session) -> None:
-        runs = [run for item in session.items if (run := _file_run(item)) is not None and _calls_target(run)]
+        runs = [run for item in session.items if (run := file_run(item)) is not None and _calls_target(run)]
         for suite in {run.suite.name: run.suite for run in runs}.values():
             try:
                 self._contexts.context(suite)
@@ -532,8 +529,7 @@ class Collector:
     def _refuse_recorded(self, session: pytest.Session) -> None:
         runs = [run for item in session.items if (run := run_of(item)) is not None]
         # what the resumed run has recorded itself is not recorded again
-        due = [run for run in runs if not run.resumed_results() and not run.resumed_attempts()]
-        recorded = [run.name for run in due if find_recording(run.suite, run.name).exists()]
+        recorded = [run.name for run in runs if not run.earlier() and find_recording(run.suite, run.name).exists()]
         if recorded:
             cases = f"{recorded[0]} has" if len(recorded) == 1 else f"{recorded[0]} and {len(recorded) - 1} more have"
             advice = "select cases without one, or record on your machine and approve the change (packbench accept)"
@@ -543,11 +539,6 @@ class Collector:
 def _suite_at(text: str, suites: Iterable[tuple[str, Suite]]) -> Suite | None:
     """Return the suite with the folder that a path begins with; None if there is none."""
     return next((suite for folder, suite in suites if text.startswith(folder)), None)
-
-
-def _file_run(item: pytest.Item) -> CaseRun | None:
-    """Return the case of an item of a case file; None for others, and for marked tests."""
-    return run_of(item) if isinstance(item, CaseItem) else None
 
 
 def _calls_target(run: CaseRun) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from pydantic import BaseModel
@@ -19,7 +19,6 @@ from pytest_packbench.engine.result_builder import Trial, build_trial, error_tri
 from pytest_packbench.engine.targets import TimeLimit, timed_out
 from pytest_packbench.model.errors import error_text
 from pytest_packbench.model.score import UNREADABLE
-from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.plugin import CONTEXTS, MARK, RUN_ID, SELECTION, rootdir_of
 from pytest_packbench.pytest_plugin.case_run import (
     RUN,
@@ -34,7 +33,7 @@ from pytest_packbench.pytest_plugin.collection import marks_of
 from pytest_packbench.pytest_plugin.integrations import enable_late
 from pytest_packbench.pytest_plugin.session import register
 from pytest_packbench.pytest_plugin.settings import Selection, find_named
-from pytest_packbench.pytest_plugin.terminal import shown_name
+from pytest_packbench.pytest_plugin.terminal import suite_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -123,8 +122,7 @@ class MarkError(ValueError):
     """A mark is invalid; one line with the reason and what to do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkFilter:
+class MarkFilter(NamedTuple):
     """The cases that one mark selects.
 
     Attributes:
@@ -133,7 +131,7 @@ class MarkFilter:
     """
 
     suites: tuple[str, ...]
-    values: Mapping[str, tuple[str, ...]]
+    values: Mapping[str, Sequence[str]]
 
     @classmethod
     def of(cls, mark: pytest.Mark) -> MarkFilter:
@@ -142,19 +140,17 @@ class MarkFilter:
         Raises:
             MarkError: it names no suite, or has an invalid argument.
         """
+        arguments = [*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())]
+        got = f"got {MARK}({', '.join(arguments)})"
         if not mark.args or not all(isinstance(name, str) and name for name in mark.args):
-            raise MarkError(f"got {_mark_text(mark)}; expected names of suites, each a string")
-        filters = {}
-        for name, value in mark.kwargs.items():
-            values = (value,) if isinstance(value, str) else value
+            raise MarkError(f"{got}; expected names of suites, each a string")
+        values = {name: [value] if isinstance(value, str) else value for name, value in mark.kwargs.items()}
+        for name, texts in values.items():
             if name not in _FILTERS:
-                raise MarkError(
-                    f'got {_mark_text(mark)}; unknown argument "{name}"; expected one of {", ".join(_FILTERS)}'
-                )
-            if not isinstance(values, list | tuple) or not values or not all(isinstance(text, str) for text in values):
-                raise MarkError(f"got {_mark_text(mark)}; expected a string for {name}, or a list of strings")
-            filters[name] = tuple(values)
-        return cls(suites=tuple(dict.fromkeys(mark.args)), values=filters)
+                raise MarkError(f'{got}; unknown argument "{name}"; expected one of {", ".join(_FILTERS)}')
+            if not isinstance(texts, list | tuple) or not texts or not all(isinstance(text, str) for text in texts):
+                raise MarkError(f"{got}; expected a string for {name}, or a list of strings")
+        return cls(tuple(dict.fromkeys(mark.args)), values)
 
     def matches(self, case: SuiteCase) -> bool:
         """Whether the mark selects a case; an unreadable one is matched only by its folder, so that it is reported."""
@@ -320,7 +316,7 @@ class MarkedTests:
         self._shown_path = partial(shown_path, root=rootdir_of(config))
         self._cases: dict[str, tuple[SuiteCase, ...]] = {}
         self._contexts: dict[tuple[str, str], SuiteContext] = {}
-        self._selected: list[MarkedRun] = []
+        self._counts: Counter[str] = Counter()
 
     def cases_for(self, suites: Sequence[Suite], mark_filter: MarkFilter) -> list[SuiteCase]:
         """Return the cases that a mark selects; each suite is read once per session.
@@ -349,13 +345,10 @@ class MarkedTests:
             MarkError: there is such a rule.
         """
         expected = [case.loaded.case.expected for case in cases if case.loaded is not None]
-        if not expected or len(expected) < len(cases):
-            # the rule may be for a case that can't be read
-            return
-        unused = list(self.contexts.pack_of(suite).unused_rules(expected, suite.config))
+        # the rule may be for a case that can't be read
+        unused = self.contexts.unused_rules(suite, expected) if len(expected) == len(cases) else ()
         if unused:
-            file = self._shown_path(suite.path / CONFIG_NAME)
-            raise MarkError("; ".join(f"{file}: {rule}" for rule in unused))
+            raise MarkError("; ".join(unused))
 
     def context(self, run: MarkedRun) -> SuiteContext:
         """Return the context of a suite in one test function."""
@@ -371,22 +364,18 @@ class MarkedTests:
             setattr(item, RUN, _run_for(self, item, case))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Store the selected tests, and refuse a case that is run twice."""
+        """Count the selected tests, and refuse a case that is run twice."""
         runs = [run for item in session.items if (run := run_of(item)) is not None]
-        self._selected = [run for run in runs if isinstance(run, MarkedRun)]
+        self._counts = Counter(run.suite.name for run in runs if run.test_function)
         _refuse_doubles(runs)
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """List the suites of marked tests, which were not known when the header was written."""
-        counts: dict[str, int] = {}
-        for run in self._selected:
-            counts[run.suite.name] = counts.get(run.suite.name, 0) + 1
-        mode = self.contexts.settings.mode
+        mode, suites = self.contexts.settings.mode, self.contexts.suites
         return [
-            f"packbench: suite {shown_name(suite)}, pack {suite.config.pack}, {mode} mode, "
-            f"run by {counts[name]} marked tests"
-            for name, suite in self.contexts.suites.items()
-            if name in counts
+            f"{suite_line(suite, mode)}, run by {self._counts[name]} marked tests"
+            for name, suite in suites.items()
+            if self._counts[name]
         ]
 
     @pytest.hookimpl(tryfirst=True)
@@ -490,11 +479,6 @@ def _parameters(cases: Sequence[SuiteCase], *, several: bool) -> list[object]:
     return parameters
 
 
-def _mark_text(mark: pytest.Mark) -> str:
-    arguments = [*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())]
-    return f"{MARK}({', '.join(arguments)})"
-
-
 def _suite_of_mark(config: pytest.Config, name: str) -> Suite:
     """Return a suite that a mark names, and register the session's plugins if it is the first.
 
@@ -512,22 +496,18 @@ def _suite_of_mark(config: pytest.Config, name: str) -> Suite:
     if _REFUSED in config.stash:
         raise pytest.UsageError(config.stash[_REFUSED])
     if CONTEXTS not in config.stash:
-        _register(config)
+        try:
+            register(config, collecting=True)
+        except pytest.UsageError as error:
+            # a partial registration is not repeated: the next mark gets the same error
+            config.stash[_REFUSED] = str(error)
+            raise
+        enable_late(config)
     suite = config.stash[CONTEXTS].join(known[name])
     recorder = _recorder_of(config)
     if recorder is not None:
         recorder.add(suite)
     return suite
-
-
-def _register(config: pytest.Config) -> None:
-    try:
-        register(config, collecting=True)
-    except pytest.UsageError as error:
-        # a partial registration is not repeated: the next mark gets the same error
-        config.stash[_REFUSED] = str(error)
-        raise
-    enable_late(config)
 
 
 def _recorder_of(config: pytest.Config) -> Recorder | None:
@@ -555,17 +535,19 @@ def _check_settings(config: pytest.Config) -> None:
 
 def _refuse_doubles(runs: Sequence[CaseRun]) -> None:
     """Turn a case that is selected twice into errors that name each other: a run measures each case once."""
-    first: dict[tuple[Path, str], CaseRun] = {(run.path, run.name): run for run in runs if not run.test_function}
-    for run in runs:
+    first: dict[tuple[Path, str], CaseRun] = {}
+    # items of case files first: their own duplicates have an error already
+    for run in sorted(runs, key=lambda run: bool(run.test_function)):
         other = first.setdefault((run.path, run.name), run)
         if other is run or not run.test_function:
             continue
         for duplicate, twin in ((run, other), (other, run)):
             if not duplicate.problem:
-                problem = f"the case is run twice, by {duplicate.nodeid} and by {twin.nodeid}"
-                duplicate.problem = f"{problem}; select one of them, or run pytest for each"
-                if duplicate.test_function:
-                    duplicate.kind = "case_twice"
+                duplicate.problem = (
+                    f"the case is run twice, by {duplicate.nodeid} and by {twin.nodeid}; "
+                    "select one of them, or run pytest for each"
+                )
+                duplicate.kind = "case_twice" if duplicate.test_function else duplicate.kind
 
 
 def _attempt_of(result: object, started_ns: int) -> AttemptState:

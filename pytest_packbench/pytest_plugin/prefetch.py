@@ -16,7 +16,8 @@ from pytest_packbench.engine.scheduler import AttemptKey, FinishedAttempt, Job, 
 from pytest_packbench.engine.targets import Watchdog
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.plugin import KEEP, RUN_ID
-from pytest_packbench.pytest_plugin.case_run import run_of
+from pytest_packbench.pytest_plugin.case_run import file_run
+from pytest_packbench.pytest_plugin.terminal import FAILING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 
 _LOOKAHEAD_FACTOR = 2
-FAILING = frozenset({"failed", "error"})
-"""The verdicts that a progress line counts as failing."""
 
 
 class Prefetcher:
@@ -52,7 +51,6 @@ class Prefetcher:
         self._config = config
         self._contexts = contexts
         self._runs: dict[str, CaseRun] = {}
-        self._case_refs: dict[AttemptKey, CaseRef] = {}
         self._finished_trials: dict[AttemptKey, Trial] = {}
         self._planned: dict[str, list[Job]] = {}
         self._is_planned = False
@@ -110,7 +108,7 @@ class Prefetcher:
         """Plan ahead within the item, and release attempts that it did not take."""
         self._next_item = nextitem
         result = yield
-        run = _prefetched_run(item)
+        run = file_run(item)
         if run is not None:
             # another plugin may have skipped the item
             self.runner.discard(AttemptKey(run.nodeid, trial) for trial in range(self._trials))
@@ -155,7 +153,7 @@ class Prefetcher:
         self.close()
 
     def _plan(self, items: Iterable[pytest.Item]) -> None:
-        runs = [run for item in items if (run := _prefetched_run(item)) is not None and not _may_be_skipped(item)]
+        runs = [run for item in items if (run := file_run(item)) is not None and not _may_be_skipped(item)]
         self._runs.update({run.nodeid: run for run in runs})
         jobs = {run.nodeid: list(self._jobs(run)) for run in runs if run.nodeid not in self._planned}
         self._planned.update(jobs)
@@ -169,9 +167,9 @@ class Prefetcher:
         except TargetError:
             # the item itself reports it
             return
-        resumed, ended = run.resumed_results(), run.resumed_attempts()
+        earlier = run.earlier()
         for trial in range(self._trials):
-            if trial not in resumed and trial not in ended:
+            if trial not in earlier:
                 yield Job(key=AttemptKey(run.nodeid, trial), context=context, loaded=run.loaded)
 
     def _ended(self, job: Job, attempt: AttemptState) -> bool:
@@ -179,7 +177,7 @@ class Prefetcher:
         if attempt.secrets:
             # only the whole result can be scored, and only the redacted one may be stored
             return False
-        case_ref = self._case_refs[job.key] = self._runs[job.key.nodeid].case_ref()
+        case_ref = self._runs[job.key.nodeid].case_ref()
         try:
             return self.on_ended(ended_attempt(case_ref, attempt))
         except Exception:  # noqa: BLE001 - its result is stored all the same, or reported as an error
@@ -187,7 +185,7 @@ class Prefetcher:
 
     def _settled(self, done: FinishedAttempt) -> None:
         key = done.job.key
-        case_ref = self._case_refs.pop(key, None) or self._runs[key.nodeid].case_ref()
+        case_ref = self._runs[key.nodeid].case_ref()
         try:
             trial = self._trial_of(case_ref, done)
         except KeyboardInterrupt:
@@ -215,12 +213,6 @@ class Prefetcher:
             handler = getattr(logs, name, None)
             if handler is not None:
                 handler.addFilter(is_outside_cases)
-
-
-def _prefetched_run(item: pytest.Item) -> CaseRun | None:
-    """Return the case of an item of a case file; a marked test makes its own attempt."""
-    run = run_of(item)
-    return run if run is not None and not run.test_function else None
 
 
 def _may_be_skipped(item: pytest.Item) -> bool:

@@ -1,7 +1,12 @@
-"""The session's suites: passes settings and hooks to the engine, and turns its errors into usage errors."""
+"""The session's suites: passes settings and hooks to the engine, and turns its errors into usage errors.
+
+It also starts the gateway of a session, before any conftest.py or target is imported: clients read its address at
+import.
+"""
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,11 +22,11 @@ from pytest_packbench.model.redaction import redact_options
 from pytest_packbench.model.run import SetupError
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import PackError, Packs
-from pytest_packbench.plugin import RESUMED, SERVING, rootdir_of, setting_of
+from pytest_packbench.plugin import PREFETCHER, RESUMED, SERVING, rootdir_of, setting_of
 from pytest_packbench.reports.terminal import expected_text, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from pytest_packbench.cases.suites import FoundSuite
     from pytest_packbench.engine.contexts import SuiteContext
@@ -128,7 +133,7 @@ class SessionSuites(SuiteContexts):
         # other plugins may have options with keys
         secrets = redact_options([str(word) for word in config.invocation_params.args])[1]
         serving = config.stash.get(SERVING, None)
-        late = None if settings.gateway == "off" or settings.mode != "fixture" else partial(_serve_late, config)
+        late = None if settings.gateway == "off" or settings.mode != "fixture" else partial(serve, config)
         names = setting_of("secrets", config.option, config.getini)[0]
         super().__init__(
             settings, packs, _hooks_of(config), secrets, secret_names=names, serving=serving, serve_late=late
@@ -153,6 +158,12 @@ class SessionSuites(SuiteContexts):
             with usage_errors():
                 self.add(suite)
         return self.suites[found.name]
+
+    def unused_rules(self, suite: Suite, expected: Sequence[Any]) -> list[str]:
+        """Return the rules of a suite that none of these cases uses, given their `expected`, with its file."""
+        file = shown_path(suite.path / CONFIG_NAME, rootdir_of(self.config))
+        unused = self.pack_of(suite).unused_rules(expected, suite.config) if expected else ()
+        return [f"{file}: {rule}" for rule in unused]
 
     def expected_text(self, case_refs: Iterable[CaseRef]) -> str:
         """Describe how many model calls these cases are expected to make, without those of a resumed run."""
@@ -179,12 +190,6 @@ def open_suites(config: pytest.Config, settings: Settings, found: Iterable[Found
     return contexts
 
 
-def _serve_late(config: pytest.Config) -> Serving:
-    from pytest_packbench.pytest_plugin.gateway import serve
-
-    return serve(config)
-
-
 def _hooks_of(config: pytest.Config) -> UserHooks:
     def target(suite: Suite) -> object:
         try:
@@ -202,3 +207,53 @@ def _hooks_of(config: pytest.Config) -> UserHooks:
         return {name: judge for judges in results for name, judge in judges.items()}
 
     return UserHooks(target=target, guards=guards, judges=judges)
+
+
+def serve(config: pytest.Config) -> Serving:
+    """Start the gateway, once, and stop it at the end of the session.
+
+    Raises:
+        pytest.UsageError: variables of one provider lead to different addresses.
+    """
+    if SERVING not in config.stash:
+        mode = setting_of("mode", config.known_args_namespace, config.getini)[0]
+        # a controller imports targets too, which must find a key and no network
+        from pytest_packbench.engine.serving import Serving
+
+        config.stash[SERVING] = serving = Serving(mode, here=mode == "fixture" or not _is_controller(config))
+        config.add_cleanup(serving.stop)
+        try:
+            serving.start()
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from None
+        config.pluginmanager.register(OtherTests(serving), "packbench-other-tests")
+    return config.stash[SERVING]
+
+
+class OtherTests:
+    """Runs tests that are no cases of files with the variables as the user has set them."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Restore the variables for another test, unless cases may run at the same time."""
+        from pytest_packbench.pytest_plugin.case_run import file_run
+
+        # a marked test calls its model itself, without the gateway
+        if PREFETCHER in item.config.stash or file_run(item) is not None:
+            return (yield)
+        with self._serving.restored():
+            return (yield)
+
+
+def _is_controller(config: pytest.Config) -> bool:
+    """Whether the session is that of the controller of xdist, which runs no case: each of its workers has a gateway."""
+    # without xdist there are no such options
+    options = vars(config.known_args_namespace)
+    if options.get("numprocesses") == 0:
+        return False
+    distributes = options.get("numprocesses") or options.get("distload") or options.get("dist", "no") != "no"
+    # xdist sets the variable in workers before it reads their options, which are those of the controller
+    return bool(distributes) and not options.get("usepdb") and "PYTEST_XDIST_WORKER" not in os.environ

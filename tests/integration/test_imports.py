@@ -37,7 +37,6 @@ LIVE = (
     "engine.runner",
     "engine.cache",
     "pytest_plugin.prefetch",
-    "pytest_plugin.progress",
 )
 """Modules that only live runs, and those with several attempts in flight, need."""
 
