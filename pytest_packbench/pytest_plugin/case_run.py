@@ -28,13 +28,19 @@ from pytest_packbench.engine.result_builder import (
     not_run_trial,
     redacted_trial,
 )
-from pytest_packbench.engine.targets import TimeLimit
 from pytest_packbench.model.errors import CaseError, describe_error
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import Result, result_sent
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.model.score import is_broken, judged, reported
 from pytest_packbench.plugin import CONTEXTS, KEEP, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID, rootdir_of
+from pytest_packbench.pytest_plugin.explain import (
+    explain_error,
+    explain_failure,
+    explanation_at,
+    show_difference,
+    worst_trial,
+)
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
@@ -119,8 +125,6 @@ class ItemRun:
         self.set_duration(report)
         if error is None or not self.explains(error) or not (self.explanation or isinstance(error, CaseBroken)):
             return
-        from pytest_packbench.pytest_plugin.explain import explanation_at
-
         text = self.explanation or str(error)
         # only a failure has a location
         report.longrepr = explanation_at(report.location, text) if report.failed else text  # type: ignore[assignment]  # pytest's own is private
@@ -357,8 +361,6 @@ class CaseRun(ItemRun):
             result = fold_case(self.results, self.suite.config.trials_rule())
         self.result = result
         if self.is_broken(result):
-            from pytest_packbench.pytest_plugin.explain import explain_error
-
             trial = next(trial for trial in trials if self.is_broken(trial.result))
             self.explanation = explain_error(self, trial)
             # an earlier session made an attempt that is kept
@@ -366,8 +368,6 @@ class CaseRun(ItemRun):
             self._stop_unscored(trial.result, failure.raised if failure is not None else None)
         self._stop_unscored(result)
         if result.score.verdict == "failed":
-            from pytest_packbench.pytest_plugin.explain import explain_failure, worst_trial
-
             self.rows = worst_trial(trials).rows
             self.explanation = explain_failure(self, trials)
 
@@ -418,8 +418,6 @@ class CaseRun(ItemRun):
         """Complete the report of a phase, for PyCharm and TeamCity as well."""
         ItemRun.complete(self, report, error)
         if error is not None and self.rows and report.failed and hasattr(self.item.config, "_teamcityReporting"):
-            from pytest_packbench.pytest_plugin.explain import show_difference
-
             show_difference(self.item, self.rows)
 
     def time_attempts(self, setup_s: float) -> float:
@@ -464,10 +462,6 @@ def item_run(item: pytest.Item) -> ItemRun | None:
 
 class Reporter:
     """Completes the reports of cases and controls, in the process that runs them."""
-
-    def pytest_enter_pdb(self) -> None:
-        """Remove the time limit of the case that runs."""
-        TimeLimit.remove()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -534,8 +528,6 @@ def decode_report(report: pytest.TestReport) -> None:
         setattr(report, RESULTS_ATTRIBUTE, tuple(map(_result_sent, decoded)))
     text = report.longrepr
     if report.failed and isinstance(text, str) and is_of_case(report):
-        from pytest_packbench.pytest_plugin.explain import explanation_at
-
         report.longrepr = explanation_at(report.location, text)  # type: ignore[assignment]  # pytest's own is private
 
 

@@ -344,7 +344,6 @@ class Collector:
             for suite in suites
             if contexts.settings.mode == FIXTURE and os.path.lexists(suite.controls_path)
             for path in (suite.controls_path, suite.controls_path.parent)
-            if suite.controls_path.parent.is_dir()
         }
         self._folders: dict[str, frozenset[str]] = {}
         self.collected: dict[str, int] = dict.fromkeys(contexts.suites, 0)

@@ -42,74 +42,6 @@ KIND = "control"
 """The value of `kind` in the mark of a control, and in its properties."""
 
 
-class Controls:
-    """Replays the controls of a suite.
-
-    Args:
-        contexts: the suites of the run.
-        suite: the suite.
-    """
-
-    def __init__(self, contexts: SuiteContexts, suite: Suite) -> None:
-        self._contexts = contexts
-        self._pack = contexts.pack_of(suite)
-        self._suite = suite
-
-    def replay(self, found: FoundControl, *, file: str, nodeid: str) -> tuple[ControlResult, list[Row]]:
-        """Replay one control, and compare its end with what it expects. Never raises for what a file or a pack does.
-
-        Args:
-            found: its location.
-            file: the name of its file, for messages.
-            nodeid: its node id.
-
-        Returns:
-            The result, without secrets, and the rows of its table.
-        """
-        source = found.location.label(file)
-        result = ControlResult(self._suite.name, found.location.name, nodeid, source, "broken")
-        rows: list[Row] = []
-        try:
-            control = load_control(found, file=file, names_checks=names_checks(self._pack))
-            written = control.expected.model_dump(mode="json", exclude_unset=True)
-            result = result._replace(case=control.case, description=control.description, expected=written)
-            loaded = self._case_of(control, source)
-            end = end_of_control(self._context_of(control, source), loaded, control, source=source)
-        except (ControlError, CaseError, TargetError) as error:
-            result = result._replace(message=" ".join(self._contexts.redactor.text(str(error)).split()))
-        else:
-            rows = compare(control.expected, end)
-            deviation = deviation_text(rows, end)
-            outcome: Outcome = "deviates" if deviation else "as_written"
-            result = result._replace(outcome=outcome, actual=end.as_json(), message=deviation)
-        result = result._replace(timestamp=format_timestamp(time.time_ns()))
-        return ControlResult(*json.loads(self._contexts.redactor.text(json.dumps(result)))), rows
-
-    def _context_of(self, control: Control, source: str) -> SuiteContext:
-        if control.cassette is None:
-            return self._contexts.of_results(self._suite, "control")
-        try:
-            return self._contexts.of_pack(self._suite)
-        except TargetError as error:
-            problem = Problem("/cassette", str(error), "give the result as payload instead")
-        except Exception as error:  # noqa: BLE001 - a pack, or a hook of the user, may raise anything
-            wrong = f"the pack's own target can't be prepared: {describe_error(error)}"
-            problem = Problem("/cassette", wrong, "correct the pack or the hook")
-        raise ControlError(source, [problem])
-
-    @cached_property
-    def _cases(self) -> CaseIndex:
-        return CaseIndex(iter_cases(self._suite.cases_path))
-
-    def _case_of(self, control: Control, source: str) -> LoadedCase:
-        location = case_of_control(control, self._cases, source=source)
-        try:
-            return load_case(location, self._pack.case_model, file=location.path, pack=self._pack.name)
-        except CaseError as error:
-            wrong = f'the case "{control.case}" can\'t be read: {error.problems[0]}'
-            raise ControlError(source, [Problem("/case", wrong, "correct the case")]) from None
-
-
 class ControlDeviation(CaseFailure):
     """A control did not end as written."""
 
@@ -123,12 +55,12 @@ class ControlRun(ItemRun):
     """A control in an item.
 
     Attributes:
-        controls: replays it.
+        folder: the folder of the suite's controls.
         found: its location.
         result: what it came to; None before it was replayed.
     """
 
-    controls: Controls
+    folder: ControlFolder
     found: FoundControl
     result: ControlResult | None = None
 
@@ -139,14 +71,13 @@ class ControlRun(ItemRun):
             CaseBroken: it can't be replayed.
         """
         if self.result is None:
-            self.result, rows = self.controls.replay(self.found, file=self.file, nodeid=self.nodeid)
-            self.item.user_properties += (
-                ("suite", self.suite.name),
-                ("kind", KIND),
-                ("verdict", self.result.outcome),
-            )
-            if self.result.outcome != "as_written":
-                self.explanation = control_text(self.result, rows, f"{RERUN} pytest {self._argument()}")
+            result, rows = self._replay()
+            # its file may quote a secret
+            redact = self.folder.contexts.redactor.text
+            self.result = result = ControlResult(*json.loads(redact(json.dumps(result))))
+            self.item.user_properties += (("suite", self.suite.name), ("kind", KIND), ("verdict", result.outcome))
+            if result.outcome != "as_written":
+                self.explanation = control_text(result, rows, f"{RERUN} pytest {self._argument()}")
         if self.result.outcome == "broken":
             raise CaseBroken(printable(self.result.message))
 
@@ -163,6 +94,31 @@ class ControlRun(ItemRun):
         """Return what the control came to, on the report that tells whether it passes."""
         is_decided = self.result is not None and (when == "call" or error is not None)
         return (self.result,) if is_decided else ()
+
+    def _replay(self) -> tuple[ControlResult, list[Row]]:
+        """Replay the control, and compare its end with what it expects. Never raises for what a file or a pack does.
+
+        Returns:
+            What it came to, and the rows of its table.
+        """
+        source = self.found.location.label(self.file)
+        result = ControlResult(self.suite.name, self.found.location.name, self.nodeid, source, "broken")
+        rows: list[Row] = []
+        try:
+            pack = self.folder.contexts.pack_of(self.suite)
+            control = load_control(self.found, file=self.file, names_checks=names_checks(pack))
+            written = control.expected.model_dump(mode="json", exclude_unset=True)
+            result = result._replace(case=control.case, description=control.description, expected=written)
+            loaded = self.folder.case_of(control, source)
+            end = end_of_control(self.folder.context_of(control, source), loaded, control, source=source)
+        except (ControlError, CaseError, TargetError) as error:
+            result = result._replace(message=" ".join(self.folder.contexts.redactor.text(str(error)).split()))
+        else:
+            rows = compare(control.expected, end)
+            deviation = deviation_text(rows, end)
+            outcome: Outcome = "deviates" if deviation else "as_written"
+            result = result._replace(outcome=outcome, actual=end.as_json(), message=deviation)
+        return result._replace(timestamp=format_timestamp(time.time_ns())), rows
 
     def _argument(self) -> str:
         """Return the argument of pytest that replays the control again."""
@@ -204,7 +160,7 @@ class ControlFile(pytest.File):
                 suite=suite,
                 file=file,
                 line=found.location.line,
-                controls=self.folder.controls,
+                folder=self.folder,
                 found=found,
             )
             item.add_marker(pytest.mark.packbench(suite=suite.name, case_type="", difficulty="", tag="", kind=KIND))
@@ -230,13 +186,47 @@ class ControlFolder(Folder):
 
     Attributes:
         suite: the suite.
-        controls: replays them.
+        contexts: the suites of the run.
     """
 
     def __init__(self, *, suite: Suite, contexts: SuiteContexts, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.suite = suite
-        self.controls = Controls(contexts, suite)
+        self.contexts = contexts
+
+    def context_of(self, control: Control, source: str) -> SuiteContext:
+        """Return the context that replays a control.
+
+        Raises:
+            ControlError: the pack has no target of its own, or none that can be prepared.
+        """
+        if control.cassette is None:
+            return self.contexts.of_results(self.suite, KIND)
+        try:
+            return self.contexts.of_pack(self.suite)
+        except TargetError as error:
+            problem = Problem("/cassette", str(error), "give the result as payload instead")
+        except Exception as error:  # noqa: BLE001 - a pack, or a hook of the user, may raise anything
+            wrong = f"the pack's own target can't be prepared: {describe_error(error)}"
+            problem = Problem("/cassette", wrong, "correct the pack or the hook")
+        raise ControlError(source, [problem])
+
+    @cached_property
+    def _cases(self) -> CaseIndex:
+        return CaseIndex(iter_cases(self.suite.cases_path))
+
+    def case_of(self, control: Control, source: str) -> LoadedCase:
+        """Return the case of a control.
+
+        Raises:
+            ControlError: there is none, or it can't be read.
+        """
+        location, pack = case_of_control(control, self._cases, source=source), self.contexts.pack_of(self.suite)
+        try:
+            return load_case(location, pack.case_model, file=location.path, pack=pack.name)
+        except CaseError as error:
+            wrong = f'the case "{control.case}" can\'t be read: {error.problems[0]}'
+            raise ControlError(source, [Problem("/case", wrong, "correct the case")]) from None
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
         """Yield the controls of the shard, in the order of their files."""

@@ -30,7 +30,6 @@ from pytest_packbench.pytest_plugin.case_run import (
     uncollected_case_ref,
 )
 from pytest_packbench.pytest_plugin.collection import marks_of
-from pytest_packbench.pytest_plugin.integrations import enable_late
 from pytest_packbench.pytest_plugin.session import register
 from pytest_packbench.pytest_plugin.settings import Selection, find_named
 from pytest_packbench.pytest_plugin.terminal import suite_line
@@ -502,7 +501,6 @@ def _suite_of_mark(config: pytest.Config, name: str) -> Suite:
             # a partial registration is not repeated: the next mark gets the same error
             config.stash[_REFUSED] = str(error)
             raise
-        enable_late(config)
     suite = config.stash[CONTEXTS].join(known[name])
     recorder = _recorder_of(config)
     if recorder is not None:

@@ -285,7 +285,11 @@ class LastResort:
         """Start the thread again with the next case: the plugin faulthandler of pytest has ended it."""
         Watchdog.cancel()
 
-    pytest_enter_pdb = pytest_exception_interact
+    @pytest.hookimpl(trylast=True)
+    def pytest_enter_pdb(self) -> None:
+        """Start it again with the next case, likewise, and remove the time limit of this one."""
+        TimeLimit.remove()
+        Watchdog.cancel()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
