@@ -251,14 +251,13 @@ class CaseRun(ItemRun):
 
     def case_ref(self) -> CaseRef:
         """Return the case's identity and location for records."""
-        return case_ref_of(
-            self.suite,
-            self.pack,
-            self.path,
-            file=self.file,
-            line=self.line,
-            name=self.name,
+        return CaseRef(
+            suite=self.suite,
+            pack=self.pack,
+            case_id=self.name,
             nodeid=self.nodeid,
+            file=_record_file(self.suite, self.path, self.file, self.line),
+            folder=self.path.parent.name,
             loaded=self.loaded,
         )
 
@@ -539,21 +538,11 @@ def _result_sent(line: Any) -> Any:
     return ControlResult(*line)
 
 
-def case_ref_of(
-    suite: Suite, pack: Pack, path: Path, *, file: str, line: int, name: str, nodeid: str, loaded: LoadedCase | None
-) -> CaseRef:
-    """Return a case's identity and location for records; the arguments are as in `CaseRun`."""
+def _record_file(suite: Suite, path: Path, file: str, line: int) -> str:
+    """Return the location of a case for records; the arguments are as in `CaseRun`."""
     # a bundled suite is named without this machine's folders
     location = f"bundled:{suite.record_name}/{path.relative_to(suite.path).as_posix()}" if suite.bundled else file
-    return CaseRef(
-        suite=suite,
-        pack=pack,
-        case_id=name,
-        nodeid=nodeid,
-        file=format_location(location, line) if line else location,
-        folder=path.parent.name,
-        loaded=loaded,
-    )
+    return format_location(location, line)
 
 
 def uncollected_case_ref(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, nodeid: str) -> CaseRef:
@@ -563,8 +552,15 @@ def uncollected_case_ref(suite: Suite, pack: Pack, path: Path, *, file: str, nam
     if case is not None:
         with suppress(CaseError):
             loaded = load_case(case, pack.case_model, file=file, pack=pack.name)
-    line = case.line if case is not None else 0
-    return case_ref_of(suite, pack, path, file=file, line=line, name=name, nodeid=nodeid, loaded=loaded)
+    return CaseRef(
+        suite=suite,
+        pack=pack,
+        case_id=name,
+        nodeid=nodeid,
+        file=_record_file(suite, path, file, case.line if case is not None else 0),
+        folder=path.parent.name,
+        loaded=loaded,
+    )
 
 
 def _reaches_threshold(result: Result) -> bool:

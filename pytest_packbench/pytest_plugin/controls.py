@@ -25,7 +25,7 @@ from pytest_packbench.model.result import format_timestamp
 from pytest_packbench.model.suite import CONTROLS
 from pytest_packbench.pytest_plugin.case_run import CaseBroken, CaseFailure, CaseItem, ItemRun
 from pytest_packbench.pytest_plugin.collection import Folder
-from pytest_packbench.pytest_plugin.explain import RERUN
+from pytest_packbench.pytest_plugin.explain import RERUN, path_argument
 from pytest_packbench.reports.terminal import control_text, printable
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ class ControlRun(ItemRun):
             self.result = result = ControlResult(*json.loads(redact(json.dumps(result))))
             self.item.user_properties += (("suite", self.suite.name), ("kind", KIND), ("verdict", result.outcome))
             if result.outcome != "as_written":
-                self.explanation = control_text(result, rows, f"{RERUN} pytest {self._argument()}")
+                path = escaped_name(path_argument(self.item.config, self.item.path, self.suite))
+                self.explanation = control_text(result, rows, f"{RERUN} pytest {path}::{self.item.name}")
         if self.result.outcome == "broken":
             raise CaseBroken(printable(self.result.message))
 
@@ -119,13 +120,6 @@ class ControlRun(ItemRun):
             outcome: Outcome = "deviates" if deviation else "as_written"
             result = result._replace(outcome=outcome, actual=end.as_json(), message=deviation)
         return result._replace(timestamp=format_timestamp(time.time_ns())), rows
-
-    def _argument(self) -> str:
-        """Return the argument of pytest that replays the control again."""
-        path = os.path.relpath(self.item.path, self.item.config.invocation_params.dir)
-        if path.startswith(os.pardir) and self.suite.bundled:
-            path = str(self.item.path)
-        return f"{escaped_name(path)}::{self.item.name}"
 
 
 class ControlFile(pytest.File):

@@ -32,6 +32,7 @@ from pytest_packbench.reports.terminal import (
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
@@ -216,10 +217,13 @@ def _argument(run: CaseRun) -> str:
     if run.test_function:
         file, separator, name = run.nodeid.partition("::")
         return f"{os.path.relpath(rootdir_of(config) / file, folder)}{separator}{name}"
-    path = os.path.relpath(run.path, folder)
-    if path.startswith(os.pardir) and run.suite.bundled:
-        path = str(run.path)
-    return f"{path}::{run.name}"
+    return f"{path_argument(config, run.path, run.suite)}::{run.name}"
+
+
+def path_argument(config: pytest.Config, path: Path, suite: Suite) -> str:
+    """Return the path of a file of a suite as an argument of pytest: relative, but for a bundled suite elsewhere."""
+    relative = os.path.relpath(path, config.invocation_params.dir)
+    return str(path) if relative.startswith(os.pardir) and suite.bundled else relative
 
 
 def _options(contexts: SessionSuites, suite: Suite) -> tuple[tuple[str, str], ...]:

@@ -88,14 +88,12 @@ def add_marked_tests(config: pytest.Config, tests: str, reports: Iterable[pytest
         names = {"file": test["file"], "name": test["case_id"], "nodeid": test["nodeid"]}
         case_ref = partial(uncollected_case_ref, suite, pack, path, **names)
         recorder.select(suite.name, test["nodeid"], case_ref, test["target"])
+    # what is new has not seen them
+    late = [getattr(config, "_json_report", None)] if is_first else []
     for report in reports:
-        if is_first:
-            decode_report(report)
-            for plugin in (recorder, getattr(config, "_json_report", None)):
-                if plugin is not None:
-                    plugin.pytest_runtest_logreport(report=report)
-        else:
-            recorder.pytest_runtest_logreport(report)
+        decode_report(report)
+        for plugin in filter(None, (recorder, *late)):
+            plugin.pytest_runtest_logreport(report=report)
 
 
 def check_of(item: pytest.Item) -> Callable[[object], Score]:

@@ -311,10 +311,8 @@ class Recorder:
         results = self.runs[ended.case.suite].results
         if results.add_ended(ended):
             return True
-        if results.problems and self.contexts.settings.mode != "fixture":
-            from pytest_packbench.engine.metering import UNWRITABLE  # fixture mode does not count
-
-            self.contexts.clients.ledger.stop(UNWRITABLE, f"{results.problems[-1]}; answers would be lost")
+        if results.problems:
+            self.contexts.stop_unstored(results.problems[-1])
         return False
 
     def check_resumed(self) -> None:

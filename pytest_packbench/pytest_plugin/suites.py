@@ -159,6 +159,13 @@ class SessionSuites(SuiteContexts):
                 self.add(suite)
         return self.suites[found.name]
 
+    def stop_unstored(self, problem: str) -> None:
+        """Let a run that asks models start no more attempts, because of a problem with storing their answers."""
+        if self.settings.mode != "fixture":
+            from pytest_packbench.engine.metering import UNWRITABLE  # fixture mode does not count
+
+            self.clients.ledger.stop(UNWRITABLE, f"{problem}; answers would be lost")
+
     def unused_rules(self, suite: Suite, expected: Sequence[Any]) -> list[str]:
         """Return the rules of a suite that none of these cases uses, given their `expected`, with its file."""
         file = shown_path(suite.path / CONFIG_NAME, rootdir_of(self.config))

@@ -413,10 +413,8 @@ class Worker:
 
     def _keep_ended(self, ended: EndedAttempt) -> bool:
         is_kept = self._journals.append(ended)
-        if self._journals.problem and self._contexts.settings.mode != "fixture":
-            from pytest_packbench.engine.metering import UNWRITABLE  # fixture mode does not count
-
-            self._contexts.clients.ledger.stop(UNWRITABLE, f"{self._journals.problem}; answers would be lost")
+        if self._journals.problem:
+            self._contexts.stop_unstored(self._journals.problem)
         return is_kept
 
     def _keep(self, result: Result) -> None:
