@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic_core import from_json
 
-from pytest_packbench.cases.files import find_case, format_location, load_case
+from pytest_packbench.cases.files import find_case, format_location, is_unread, load_case
 from pytest_packbench.engine.attempt import Failure, attempt, settle_stored, user_frames
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.result_builder import (
@@ -44,13 +44,16 @@ from pytest_packbench.pytest_plugin.explain import (
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_packbench.engine.attempt import AttemptState
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Comparison, Pack
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
+    from pytest_packbench.pytest_plugin.collection import Collector
 
 
 RUN = "packbench_run"
@@ -209,6 +212,31 @@ class CaseItem(pytest.Item):
         return self.path, max(self.packbench_run.line - 1, 0), self.name
 
 
+class Folder(pytest.Directory):
+    """A folder of a suite.
+
+    Attributes:
+        collector: has the suites, and knows whether an argument names a file.
+    """
+
+    def __init__(self, *, collector: Collector, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.collector = collector
+
+    def entries(self) -> list[os.DirEntry[str]]:
+        """Return what is in the folder, sorted by name, as pytest does."""
+        with os.scandir(self.path) as iterator:
+            return sorted(iterator, key=lambda entry: entry.name)
+
+    def found_at(self, path: Path, *, is_folder: bool) -> Iterator[pytest.Item | pytest.Collector]:
+        """Yield what pytest and its plugins collect at a path in the folder."""
+        if is_folder:
+            folder = self.ihook.pytest_collect_directory(path=path, parent=self)
+            yield from [folder] if folder is not None else []
+        elif path.is_file() or is_unread(path.name):
+            yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class CaseRun(ItemRun):
     """A case in an item, and the results of its attempts.
@@ -288,8 +316,8 @@ class CaseRun(ItemRun):
         return None if skip is None else not_run_trial(case_ref, "skip", f"quarantined (skip): {skip}")
 
     def _attempt(self, case_ref: CaseRef) -> list[Trial]:
-        stash = self.item.config.stash
-        contexts, keep = stash[CONTEXTS], stash[KEEP]
+        config = self.item.config
+        contexts = config.stash[CONTEXTS]
         earlier = self.earlier()
         trials = {
             number: carried_over_trial(entry, case_ref)
@@ -307,14 +335,12 @@ class CaseRun(ItemRun):
             raise ValueError("an unreadable case is not attempted")
         for number in earlier.keys() - trials.keys():
             ended = settle_stored(context, self.loaded, earlier[number])
-            trials[number] = build_trial(case_ref, ended, context, stash[RUN_ID])
-            keep(trials[number].result)
-        prefetcher = stash.get(PREFETCHER, None)
+            trials[number] = kept_trial(config, case_ref, ended, context)
+        prefetcher = config.stash.get(PREFETCHER, None)
         if prefetcher is not None:
             return prefetcher.wait_for_trials(self, trials)
         if not trials:
-            trials[0] = build_trial(case_ref, attempt(context, self.loaded), context, stash[RUN_ID])
-            keep(trials[0].result)
+            trials[0] = kept_trial(config, case_ref, attempt(context, self.loaded), context)
         return list(trials.values())
 
     def earlier(self) -> dict[int, EndedAttempt]:
@@ -536,6 +562,13 @@ def _result_sent(line: Any) -> Any:
     from pytest_packbench.model.control import ControlResult
 
     return ControlResult(*line)
+
+
+def kept_trial(config: pytest.Config, case_ref: CaseRef, made: AttemptState, context: SuiteContext) -> Trial:
+    """Return the trial of an attempt that was made, whose result is stored at once."""
+    trial = build_trial(case_ref, made, context, config.stash[RUN_ID])
+    config.stash[KEEP](trial.result)
+    return trial
 
 
 def _record_file(suite: Suite, path: Path, file: str, line: int) -> str:

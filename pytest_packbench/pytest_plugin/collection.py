@@ -22,7 +22,6 @@ from pytest_packbench.cases.files import (
     is_hidden,
     is_line_name,
     is_stray,
-    is_unread,
     leaves_project,
     line_name,
     no_lines,
@@ -41,7 +40,7 @@ from pytest_packbench.model.errors import CaseError, duplicate_id
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
 from pytest_packbench.plugin import arguments_of, rootdir_of
-from pytest_packbench.pytest_plugin.case_run import CaseItem, CaseRun, file_run, run_of
+from pytest_packbench.pytest_plugin.case_run import CaseItem, CaseRun, Folder, file_run, run_of
 from pytest_packbench.pytest_plugin.integrations import opt_out_of_reruns
 from pytest_packbench.pytest_plugin.suites import refuse
 
@@ -186,31 +185,6 @@ class NoCases(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         """Yield nothing."""
         yield from ()
-
-
-class Folder(pytest.Directory):
-    """A folder of a suite.
-
-    Attributes:
-        collector: has the suites, and knows whether an argument names a file.
-    """
-
-    def __init__(self, *, collector: Collector, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.collector = collector
-
-    def entries(self) -> list[os.DirEntry[str]]:
-        """Return what is in the folder, sorted by name, as pytest does."""
-        with os.scandir(self.path) as iterator:
-            return sorted(iterator, key=lambda entry: entry.name)
-
-    def found_at(self, path: Path, *, is_folder: bool) -> Iterator[pytest.Item | pytest.Collector]:
-        """Yield what pytest and its plugins collect at a path in the folder."""
-        if is_folder:
-            folder = self.ihook.pytest_collect_directory(path=path, parent=self)
-            yield from [folder] if folder is not None else []
-        elif path.is_file() or is_unread(path.name):
-            yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
 
 
 class CaseFolder(Folder):

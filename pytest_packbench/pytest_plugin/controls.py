@@ -23,8 +23,7 @@ from pytest_packbench.model.errors import CaseError, ControlError, Problem, desc
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.result import format_timestamp
 from pytest_packbench.model.suite import CONTROLS
-from pytest_packbench.pytest_plugin.case_run import CaseBroken, CaseFailure, CaseItem, ItemRun
-from pytest_packbench.pytest_plugin.collection import Folder
+from pytest_packbench.pytest_plugin.case_run import CaseBroken, CaseFailure, CaseItem, Folder, ItemRun
 from pytest_packbench.pytest_plugin.explain import RERUN, path_argument
 from pytest_packbench.reports.terminal import control_text, printable
 

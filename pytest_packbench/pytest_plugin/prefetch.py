@@ -10,20 +10,19 @@ import pytest
 from pytest_packbench.engine.attempt import Failure, redacted_failure
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.output import StreamRouter, is_outside_cases
-from pytest_packbench.engine.result_builder import Trial, build_trial, ended_attempt, error_trial, not_run_trial
+from pytest_packbench.engine.result_builder import Trial, ended_attempt, error_trial, not_run_trial
 from pytest_packbench.engine.runner import Runner
 from pytest_packbench.engine.scheduler import AttemptKey, FinishedAttempt, Job, SchedulerOptions
 from pytest_packbench.engine.targets import Watchdog
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.plugin import KEEP, RUN_ID
-from pytest_packbench.pytest_plugin.case_run import file_run
+from pytest_packbench.plugin import KEEP
+from pytest_packbench.pytest_plugin.case_run import file_run, kept_trial
 from pytest_packbench.pytest_plugin.terminal import FAILING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from pytest_packbench.engine.attempt import AttemptState
-    from pytest_packbench.engine.result_builder import CaseRef
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.pytest_plugin.case_run import CaseRun
     from pytest_packbench.pytest_plugin.suites import SessionSuites
@@ -187,7 +186,10 @@ class Prefetcher:
         key = done.job.key
         case_ref = self._runs[key.nodeid].case_ref()
         try:
-            trial = self._trial_of(case_ref, done)
+            if done.attempt is None:
+                trial = not_run_trial(case_ref, done.kind, done.message, trial=key.trial)
+            else:
+                trial = kept_trial(self._config, case_ref, done.attempt, done.job.context)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - an error of a pack must not end the wait for another case
@@ -197,13 +199,6 @@ class Prefetcher:
             self._config.stash[KEEP](trial.result)
         self.failing += trial.result.score.verdict in FAILING
         self._finished_trials[key] = trial
-
-    def _trial_of(self, case_ref: CaseRef, done: FinishedAttempt) -> Trial:
-        if done.attempt is None:
-            return not_run_trial(case_ref, done.kind, done.message, trial=done.job.key.trial)
-        trial = build_trial(case_ref, done.attempt, done.job.context, self._config.stash[RUN_ID])
-        self._config.stash[KEEP](trial.result)
-        return trial
 
     def _route(self) -> None:
         """Separate the output and logs of cases from what pytest captures."""

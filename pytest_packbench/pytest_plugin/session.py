@@ -143,11 +143,12 @@ def _resume(config: pytest.Config, contexts: SessionSuites, *, collecting: bool)
 def _run_id(config: pytest.Config) -> str:
     from pytest_packbench.runs.folder import new_run_id
 
-    seed = ""
-    if hasattr(config, "workerinput") or config.pluginmanager.hasplugin(CONTROLLER):
-        from pytest_packbench.pytest_plugin.xdist import RUN_SEED, SEED
+    controller = config.pluginmanager.getplugin(CONTROLLER)
+    seed = controller.seed if controller is not None else ""
+    if hasattr(config, "workerinput"):
+        from pytest_packbench.pytest_plugin.xdist import SEED
 
-        seed = getattr(config, "workerinput", {}).get(SEED) or config.stash.get(RUN_SEED, "")
+        seed = config.workerinput.get(SEED, "")
     return new_run_id(seed)
 
 

@@ -120,7 +120,7 @@ def home_of(config: pytest.Config) -> Path:
     is_moved = (
         config.inipath is None
         and config.known_args_namespace.rootdir is None
-        and _under(plugin.SUITES, plugin.arguments_of(config))
+        and _under(plugin.arguments_of(config), plugin.SUITES)
     )
     return config.invocation_params.dir if is_moved else rootdir_of(config)
 
@@ -142,7 +142,7 @@ def activate(config: pytest.Config, collected: list[str]) -> None:
     names, from_ini = suite_names(value), source.startswith("ini")
     root, known = find_named(config)
     arguments, texts = plugin.arguments_of(config), config.known_args_namespace.file_or_dir
-    under = list({found: None for folder in (root, plugin.SUITES) for found in _under(folder, arguments)})
+    under = _under(arguments, root, plugin.SUITES)
     if not names and not under:
         return
     for name in names:
@@ -166,7 +166,9 @@ def activate(config: pytest.Config, collected: list[str]) -> None:
         files=files,
         single=single,
         required=() if from_ini else tuple(suite.name for suite in named),
-        contained=_contained((root, plugin.SUITES), arguments, texts),
+        contained=tuple(
+            text for text, each in zip(texts, arguments, strict=True) if _is_contained(each, arguments, under)
+        ),
     )
     if not texts:
         collected[:] = [_argument(path, config) for path in collected] if from_ini else []
@@ -205,20 +207,19 @@ def _selects(path: str, suite: FoundSuite) -> bool:
     return suite.contains(path) or path == str(suite.path.parent)
 
 
-def _under(root: Path, arguments: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the arguments under the root, as `arguments_of` returns them."""
-    return [(path, name) for path, name in arguments if (path + os.sep).startswith(str(root) + os.sep)]
+def _under(arguments: list[tuple[str, str]], *roots: Path) -> list[tuple[str, str]]:
+    """Return the arguments under one of the roots, as `arguments_of` returns them."""
+    folders = tuple(f"{root}{os.sep}" for root in roots)
+    return [(path, name) for path, name in dict.fromkeys(arguments) if (path + os.sep).startswith(folders)]
 
 
-def _contained(roots: Iterable[Path], arguments: list[tuple[str, str]], texts: list[str]) -> tuple[str, ...]:
-    """Return the arguments under a root of suites that another argument contains, as pytest 9 leaves them out."""
-    paths = [(path + os.sep, name) for path, name in arguments]
-    whole = [path for path, name in paths if not name]
-    under = tuple(f"{root}{os.sep}" for root in roots)
-    return tuple(
-        text
-        for text, (path, name) in zip(texts, paths, strict=True)
-        if path.startswith(under) and any(path.startswith(other) and (name or path != other) for other in whole)
+def _is_contained(argument: tuple[str, str], arguments: list[tuple[str, str]], under: list[tuple[str, str]]) -> bool:
+    """Whether an argument under a root of suites is in another one, as pytest 9 leaves it out."""
+    path, name = argument
+    return argument in under and any(
+        f"{path}{os.sep}".startswith(f"{other}{os.sep}") and (name or path != other)
+        for other, other_name in arguments
+        if not other_name
     )
 
 

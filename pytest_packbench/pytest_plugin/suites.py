@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from pytest_packbench.pytest_plugin.settings import Settings
 
 
+REFUSED = "packbench_refused"
+"""Where a worker of xdist leaves a usage error for the controller."""
 _PACKS_HOOK = b"pytest_packbench_packs"
 
 
@@ -51,8 +53,6 @@ def refuse(config: pytest.Config, message: str) -> NoReturn:
     output: dict[str, Any] | None = getattr(config, "workeroutput", None)
     if output is None:
         raise pytest.UsageError(message)
-    from pytest_packbench.pytest_plugin.xdist import REFUSED
-
     output[REFUSED] = message
     pytest.exit(message, returncode=int(pytest.ExitCode.USAGE_ERROR))
 

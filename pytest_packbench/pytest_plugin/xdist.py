@@ -43,14 +43,11 @@ if TYPE_CHECKING:
     from pytest_packbench.pytest_plugin.settings import Settings
     from pytest_packbench.pytest_plugin.suites import SessionSuites
 
-RUN_SEED = pytest.StashKey[str]()
 SEED = "packbench_seed"
 DIST = "packbench_dist"
 """How tests are distributed, for workers: xdist takes the option from them."""
 TOLD = "packbench_told"
 """The attribute of a worker's report, and the key of its output, with what only the worker knows."""
-REFUSED = "packbench_refused"
-"""Where a worker leaves a usage error for the controller."""
 CONTROLLERS, WORKERS = "on this machine", "on the worker's"
 """Where a process is, in messages that the controller shows."""
 _LOST = "HostNotFound"
@@ -85,6 +82,9 @@ class Controller:
     Args:
         config: the controller's.
         add_marked: adds the marked tests that a worker selected, as JSON, and the reports that came before them.
+
+    Attributes:
+        seed: what the run's id is made of.
     """
 
     def __init__(self, config: pytest.Config, add_marked: Callable[[str, list[pytest.TestReport]], None]) -> None:
@@ -94,8 +94,7 @@ class Controller:
         self._crashed: list[pytest.TestReport] = []
         self._workers: Workers | None = None
         # the parts of a ULID: all workers need the run's id, and a run without suites needs no ULID
-        self._seed = (time.time_ns() // 1_000_000).to_bytes(6, "big").hex() + os.urandom(10).hex()
-        config.stash[RUN_SEED] = self._seed
+        self.seed = (time.time_ns() // 1_000_000).to_bytes(6, "big").hex() + os.urandom(10).hex()
 
     def attach(self, recorder: Recorder) -> None:
         """Set the recorder, once a suite was requested."""
@@ -125,7 +124,7 @@ class Controller:
     @pytest.hookimpl(optionalhook=True, trylast=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Send each worker the parts of the run's id, and how tests are distributed."""
-        node.workerinput |= {SEED: self._seed, DIST: self._config.option.dist}
+        node.workerinput |= {SEED: self.seed, DIST: self._config.option.dist}
         if is_elsewhere(node.gateway.spec):
             # no suite is known yet
             node.workerinput.setdefault(SAME, "")
@@ -155,6 +154,8 @@ class Controller:
         output = getattr(node, "workeroutput", None) or {}
         told = json.loads(output.get(TOLD, "{}"))
         if self._workers is not None:
+            from pytest_packbench.pytest_plugin.suites import REFUSED
+
             self._workers.note_end(node, error, told, output.get(REFUSED, ""))
         # it had nothing to report
         if told.get("marked"):
