@@ -329,10 +329,10 @@ class Bench:
 
     def kept(self, output: str) -> set[str]:
         """Return the questions whose answers are in a journal of the run, or in its records."""
-        from pytest_packbench.runs.journal import read_entries
+        from pytest_packbench.runs.journal import read_journal
 
         journals = self.folder.glob(f"{output}/kills/*/journal*.jsonl")
-        kept = {entry.case.case_id for path in journals for entry in read_entries(path)}
+        kept = {entry.case.case_id for path in journals for entry in read_journal(path)[1]}
         for path in self.folder.glob(f"{output}/kills/*/records.jsonl"):
             kept |= {json.loads(line)["packbench"]["case_id"] for line in path.read_text("utf-8").splitlines()}
         return {f"question {int(case_id[5:])}" for case_id in kept}

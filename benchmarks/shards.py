@@ -90,9 +90,7 @@ def _write_cases(place: Path, cases: int) -> list[str]:
 def _write_others(first: Path, ids: Sequence[str], shards: int) -> list[Path]:
     """Write the shards that did not run; return their folders."""
     # not at the top: the memory of this process counts as memory of the commands that it starts
-    from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.analysis.statistics import statistics_of
-    from pytest_packbench.analysis.tally import Tally
+    from pytest_packbench.analysis.conclusion import conclude
     from pytest_packbench.model.run import shard_of
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.runs.stored import load_run
@@ -116,8 +114,7 @@ def _write_others(first: Path, ids: Sequence[str], shards: int) -> list[Path]:
         run = replace(real.run, run_id=run_id, settings=settings, partial=partial)
         writer = RunWriter(first.parent.parent, run.suite, run_id)
         writer.write_results(entries)
-        numbers = statistics_of(Tally().add_all(entries))
-        writer.complete(run_document(Conclusion(run=run, statistics=numbers, gates=())))
+        writer.complete(run_document(conclude(run, entries, None)))
         folders.append(writer.folder)
     return folders
 

@@ -11,6 +11,7 @@ import os
 import stat
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -38,40 +39,40 @@ class Limit(NamedTuple):
 
     Attributes:
         size: the largest number of bytes, of a file or of a line.
+        advice: what to do about an input that is too large.
         values: the largest number of values in it; of YAML with each alias written out.
         depth: the largest number of levels of objects and arrays.
-        advice: what to do about an input that is too large.
         inside: whether a file that is a link has to be in the project.
         hashed: whether nothing of it is read, so that it may be a pointer of Git LFS.
     """
 
     size: int
+    advice: str = "make it smaller"
     values: int = 1_000_000
     depth: int = 100
-    advice: str = "make it smaller"
     inside: bool = False
     hashed: bool = False
 
 
 LIMITS: Final[Mapping[str, Limit]] = {
-    "case": Limit(16 * MIB, 200_000, advice="keep large inputs in files that the target reads", inside=True),
-    "recording": Limit(96 * MIB, 2_000_000, advice="record the case again with shorter answers", inside=True),
-    "control": Limit(32 * MIB, advice="keep what the check needs", inside=True),
-    "suite.yaml": Limit(MIB, 50_000, advice="remove what is not a rule of the suite", inside=True),
-    "policy_changes.yaml": Limit(MIB, 50_000, advice="remove changes that the base already has", inside=True),
-    "baseline.json": Limit(96 * MIB, 2_000_000, advice="set it again with packbench baseline set", inside=True),
-    "result": Limit(32 * MIB, advice="let the target return less"),
-    "record": Limit(16 * MIB, advice="restore the file from the run"),
-    "payload": Limit(64 * MIB, 2_000_000, advice="restore the file from the run"),
-    "journal": Limit(96 * MIB, 2_000_000, advice="start the run again"),
-    "report": Limit(96 * MIB, 2_000_000, advice="restore the file from the run"),
-    "import": Limit(96 * MIB, 2_000_000, advice="split it into several files"),
-    "schedule": Limit(96 * MIB, 2_000_000, advice="expected one edition of the tariff schedule"),
-    "review": Limit(32 * MIB, advice="expected the review.jsonl of a page"),
-    "latest": Limit(4096, 1, 1, advice="expected the id of a run"),
-    "cached answer": Limit(64 * MIB, advice="remove it"),
-    "policy": Limit(128 * MIB, advice="split it into several files", hashed=True),
-    "configuration": Limit(16 * MIB, advice="remove what is no configuration"),
+    "case": Limit(16 * MIB, "keep large inputs in files that the target reads", 200_000, inside=True),
+    "recording": Limit(96 * MIB, "record the case again with shorter answers", 2_000_000, inside=True),
+    "control": Limit(32 * MIB, "keep what the check needs", inside=True),
+    "suite.yaml": Limit(MIB, "remove what is not a rule of the suite", 50_000, inside=True),
+    "policy_changes.yaml": Limit(MIB, "remove changes that the base already has", 50_000, inside=True),
+    "baseline.json": Limit(96 * MIB, "set it again with packbench baseline set", 2_000_000, inside=True),
+    "result": Limit(32 * MIB, "let the target return less"),
+    "record": Limit(16 * MIB, "restore the file from the run"),
+    "payload": Limit(64 * MIB, "restore the file from the run", 2_000_000),
+    "journal": Limit(96 * MIB, "start the run again", 2_000_000),
+    "report": Limit(96 * MIB, "restore the file from the run", 2_000_000),
+    "import": Limit(96 * MIB, "split it into several files", 2_000_000),
+    "schedule": Limit(96 * MIB, "expected one edition of the tariff schedule", 2_000_000),
+    "review": Limit(32 * MIB, "expected the review.jsonl of a page"),
+    "latest": Limit(4096, "expected the id of a run", 1, 1),
+    "cached answer": Limit(64 * MIB, "remove it"),
+    "policy": Limit(128 * MIB, "split it into several files", hashed=True),
+    "configuration": Limit(16 * MIB, "remove what is no configuration"),
 }
 """By kind; `record`, `payload` and `journal` are of a line, `case` of a file or a line, `report` of a value in it.
 
@@ -128,18 +129,14 @@ def read_regular(path: str | os.PathLike[str], limit: Limit) -> bytes:
         if size > limit.size:
             raise _too_large(path, limit)
         raw = os.read(descriptor, size + 1)
+        # a file that grows, or states no size
+        while len(raw) != size and len(raw) <= limit.size and (part := os.read(descriptor, MIB)):
+            raw += part
+        if len(raw) > limit.size:
+            raise _too_large(path, limit)
         if not limit.hashed:
             _check_fetched(path, raw)
-        if len(raw) == size:
-            return raw
-        # a file that grows, or states no size
-        parts, length = [raw], len(raw)
-        while part := os.read(descriptor, MIB):
-            parts.append(part)
-            length += len(part)
-            if length > limit.size:
-                raise _too_large(path, limit)
-        return b"".join(parts)
+        return raw
     finally:
         os.close(descriptor)
 
@@ -159,17 +156,10 @@ def read_line(path: str | os.PathLike[str], start: int, limit: Limit) -> bytes:
     descriptor, _ = _open_regular(path, inside=limit.inside)
     try:
         os.lseek(descriptor, start, os.SEEK_SET)
-        raw = os.read(descriptor, _LINE)
-        end = raw.find(b"\n") + 1
-        if end or len(raw) < _LINE:
-            return raw[: min(end or _LINE, limit.size + 1)]
-        parts, length = [raw], len(raw)
-        while length <= limit.size and (raw := os.read(descriptor, MIB)):
-            end = raw.find(b"\n") + 1
-            parts.append(raw[:end] if end else raw)
-            length += len(raw)
-            if end:
-                break
+        parts, length, size = [b""], 0, _LINE
+        while not parts[-1].endswith(b"\n") and length <= limit.size and (raw := os.read(descriptor, size)):
+            parts.append(raw[: raw.find(b"\n") + 1 or None])
+            length, size = length + len(raw), MIB
         return b"".join(parts)[: limit.size + 1]
     finally:
         os.close(descriptor)
@@ -269,33 +259,23 @@ def _open(path: str | os.PathLike[str], *, inside: bool) -> int:
 @lru_cache(maxsize=256)
 def _roots_of(folder: str) -> tuple[str, ...]:
     """Return the folders to which links in a folder may lead, without links."""
-    found: list[str] = []
+    found: list[Path] = []
     real_folder = os.path.realpath(folder)
     for start in dict.fromkeys((folder, real_folder)):
+        parents = (Path(start), *Path(start).parents)
         # the outermost one: a file of that name in the folders of a suite is none
-        suite = _above(start, (_SUITE,), outermost=True)
-        if suite is not None:
-            parent = os.path.dirname(suite)  # noqa: PTH120 - strings, as everywhere here
-            found.append(suite if start == real_folder != folder or parent == os.path.dirname(parent) else parent)  # noqa: PTH120
-            config = os.path.realpath(os.path.join(suite, _SUITE))  # noqa: PTH118
-            is_suite = os.path.basename(config) == _SUITE and os.path.isfile(config)  # noqa: PTH113, PTH119
-            found += [os.path.dirname(config)] if is_suite else []  # noqa: PTH120
-        project = _above(start, _REPOSITORIES) or _above(start, _PROJECTS)
-        found += [project] if project is not None else []
+        for suite in _having((_SUITE,), parents)[-1:]:
+            is_alone = start == real_folder != folder or suite.parent == suite.parent.parent
+            found.append(suite if is_alone else suite.parent)
+            config = Path(os.path.realpath(suite / _SUITE))
+            found += [config.parent] if config.name == _SUITE and config.is_file() else []
+        found += (_having(_REPOSITORIES, parents) or _having(_PROJECTS, parents))[:1]
     return tuple(dict.fromkeys(map(os.path.realpath, found)))
 
 
-def _above(folder: str, names: tuple[str, ...], *, outermost: bool = False) -> str | None:
-    """Return the nearest or outermost folder, from this one upwards, that contains one of these names."""
-    found = None
-    while found is None or outermost:
-        if any(os.path.lexists(os.path.join(folder, name)) for name in names):  # noqa: PTH118
-            found = folder
-        parent = os.path.dirname(folder)  # noqa: PTH120
-        if parent == folder:
-            break
-        folder = parent
-    return found
+def _having(names: tuple[str, ...], folders: tuple[Path, ...]) -> list[Path]:
+    """Return the folders that contain one of these names."""
+    return [folder for folder in folders if any(os.path.lexists(folder / name) for name in names)]
 
 
 def _check_fetched(path: str | os.PathLike[str], head: bytes) -> None:

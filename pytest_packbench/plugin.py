@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.serving import Serving
     from pytest_packbench.model.result import Result
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
-    from pytest_packbench.pytest_plugin.selection import Selection
+    from pytest_packbench.pytest_plugin.settings import Selection
     from pytest_packbench.pytest_plugin.suites import SessionSuites
     from pytest_packbench.runs.resume import ResumedRun
 
@@ -40,14 +40,10 @@ RESUMED: pytest.StashKey[ResumedRun] = pytest.StashKey()
 KEEP: pytest.StashKey[Callable[[Result], object]] = pytest.StashKey()
 """Stores a result at once, before pytest reports its item."""
 RESULTS_ATTRIBUTE = "packbench_entries"
-CONTROL = "packbench_control"
-"""The attribute of the item of a control: its suite."""
-CONTROL_ATTRIBUTE = "packbench_control_result"
-"""The attribute of a report with what a control came to, as JSON."""
 JOURNALED_ATTRIBUTE = "packbench_journaled"
 """The attribute of a worker's report whose results are in the worker's journal."""
 SELECTION: pytest.StashKey[Selection] = pytest.StashKey()
-THRESHOLDS: pytest.StashKey[tuple[int, int, int]] = pytest.StashKey()
+THRESHOLDS = pytest.StashKey[tuple[int, int, int]]()
 """The thresholds of garbage collection before the plugin changed them."""
 ROOT = pytest.StashKey[Path]()
 LEFT_OUT = pytest.StashKey[str]()
@@ -71,17 +67,28 @@ class Setting:
         help: one sentence for `pytest --help`.
         default: the value if none is set.
         ini: the type of the ini key.
-        option: the arguments of argparse; None if there is no option.
+        option: the arguments of argparse, given as such or as the name of the value; None if there is no option.
     """
 
     def __init__(
-        self, name: str, text: str, option: dict[str, Any] | None = None, *, default: Any = "", ini: Any = "string"
+        self,
+        name: str,
+        text: str,
+        option: dict[str, Any] | str | None = None,
+        *,
+        default: Any = "",
+        ini: Any = "string",
     ) -> None:
         self.name = name
         self.help = text
         self.default = default
         self.ini = ini
-        self.option = option
+        self.option = {"metavar": option} if isinstance(option, str) else option
+
+
+def flag_of(name: str) -> str:
+    """Return the option of a setting: `--packbench-fail-on` for `fail_on`."""
+    return f"--packbench-{name.replace('_', '-')}"
 
 
 SETTINGS = (
@@ -103,24 +110,24 @@ SETTINGS = (
         "target",
         "The pipeline under test: package.module:attr, http://... or cmd:...; the default is the target of the suite, "
         "or else of its pack.",
-        {"metavar": "TARGET"},
+        "TARGET",
     ),
     Setting(
         "backend",
         "The provider of model calls in live and record mode: anthropic, openai, ollama, or a backend of an installed "
         "package. In any mode, stub is a scripted model of the pack. In fixture mode, recorded replays recordings even "
         "if the suite sets another.",
-        {"metavar": "NAME"},
+        "NAME",
     ),
     Setting(
         "model",
         "The name of the model; anthropic has a default, stub takes the name of a scripted model.",
-        {"metavar": "NAME"},
+        "NAME",
     ),
     Setting(
         "base_url",
         "The URL of the model's server, for servers with the protocol of a provider.",
-        {"metavar": "URL"},
+        "URL",
     ),
     Setting(
         "guard",
@@ -133,7 +140,7 @@ SETTINGS = (
     Setting(
         "concurrency",
         "The number of cases that run at once; the default is 8 in live mode, 1 in record and fixture mode.",
-        {"metavar": "N"},
+        "N",
     ),
     Setting(
         "gateway",
@@ -145,26 +152,26 @@ SETTINGS = (
     Setting(
         "trials",
         "The number of trials of each case in live and record mode; the default is 1.",
-        {"metavar": "N"},
+        "N",
         default="1",
     ),
-    Setting("max_tokens", "Start no more cases once the run has used this many tokens.", {"metavar": "N"}),
+    Setting("max_tokens", "Start no more cases once the run has used this many tokens.", "N"),
     Setting(
         "max_cost",
         "Start no more cases once the run has cost this much, in the currency of the prices.",
-        {"metavar": "AMOUNT"},
+        "AMOUNT",
     ),
-    Setting("max_seconds", "Start no more cases once the run has taken this many seconds.", {"metavar": "S"}),
+    Setting("max_seconds", "Start no more cases once the run has taken this many seconds.", "S"),
     Setting(
         "max_calls",
         "Refuse an attempt more model calls than this; the default is 100 in live and record mode. Embeddings are not "
         "counted.",
-        {"metavar": "N"},
+        "N",
     ),
     Setting(
         "case_timeout",
         "End an attempt after this many seconds; the default is 300 in live and record mode, 60 in fixture mode.",
-        {"metavar": "S"},
+        "S",
     ),
     Setting(
         "gate",
@@ -176,7 +183,7 @@ SETTINGS = (
         "output",
         "The folder for reports, relative to rootdir; the default is reports/benchmarks. Write --packbench-output=DIR, "
         "with =, without a space.",
-        {"metavar": "DIR"},
+        "DIR",
         default="reports/benchmarks",
     ),
     Setting(
@@ -184,7 +191,7 @@ SETTINGS = (
         "Compare with an earlier run: committed (baseline.json in the folder of the suite), passed (the last complete "
         "run of the same mode and target whose gates passed), latest (the last complete run), a run id, or a path "
         "(with =, without a space); the default is none.",
-        {"metavar": "RUN"},
+        "RUN",
         default="none",
     ),
     Setting(
@@ -197,30 +204,30 @@ SETTINGS = (
         "fail_on",
         "Fail if one of these conditions on the comparison with the baseline is met, such as "
         '"regressed>0, mean<-0.02" (scores go from 0 to 1).',
-        {"metavar": "CONDITIONS"},
+        "CONDITIONS",
     ),
     Setting(
         "policy_from",
         "Fail if the acceptance policy is not as strict as that of a base: a commit or branch of the git repository, a "
         "run id, or the path of a run (with =, without a space). policy_changes.yaml allows single changes.",
-        {"metavar": "BASE"},
+        "BASE",
     ),
     Setting(
         "shard",
         "Run part I of N of each suite, such as 1/3; packbench merge joins the parts and applies the gates.",
-        {"metavar": "I/N"},
+        "I/N",
     ),
     Setting(
         "resume",
         "Resume a run: repeat only attempts that ended in an error or did not run. RUN is the id of a run, its folder "
         "(with =, without a space), or latest (the newest run with such attempts).",
-        {"metavar": "RUN"},
+        "RUN",
     ),
     Setting(
         "cache",
         "The folder of the response cache, relative to rootdir: repeated model calls are answered from it. Off by "
         "default. Write --packbench-cache=DIR, with =, without a space.",
-        {"metavar": "DIR"},
+        "DIR",
     ),
     Setting("root", "The folder of suites, relative to rootdir.", default=DEFAULT_ROOT),
     Setting(
@@ -228,7 +235,7 @@ SETTINGS = (
         "What a resumed run does if cases, rules, target or model have changed: refuse, or run (repeat what changed).",
         default="refuse",
     ),
-    Setting("secrets", "Names of further environment variables with secrets, separated by commas.", default=""),
+    Setting("secrets", "Names of further environment variables with secrets, separated by commas."),
     Setting("stale", "How a stale recording is reported: error (default) or warn (a remark).", default="error"),
     Setting(
         "record_prompts",
@@ -303,21 +310,16 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     """Register the options and their ini keys."""
     _resolve_json_report(parser, pluginmanager)
     group = parser.getgroup("packbench", "benchmark cases as tests (packbench)")
-    for setting in SETTINGS:
-        if setting.option is not None:
-            dest = f"packbench_{setting.name}"
-            flag = f"--packbench-{setting.name.replace('_', '-')}"
-            group.addoption(flag, dest=dest, default=None, help=setting.help, **setting.option)
-        parser.addini(f"packbench_{setting.name}", help=setting.help, type=setting.ini, default=None)
-    for name, instead in REMOVED.items():
-        flag = f"--packbench-{name.replace('_', '-')}"
-        group.addoption(flag, dest=f"packbench_{name}", nargs="?", const="", help=argparse.SUPPRESS)
-        parser.addini(f"packbench_{name}", help=f"Removed: {instead}.", type="string", default=None)
     # imports no pack
     from pytest_packbench.packs import TARGET_FILES
 
-    for name, about in TARGET_FILES.items():
-        parser.addini(f"packbench_{name}", help=about, type="string", default=None)
+    hidden = {"nargs": "?", "const": "", "help": argparse.SUPPRESS}
+    removed = (Setting(name, f"Removed: {instead}.", hidden) for name, instead in REMOVED.items())
+    for setting in (*SETTINGS, *removed, *(Setting(name, about) for name, about in TARGET_FILES.items())):
+        name = f"packbench_{setting.name}"
+        if setting.option is not None:
+            group.addoption(flag_of(setting.name), dest=name, default=None, **{"help": setting.help, **setting.option})
+        parser.addini(name, help=setting.help, type=setting.ini, default=None)
     group.addoption(
         "--packbench-list",
         dest="packbench_list",
@@ -342,7 +344,7 @@ def setting_of(name: str, namespace: object, getini: Callable[[str], Any]) -> tu
     """
     option = getattr(namespace, f"packbench_{name}", None)
     if option is not None:
-        return option, f"--packbench-{name.replace('_', '-')}"
+        return option, flag_of(name)
     variable = f"PACKBENCH_{name.upper()}"
     if os.environ.get(variable):
         return os.environ[variable], f"environment variable {variable}"
@@ -378,11 +380,11 @@ def _request_suites(config: pytest.Config, collected: list[str]) -> None:
         return
     if names or under:
         collect_less_garbage(config)
-        from pytest_packbench.pytest_plugin.selection import activate, wants_gateway
+        from pytest_packbench.pytest_plugin.settings import activate, wants_gateway
 
         activate(config, collected)
         if wants_gateway(config):
-            from pytest_packbench.pytest_plugin.gateway import serve
+            from pytest_packbench.pytest_plugin.suites import serve
 
             serve(config)
 
@@ -473,7 +475,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "the fixtures packbench_case and packbench_check.",
     )
     if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
-        from pytest_packbench.pytest_plugin.xdist_controller import Controller
+        from pytest_packbench.pytest_plugin.xdist import Controller
 
         config.pluginmanager.register(Controller(config, partial(_add_marked_tests, config)), CONTROLLER)
     if SELECTION in config.stash:
@@ -481,7 +483,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         register(config)
     elif getattr(config, "workerinput", {}).get(SAME):
-        from pytest_packbench.pytest_plugin.xdist_worker import Unselected
+        from pytest_packbench.pytest_plugin.xdist import Unselected
 
         config.pluginmanager.register(Unselected(config), "packbench-unselected")
 
@@ -527,7 +529,7 @@ def _unused_option(config: pytest.Config) -> str:
     words = [str(word).partition("=")[0] for word in config.invocation_params.args]
     for name in _CHECKS:
         value = getattr(config.option, f"packbench_{name}")
-        flag = f"--packbench-{name.replace('_', '-')}"
+        flag = flag_of(name)
         if flag in words and value != "none":
             left_out = config.stash.get(LEFT_OUT, "")
             reason = f"{left_out} does not run, because arguments name other tests" if left_out else "no suite runs"
@@ -589,7 +591,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
         config.args, config.args_source = collected, pytest.Config.ArgsSource.ARGS
     if not config.option.packbench_list:
         return None
-    from pytest_packbench.pytest_plugin.selection import show_suites
+    from pytest_packbench.pytest_plugin.settings import show_suites
 
     return show_suites(config)
 

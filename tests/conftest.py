@@ -18,6 +18,7 @@ import pytest
 import tabulate
 import yaml
 
+import pytest_packbench.analysis.trend
 import pytest_packbench.packs.agent_safety.pack
 import pytest_packbench.packs.generic.pack
 import pytest_packbench.packs.tariff.pack
@@ -26,15 +27,14 @@ import pytest_packbench.pytest_plugin.explain
 import pytest_packbench.pytest_plugin.marked
 import pytest_packbench.pytest_plugin.prefetch
 import pytest_packbench.pytest_plugin.resume
-import pytest_packbench.pytest_plugin.selection
 import pytest_packbench.pytest_plugin.session
-import pytest_packbench.pytest_plugin.xdist_worker
+import pytest_packbench.pytest_plugin.settings
+import pytest_packbench.pytest_plugin.xdist
 import pytest_packbench.reports.document
 import pytest_packbench.reports.page.case_data
-import pytest_packbench.reports.page.plots
 import pytest_packbench.reports.page.sections
+import pytest_packbench.reports.plots
 import pytest_packbench.reports.story
-import pytest_packbench.runs.history
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pytest_packbench.analysis.formatting import format_interval, format_percent
-from pytest_packbench.analysis.gates import (
-    defer_to_merge,
-    gate_baseline,
-    gate_tally,
-    group_names,
-    judge_gates,
-    skip_unselected,
+from pytest_packbench.analysis.counting import (
+    MEAN,
+    Numbers,
+    by_case,
+    cluster_facet,
+    dependence_note,
+    trials_rule_of,
 )
+from pytest_packbench.analysis.formatting import format_interval, format_percent
+from pytest_packbench.analysis.gates import GateJudge, deferred
 from pytest_packbench.analysis.listing import Listing
-from pytest_packbench.analysis.statistics import statistics_of
-from pytest_packbench.analysis.trials import cluster_facet, dependence_note, trials_rule_of
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.gate import CHANGE_METRICS, gates_text
 from pytest_packbench.model.metric import AUTHORED
@@ -25,13 +24,12 @@ from pytest_packbench.model.run import PROGRAM_RUNS
 from pytest_packbench.model.score import FIXTURE, is_broken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pytest_packbench.analysis.baseline import BaselineOutcome, Changes
-    from pytest_packbench.analysis.comparison import ComparedRun
-    from pytest_packbench.analysis.statistics import Exposure, Statistics
+    from pytest_packbench.analysis.changes import BaselineOutcome, Comparison
+    from pytest_packbench.analysis.counting import Exposure, Statistics
     from pytest_packbench.model.control import ControlTally
-    from pytest_packbench.model.gate import Gate, GateResult
+    from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.metric import Figure
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.policy import PolicyOutcome
@@ -138,131 +136,140 @@ class RunEvaluator:
 
     Args:
         run: what is true of all results, as far as it is known.
-        rules: the suite's, with its gates.
-        pack: the suite's pack, which names the levels of agreement.
+        rules: the suite's, with its gates; None to count only.
+        levels: the depths of agreement to report, above 0; those that occur if there are none.
         earlier: the earlier run to compare with; None if there is no such request.
+
+    Attributes:
+        numbers: what was counted.
 
     Raises:
         TrialsRuleError: the settings of a run contain an invalid trials rule.
     """
 
-    def __init__(self, run: Run, rules: SuiteConfig, pack: Pack, earlier: BaselineLookup | None) -> None:
-        rule = trials_rule_of(run, rules.trials_rule())
-        self._levels = pack.depths or None
-        self._gates = rules.all_gates()
-        self._baseline = gate_baseline(earlier, self._gates, rule)
-        self._earlier = earlier
-        self._compared = _compared_run(run, earlier, self._gates)
-        self._page_cases = Listing()
-        self._durations: array[int] | None = None if run.mode == FIXTURE else array("Q")
-        self._tally = gate_tally(
+    def __init__(
+        self,
+        run: Run,
+        rules: SuiteConfig | None = None,
+        levels: Sequence[int] | None = None,
+        earlier: BaselineLookup | None = None,
+    ) -> None:
+        self._gates = () if rules is None else rules.all_gates()
+        self._levels, self._earlier = levels or None, earlier
+        rule = MEAN if rules is None else rules.trials_rule()
+        self.numbers = Numbers(
             self._gates,
-            metrics=rules.metrics,
-            trials_rule=rule,
+            metrics=None if rules is None else rules.metrics,
+            rule=trials_rule_of(run, rule),
             facet=cluster_facet(run),
             mode=run.mode,
-            baseline=self._baseline,
-            each_case=(self._page_cases.add,),
         )
+        self._listing = Listing()
+        self._durations: array[int] | None = None if run.mode == FIXTURE else array("Q")
+        self._comparison: Comparison | None = None
+        if earlier is not None and earlier.stored is not None:
+            from pytest_packbench.analysis.changes import Comparison
 
-    def add(self, result: Result) -> None:
-        """Count a result; the trials of a case have to follow each other."""
-        self._tally.add(result)
-        self._time(result)
-        if self._compared is not None:
-            self._compared.add(result)
+            by = {gate.by for gate in self._gates if gate.change and gate.by is not None}
+            is_relative = any(gate.max_ratio_to_baseline is not None for gate in self._gates)
+            unchanged = self.numbers.add_unchanged if is_relative else None
+            self._comparison = Comparison(earlier.stored, run, by=by, rule=rule, unchanged=unchanged)
 
-    def add_all(self, results: Sequence[Result]) -> Self:
-        """Count results in any order."""
-        self._tally.add_all(results)
-        for result in results if self._durations is not None else ():
-            self._time(result)
-        if self._compared is not None:
-            self._compared.add_all(results)
-        return self
+    def add(self, trials: Sequence[Result]) -> None:
+        """Count a case by all its trials, as `by_case` yields them."""
+        case = self.numbers.add(trials)
+        self._listing.add(case)
+        if self._comparison is not None:
+            self._comparison.add(case)
+        if self._durations is not None:
+            self._durations.extend(trial.attempt.duration_ms for trial in trials if trial.record is not None)
 
-    def _time(self, result: Result) -> None:
-        if self._durations is not None and result.record is not None:
-            self._durations.append(result.attempt.duration_ms)
+    def conclusion(self, run: Run, scope: Scope = "whole", *, with_errors: bool = True) -> Conclusion:
+        """Judge the run after all its results were counted.
 
-    def conclusion(self, run: Run, scope: Scope = "whole") -> Conclusion:
-        """Judge the run after all its results were counted; `scope` is as in `conclude`.
+        Args:
+            run: what is true of all its results, now that it has ended.
+            scope: `part` if some of the suite's cases were not selected, so that a gate without a case passes; `shard`
+                if the run is to be merged, so that gates and comparison are left to the merged run; else `whole`.
+            with_errors: whether the results include errors and cases that did not run.
 
         Raises:
             ConditionError: a condition on the comparison is malformed.
         """
-        baseline = None if self._baseline is None else self._baseline.checked(run, self._tally)
-        outcome = self._outcome(run, scope)
-        gates = judge_gates(self._tally.close(), self._gates, baseline, changes=_changes(outcome))
-        if scope != "whole":
-            gates = defer_to_merge(gates) if scope == "shard" else skip_unselected(gates)
+        outcome = None
+        if self._comparison is not None:
+            self._comparison.close()
+        if self._earlier is not None:
+            from pytest_packbench.analysis.changes import baseline_outcome
+
+            outcome = baseline_outcome(self._earlier, self._comparison, scope)
+        gates = GateJudge(self.numbers, outcome, with_errors).results(self._gates)
         return Conclusion(
             run=run,
-            statistics=statistics_of(self._tally, levels=self._levels),
-            gates=gates,
-            page_cases=self._page_cases,
+            statistics=self.numbers.statistics(self._levels),
+            gates=deferred(gates, scope),
+            page_cases=self._listing,
             baseline=outcome,
             times=times_of(self._durations or ()),
         )
 
-    def _outcome(self, run: Run, scope: Scope) -> BaselineOutcome | None:
-        earlier = self._earlier
-        if earlier is None or (earlier.stored is None and not earlier.reason):
-            return None
-        from pytest_packbench.analysis.baseline import baseline_outcome
-
-        comparison = None
-        if self._compared is not None and earlier.stored is not None and scope != "shard":
-            comparison = self._compared.since(earlier.stored, run)
-        return baseline_outcome(earlier, comparison, scope)
-
-
-def _compared_run(run: Run, earlier: BaselineLookup | None, gates: Iterable[Gate]) -> ComparedRun | None:
-    """Return what collects the cases of a run for its comparison; None if it is not compared."""
-    if earlier is None or earlier.stored is None:
-        return None
-    from pytest_packbench.analysis.comparison import ComparedRun
-
-    return ComparedRun(run, group_names(gates))
-
-
-def _changes(outcome: BaselineOutcome | None) -> Changes | None:
-    if outcome is None:
-        return None
-    from pytest_packbench.analysis.baseline import Changes
-
-    comparison = outcome.comparison
-    if comparison is not None and not comparison.differences:
-        # each group says whether it has a case that is unchanged in both runs
-        return Changes(comparison=comparison, reason="")
-    return Changes(comparison=comparison, reason=outcome.problem, optional=outcome.optional)
-
 
 def conclude(
     run: Run,
-    results: Sequence[Result],
-    rules: SuiteConfig,
-    pack: Pack,
-    earlier: BaselineLookup | None,
+    results: Iterable[Result],
+    rules: SuiteConfig | None = None,
+    levels: Sequence[int] | None = None,
+    earlier: BaselineLookup | None = None,
     *,
     scope: Scope = "whole",
+    with_errors: bool = True,
 ) -> Conclusion:
-    """Judge a run that has ended; see `RunEvaluator` for the other arguments.
+    """Judge a run that has ended.
 
     Args:
         run: what is true of all results.
-        results: one for each attempt.
-        rules: the suite's.
-        pack: the suite's pack.
-        earlier: the earlier run to compare with; None if there is no such request.
-        scope: `part` if some of the suite's cases were not selected, so that a gate without a case passes; `shard` if
-            the run is to be merged, so that gates and comparison are left to the merged run; else `whole`.
+        results: one for each attempt, as `by_case` groups them.
+        rules: as in `RunEvaluator`, like the next two.
+        levels: as there.
+        earlier: as there.
+        scope: as in `RunEvaluator.conclusion`.
+        with_errors: as there.
 
     Raises:
         TrialsRuleError: the settings of a run contain an invalid trials rule.
         ConditionError: a condition on the comparison is malformed.
     """
-    return RunEvaluator(run, rules, pack, earlier).add_all(results).conclusion(run, scope)
+    evaluator = RunEvaluator(run, rules, levels, earlier)
+    for trials in by_case(results):
+        evaluator.add(trials)
+    return evaluator.conclusion(run, scope, with_errors=with_errors)
+
+
+def with_figures(conclusion: Conclusion, pack: Pack, results: Callable[[], Iterable[Result]]) -> Conclusion:
+    """Return a conclusion with the figures of its pack, and those of what changed since the baseline.
+
+    Args:
+        conclusion: what the run came to.
+        pack: its pack.
+        results: returns one for each attempt, with records and payloads.
+
+    Raises:
+        Exception: the pack raises it, or `results`. Files of the baseline that can't be read are a warning.
+    """
+    from pytest_packbench.model.pack import figures_of, paired_figures_of
+
+    conclusion, outcome = replace(conclusion, figures=figures_of(pack, results())), conclusion.baseline
+    if outcome is None or outcome.compared is None or outcome.stored is None:
+        return conclusion
+    from pytest_packbench.runs.folder import StoredRunError
+    from pytest_packbench.runs.stored import complete_results
+
+    try:
+        before = complete_results(outcome.stored.source)
+        return replace(conclusion, paired_figures=paired_figures_of(pack, before, results()))
+    except (StoredRunError, OSError) as error:
+        warning = "; ".join(filter(None, (outcome.warning, f"figures not compared: {error}")))
+        return replace(conclusion, baseline=outcome._replace(warning=warning))
 
 
 class RunVerdict(NamedTuple):

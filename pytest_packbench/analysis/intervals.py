@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 
 CONFIDENCE = 0.95
+WILSON = {"method": "wilson", "sides": 2, "confidence": CONFIDENCE}
+"""How reports say in which way intervals of rates are computed."""
 _POWER = 0.8
 _STEPS = 200
 _EXACT = 1e-14

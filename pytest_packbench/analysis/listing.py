@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,42 +19,26 @@ MAX_ROWS = 200
 _MAX_NAMED = 3
 
 
-class CaseRow(NamedTuple):
-    """A case in a table, over all its trials.
-
-    Attributes:
-        case: its result.
-        passed: how many of its trials passed.
-        trials: how many trials it had.
-    """
-
-    case: Result
-    passed: int
-    trials: int
-
-
 @dataclass(slots=True)
 class TopRows(Generic[_Item]):
     """The first rows of a sorted table.
 
     Attributes:
+        key: what the rows are sorted by.
+        max_rows: how many rows are kept, 1 or more; the others are only counted.
         first: these rows, in order.
         count: how many rows the table has in all.
     """
 
+    key: Callable[[_Item], Any]
+    max_rows: int = MAX_ROWS
     first: list[_Item] = field(default_factory=list)
     count: int = 0
 
-    def add(
-        self,
-        row: _Item,
-        key: Callable[[_Item], Any],
-        max_rows: int = MAX_ROWS,
-        stored_form: Callable[[_Item], _Item] = lambda row: row,
-    ) -> None:
+    def add(self, row: _Item, stored_form: Callable[[_Item], _Item] = lambda row: row) -> None:
         """Count a row, and keep it if it is among the first; see `keep_first`."""
         self.count += 1
-        keep_first(self.first, row, max_rows, key, stored_form)
+        keep_first(self.first, row, self.max_rows, self.key, stored_form)
 
 
 class Listing:
@@ -74,38 +58,29 @@ class Listing:
 
     def __init__(self, max_rows: int = MAX_ROWS) -> None:
         self._max_rows = max_rows
-        self.tables: defaultdict[str, TopRows[CaseRow]] = defaultdict(TopRows)
+        self.tables: dict[str, TopRows[Result]] = defaultdict(lambda: TopRows(_worst_first, max_rows))
         self.repeated = False
-        self.errors: dict[str, TopRows[CaseRow]] = {}
+        self.errors: dict[str, TopRows[Result]] = {}
 
-    def add(self, case: Result, passed: int, trials: int) -> None:
-        """Add a case over all its trials, with how many of them passed and how many there are."""
-        self.repeated = self.repeated or trials > 1
-        row = CaseRow(case, passed, trials)
-        is_broken = case.score.verdict in {"error", "vacuous"}
-        names = (
-            "quarantined" if case.score.quarantined else case.score.verdict,
-            *["broken"] * is_broken,
-            *["stale"] * case.attempt.stale,
-        )
+    def add(self, case: Result) -> None:
+        """Add a case over all its trials."""
+        score = case.score
+        self.repeated = self.repeated or case.trials[1] > 1
+        names = ["quarantined" if score.quarantined else score.verdict, *["stale"] * case.attempt.stale]
+        if score.verdict in {"error", "vacuous"}:
+            names.append("broken")
+            error = error_key(f"{score.kind or score.verdict} {score.message}", case.case.case_id, case.case.file)
+            # of so many different errors, the others are only counted in their table
+            if error in self.errors or len(self.errors) < self._max_rows:
+                self.errors.setdefault(error, TopRows(_worst_first, _MAX_NAMED)).add(case, without_record)
         for name in names:
-            self.tables[name].add(row, _worst_first, self._max_rows, _without_record)
-        key = (
-            error_key(
-                f"{case.score.kind or case.score.verdict} {case.score.message}", case.case.case_id, case.case.file
-            )
-            if is_broken
-            else ""
-        )
-        # of so many different errors, the others are only counted in their table
-        if is_broken and (key in self.errors or len(self.errors) < self._max_rows):
-            self.errors.setdefault(key, TopRows()).add(row, _worst_first, _MAX_NAMED, _without_record)
+            self.tables[name].add(case, without_record)
 
-    def error_groups(self, max_groups: int) -> list[TopRows[CaseRow]]:
+    def error_groups(self, max_groups: int) -> list[TopRows[Result]]:
         """Return the errors of most cases, each with its first cases and their number."""
         return sorted(self.errors.values(), key=lambda group: (-group.count, _worst_first(group.first[0])))[:max_groups]
 
-    def first(self, name: str, max_rows: int) -> Sequence[CaseRow]:
+    def first(self, name: str, max_rows: int) -> Sequence[Result]:
         """Return the first rows of a table; none if the table is empty."""
         return self.tables[name].first[:max_rows] if name in self.tables else ()
 
@@ -114,15 +89,14 @@ class Listing:
         return self.tables[name].count if name in self.tables else 0
 
 
-def _without_record(row: CaseRow) -> CaseRow:
-    # record and payload are most of a result's memory, and no page shows them
-    case = row.case
-    small = case.record is None and case.attempt.payload is None
-    return row if small else row._replace(case=replace(case, record=None, attempt=replace(case.attempt, payload=None)))
+def without_record(case: Result) -> Result:
+    """Return a result without record and payload, which are most of its memory, and which no page of cases shows."""
+    if case.record is None and case.attempt.payload is None:
+        return case
+    return replace(case, record=None, attempt=replace(case.attempt, payload=None))
 
 
-def _worst_first(row: CaseRow) -> tuple[float, str, str]:
-    case = row.case
+def _worst_first(case: Result) -> tuple[float, str, str]:
     below = (case.score.score or 0.0) - (case.score.threshold or 0.0) if case.score.verdict == "failed" else 0.0
     return below, case.case.case_id, case.case.test_id
 

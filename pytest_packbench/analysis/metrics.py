@@ -1,7 +1,7 @@
-"""Metrics measured on a tally, the arithmetic of gates, and the sums that both are computed from.
+"""Sums over groups of results, metrics measured on them, and their arithmetic in words.
 
-A `Profile` contains all that a figure needs of one result, beside its score; a run has few different ones. `ResultSums`
-count the results of a group by profile and add up their scores. `RecordSums` do the same for wire records.
+A `Profile` contains all that a figure needs of one result, beside its score; a run has few different ones.
+`ResultSums` count the results of a group by profile and add up their scores.
 """
 
 from __future__ import annotations
@@ -9,20 +9,72 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pytest_packbench.analysis.formatting import format_with_bounds
-from pytest_packbench.model.metric import COMPLETENESS, GENERAL_METRICS, MEAN_SCORE, Profile
+from pytest_packbench.model.metric import GENERAL_METRICS, MEAN_SCORE, Profile
 from pytest_packbench.model.score import TOLERANCE
-from pytest_packbench.model.strict_json import U32_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from pytest_packbench.analysis.tally import PairsKey, Tally
     from pytest_packbench.model.metric import Metric
-    from pytest_packbench.model.record import EvalRecord
-    from pytest_packbench.model.score import Verdict
+
+_Key = TypeVar("_Key")
+# every float is a multiple of 2 ** -1074, so that sums of such multiples are exact
+_FINEST_BITS = 1074
+_FINEST = 1 << _FINEST_BITS
+
+
+@dataclass(slots=True)
+class ResultSums:
+    """The sums over a group of results.
+
+    Attributes:
+        profiles: number of results by profile.
+        points: the sum of the scores in the rates, in multiples of `1 / _FINEST`.
+        not_finite: the sum of those scores that are not finite.
+        clusters: the clusters of the results in the rates, if the tally has a facet.
+    """
+
+    profiles: Counter[Profile] = field(default_factory=Counter)
+    points: int = 0
+    not_finite: float = 0.0
+    clusters: set[str] = field(default_factory=set)
+
+    def add(self, profile: Profile, points: float) -> None:
+        """Add one result with its points, as `points_of` returns them."""
+        self.profiles[profile] += 1
+        if isinstance(points, int):
+            self.points += points
+        else:
+            self.not_finite += points
+
+    def count(self, predicate: Callable[[Profile], object] = lambda _: True) -> int:
+        """Return how many results have a profile for which the predicate is true."""
+        return sum(number for profile, number in self.profiles.items() if predicate(profile))
+
+    def count_by(self, key: Callable[[Profile], _Key]) -> Counter[_Key]:
+        """Return the number of results for each value of the key."""
+        counts: Counter[_Key] = Counter()
+        for profile, number in self.profiles.items():
+            counts[key(profile)] += number
+        return counts
+
+    @property
+    def score(self) -> float:
+        """The sum of the scores in the rates, rounded once, so that it does not depend on their order."""
+        return self.points / _FINEST + self.not_finite
+
+
+def points_of(score: float | None) -> float:
+    """Return a score as a multiple of `1 / _FINEST`; a score that is not finite is returned unchanged, None is 0."""
+    if score is None:
+        return 0
+    if not isfinite(score):
+        return score
+    top, bottom = score.as_integer_ratio()
+    return top << (_FINEST_BITS - bottom.bit_length() + 1)
 
 
 class Fraction(NamedTuple):
@@ -64,68 +116,10 @@ def measure(sums: ResultSums, metric: Metric, depth: int | None = None) -> Fract
     return Fraction(sums.count(lambda result: belongs(result) and metric.counts(result, depth or 1)), among)
 
 
-def run_sums(tally: Tally) -> ResultSums:
-    """Return the sums of all results of a run."""
-    return merged(sums for key, sums in tally.groups.items() if not key.name)
-
-
-def groups(tally: Tally, metric: str, by: str) -> dict[str, ResultSums]:
-    """Split a run into groups, without those to which the metric does not apply.
-
-    Args:
-        tally: the run.
-        metric: the name of one of the tally's metrics.
-        by: the gate's `by`.
-
-    Returns:
-        The sums of each group with a case that has to be judged or is vacuous, by the group's value; "" for unreadable
-        cases, whose groups are unknown.
-    """
-    parts: dict[str, list[ResultSums]] = {}
-    for key, sums in tally.groups.items():
-        if _belongs(key.name, by, readable=key.readable):
-            parts.setdefault(key.value, []).append(sums)
-    totals = {value: merged(sums) for value, sums in parts.items()}
-    return {value: sums for value, sums in totals.items() if _applies(tally.metrics[metric], value, sums)}
-
-
-def pairs(tally: Tally, metric: str, by: str | None, value: str) -> tuple[ResultSums, ResultSums]:
-    """Return the sums before and now of those cases of a group that are unchanged in both runs.
-
-    Without `by` the group is the whole run.
-    """
-    both = [sums for key, sums in tally.pairs.items() if _is_pair(key, metric, by, value)]
-    return merged(before for before, _ in both), merged(now for _, now in both)
-
-
-def _is_pair(key: PairsKey, metric: str, by: str | None, value: str) -> bool:
-    if metric != COMPLETENESS and not key.judged:
-        return False
-    if by is None:
-        return not key.group.name
-    return key.due and key.group.value == value and _belongs(key.group.name, by, readable=key.group.readable)
-
-
-def _belongs(name: str, by: str, *, readable: bool) -> bool:
-    # an unreadable case is only known to be in the group of all results
-    return name == (by if readable else "")
-
-
-def _applies(metric: Metric, value: str, sums: ResultSums) -> bool:
-    """Whether a metric applies to a group.
-
-    Unreadable cases count for completeness only, and groups that only expect refusals have no over-refusals. Every
-    metric applies to a group without a judged case.
-    """
-    due = bool(sums.count(lambda result: result.due))
-    if metric is GENERAL_METRICS[COMPLETENESS]:
-        return due
-    # a group of vacuous cases has not shown what its gate asks for
-    if not due and not sums.count(lambda result: result.vacuous):
-        return False
-    if metric.skips_refusals and sums.count(lambda result: result.counted):
-        return bool(sums.count(lambda result: result.answer_due))
-    return bool(value)
+def excluded_facets(metrics: Mapping[str, Metric]) -> tuple[tuple[str, str], ...]:
+    """Return the facets whose cases metrics exclude or count apart, with their values, each once."""
+    facets = (facet for metric in metrics.values() for facet in (metric.excluded, metric.apart))
+    return tuple(dict.fromkeys(facet for facet in facets if facet is not None))
 
 
 class Bounds(NamedTuple):
@@ -178,173 +172,3 @@ def arithmetic(fraction: Fraction, bounds: Bounds, *, as_percent: bool = True, c
     if compared and bounds.max is not None:
         comparisons.append(f"{'<=' if bounds.is_within(value) else '>'} max {limits[-1]}")
     return f"{fraction.top:.{decimals}f} / {fraction.bottom} = {number} {', '.join(comparisons)}".rstrip()
-
-
-# scores and costs of records are added as whole billionths, so that the sum does not depend on their order
-NANO = 1_000_000_000
-# every float is a multiple of 2 ** -1074, so that sums of such multiples are exact
-_FINEST_BITS = 1074
-_FINEST = 1 << _FINEST_BITS
-_MAX_USD = 1e12
-# the fields of `RecordSums` that are simply added
-_ADDED = (
-    *("tokens_known", "tokens_input", "tokens_output", "wall_clock_ms"),
-    *("score_nano", "costed", "cost_nano", "later"),
-)
-_Key = TypeVar("_Key")
-
-
-@dataclass(slots=True)
-class ResultSums:
-    """The sums over a group of results.
-
-    Attributes:
-        profiles: number of results by profile.
-        points: the sum of the scores in the rates, in multiples of `1 / _FINEST`.
-        not_finite: the sum of those scores that are not finite.
-        clusters: the clusters of the results in the rates, if the tally has a facet.
-    """
-
-    profiles: dict[Profile, int] = field(default_factory=dict)
-    points: int = 0
-    not_finite: float = 0.0
-    clusters: set[str] = field(default_factory=set)
-
-    def add(self, profile: Profile, points: float) -> None:
-        """Add one result with its points, as `points_of` returns them."""
-        self.profiles[profile] = self.profiles.get(profile, 0) + 1
-        if isinstance(points, int):
-            self.points += points
-        else:
-            self.not_finite += points
-
-    def merge(self, other: ResultSums) -> None:
-        """Add the sums of another group."""
-        for profile, number in other.profiles.items():
-            self.profiles[profile] = self.profiles.get(profile, 0) + number
-        self.points += other.points
-        self.not_finite += other.not_finite
-        self.clusters |= other.clusters
-
-    def count(self, predicate: Callable[[Profile], object] = lambda _: True) -> int:
-        """Return how many results have a profile for which the predicate is true."""
-        return sum(number for profile, number in self.profiles.items() if predicate(profile))
-
-    def count_by(self, key: Callable[[Profile], _Key]) -> Counter[_Key]:
-        """Return the number of results for each value of the key."""
-        counts: Counter[_Key] = Counter()
-        for profile, number in self.profiles.items():
-            counts[key(profile)] += number
-        return counts
-
-    @property
-    def score(self) -> float:
-        """The sum of the scores in the rates, rounded once, so that it does not depend on their order."""
-        return self.points / _FINEST + self.not_finite
-
-
-@dataclass(slots=True)
-class RecordSums:
-    """The sums over a group of wire records. Values under `packbench` of another type or range are ignored.
-
-    Attributes:
-        endings: number of records by passed, decision, utility, whether they have a score, and the facets that a
-            metric excludes.
-        tokens_known: records with a token count of either kind.
-        tokens_input: their sum.
-        tokens_output: their sum.
-        wall_clock_ms: sum over the records, milliseconds.
-        slowest_ms: the slowest record, milliseconds.
-        score_nano: sum of their scores, billionths.
-        costed: records with `packbench.cost_usd`.
-        cost_nano: sum of those costs, billionths of a dollar.
-        later: records that are a second or later trial of their case.
-        hooks: number of guard firings by rule (None without one), hook and decision.
-    """
-
-    endings: dict[tuple[bool, str, bool | None, bool, tuple[tuple[str, str], ...]], int] = field(default_factory=dict)
-    tokens_known: int = 0
-    tokens_input: int = 0
-    tokens_output: int = 0
-    wall_clock_ms: int = 0
-    slowest_ms: int = 0
-    score_nano: int = 0
-    costed: int = 0
-    cost_nano: int = 0
-    later: int = 0
-    hooks: Counter[tuple[int | None, str, str]] = field(default_factory=Counter)
-
-    def add(self, record: EvalRecord, facets: tuple[tuple[str, str], ...] = ()) -> None:
-        """Add a record, with those of its facets that a metric excludes."""
-        utility, scored = self._add_packbench(record.packbench) if record.packbench else (None, False)
-        ending = (record.passed, record.agent_decision, utility, scored, facets)
-        self.endings[ending] = self.endings.get(ending, 0) + 1
-        tokens_input, tokens_output, wall_clock_ms = record.tokens_input, record.tokens_output, record.wall_clock_ms
-        if tokens_input is not None or tokens_output is not None:
-            self.tokens_known += 1
-            self.tokens_input += tokens_input or 0
-            self.tokens_output += tokens_output or 0
-        self.wall_clock_ms += wall_clock_ms
-        self.slowest_ms = max(self.slowest_ms, wall_clock_ms)
-        for firing in record.hook_decisions:
-            self.hooks[firing.rule, firing.hook, firing.decision] += 1
-
-    def _add_packbench(self, packbench: Mapping[str, Any]) -> tuple[bool | None, bool]:
-        utility, score = packbench.get("utility"), number_of(packbench.get("score"), 1)
-        cost = number_of(packbench.get("cost_usd"), _MAX_USD)
-        if score is not None:
-            self.score_nano += round(score * NANO)
-        if cost is not None:
-            self.costed += 1
-            self.cost_nano += round(cost * NANO)
-        self.later += trial_of(packbench) > 0
-        return utility if isinstance(utility, bool) else None, score is not None
-
-    def merge(self, other: RecordSums) -> None:
-        """Add the sums of another group."""
-        for ending, number in other.endings.items():
-            self.endings[ending] = self.endings.get(ending, 0) + number
-        for name in _ADDED:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.slowest_ms = max(self.slowest_ms, other.slowest_ms)
-        self.hooks.update(other.hooks)
-
-    def result_sums(self) -> ResultSums:
-        """Return the counts as sums of results, without scores."""
-        sums = ResultSums()
-        for (passed, decision, utility, scored, facets), number in self.endings.items():
-            verdict: Verdict = "passed" if passed else "failed"
-            profile = Profile(verdict, decision=decision, utility=utility, scored=scored, facets=facets)
-            sums.profiles[profile] = sums.profiles.get(profile, 0) + number
-        return sums
-
-
-def merged(sums: Iterable[ResultSums]) -> ResultSums:
-    """Return the sum over groups that share no result."""
-    total = ResultSums()
-    for group in sums:
-        total.merge(group)
-    return total
-
-
-def points_of(score: float | None) -> float:
-    """Return a score as a multiple of `1 / _FINEST`; a score that is not finite is returned unchanged, None is 0."""
-    if score is None:
-        return 0
-    if not isfinite(score):
-        return score
-    top, bottom = score.as_integer_ratio()
-    return top << (_FINEST_BITS - bottom.bit_length() + 1)
-
-
-def trial_of(packbench: Mapping[str, Any]) -> int:
-    """Return the trial number in a record's `packbench` object; 0 if it has none."""
-    trial = packbench.get("trial")
-    return trial if type(trial) is int and 0 <= trial <= U32_MAX else 0
-
-
-def number_of(value: object, maximum: float) -> float | None:
-    """Return a value that is a number from 0 to `maximum`; None for anything else."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= maximum:
-        return value
-    return None

@@ -16,6 +16,7 @@ T = TypeVar("T")
 WRAPPED = "value"
 """The property that contains the answer where the schema does not describe an object."""
 _EXCERPT = 80
+_INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 # https://platform.openai.com/docs/guides/structured-outputs, "Supported schemas"
 _STRICT_KEYWORDS = frozenset(
     {
@@ -138,6 +139,53 @@ def tool_calls(calls: Iterable[Any], read: Callable[[Any], ToolCall]) -> tuple[T
 def count(value: object) -> int | None:
     """Return a token count; None where the value is none, or too large for a record."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= U64_MAX else None
+
+
+def counts_in(value: Any) -> dict[str, int | None]:
+    """Return the tokens that a provider counted in a response or an event of one, as keywords of `Usage`.
+
+    OpenAI's input tokens include cached ones, and its output tokens include reasoning.
+    """
+    if not isinstance(value, dict):
+        return {}
+    inner = value.get("response") or value.get("message")
+    if isinstance(inner, dict) and isinstance(inner.get("usage"), dict):
+        counts = _counts_of_usage(inner["usage"])
+        # a provisional count
+        return {**counts, "tokens_output": None} if value.get("type") == "message_start" else counts
+    if isinstance(usage := value.get("usage"), dict):
+        return _counts_of_usage(usage)
+    if isinstance(usage := value.get("usageMetadata"), dict):
+        return _counts_of_metadata(usage)
+    if "prompt_eval_count" in value or "eval_count" in value:
+        given, written = count(value.get("prompt_eval_count")), count(value.get("eval_count"))
+        return {"tokens_input": given, "tokens_output": written}
+    return {}
+
+
+def _counts_of_usage(usage: dict[str, Any]) -> dict[str, int | None]:
+    """Return the counts of OpenAI, or of Anthropic, whose input count leaves out tokens of its cache."""
+    if not usage.keys() & {"prompt_tokens", "completion_tokens"}:
+        inputs = [number for name in _INPUTS if (number := count(usage.get(name))) is not None]
+        return {
+            "tokens_input": count(sum(inputs)) if inputs else None,
+            "tokens_output": count(usage.get("output_tokens")),
+        }
+    given, written = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+    total = count(usage.get("total_tokens"))
+    if written is None and given is not None and total is not None:
+        written = total - given
+    return {"tokens_input": given, "tokens_output": written}
+
+
+def _counts_of_metadata(usage: dict[str, Any]) -> dict[str, int | None]:
+    """Return the counts of Gemini, whose total contains reasoning, which its count of the answer leaves out."""
+    given, written = count(usage.get("promptTokenCount")), count(usage.get("candidatesTokenCount"))
+    if given is not None:
+        given += count(usage.get("toolUsePromptTokenCount")) or 0
+        if (total := count(usage.get("totalTokenCount"))) is not None:
+            written = total - given
+    return {"tokens_input": given, "tokens_output": written}
 
 
 def as_object(schema: dict[str, Any]) -> dict[str, Any]:

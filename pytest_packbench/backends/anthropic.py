@@ -9,7 +9,6 @@ from pytest_packbench.backends.answers import (
     UnreadableResponse,
     arguments,
     as_object,
-    count,
     is_whole_answer,
     member,
     parse_json_text,
@@ -29,7 +28,6 @@ _VERSION = "2023-06-01"
 _ANSWER_TOOL = "answer"
 _TRUNCATED = frozenset({"max_tokens", "model_context_window_exceeded"})
 _DECLINED = "the model declined to answer (stop reason: refusal)"
-_INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
 class Anthropic(PostBackend):
@@ -69,11 +67,6 @@ class Anthropic(PostBackend):
             if "tool_choice" not in without:
                 body["tool_choice"] = {"type": "tool", "name": _ANSWER_TOOL, "disable_parallel_tool_use": True}
         return body
-
-    def _counted(self, counts: dict[str, Any]) -> Usage:
-        inputs = [number for name in _INPUTS if (number := count(counts.get(name))) is not None]
-        tokens_input = count(sum(inputs)) if inputs else None
-        return Usage(tokens_input=tokens_input, tokens_output=count(counts.get("output_tokens")))
 
     def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
         blocks = member(data, "content", list)

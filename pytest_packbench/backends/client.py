@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from pytest_packbench.backends import BackendUnusable
-from pytest_packbench.backends.answers import UnreadableAnswer, UnreadableResponse, parse_response
+from pytest_packbench.backends.answers import UnreadableAnswer, UnreadableResponse, counts_in, parse_response
 from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory, error_message
 from pytest_packbench.backends.originals import original
 from pytest_packbench.model.redaction import Redactor
+from pytest_packbench.model.request import Usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import ModuleType
 
     from pytest_packbench.backends import BackendOptions
-    from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
+    from pytest_packbench.model.request import ModelAnswer, ModelRequest
 
 ClientT = TypeVar("ClientT")
 # what a redirect to another server keeps: any other header may contain a key
@@ -94,7 +95,7 @@ class ClientBackend(ABC):
             raise self._errors.no_completions()
         try:
             data = await self._ask(request)
-            usage = self._usage(data)
+            usage = Usage(**counts_in(data))
             return self._answer(data, request, usage)
         except UnreadableResponse as error:
             raise self._errors.bad_response(error, usage) from None
@@ -131,10 +132,6 @@ class ClientBackend(ABC):
     @abstractmethod
     async def _ask(self, request: ModelRequest) -> Any:
         """Return the provider's response; raises `UnreadableResponse`, or `BackendError` where none came."""
-
-    @abstractmethod
-    def _usage(self, data: Any) -> Usage:
-        """Return the tokens that the provider counted."""
 
     @abstractmethod
     def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
@@ -188,10 +185,6 @@ class PostBackend(ClientBackend):
     def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
         """Return the body of a request, without the named parameters."""
 
-    @abstractmethod
-    def _counted(self, counts: dict[str, Any]) -> Usage:
-        """Return the tokens in a response's `usage`."""
-
     def _open(self, **http_options: Any) -> Any:
         http_client = self._sdk.DefaultAsyncHttpxClient(**http_options)
         return self._client(http_client=http_client, timeout=http_options["timeout"], max_retries=self._options.retries)
@@ -218,16 +211,10 @@ class PostBackend(ClientBackend):
 
     async def _post(self, path: str, body: dict[str, Any]) -> str:
         sdk = self._sdk
-        try:
+        with self._errors.sending(self._options.timeout_s, late=sdk.APITimeoutError, lost=sdk.APIConnectionError):
             async with self._clients.lend() as client:
                 # the clients' typed methods convert the whole body at each call
                 response = await client.post(path, cast_to=self._response, body=body)
-        except sdk.APITimeoutError:
-            raise self._errors.timeout(self._options.timeout_s) from None
-        except sdk.APIConnectionError as error:
-            raise self._errors.network(error) from None
-        except UnicodeEncodeError as error:
-            raise self._errors.unsendable(error) from None
         text: str = response.text
         return text
 
@@ -238,10 +225,6 @@ class PostBackend(ClientBackend):
         if not _REFUSED_PARAMETER.search(message):
             return frozenset()
         return frozenset(self.adjustable & body.keys() & set(re.findall(r"\w+", message)))
-
-    def _usage(self, data: Any) -> Usage:
-        counts = data.get("usage") if isinstance(data, dict) else None
-        return self._counted(counts if isinstance(counts, dict) else {})
 
 
 # by hand: one client with the limits of its HTTP library searches all its connections at each request, which at 64

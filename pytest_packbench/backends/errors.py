@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,12 @@ from pytest_packbench.backends import BackendError, BackendUnusable
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer, Usage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pytest_packbench.backends.answers import UnreadableAnswer
     from pytest_packbench.model.redaction import Redactor
 
+_Kinds = type[BaseException] | tuple[type[BaseException], ...]
 OVERLOADED = frozenset({429, 503, 529})
 """HTTP statuses by which a server reports overload."""
 _KINDS = {401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit", 503: "overloaded", 529: "overloaded"}
@@ -44,20 +48,27 @@ class ErrorFactory:
         text = self.redactor.excerpt(error_message(body))
         return self._error(_KINDS.get(status, default), f"{label}{': ' if text else ''}{text}")
 
-    def network(self, error: BaseException) -> BackendError:
-        """Return the error of a failed connection."""
-        reason = error.__cause__ or error
-        text = self.redactor.excerpt(str(reason))
-        return self._error("network", f"no answer: {type(reason).__name__}{': ' if text else ''}{text}")
+    @contextmanager
+    def sending(self, limit_s: float, *, late: _Kinds, lost: _Kinds) -> Iterator[None]:
+        """Raise the error of a request that gets no answer in this block.
 
-    def timeout(self, limit_s: float) -> BackendError:
-        """Return the error of a call that exceeded its time limit, seconds."""
-        return self._error("timeout", f"no answer within {limit_s:g} seconds")
-
-    def unsendable(self, error: UnicodeEncodeError) -> BackendError:
-        """Return the error of a request with an unpaired surrogate, which UTF-8 can't encode."""
-        reason = f"{error.reason} (at character {error.start})"
-        return self._error("bad_request", f"the request can't be sent: {reason}")
+        Args:
+            limit_s: the time limit, seconds.
+            late: the exceptions that say that it was exceeded; they may be some of the next.
+            lost: those of a failed connection.
+        """
+        try:
+            yield
+        except late:
+            raise self._error("timeout", f"no answer within {limit_s:g} seconds") from None
+        except lost as error:
+            reason = error.__cause__ or error
+            text = self.redactor.excerpt(str(reason))
+            raise self._error("network", f"no answer: {type(reason).__name__}{': ' if text else ''}{text}") from None
+        except UnicodeEncodeError as error:
+            # half of a surrogate pair, which UTF-8 can't encode
+            text = f"the request can't be sent: {error.reason} (at character {error.start})"
+            raise self._error("bad_request", text) from None
 
     def no_completions(self) -> BackendError:
         """Return the error of a request that only OpenAI's completions API answers."""

@@ -58,16 +58,11 @@ class JsonServer:
             BackendError: there is no answer, or it is no JSON.
         """
         text = request.messages[-1]["content"]
-        try:
+        http = self._http
+        with self._errors.sending(self._timeout_s, late=http.TimeoutException, lost=http.TransportError):
             response = await self._client.post(
                 self._url, content=text.encode(), headers={"content-type": "application/json"}
             )
-        except self._http.TimeoutException:
-            raise self._errors.timeout(self._timeout_s) from None
-        except self._http.TransportError as error:
-            raise self._errors.network(error) from None
-        except UnicodeEncodeError as error:
-            raise self._errors.unsendable(error) from None
         if response.status_code >= _FIRST_NO_SUCCESS:
             raise self._errors.of_status(response.status_code, response.text)
         return ModelAnswer(content=self._value(response.content))

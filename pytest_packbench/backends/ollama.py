@@ -16,7 +16,6 @@ from pytest_packbench.backends import BackendError
 from pytest_packbench.backends.answers import (
     UnreadableResponse,
     arguments,
-    count,
     is_whole_answer,
     member,
     parse_json_text,
@@ -98,25 +97,18 @@ class Ollama(ClientBackend):
             retries += 1
             self._options.on_retry()
 
-    def _usage(self, data: Any) -> Usage:
-        if not isinstance(data, dict):
-            return Usage()
-        return Usage(tokens_input=count(data.get("prompt_eval_count")), tokens_output=count(data.get("eval_count")))
-
     async def _chat(self, body: dict[str, Any], response: _Response) -> Any:
         httpx = self._httpx
+        sending = self._errors.sending(
+            self._options.timeout_s, late=httpx.TimeoutException, lost=(ConnectionError, httpx.HTTPError)
+        )
         try:
-            async with self._clients.lend() as client:
-                await client.chat(**body)
-        except httpx.TimeoutException:
-            raise self._errors.timeout(self._options.timeout_s) from None
+            with sending:
+                async with self._clients.lend() as client:
+                    await client.chat(**body)
         except self._ollama.ResponseError as error:
             message = json.dumps({"error": getattr(error, "error", None) or str(error)}, ensure_ascii=False)
             raise self._errors.of_status(response.status, message) from None
-        except (ConnectionError, httpx.HTTPError) as error:
-            raise self._errors.network(error) from None
-        except UnicodeEncodeError as error:
-            raise self._errors.unsendable(error) from None
         except (ValueError, TypeError, AttributeError) as error:
             # the client parses whatever comes as JSON of the form it expects, or all of it is lost
             if response.http is None:

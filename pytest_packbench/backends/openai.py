@@ -9,7 +9,6 @@ from pytest_packbench.backends.answers import (
     UnreadableAnswer,
     arguments,
     as_object,
-    count,
     fits_strict,
     is_whole_answer,
     member,
@@ -69,11 +68,6 @@ class OpenAI(PostBackend):
             form = {"name": "answer", "schema": schema, "strict": fits_strict(schema)}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
         return body
-
-    def _counted(self, counts: dict[str, Any]) -> Usage:
-        return Usage(
-            tokens_input=count(counts.get("prompt_tokens")), tokens_output=count(counts.get("completion_tokens"))
-        )
 
     def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
         choice = next(iter(member(data, "choices", list)), None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_packbench.cases.load import case_sha256, parse_case, parse_json
 from pytest_packbench.limits import (
     CASE,
-    MIB,
     RECORDING,
     InputLimitError,
     check_link,
     contains,
+    lines_of,
     open_regular,
     read_line,
     read_regular,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
     from pytest_packbench.limits import Limit
     from pytest_packbench.model.case import Case, LoadedCase
-    from pytest_packbench.model.run import Shard
     from pytest_packbench.model.suite import Suite
 
 
@@ -100,6 +98,11 @@ class CaseLocation(NamedTuple):
     line: int = 0
     start: int = 0
     duplicate_of: tuple[str, int] | None = None
+
+    @property
+    def written_id(self) -> str:
+        """The id in its file, which an earlier line may have as well."""
+        return self.name if self.duplicate_of is None else self.duplicate_of[0]
 
     def label(self, file: str) -> str:
         """Return `FILE`, or `FILE:LINE` for a line, with `file` as the name of the file."""
@@ -195,12 +198,22 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or name == "__pycache__"
 
 
-def case_paths(folder: str | os.PathLike[str]) -> Iterator[str]:
-    """Yield the case files under a folder, sorted, the files of a folder before its subfolders."""
-    for parent, names in case_folders(folder):
+def file_paths(folder: str | os.PathLike[str], *, skip: Iterable[str | os.PathLike[str]] = ()) -> Iterator[str]:
+    """Yield the files under a folder that are not hidden, sorted, the files of a folder before its subfolders.
+
+    Args:
+        folder: the folder.
+        skip: as for `case_folders`.
+    """
+    for parent, names in case_folders(folder, skip=skip):
         for name in sorted(names):
-            if name.endswith(SUFFIXES) and not name.startswith("."):
+            if not is_hidden(name):
                 yield os.path.join(parent, name)  # noqa: PTH118 - strings, because there may be a million
+
+
+def case_paths(folder: str | os.PathLike[str]) -> Iterator[str]:
+    """Yield the case files under a folder, sorted as `file_paths`."""
+    return (path for path in file_paths(folder) if path.endswith(SUFFIXES))
 
 
 def is_unread(name: str) -> bool:
@@ -224,13 +237,13 @@ def is_stray(suite: Suite, path: str) -> bool:
         is_found = is_unread(name)
     else:
         is_found = folder not in _NOT_STRAY and relative not in _OWN_FILES and _is_case_elsewhere(path, name)
-    return is_found and not is_ignored(suite, relative)
+    return is_found and not is_ignored(suite.config.ignore, relative)
 
 
-def is_ignored(suite: Suite, relative: str) -> bool:
-    """Return whether `ignore` in `suite.yaml` names a file: its path from the suite's folder, or its name."""
+def is_ignored(patterns: Iterable[str], relative: str) -> bool:
+    """Return whether entries of `ignore` in `suite.yaml` name a file: its path from the suite's folder, or its name."""
     name = relative.rpartition("/")[2]
-    return any(fnmatchcase(relative, pattern) or fnmatchcase(name, pattern) for pattern in suite.config.ignore)
+    return any(fnmatchcase(relative, pattern) or fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _is_case_elsewhere(path: str, name: str) -> bool:
@@ -299,19 +312,10 @@ def case_lines(path: str | os.PathLike[str]) -> Iterator[CaseLine]:
     Raises:
         OSError: it can't be read.
     """
-    start, number, size = 0, 0, RECORDING.size + 1
     with open_regular(path, inside=True) as file:
-        while raw := file.readline(size):
-            number += 1
+        for number, raw in enumerate(lines_of(file, RECORDING), start=1):
             if raw.strip() and not (number == 1 and not raw.removeprefix(_BOM).strip()):
-                yield CaseLine(number, start, raw)
-            start += len(raw)
-            if len(raw) == size and not raw.endswith(b"\n"):
-                # the rest of a line that is too long
-                while rest := file.readline(MIB):
-                    start += len(rest)
-                    if rest.endswith(b"\n"):
-                        break
+                yield CaseLine(number, file.tell() - len(raw), raw)
 
 
 def read_id(raw: bytes, key: str = "id") -> str | None:
@@ -339,11 +343,6 @@ def read_id(raw: bytes, key: str = "id") -> str | None:
     return name if is_valid else None
 
 
-def case_name(path: str, line: CaseLine) -> str:
-    """Return the id of a line, or `line_name` without one."""
-    return read_id(line.raw) or line_name(path, line.number)
-
-
 def line_name(path: str, line: int) -> str:
     """Return a name for a line without a unique id, `many.line-17`; ids contain no dot, so it is never an id."""
     return f"{file_stem(path)}.line-{line}"
@@ -354,27 +353,43 @@ def is_line_name(name: str) -> bool:
     return _LINE.fullmatch(name) is not None
 
 
-def locations_in(path: str) -> Iterator[CaseLocation]:
-    """Yield the locations of all cases in a file; of two lines with the same id the second gets a `line_name`.
+def line_locations(path: str, key: str = "id") -> Iterator[CaseLocation]:
+    """Yield the locations of the lines of a file; of two lines with the same id the second gets a `line_name`.
+
+    Args:
+        path: a JSON Lines file, of cases, recordings or controls.
+        key: as for `read_id`.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    seen: dict[str, int] = {}
+    for line in case_lines(path):
+        of_line = line_name(path, line.number)
+        name = read_id(line.raw, key) or of_line
+        earlier = seen.setdefault(name, line.number)
+        first = CaseLocation(path, name, line.number, line.start)
+        yield first if earlier == line.number else first._replace(name=of_line, duplicate_of=(name, earlier))
+
+
+def locations_in(path: str, key: str = "id") -> Iterator[CaseLocation]:
+    """Yield the locations of all cases in a file, or of its recordings or controls.
 
     A file of lines that can't be read, or has none, is one case, which can't be loaded.
+
+    Args:
+        path: the file.
+        key: as for `read_id`.
     """
-    if not path.endswith(LINES_SUFFIX):
-        yield CaseLocation(path, file_stem(path))
-        return
-    seen: dict[str, int] = {}
-    try:
-        for line in case_lines(path):
-            name = case_name(path, line)
-            earlier = seen.setdefault(name, line.number)
-            if earlier == line.number:
-                yield CaseLocation(path, name, line.number, line.start)
-            else:
-                yield CaseLocation(path, line_name(path, line.number), line.number, line.start, (name, earlier))
-    except OSError:
-        seen.clear()
-    if not seen:
-        # one case, which fails when it is loaded
+    is_read = False
+    if path.endswith(LINES_SUFFIX):
+        try:
+            for location in line_locations(path, key):
+                is_read = True
+                yield location
+        except OSError:
+            is_read = False
+    if not is_read:
         yield CaseLocation(path, file_stem(path))
 
 
@@ -382,21 +397,6 @@ def iter_cases(folder: str | os.PathLike[str]) -> Iterator[CaseLocation]:
     """Yield the locations of all cases under a folder, by file, then by line."""
     for path in case_paths(folder):
         yield from locations_in(path)
-
-
-def count_cases_in(path: str, shard: Shard | None = None) -> int:
-    """Count the cases in a file, or those of a shard; an unreadable or empty file is one, as in `locations_in`."""
-    if not path.endswith(LINES_SUFFIX):
-        return int(shard is None or file_stem(path) in shard)
-    is_counted = [shard is None or file_stem(path) in shard]
-    with suppress(OSError):
-        is_counted = [shard is None or case_name(path, line) in shard for line in case_lines(path)] or is_counted
-    return sum(is_counted)
-
-
-def count_cases(folder: str | os.PathLike[str], shard: Shard | None = None) -> int:
-    """Count the cases under a folder, or those of a shard, without parsing them."""
-    return sum(count_cases_in(path, shard) for path in case_paths(folder))
 
 
 def find_case(path: str, name: str) -> CaseLocation | None:
@@ -412,32 +412,19 @@ def find_case(path: str, name: str) -> CaseLocation | None:
 
 
 @lru_cache(maxsize=2)
-def _locations_by_name(path: str, _changed_ns: int, _size: int) -> dict[str, CaseLocation]:
-    return {location.name: location for location in locations_in(path)}
+def _locations_by_name(path: str, _changed_ns: int, _size: int) -> CaseIndex:
+    return CaseIndex(locations_in(path))
 
 
-class CaseIndex:
-    """Cases by name; of two with the same name the first by path and line."""
+class CaseIndex(dict[str, CaseLocation]):
+    """Cases by name, in the order of their files; of two with the same name the first by path and line."""
 
     def __init__(self, locations: Iterable[CaseLocation]) -> None:
-        # compact entries, because there may be a million: a JSON file is its path, lines share the string of theirs
-        self._entries: dict[str, str | tuple[str, int, int] | CaseLocation] = {}
+        super().__init__()
         for location in locations:
-            line = location if location.duplicate_of is not None else (location.path, location.line, location.start)
-            self._entries.setdefault(location.name, line if location.line else location.path)
+            self.setdefault(location.name, location)
 
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names in the order of the files."""
-        return iter(self._entries)
-
-    def find(self, name: str) -> CaseLocation | None:
-        """Return the location of a case; None if there is no such case."""
-        entry = self._entries.get(name)
-        if isinstance(entry, CaseLocation):
-            return entry
-        if isinstance(entry, str):
-            return CaseLocation(entry, name)
-        return CaseLocation(entry[0], name, entry[1], entry[2]) if entry is not None else None
+    find = dict.get
 
 
 def read_case_bytes(location: CaseLocation, limit: Limit = CASE) -> bytes:
@@ -456,11 +443,12 @@ def read_case_bytes(location: CaseLocation, limit: Limit = CASE) -> bytes:
 
 
 def case_file_sha256(location: CaseLocation) -> str | None:
-    """Return the hash of a case, as `LoadedCase.sha256`, without validating it; None if it is not readable JSON."""
+    """Return the hash of a case, as `LoadedCase.sha256`, without validating it; None if it is no JSON object."""
     try:
-        return case_sha256(parse_json(read_case_bytes(location)))
+        data = parse_json(read_case_bytes(location))
     except (OSError, ValueError):
         return None
+    return case_sha256(data) if isinstance(data, dict) else None
 
 
 def load_case(location: CaseLocation, model: type[Case], *, file: str, pack: str | None) -> LoadedCase:
@@ -475,27 +463,25 @@ def load_case(location: CaseLocation, model: type[Case], *, file: str, pack: str
     Raises:
         CaseError: the case is invalid; one line with file, line, JSON pointer, problem and what was expected.
     """
+    source = location.label(file)
     if not location.line and location.name == os.path.basename(location.path):  # noqa: PTH119 - a string, see above
-        raise CaseError(file, [stray_problem(location.path)])
+        raise CaseError(source, [stray_problem(location.path)])
     if has_control_characters(file):
-        raise CaseError(location.label(file), [unprintable_name(file)])
+        raise CaseError(source, [unprintable_name(file)])
     try:
         raw = read_case_bytes(location)
     except OSError as error:
-        raise CaseError(location.label(file), [unreadable_file(error)]) from None
-    if location.line:
-        loaded = parse_case(raw, model, source=location.label(file), stem=None, pack=pack)
-        if loaded.case.id != location.name:
-            duplicate = location.duplicate_of
-            other = format_location(file, duplicate[1]) if duplicate is not None else "an earlier line"
-            raise CaseError(location.label(file), [duplicate_id(loaded.case.id, other)])
-        return loaded
-    if location.path.endswith(LINES_SUFFIX):
-        if not raw.removeprefix(_BOM).strip():
-            raise CaseError(file, [no_lines()])
+        raise CaseError(source, [unreadable_file(error)]) from None
+    if location.path.endswith(LINES_SUFFIX) and not location.line:
         # its lines could not be read when the cases were listed
-        raise CaseError(file, [Problem("", "the lines can't be read", "expected one case per line; run it again")])
-    return parse_case(raw, model, source=file, stem=location.name, pack=pack)
+        late = Problem("", "the lines can't be read", "expected one case per line; run it again")
+        raise CaseError(source, [late if raw.removeprefix(_BOM).strip() else no_lines()])
+    loaded = parse_case(raw, model, source=source, stem=None if location.line else location.name, pack=pack)
+    if loaded.case.id != location.name:
+        duplicate = location.duplicate_of
+        other = "an earlier line" if duplicate is None else format_location(file, duplicate[1])
+        raise CaseError(source, [duplicate_id(loaded.case.id, other)])
+    return loaded
 
 
 def no_lines() -> Problem:

@@ -30,21 +30,24 @@ _FETCH = "fetch it, with actions/checkout by fetch-depth: 0, or with git fetch -
 
 
 class CommitFolder:
-    """A folder with those files of a commit that were asked for, each at its path from the top of the repository.
+    """A folder of a commit, with those files that were asked for.
 
     Args:
         repository: the top folder of the repository, absolute.
         commit: the id of the commit.
-        folder: an empty folder.
+        prefix: the path of the folder from there.
+        top: an empty folder, in which each file has its path from the top of the repository.
         blobs: a process of `git cat-file --batch` in the repository.
 
     Raises:
         PolicyError: the commit can't be read.
     """
 
-    def __init__(self, repository: Path, commit: str, folder: Path, blobs: subprocess.Popen[bytes]) -> None:
-        self.commit = commit
-        self.folder = folder
+    def __init__(self, repository: Path, commit: str, prefix: str, top: Path, blobs: subprocess.Popen[bytes]) -> None:
+        self.folder = top / prefix
+        self._commit = commit[:12]
+        self._prefix = prefix
+        self._top = top
         self._blobs = blobs
         listed = _git(repository, "ls-tree", "-r", "-z", "--full-tree", commit)
         lines = (line.partition(b"\t") for line in listed.split(b"\0") if line)
@@ -52,25 +55,27 @@ class CommitFolder:
         self._paths = sorted(self._entries)
         self._seen: set[str] = set()
         # links may lead to where they may in the repository
-        (folder / ".git").mkdir()
+        (top / ".git").mkdir()
 
     def unpack(self, path: str) -> Path:
         """Write a file, or all files of a folder, and where symbolic links there lead.
 
         Args:
-            path: from the top folder of the repository; may contain links, and need not exist.
+            path: from `folder`; may contain links, and need not exist.
 
         Returns:
             Where it is now.
 
         Raises:
-            PolicyError: a file can't be read, or a link leads out of the repository.
+            PolicyError: a file can't be read, or the path or a link leads out of the repository.
         """
-        pending = [path]
+        pending = [posixpath.join(self._prefix, path)]
         while pending:
             wanted = posixpath.normpath(pending.pop())
             if wanted in self._seen:
                 continue
+            if wanted.split("/")[0] == "..":
+                raise PolicyError(f"{wanted} is outside of the repository; name a run")
             self._seen.add(wanted)
             for name in (*map(str, PurePosixPath(wanted).parents), *self._below(wanted)):
                 target = self._write(name, wanted) if name in self._entries else None
@@ -89,7 +94,7 @@ class CommitFolder:
         """
         # there is no such file, so that only the links on the way are written
         inside = self.unpack(posixpath.join(path, ".git")).parent
-        real = os.path.relpath(os.path.realpath(inside), os.path.realpath(self.folder)).replace(os.sep, "/")
+        real = os.path.relpath(os.path.realpath(inside), os.path.realpath(self._top)).replace(os.sep, "/")
         start = "" if real == "." else f"{real}/"
         return sorted({name.removeprefix(start).partition("/")[0] for name in self._below(real)})
 
@@ -106,13 +111,13 @@ class CommitFolder:
     def _write(self, name: str, wanted: str) -> str | None:
         """Write a file on the way to a wanted path unless it is there; return where a link leads, None for no link."""
         mode, _, object_id = self._entries[name]
-        short = self.commit[:12]
+        short = self._commit
         parents = map(str, PurePosixPath(name).parents)
         if posixpath.isabs(name) or ".." in name.split("/") or not self._entries.keys().isdisjoint(parents):
             raise PolicyError(f"{name}: in {short} a path that no checkout has; name a run instead")
         if mode == _SUBMODULE:
             raise PolicyError(f"{name} is a submodule, which git can't read in {short}; name a run")
-        path = self.folder / name
+        path = self._top / name
         if mode != _LINK:
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +144,7 @@ class CommitFolder:
         size = int(head[2])
         if size > _LIMIT.size:
             wrong = f"is larger than {format_size(_LIMIT.size)}"
-            raise PolicyError(f"{path}: in {self.commit[:12]} it {wrong}; {_LIMIT.advice}, or name a run")
+            raise PolicyError(f"{path}: in {self._commit} it {wrong}; {_LIMIT.advice}, or name a run")
         raw = answers.read(size + 1)[:size]
         if raw.startswith(LFS):
             raise PolicyError(f"{path}: is stored in Git LFS, where git can't read it; name a run as the base")
@@ -147,12 +152,13 @@ class CommitFolder:
 
 
 @contextmanager
-def commit_folder(repository: Path, commit: str) -> Iterator[CommitFolder]:
+def commit_folder(repository: Path, commit: str, prefix: str = "") -> Iterator[CommitFolder]:
     """Make a folder for files of a commit, which is removed at the end.
 
     Args:
         repository: the top folder of the repository, absolute.
         commit: the id of the commit.
+        prefix: the path of the folder that is asked for from there.
 
     Raises:
         PolicyError: the commit can't be read.
@@ -168,7 +174,7 @@ def commit_folder(repository: Path, commit: str) -> Iterator[CommitFolder]:
             env=_environment(),
         ) as blobs,
     ):
-        yield CommitFolder(repository, commit, Path(folder), blobs)
+        yield CommitFolder(repository, commit, prefix, Path(folder), blobs)
 
 
 def repository_of(folder: Path) -> tuple[Path, str]:

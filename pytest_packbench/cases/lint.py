@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import date
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from pytest_packbench.cases.files import (
     CaseIndex,
@@ -51,11 +50,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from pytest_packbench.cases.files import CaseLocation
+    from pytest_packbench.cases.recordings import Recording
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
     from pytest_packbench.model.gate import Gate
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.model.suite import Suite, SuiteConfig
+    from pytest_packbench.model.suite import Suite
 
 
 NEAR = 0.9
@@ -78,33 +79,31 @@ _NOISE = 1e-9
 Shingles = frozenset[tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteFiles:
+class SuiteFiles(NamedTuple):
     """The files of a suite, the input of the rules.
 
     Attributes:
-        config: the content of `suite.yaml`.
+        suite: the suite.
+        pack: its pack.
         cases: the cases that can be read, in the order of their files.
         unread: the names of cases that cannot be read.
-        cassettes: the cassettes, case id to the path of the file relative to the suite's folder.
-        unread_cassettes: the case ids of cassettes that cannot be read.
-        dated: see `Pack.dated`.
-        facets: the names of the facets of the cases.
+        recordings: the recordings by case id.
+        unread_recordings: the case ids of recordings that cannot be read.
         controls: the controls that can be read, by their file.
-        stray: files that are not read as cases (see `cases.files.is_stray`), and why not.
-        unused_ignores: the indexes of entries of `ignore` that name no file that would be stray without them.
     """
 
-    config: SuiteConfig
+    suite: Suite
+    pack: Pack
     cases: Sequence[FiledCase]
     unread: AbstractSet[str]
-    cassettes: Mapping[str, str]
-    unread_cassettes: AbstractSet[str]
-    dated: bool = True
-    facets: AbstractSet[str] = frozenset()
-    controls: Mapping[str, Control] = field(default_factory=dict)
-    stray: Mapping[str, Problem] = field(default_factory=dict)
-    unused_ignores: Sequence[int] = ()
+    recordings: Mapping[str, Recording]
+    unread_recordings: AbstractSet[str]
+    controls: Mapping[str, Control]
+
+    @property
+    def ids(self) -> set[str]:
+        """The ids of the cases that can be read."""
+        return {filed.loaded.case.id for filed in self.cases}
 
 
 def lint(suite: Suite, pack: Pack, options: Mapping[str, Path], *, profile: Profile = "own") -> list[Finding]:
@@ -143,58 +142,45 @@ def check(files: SuiteFiles) -> Iterator[Finding]:
     """Yield the findings of the general rules."""
     for rule in _SUITE_RULES:
         yield from rule(files)
-    if files.dated:
-        yield from _undated(files)
     for filed in files.cases:
         for case_rule in _CASE_RULES:
             yield from case_rule(filed)
 
 
 def _read(suite: Suite, pack: Pack, findings: list[Finding]) -> SuiteFiles:
-    # ids contain no slash, so that a cassette in a subfolder belongs to no case
+    # ids contain no slash, so that a recording in a subfolder belongs to no case
     recordings = all_recordings(suite)
     cassettes: dict[str, Cassette] = {}
     for name, recording in recordings.items():
         try:
             cassettes[name], _ = recording.load()
         except CassetteError as error:
-            findings += _unreadable(error.source, error.problems, "cassette_unreadable")
+            findings += _unreadable(recording.file, error.problems, "cassette_unreadable")
         except OSError as error:
-            problem = unreadable(error, "expected a JSON file")
-            findings += _unreadable(recording.file, [problem], "cassette_unreadable")
+            findings += _unreadable(recording.file, [unreadable(error, "expected a JSON file")], "cassette_unreadable")
     cases: list[FiledCase] = []
     unread: set[str] = set()
     for location in iter_cases(suite.cases_path):
-        path = Path(location.path)
+        path, file = Path(location.path), _name(suite, location)
         try:
-            loaded = load_case(location, pack.case_model, file=_name(suite, path), pack=pack.name)
+            loaded = load_case(location, pack.case_model, file=file, pack=pack.name)
         except CaseError as error:
             findings += _unreadable(error.source, error.problems, "case_unreadable")
             unread.add(location.name)
             continue
-        case_id = loaded.case.id
+        # a JSON Lines file outside the folders of case types may contain any type
+        is_of_any = location.line and path.parent == suite.cases_path
         cases.append(
             FiledCase(
-                file=location.label(_name(suite, path)),
-                # a JSON Lines file outside the folders of case types may contain any type
-                folder=loaded.case.case_type if location.line and path.parent == suite.cases_path else path.parent.name,
+                file=location.label(file),
+                folder=loaded.case.case_type if is_of_any else path.parent.name,
                 loaded=loaded,
-                cassette=cassettes.get(case_id),
-                cassette_file=find_recording(suite, case_id).file,
+                cassette=cassettes.get(loaded.case.id),
+                cassette_file=find_recording(suite, loaded.case.id).file,
             )
         )
-    return SuiteFiles(
-        config=suite.config,
-        cases=cases,
-        unread=unread,
-        cassettes={name: recording.file for name, recording in recordings.items()},
-        unread_cassettes=recordings.keys() - cassettes.keys(),
-        dated=pack.dated,
-        controls=_read_controls(suite, pack, findings),
-        facets={name for filed in cases for name in pack.facets(filed.loaded.case)},
-        stray={_name(suite, Path(location.path)): stray_problem(location.path) for location in stray_locations(suite)},
-        unused_ignores=list(_unused_ignores(suite)),
-    )
+    controls = _read_controls(suite, pack, findings)
+    return SuiteFiles(suite, pack, cases, unread, recordings, recordings.keys() - cassettes.keys(), controls)
 
 
 def _read_controls(suite: Suite, pack: Pack, findings: list[Finding]) -> dict[str, Control]:
@@ -202,7 +188,7 @@ def _read_controls(suite: Suite, pack: Pack, findings: list[Finding]) -> dict[st
     found = find_controls(suite.controls_path)
     index = CaseIndex(iter_cases(suite.cases_path) if found else ())
     for each in found:
-        file = escaped_name(_name(suite, Path(each.location.path)))
+        file = escaped_name(_name(suite, each.location))
         source = each.location.label(file)
         try:
             control = load_control(each, file=file, names_checks=names_checks(pack))
@@ -213,68 +199,58 @@ def _read_controls(suite: Suite, pack: Pack, findings: list[Finding]) -> dict[st
         else:
             controls[source] = control
     for name in hidden_controls(suite.controls_path):
-        file = f"{_name(suite, suite.controls_path)}/{name}"
-        message = "a hidden file is not read; rename it, or remove it"
-        findings.append(Finding(file=file, pointer="", rule="control_hidden", message=message))
+        file = (suite.controls_path / name).relative_to(suite.path).as_posix()
+        findings.append(_at(file, "", "control_hidden", "a hidden file is not read; rename it, or remove it"))
     return controls
 
 
-def _unused_ignores(suite: Suite) -> Iterator[int]:
-    every = replace(suite, config=suite.config.model_copy(update={"ignore": ()}))
-    stray = [_name(suite, Path(location.path)) for location in stray_locations(every)] if suite.config.ignore else []
-    for index, pattern in enumerate(suite.config.ignore):
-        only = replace(suite, config=suite.config.model_copy(update={"ignore": (pattern,)}))
-        if not any(is_ignored(only, file) for file in stray):
-            yield index
-
-
-def _name(suite: Suite, path: Path) -> str:
-    return path.relative_to(suite.path).as_posix()
+def _name(suite: Suite, location: CaseLocation) -> str:
+    return Path(location.path).relative_to(suite.path).as_posix()
 
 
 def _unreadable(source: str, problems: Iterable[Problem], rule: str) -> Iterator[Finding]:
     for problem in problems:
-        message = f"{problem.wrong}; {problem.expected}"
-        yield Finding(file=source, pointer=problem.pointer, rule=rule, message=message)
+        yield _at(source, problem.pointer, rule, f"{problem.wrong}; {problem.expected}")
 
 
 def _empty(files: SuiteFiles) -> Iterator[Finding]:
     if not files.cases and not files.unread:
-        yield Finding(file=CONFIG_NAME, pointer="", rule="suite_empty", message="the suite has no cases; add one")
+        yield _at(CONFIG_NAME, "", "suite_empty", "the suite has no cases; add one")
     notes = [filed.loaded.case.notes for filed in files.cases]
     if notes and not files.unread and all(each.skip is not None or each.xfail is not None for each in notes):
         message = (
             f"no case is judged: {pluralize(len(notes), 'case')}, all quarantined; remove notes.skip or notes.xfail"
         )
-        yield Finding(file=CONFIG_NAME, pointer="", rule="suite_quarantined", message=message)
+        yield _at(CONFIG_NAME, "", "suite_quarantined", message)
 
 
 def _stray(files: SuiteFiles) -> Iterator[Finding]:
-    for file, problem in files.stray.items():
-        message = f"{problem.wrong}; {problem.expected}"
-        yield Finding(file=file, pointer="", rule="file_misnamed", message=message)
-    for index in files.unused_ignores:
-        message = "no file that would be read as a case is ignored by it; remove it (a case can't be ignored)"
-        yield Finding(file=CONFIG_NAME, pointer=f"/ignore/{index}", rule="ignore_unused", message=message)
+    suite, ignored = files.suite, files.suite.config.ignore
+    for location in stray_locations(suite):
+        yield from _unreadable(_name(suite, location), [stray_problem(location.path)], "file_misnamed")
+    every = replace(suite, config=suite.config.model_copy(update={"ignore": ()}))
+    stray = [_name(suite, location) for location in stray_locations(every)] if ignored else []
+    for index, pattern in enumerate(ignored):
+        if not any(is_ignored([pattern], file) for file in stray):
+            message = "no file that would be read as a case is ignored by it; remove it (a case can't be ignored)"
+            yield _at(CONFIG_NAME, f"/ignore/{index}", "ignore_unused", message)
 
 
 def _thresholds(files: SuiteFiles) -> Iterator[Finding]:
-    thresholds = files.config.thresholds
-    finding = partial(Finding, file=CONFIG_NAME)
+    thresholds = files.suite.config.thresholds
     types = {filed.loaded.case.case_type for filed in files.cases}
     for name in sorted(thresholds.by_type.keys() - types):
         message = f'no case has the type "{name}"; remove it'
-        yield finding(
-            pointer=f"/thresholds/by_type/{name}", rule="threshold_unused", message=message, severity="warning"
-        )
+        yield replace(_at(CONFIG_NAME, f"/thresholds/by_type/{name}", "threshold_unused", message), severity="warning")
 
 
 def _gates(files: SuiteFiles) -> Iterator[Finding]:
-    for index, gate in enumerate(files.config.gates):
-        finding = partial(Finding, file=CONFIG_NAME, pointer=f"/gates/{index}")
+    for index, gate in enumerate(files.suite.config.gates):
+        pointer = f"/gates/{index}"
         if _cannot_fail(gate):
-            yield finding(rule="gate_vacuous", message=f"the gate passes for any {gate.metric}; use a stricter bound")
-        yield from _gate_names(gate, f"/gates/{index}", files)
+            message = f"the gate passes for any {gate.metric}; use a stricter bound"
+            yield _at(CONFIG_NAME, pointer, "gate_vacuous", message)
+        yield from _gate_names(gate, pointer, files)
 
 
 def _cannot_fail(gate: Gate) -> bool:
@@ -285,18 +261,18 @@ def _cannot_fail(gate: Gate) -> bool:
 
 def _gate_names(gate: Gate, pointer: str, files: SuiteFiles) -> Iterator[Finding]:
     """Yield names of cases and groups that do not exist: such a gate fails every run."""
-    finding = partial(Finding, file=CONFIG_NAME)
-    known = {filed.loaded.case.id for filed in files.cases}
+    known = files.ids
     for position, name in enumerate(gate.must_pass):
         if name not in known | files.unread:
             close = get_close_matches(name, known, n=1)
             advice = f'did you mean "{close[0]}"?' if close else "remove it"
             message = f'unknown case "{name}"; {advice}'
-            yield finding(pointer=f"{pointer}/must_pass/{position}", rule="gate_unknown_case", message=message)
-    groups = (*_GROUPS, *sorted(files.facets))
+            yield _at(CONFIG_NAME, f"{pointer}/must_pass/{position}", "gate_unknown_case", message)
+    facets = {name for filed in files.cases for name in files.pack.facets(filed.loaded.case)} if gate.by else ()
+    groups = (*_GROUPS, *sorted(facets))
     if gate.by is not None and gate.by not in groups and files.cases:
         message = f'no case has the facet "{gate.by}"; {suggestion(gate.by, groups)}'
-        yield finding(pointer=f"{pointer}/by", rule="gate_unknown_group", message=message)
+        yield _at(CONFIG_NAME, f"{pointer}/by", "gate_unknown_group", message)
 
 
 def _ids(files: SuiteFiles) -> Iterator[Finding]:
@@ -323,16 +299,16 @@ def _file_names(files: SuiteFiles) -> Iterator[Finding]:
 
 
 def _pairs(files: SuiteFiles) -> Iterator[Finding]:
-    tags = Counter(tag for filed in files.cases for tag in set(_pair_tags(filed)))
+    tags = Counter(tag for filed in files.cases for tag in _pair_tags(filed))
     for filed in files.cases:
         for index, tag in enumerate(filed.loaded.case.notes.tags):
-            if tag.startswith(PAIR) and tags[tag] == 1:
+            if tag in _pair_tags(filed) and tags[tag] == 1:
                 message = f'no other case has the tag "{tag}"; add the other case of the pair'
                 yield _at(filed, f"/notes/tags/{index}", "pair_single", message)
 
 
-def _pair_tags(filed: FiledCase) -> Iterator[str]:
-    return (tag for tag in filed.loaded.case.notes.tags if tag.startswith(PAIR))
+def _pair_tags(filed: FiledCase) -> set[str]:
+    return {tag for tag in filed.loaded.case.notes.tags if tag.startswith(PAIR)}
 
 
 def _duplicates(files: SuiteFiles) -> Iterator[Finding]:
@@ -347,7 +323,7 @@ def _duplicates(files: SuiteFiles) -> Iterator[Finding]:
             yield _at(filed, "/input", "duplicate_input", f"same input as {other.file}; change one of them")
     for left, right, similarity in _near_duplicates([shingles for _, shingles in distinct]):
         earlier, later = distinct[left][0], distinct[right][0]
-        if not set(_pair_tags(earlier)) & set(_pair_tags(later)):
+        if not _pair_tags(earlier) & _pair_tags(later):
             message = f"{similarity:.0%} similar to {earlier.file}; reword it, or give both the same tag {PAIR}…"
             yield _at(later, "/input", "near_duplicate_input", message)
 
@@ -390,17 +366,15 @@ def _near_duplicates(sets: Sequence[Shingles]) -> Iterator[tuple[int, int, float
 
 
 def _cassettes(files: SuiteFiles) -> Iterator[Finding]:
-    known = {filed.loaded.case.id for filed in files.cases} | files.unread
     # without an id, a line is unreadable and nothing more
-    for name in sorted(name for name in files.cassettes.keys() - known if not is_line_name(name)):
-        message = "no case has this id; remove the cassette"
-        yield Finding(file=files.cassettes[name], pointer="", rule="cassette_unused", message=message)
+    for name in sorted(name for name in files.recordings.keys() - files.ids - files.unread if not is_line_name(name)):
+        yield _at(files.recordings[name].file, "", "cassette_unused", "no case has this id; remove the cassette")
     for filed in files.cases:
         case = filed.loaded.case
         if filed.cassette is not None:
             yield from _belonging(filed, filed.cassette)
         # a suite without any cassette has a target that calls no model
-        elif files.cassettes and case.id not in files.unread_cassettes and case.notes.skip is None:
+        elif files.recordings and case.id not in files.unread_recordings and case.notes.skip is None:
             yield _at(
                 filed, "", "cassette_missing", f"the cassette {filed.cassette_file} is missing; record it or write it"
             )
@@ -412,24 +386,22 @@ def _controls(files: SuiteFiles) -> Iterator[Finding]:
         expected = control.expected
         if expected.verdict == "failed" and not (expected.score is not None or expected.terms or expected.decided_by):
             message = "any failure would do; state the score, the terms, or the check that decides (decided_by)"
-            yield Finding(file=file, pointer="/expected", rule="control_unspecific", message=message)
+            yield _at(file, "/expected", "control_unspecific", message)
         answer = control.model_dump_json(exclude={"id", "description", "expected", "schema_uri"})
         other = first.setdefault(answer, file)
         if other != file:
-            message = f"the same answer to the same case as {other}; remove one of them"
-            yield Finding(file=file, pointer="", rule="control_repeated", message=message)
+            yield _at(file, "", "control_repeated", f"the same answer to the same case as {other}; remove one of them")
 
 
 def _belonging(filed: FiledCase, cassette: Cassette) -> Iterator[Finding]:
-    finding = partial(Finding, file=filed.cassette_file)
     if cassette.case_id != filed.loaded.case.id:
         message = f"got {format_value(cassette.case_id)}, the id of another case; each case needs its own cassette"
-        yield finding(pointer="/case_id", rule="cassette_foreign", message=message)
+        yield _at(filed.cassette_file, "/case_id", "cassette_foreign", message)
     elif cassette.input_sha256 != filed.loaded.input_sha256:
         message = (
             f"the input of the case has changed since the recording, now {filed.loaded.input_sha256}; record it again"
         )
-        yield finding(pointer="/input_sha256", rule="cassette_outdated", message=message)
+        yield _at(filed.cassette_file, "/input_sha256", "cassette_outdated", message)
 
 
 def _folder(filed: FiledCase) -> Iterator[Finding]:
@@ -462,7 +434,7 @@ def _provenance(filed: FiledCase) -> Iterator[Finding]:
 
 
 def _undated(files: SuiteFiles) -> Iterator[Finding]:
-    for filed in files.cases:
+    for filed in files.cases if files.pack.dated else ():
         if filed.loaded.case.notes.date is None:
             yield _at(filed, "/notes/date", "date_missing", "state on which day the expected answer was verified")
 
@@ -487,8 +459,9 @@ def _repeated_tags(filed: FiledCase) -> Iterator[Finding]:
         seen.add(tag)
 
 
-def _at(filed: FiledCase, pointer: str, rule: str, message: str) -> Finding:
-    return Finding(file=filed.file, pointer=pointer, rule=rule, message=message)
+def _at(where: FiledCase | str, pointer: str, rule: str, message: str) -> Finding:
+    file = where if isinstance(where, str) else where.file
+    return Finding(file=file, pointer=pointer, rule=rule, message=message)
 
 
 _SUITE_RULES: tuple[Callable[[SuiteFiles], Iterable[Finding]], ...] = (
@@ -502,6 +475,7 @@ _SUITE_RULES: tuple[Callable[[SuiteFiles], Iterable[Finding]], ...] = (
     _duplicates,
     _cassettes,
     _controls,
+    _undated,
 )
 _CASE_RULES: tuple[Callable[[FiledCase], Iterable[Finding]], ...] = (
     _folder,

@@ -80,9 +80,9 @@ class JsonError(ValueError):
         problem: the problem, with line and column if they are known.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
+    def __init__(self, wrong: str, expected: str, pointer: str = "") -> None:
+        self.problem = Problem(pointer, wrong, expected)
+        super().__init__(str(self.problem))
 
 
 def parse_json(raw: bytes, limit: Limit = CASE) -> Any:
@@ -106,16 +106,16 @@ def parse_json(raw: bytes, limit: Limit = CASE) -> Any:
         if raw.count(b"{") + raw.count(b"[") > limit.depth:
             _check_depth(data, limit)
     except RepeatedKeyError as error:
-        raise JsonError(Problem("", f'duplicate key "{error.key}" in one object', "keep one")) from None
+        raise JsonError(f'duplicate key "{error.key}" in one object', "keep one") from None
     except UnicodeDecodeError as error:
-        raise JsonError(Problem("", f"byte {error.start} is not UTF-8", "save the file as UTF-8")) from None
+        raise JsonError(f"byte {error.start} is not UTF-8", "save the file as UTF-8") from None
     except json.JSONDecodeError as error:
-        raise JsonError(_not_json(error)) from None
+        raise _not_json(error) from None
     except RecursionError:
-        raise JsonError(Problem("", "nested too deeply", "expected a JSON object of a few levels")) from None
+        raise JsonError("nested too deeply", "expected a JSON object of a few levels") from None
     except NumberError as error:
         line, column = position_of(error.token, raw)
-        raise JsonError(Problem("", f"line {line} column {column}: {error}", FINITE)) from None
+        raise JsonError(f"line {line} column {column}: {error}", FINITE) from None
     return data
 
 
@@ -127,10 +127,10 @@ def check_size(raw: bytes, limit: Limit) -> None:
     """
     size = len(raw)
     if size > limit.size:
-        raise JsonError(Problem("", f"is larger than {format_size(limit.size)}", limit.advice))
+        raise JsonError(f"is larger than {format_size(limit.size)}", limit.advice)
     # a value takes two bytes at least: `1,`
     if size > 2 * limit.values and _count(raw) > limit.values and _count(_STRING.sub(b"0", raw)) > limit.values:
-        raise JsonError(Problem("", f"has more than {limit.values:,} values", limit.advice))
+        raise JsonError(f"has more than {limit.values:,} values", limit.advice)
 
 
 def _count(raw: bytes) -> int:
@@ -157,7 +157,7 @@ def _check_depth(data: Any, limit: Limit) -> None:
 
 
 def _too_deep(limit: Limit, where: str = "", pointer: str = "") -> JsonError:
-    return JsonError(Problem(pointer, f"{where}nested deeper than {limit.depth}", "remove levels"))
+    return JsonError(f"{where}nested deeper than {limit.depth}", "remove levels", pointer)
 
 
 def parse_case(raw: bytes, model: type[Case], *, source: str, stem: str | None, pack: str | None) -> LoadedCase:
@@ -180,12 +180,12 @@ def parse_case(raw: bytes, model: type[Case], *, source: str, stem: str | None, 
 def check_case(data: object, model: type[Case], *, source: str, stem: str | None, pack: str | None) -> LoadedCase:
     """Validate one parsed case; arguments and errors as in `parse_case`."""
     case = _validated(data, model, source, CaseError)
-    if stem is not None and case.id != stem:
-        problem = Problem("/id", f"got {format_value(case.id)}", f'expected "{stem}", the name of the file')
-        raise CaseError(source, [problem])
-    if pack is not None and case.pack_id != pack:
-        problem = Problem("/pack_id", f"got {format_value(case.pack_id)}", f'expected "{pack}", the pack of this suite')
-        raise CaseError(source, [problem])
+    for key, got, expected, whose in (
+        ("id", case.id, stem, "the name of the file"),
+        ("pack_id", case.pack_id, pack, "the pack of this suite"),
+    ):
+        if expected is not None and got != expected:
+            raise CaseError(source, [Problem(f"/{key}", f"got {format_value(got)}", f'expected "{expected}", {whose}')])
     _share_field_names(case)
     # the model has validated that `data` is an object
     input_sha256 = canonical_sha256(data["input"])  # type: ignore[index]  # see above
@@ -294,28 +294,28 @@ def parse_yaml(raw: bytes, *, source: str, models: Mapping[str, type[SuiteConfig
         loader = _yaml_loader(limit)(raw.decode("utf-8-sig"))
         data = loader.get_single_data()
     except JsonError as error:
-        raise SuiteError(source, [error.problem]) from None
+        problem = error.problem
     except UnicodeDecodeError as error:
-        raise SuiteError(source, [_unreadable(error)]) from None
+        problem = _unreadable(error)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         position = f"line {mark.line + 1} column {mark.column + 1}: " if mark else ""
         wrong = f"{position}not YAML: {getattr(error, 'problem', None) or error}"
-        raise SuiteError(source, [Problem("", wrong, "expected keys and values")]) from None
+        problem = Problem("", wrong, "expected keys and values")
     except RecursionError:
-        raise SuiteError(source, [_too_deep(limit).problem]) from None
+        problem = _too_deep(limit).problem
     except ValueError:
         # an invalid date, a number with thousands of digits
-        raise SuiteError(
-            source, [Problem("", "contains a value that YAML cannot read", "expected plain values")]
-        ) from None
-    model = models.get(str(data.get("pack"))) if isinstance(data, dict) else None
-    if model is not None:
-        # its types may still be names; what is wrong with it is told where the content is validated
-        with suppress(Exception):
-            model.model_rebuild()
-        _require_quotes(loader.root, model, source)
-    return data
+        problem = Problem("", "contains a value that YAML cannot read", "expected plain values")
+    else:
+        model = models.get(str(data.get("pack"))) if isinstance(data, dict) else None
+        if model is not None:
+            # its types may still be names; what is wrong with it is told where the content is validated
+            with suppress(Exception):
+                model.model_rebuild()
+            _require_quotes(loader.root, model, source)
+        return data
+    raise SuiteError(source, [problem])
 
 
 def _unreadable(error: Exception) -> Problem:
@@ -326,11 +326,10 @@ def _unreadable(error: Exception) -> Problem:
 
 def check_config(data: Any, models: Mapping[str, type[SuiteConfig]], *, source: str) -> SuiteConfig:
     """Validate the parsed content of a `suite.yaml`; arguments and errors as in `read_config`."""
-    name = data.get("pack") if isinstance(data, dict) else None
+    given = data if isinstance(data, dict) else {"pack": data}
+    name = given.get("pack")
     if not isinstance(name, str):
-        is_missing = isinstance(data, dict) and "pack" not in data
-        got = format_value(data["pack"] if isinstance(data, dict) and not is_missing else data)
-        wrong = 'the key "pack" is missing' if is_missing else f"got {got}"
+        wrong = f"got {format_value(name)}" if "pack" in given else 'the key "pack" is missing'
         raise SuiteError(source, [Problem("/pack", wrong, f"expected one of {', '.join(sorted(models))}")])
     if name not in models:
         raise SuiteError(source, [Problem("/pack", f'unknown pack "{name}"', suggestion(name, sorted(models)))])
@@ -405,7 +404,7 @@ def _parsed(raw: bytes, limit: Limit, source: str, error_type: type[InputError],
         raise error_type(source, [problem]) from None
 
 
-def _not_json(error: json.JSONDecodeError) -> Problem:
+def _not_json(error: json.JSONDecodeError) -> JsonError:
     before = error.doc[: error.pos].rstrip()
     # a trailing comma is the most frequent mistake
     comma = None
@@ -417,12 +416,10 @@ def _not_json(error: json.JSONDecodeError) -> Problem:
     location = comma or error
     position = f"line {location.lineno} column {location.colno}"
     if comma is not None:
-        return Problem("", f"{position}: trailing comma", "remove the comma before the closing bracket")
+        return JsonError(f"{position}: trailing comma", "remove the comma before the closing bracket")
     # a document that starts with something else, or continues after its end, is not a single object
     is_other = not before or error.msg == "Extra data"
-    return Problem(
-        "", f"{position}: not JSON: {error.msg}", "expected one JSON object" if is_other else "expected JSON"
-    )
+    return JsonError(f"{position}: not JSON: {error.msg}", "expected one JSON object" if is_other else "expected JSON")
 
 
 def _bounded_loader(limit: Limit) -> Any:
@@ -477,9 +474,7 @@ def _yaml_loader(limit: Limit) -> Any:
                 key = self.construct_object(key_node, deep=True)
                 # a key that is a list is an error of pyyaml
                 if isinstance(key, Hashable) and (key in seen or seen.add(key)):  # type: ignore[func-returns-value]  # see above
-                    raise JsonError(
-                        Problem("", f'line {key_node.start_mark.line + 1}: duplicate key "{key}"', "keep one")
-                    )
+                    raise JsonError(f'line {key_node.start_mark.line + 1}: duplicate key "{key}"', "keep one")
             return super().construct_mapping(node, deep)
 
         def construct_object(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - pyyaml's signature
@@ -487,7 +482,7 @@ def _yaml_loader(limit: Limit) -> Any:
             # `.nan`, `1.0e+400`
             if type(value) is float and not isfinite(value):
                 wrong = f"line {node.start_mark.line + 1}: {NumberError(node.value)}"
-                raise JsonError(Problem("", wrong, FINITE))
+                raise JsonError(wrong, FINITE)
             return value
 
     # `1e3` is a number of JSON and of YAML 1.2, and a text of YAML 1.1
@@ -514,15 +509,13 @@ def _check_nodes(root: Any, limit: Limit) -> None:
             count = 1 + sum(counts[id(member)] for member in members)
             if count > limit.values:
                 wrong = f"line {node.start_mark.line + 1}: has more than {limit.values:,} values, aliases written out"
-                raise JsonError(Problem("", wrong, "use fewer aliases"))
+                raise JsonError(wrong, "use fewer aliases")
             counts[id(node)] = count
             continue
         if id(node) in counts:
             continue
         if id(node) in open_nodes:
-            raise JsonError(
-                Problem("", f"line {node.start_mark.line + 1}: an alias contains itself", "write out the value")
-            )
+            raise JsonError(f"line {node.start_mark.line + 1}: an alias contains itself", "write out the value")
         if len(open_nodes) >= limit.depth and members:
             raise _too_deep(limit, f"line {node.start_mark.line + 1}: ")
         open_nodes.add(id(node))

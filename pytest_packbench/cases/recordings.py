@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import re
 from contextlib import suppress
 from functools import lru_cache
@@ -21,13 +22,13 @@ from pytest_packbench.cases.files import (
     LINES_SUFFIX,
     SUFFIXES,
     CaseLocation,
-    case_lines,
+    file_paths,
     file_stem,
     find_case,
     is_unread,
-    line_name,
+    line_locations,
+    locations_in,
     read_case_bytes,
-    read_id,
     unprintable_name,
 )
 from pytest_packbench.cases.load import case_sha256, parse_cassette, parse_control, parse_json
@@ -44,7 +45,7 @@ from pytest_packbench.model.errors import (
     unreadable,
 )
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
-from pytest_packbench.model.suite import PENDING
+from pytest_packbench.model.suite import CONTROLS, FIXTURES, PENDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -108,10 +109,8 @@ class Recording(NamedTuple):
 def find_recording(suite: Suite, case_id: str) -> Recording:
     """Return the recording of a case; where there is none, that of the file which would contain it."""
     path = suite.cassette_path(case_id)
-    line = _lines(path.with_name(RECORDINGS)).get(case_id)
-    # most suites have no packed file: then nothing more is looked up
-    is_line = line is not None and not path.exists()
-    return Recording(line if is_line and line is not None else CaseLocation(str(path), case_id), suite.path)
+    line = None if path.exists() else _lines(path.with_name(RECORDINGS)).get(case_id)
+    return Recording(CaseLocation(str(path), case_id) if line is None else line, suite.path)
 
 
 class SourceTexts(NamedTuple):
@@ -277,21 +276,43 @@ def _hash(text: str, hashed: Callable[[Any], str]) -> str:
         return ""
 
 
+def recording_key(path: str) -> str:
+    """Return the key with the id in a file of recordings or controls; empty for any other file of a suite.
+
+    Args:
+        path: the file, from the suite's folder.
+    """
+    folder, name = posixpath.split(path)
+    if not path.startswith(f"{FIXTURES}/"):
+        return ""
+    is_control = f"{folder}/".startswith(f"{FIXTURES}/{CONTROLS}/")
+    is_read = name.endswith(CASE_SUFFIX) or name == RECORDINGS or (is_control and name.endswith(LINES_SUFFIX))
+    return ("id" if is_control else "case_id") if is_read else ""
+
+
+def recordings_in(suite: Path, paths: Iterable[str]) -> dict[str, CaseLocation]:
+    """Return the recordings and controls in files of a suite by their path under `fixtures`, without the suffix.
+
+    Args:
+        suite: the folder of the suite.
+        paths: the files, from there; those of another kind are left out.
+    """
+    found: dict[str, CaseLocation] = {}
+    for path in paths:
+        key = recording_key(path)
+        for location in locations_in(str(suite / path), key) if key else ():
+            name = posixpath.join(posixpath.dirname(path), location.name).removeprefix(f"{FIXTURES}/")
+            # a file of its own takes precedence over a line
+            if not (location.line and name in found):
+                found[name] = location
+    return found
+
+
 def all_recordings(suite: Suite) -> dict[str, Recording]:
     """Return all recordings of a suite by their path under `fixtures` without suffix, sorted."""
-    folder = suite.path / suite.fixtures
-    found: dict[str, Recording] = {}
-    for packed in sorted(folder.rglob(RECORDINGS)):
-        under = packed.parent.relative_to(folder)
-        for name, line in _lines(packed).items():
-            found[(under / name).as_posix()] = Recording(line, suite.path)
-    for path in folder.rglob("*.json"):
-        # a pipe or a device as well: reading it says what to do
-        is_there = path.is_file() or (path.exists() and not path.is_dir())
-        if is_there and path.parent.name != PENDING and not path.is_relative_to(suite.controls_path):
-            name = path.relative_to(folder).with_suffix("").as_posix()
-            found[name] = Recording(CaseLocation(str(path), name), suite.path)
-    return dict(sorted(found.items()))
+    files = file_paths(suite.path / FIXTURES, skip=[suite.controls_path])
+    found = recordings_in(suite.path, (Path(path).relative_to(suite.path).as_posix() for path in files))
+    return {name: Recording(location, suite.path) for name, location in sorted(found.items())}
 
 
 class FoundControl(NamedTuple):
@@ -311,11 +332,12 @@ def find_controls(folder: Path) -> list[FoundControl]:
     found: list[FoundControl] = []
     first: dict[str, CaseLocation] = {}
     for location, problem in _controls_in(folder):
-        other = first.setdefault(location.name, location)
+        written = location.written_id
+        other = first.setdefault(written, location)
         if other is not location and problem is None:
-            where = other.label(Path(other.path).name)
-            name = f"{location.name}.{Path(location.path).name}-{location.line}"
-            found.append(FoundControl(location._replace(name=name), duplicate_id(location.name, where)))
+            name = f"{written}.{Path(location.path).name}-{location.line}"
+            duplicate = duplicate_id(written, other.label(Path(other.path).name))
+            found.append(FoundControl(location._replace(name=name), duplicate))
         else:
             found.append(FoundControl(location, problem))
     return found
@@ -367,11 +389,7 @@ def control_file_problem(path: str) -> Problem | None:
 
 def hidden_controls(folder: Path) -> list[str]:
     """Return the names of hidden files in a folder of controls, which are not read but look like controls."""
-    try:
-        names = sorted(os.listdir(folder))  # noqa: PTH208 - strings
-    except OSError:
-        return []
-    return [escaped_name(name) for name in names if name.startswith(".") and name.lower().endswith(SUFFIXES)]
+    return sorted(escaped_name(path.name) for path in folder.glob(".*") if path.name.lower().endswith(SUFFIXES))
 
 
 def escaped_name(name: str) -> str:
@@ -380,17 +398,15 @@ def escaped_name(name: str) -> str:
 
 
 def _control_lines(path: str, name: str) -> Iterator[tuple[CaseLocation, Problem | None]]:
-    is_empty = True
+    problem: Problem | None = Problem("", "the file contains no control", "remove it, or add one per line")
     try:
-        for line in case_lines(path):
-            is_empty = False
-            control_id = read_id(line.raw) or line_name(path, line.number)
-            yield CaseLocation(path, control_id, line.number, line.start), None
+        for location in line_locations(path):
+            problem = None
+            yield location, None
     except OSError as error:
-        yield CaseLocation(path, name), unreadable(error, "expected a file of controls")
-        return
-    if is_empty:
-        yield CaseLocation(path, name), Problem("", "the file contains no control", "remove it, or add one per line")
+        problem = unreadable(error, "expected a file of controls")
+    if problem is not None:
+        yield CaseLocation(path, name), problem
 
 
 def load_control(found: FoundControl, *, file: str, names_checks: bool | None = None) -> Control:
@@ -464,14 +480,8 @@ def _lines(packed: Path) -> Mapping[str, CaseLocation]:
 
 @lru_cache(maxsize=4)
 def _lines_of(path: str, _changed_ns: int, _size: int) -> Mapping[str, CaseLocation]:
-    lines: dict[str, CaseLocation] = {}
-    for line in case_lines(path):
-        name = read_id(line.raw, "case_id") or line_name(path, line.number)
-        first = lines.get(name)
-        location = CaseLocation(path, name, line.number, line.start)
-        # of two lines for a case neither is right
-        lines[name] = location if first is None else location._replace(duplicate_of=(name, first.line))
-    return lines
+    # of two lines for a case neither is right
+    return {location.written_id: location for location in line_locations(path, "case_id")}
 
 
 def needs_gateway(folders: Iterable[Path]) -> bool:

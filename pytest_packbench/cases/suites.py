@@ -13,12 +13,9 @@ from pytest_packbench.cases.files import (
     LINES_SUFFIX,
     case_lines,
     case_paths,
-    count_cases,
-    count_cases_in,
     format_location,
     load_case,
     read_id,
-    stray_locations,
     suite_locations,
 )
 from pytest_packbench.model.errors import CaseError, duplicate_id, pluralize
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import Any
 
-    from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.run import Shard
@@ -194,11 +190,8 @@ def missing_config_message(folder: Path) -> str:
 
 def case_counts(suite: Suite, shard: Shard | None) -> tuple[int, int]:
     """Return the number of cases of a suite, stray files included, and of those in the shard."""
-    stray = [location.name for location in stray_locations(suite)]
-    present = count_cases(suite.cases_path) + len(stray)
-    if shard is None:
-        return present, present
-    return present, count_cases(suite.cases_path, shard) + sum(name in shard for name in stray)
+    counts = Counter(shard is None or location.written_id in shard for location in suite_locations(suite))
+    return counts.total(), counts[True]
 
 
 def describe_case_counts(folder: Path) -> str:
@@ -213,7 +206,7 @@ def describe_case_counts(folder: Path) -> str:
             with suppress(OSError):
                 counts.update(read_id(line.raw, "case_type") or kind for line in case_lines(path))
         else:
-            counts[kind] += count_cases_in(path)
+            counts[kind] += 1
     total = counts.total()
     listed = ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items()))
     return f"{pluralize(total, 'case')}{f' ({listed})' if listed else ''}"
@@ -229,34 +222,23 @@ def suite_cases(suite: Suite, pack: Pack, name_of: Callable[[Path], str]) -> tup
         pack: its pack.
         name_of: returns the name of a file for users.
     """
-    cases = [_load(suite, pack, location, name_of(Path(location.path))) for location in suite_locations(suite)]
-    by_id: dict[str, list[SuiteCase]] = {}
+    cases: list[SuiteCase] = []
+    for location in suite_locations(suite):
+        file, loaded, problem = name_of(Path(location.path)), None, ""
+        try:
+            loaded = load_case(location, pack.case_model, file=file, pack=pack.name)
+        except CaseError as error:
+            problem = str(error)
+        place = (Path(location.path), file, location.line, location.name, location.written_id)
+        cases.append(SuiteCase(suite, pack, *place, loaded, problem))
+    by_id: dict[str, list[str]] = {}
     for case in cases:
-        by_id.setdefault(case.written_id, []).append(case)
+        by_id.setdefault(case.written_id, []).append(case.location)
     return tuple(_with_duplicates(case, by_id[case.written_id]) for case in cases)
 
 
-def _load(suite: Suite, pack: Pack, location: CaseLocation, file: str) -> SuiteCase:
-    loaded, problem = None, ""
-    try:
-        loaded = load_case(location, pack.case_model, file=file, pack=pack.name)
-    except CaseError as error:
-        problem = str(error)
-    return SuiteCase(
-        suite=suite,
-        pack=pack,
-        path=Path(location.path),
-        file=file,
-        line=location.line,
-        case_id=location.name,
-        written_id=location.name if location.duplicate_of is None else location.duplicate_of[0],
-        loaded=loaded,
-        problem=problem,
-    )
-
-
-def _with_duplicates(case: SuiteCase, same_id: list[SuiteCase]) -> SuiteCase:
-    others = [other.location for other in same_id if other is not case]
+def _with_duplicates(case: SuiteCase, same_id: list[str]) -> SuiteCase:
+    others = [location for location in same_id if location != case.location]
     if not others or case.problem:
         return case
     return case._replace(problem=str(CaseError(case.location, [duplicate_id(case.written_id, ", ".join(others))])))

@@ -8,25 +8,21 @@ from argparse import SUPPRESS
 from contextlib import suppress
 from dataclasses import replace
 from difflib import unified_diff
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.cases.load import UNSTATED_ADVICE
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_run_options
+from pytest_packbench.model.errors import CaseError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
     from pytest_packbench.engine.attempt import AttemptState
-    from pytest_packbench.engine.contexts import SuiteContext, SuiteContexts
-    from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.suite import Suite
+    from pytest_packbench.engine.contexts import SuiteContext
 
 _MAX_LINES = 60
-# recordings are replayed whatever the suite, its scripted model, the environment or a copied option says
-_REPLAY = ("--packbench-mode=fixture", "--packbench-backend=recorded")
 
 
 class Taken(NamedTuple):
@@ -53,25 +49,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show each recording's score before and after and its changed answers, and take it over."""
-    from pytest_packbench.pytest_plugin.project import ProjectError, with_suite
+    from pytest_packbench.pytest_plugin.project import with_suite
     from pytest_packbench.reports.terminal import printable
 
     if arguments.adopt:
         raise UsageError(f"--adopt was removed: for a recording without conditions, {UNSTATED_ADVICE}")
 
-    def use(suites: SuiteContexts, suite: Suite) -> list[Taken]:
-        if suite.bundled:
-            raise UsageError(f'suite "{suite.name}": recordings of the installed package can\'t be changed')
-        redact = suites.redactor.text
-        return [
-            Taken(redact(taken.text), redact(taken.problem))
-            for taken in _accepted(suites.context(suite), arguments.cases, write=not arguments.dry_run)
-        ]
+    def use(context: SuiteContext) -> list[Taken]:
+        if context.suite.bundled:
+            raise UsageError(f'suite "{context.suite.name}": recordings of the installed package can\'t be changed')
+        redact, found = context.redactor.text, _accepted(context, arguments.cases, write=not arguments.dry_run)
+        return [Taken(redact(taken.text), redact(taken.problem)) for taken in found]
 
-    try:
-        found = with_suite(arguments.suite, [*arguments.options, *_REPLAY], use)
-    except ProjectError as error:
-        raise UsageError(str(error)) from None
+    # recordings are replayed whatever the suite, its scripted model, the environment or a copied option says
+    found = with_suite(arguments.suite, [*arguments.options, "--packbench-backend=recorded"], use)
     sys.stdout.write("".join(f"{printable(taken.text)}\n" for taken in found))
     problems = [taken.problem for taken in found if taken.problem]
     for problem in problems:
@@ -86,18 +77,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _accepted(context: SuiteContext, names: Sequence[str], *, write: bool) -> Iterator[Taken]:
     """Replay each pending recording beside the older one; move it in the older one's place if it can be replayed."""
+    from pytest_packbench.cases.files import CaseIndex, iter_cases, load_case
     from pytest_packbench.engine.attempt import attempt
 
-    suite = context.suite
+    suite, pack = context.suite, context.pack
     folder = suite.pending_path("x").parent
     pending = {path.stem: path for path in sorted(folder.glob("*.json"))}
     unknown = [name for name in names if name not in pending]
     if unknown:
         raise UsageError(f"{unknown[0]}: no recording in {folder} waits for approval")
-    cases = _cases(context)
+    cases = CaseIndex(iter_cases(suite.cases_path))
     now = replace(context, suite=replace(suite, fixtures=folder.relative_to(suite.path).as_posix()))
     for name in names or pending:
-        loaded = cases.get(name)
+        location, loaded = cases.find(name), None
+        if location is not None:
+            with suppress(CaseError):
+                loaded = load_case(location, pack.case_model, file=location.path, pack=pack.name)
         if loaded is None:
             yield Taken(f"{name}:", f"{pending[name]}: no case that can be read has this id; remove the recording")
             continue
@@ -111,20 +106,6 @@ def _accepted(context: SuiteContext, names: Sequence[str], *, write: bool) -> It
             pending[name].replace(suite.cassette_path(name))
 
 
-def _cases(context: SuiteContext) -> dict[str, LoadedCase]:
-    """Return the cases that can be read, by id."""
-    from pytest_packbench.cases.files import iter_cases, load_case
-    from pytest_packbench.model.errors import CaseError
-
-    cases = {}
-    for location in iter_cases(context.suite.cases_path):
-        with suppress(CaseError):
-            cases[location.name] = load_case(
-                location, context.pack.case_model, file=location.path, pack=context.pack.name
-            )
-    return cases
-
-
 def _score_text(done: AttemptState) -> str:
     if done.failure is not None:
         return f"error {done.failure.kind}"
@@ -134,46 +115,35 @@ def _score_text(done: AttemptState) -> str:
 
 def _difference(before: AttemptState, after: AttemptState) -> list[str]:
     """Return what two recordings of a case differ in, as a diff of their answers."""
-    old = before.cassette.model_dump(mode="json") if before.cassette is not None else {}
-    new = after.cassette.model_dump(mode="json") if after.cassette is not None else {}
-    heads = ("llm_backend", "llm_model", "conditions")
-    lines = _diff({key: old.get(key) for key in heads}, {key: new.get(key) for key in heads}, "conditions")
-    pairs = zip_longest(old.get("exchanges", ()), new.get("exchanges", ()))
-    for number, (one, other) in enumerate(pairs, 1):
-        role = (other or one)["role"]
-        lines += _diff(_answer(one), _answer(other), f"answer {number} ({role})")
-    for number, (one, other) in enumerate(zip_longest(old.get("gateway", ()), new.get("gateway", ())), 1):
-        call = other or one
-        lines += _diff(_own_answer(one), _own_answer(other), f"answer {number} ({call['method']} {call['path']})")
+    old, new = _parts(before), _parts(after)
+    lines: list[str] = []
+    for title in old | new:
+        one, other = (parts.get(title, "").splitlines() for parts in (old, new))
+        if one != other:
+            lines += [f"  {title}:", *(f"    {line}" for line in list(unified_diff(one, other, lineterm="", n=1))[3:])]
     rest = len(lines) - _MAX_LINES
     return lines if rest <= 0 else [*lines[:_MAX_LINES], f"  ... {rest} more lines"]
 
 
-def _answer(exchange: dict[str, Any] | None) -> object:
-    if exchange is None:
-        return None
-    kept = {key: exchange[key] for key in ("answer", "refusal", "tool_calls") if exchange[key]}
-    return kept["answer"] if kept.keys() == {"answer"} else kept
-
-
-def _own_answer(exchange: dict[str, Any] | None) -> object:
-    """Return the answer to a call of the target's own client; status and end only where it is not a usual one."""
-    if exchange is None:
-        return None
+def _parts(done: AttemptState) -> dict[str, str]:
+    """Return what is compared of the recording of an attempt: texts, each with a title."""
     from pytest_packbench.engine.gateway.exchanges import answer_of
 
-    answer, kept = answer_of(exchange), {key: exchange[key] for key in ("status", "end")}
-    return answer if kept == {"status": 200, "end": "complete"} else {**kept, "answer": answer}
+    recording = done.cassette.model_dump(mode="json") if done.cassette is not None else {}
+    parts = {"conditions": _text({key: recording.get(key) for key in ("llm_backend", "llm_model", "conditions")})}
+    for number, exchange in enumerate(recording.get("exchanges", ()), 1):
+        said = {key: exchange[key] for key in ("answer", "refusal", "tool_calls") if exchange[key]}
+        only_answer = said.keys() == {"answer"}
+        parts[f"answer {number} ({exchange['role']})"] = _text(said["answer"] if only_answer else said)
+    for number, call in enumerate(recording.get("gateway", ()), 1):
+        end = {key: call[key] for key in ("status", "end")}
+        is_usual = end == {"status": 200, "end": "complete"}
+        answer = answer_of(call)
+        parts[f"answer {number} ({call['method']} {call['path']})"] = _text(
+            answer if is_usual else {**end, "answer": answer}
+        )
+    return parts
 
 
-def _diff(before: object, after: object, title: str) -> list[str]:
-    if before == after:
-        return []
-    old, new = (_lines(value) for value in (before, after))
-    return [f"  {title}:", *(f"    {line}" for line in list(unified_diff(old, new, lineterm="", n=1))[3:])]
-
-
-def _lines(value: object) -> list[str]:
-    if value is None:
-        return []
-    return value.splitlines() if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False).split("\n")
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)

@@ -1,4 +1,9 @@
-"""`packbench audit`: derive controls from right results, and see which rules notice them. No model is called."""
+"""`packbench audit`: derive controls from right results by breaking them, and see which rules notice. Calls no model.
+
+A broken result is a copy of a right one that differs from it in one respect. Making one takes no knowledge of a domain:
+a result is JSON, and every part of it can be removed, emptied, changed or replaced. It ends as a control that a person
+wrote.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +12,24 @@ import os
 import random
 import sys
 from argparse import ArgumentTypeError
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from pytest_packbench.analysis.audit import AuditedCase, Change, changes, findings, points_of, rule_counts, unread_parts
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import (
     add_packs,
     add_root,
     add_run_options,
     suite_and_pack,
-    without_traces,
     write_file,
 )
-from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.control import Control, ControlExpected, compare
+from pytest_packbench.model.errors import CaseError, json_pointer, pluralize
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.score import describe_score
-from pytest_packbench.reports.terminal import one_line, text_table
-from pytest_packbench.runs.folder import PAYLOADS, find_run_folder
+from pytest_packbench.reports.blocks import Points, Section, Table, Text, text
 
 if TYPE_CHECKING:
     import argparse
@@ -32,11 +37,13 @@ if TYPE_CHECKING:
 
     from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.engine.attempt import AttemptState
-    from pytest_packbench.engine.contexts import SuiteContext, SuiteContexts
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.suite import Suite
+    from pytest_packbench.model.control import ControlEnd
+    from pytest_packbench.reports.blocks import Block
 
 _Item = TypeVar("_Item")
+Location = tuple[str | int, ...]
 AUDIT_VERSION = 2
 _COUNT = 50
 _CASES = 500
@@ -45,14 +52,172 @@ _PROGRESS = 50
 _THOROUGH = 1000
 # whose results are tried, of so many other cases
 _OTHERS, _SAMPLE = 2, 20
-_REPLAY = ("--packbench-mode=fixture", "-pno:cacheprovider")
-# what a terminal shows of a list, and of a sentence
+# what a terminal shows of a list
 _MAX = 20
-_SENTENCE = 1000
+_REMOVED, _EMPTIED, _OF_ANOTHER_CASE = "removed", "emptied", "that of another case"
+_FAILS = ControlExpected(verdict="failed")
+_NOTHING = object()
+_MAX_DEPTH = 100
 
 
-class _Refused(Exception):  # noqa: N818 - not an error: the result is only not right
-    """A case has no right result; the message says why."""
+class Broken(NamedTuple):
+    """One way to break a right result, and what came of it.
+
+    Attributes:
+        what: what becomes of the part, in a few words.
+        location: the keys and positions of the part that changes; empty for the whole result.
+        replacement: what replaces it, as JSON; None to remove it.
+        rule: the rule of the suite that forbids the result; empty if none is known.
+        passed: whether its case still passes.
+        noticed: the terms by which the score differs from that of the right result.
+        tested: the criteria that read another value in it than in the right result, and do read one.
+    """
+
+    what: str
+    location: Location = ()
+    replacement: str | None = None
+    rule: str = ""
+    passed: bool = False
+    noticed: frozenset[str] = frozenset()
+    tested: frozenset[str] = frozenset()
+
+    @property
+    def part(self) -> Location:
+        """The location with `*` instead of positions in lists: the same part of the results of all cases."""
+        return tuple("*" if isinstance(step, int) else step for step in self.location)
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether anything noticed it."""
+        return bool(self.noticed) or not self.passed
+
+    def __str__(self) -> str:
+        """Return what becomes of which part."""
+        return f"{self.rule or json_pointer(self.location) or 'the result'}: {self.what}"
+
+    def control(self, case_id: str, right: str) -> Control:
+        """Return the control that is derived by the change: its case has to fail.
+
+        Args:
+            case_id: the id of its case.
+            right: the right result as JSON; each control has a copy of its own, which a pack may change.
+        """
+        root = [json.loads(right)]
+        *steps, last = (0, *self.location)
+        parent: Any = root
+        for step in steps:
+            parent = parent[step]
+        if self.replacement is None:
+            del parent[last]
+        else:
+            parent[last] = json.loads(self.replacement)
+        return Control.model_construct(
+            id=case_id, case=case_id, description=str(self), expected=_FAILS, payload=root[0]
+        )
+
+
+@dataclass(slots=True)
+class AuditedCase:
+    """A case whose right result is broken, or which has none.
+
+    Attributes:
+        case_id: its id.
+        file: its file, as it is shown.
+        problem: why there is no right result: it does not pass, or can't be read; empty if there is one.
+        loaded: the case; not set if it can't be read.
+        result: its right result, as plain JSON.
+        effects: what changes the score of its right result.
+        terms: the names of those that add something, or noticed a change of something.
+        tried: the number of broken results.
+        broken: those that could be read; the others show nothing about any rule.
+    """
+
+    case_id: str
+    file: str
+    problem: str = ""
+    loaded: LoadedCase = field(init=False)
+    result: Any = None
+    effects: Counter[tuple[str, str, float]] = field(default_factory=Counter)
+    terms: set[str] = field(default_factory=set)
+    tried: int = 0
+    broken: list[Broken] = field(default_factory=list)
+
+    @property
+    def passes_all(self) -> bool:
+        """Whether it passes with every broken result; also if there is none."""
+        return all(one.passed for one in self.broken)
+
+    def break_result(self, context: SuiteContext, ways: Iterable[Broken], criteria: Mapping[str, Location]) -> None:
+        """Derive a control by each of these ways, and compare its end with that of the right result.
+
+        Args:
+            context: of the suite.
+            ways: how the result is broken.
+            criteria: the location of what each criterion of the suite reads.
+        """
+        from pytest_packbench.engine.controls import end_of_control
+
+        right = json.dumps(self.result)
+        for way in ways:
+            control = way.control(self.case_id, right)
+            end = end_of_control(context, self.loaded, control, source=self.file)
+            self.tried += 1
+            passed = end.score.verdict == "passed"
+            if not passed and any(row.deviation for row in compare(control.expected, end)):
+                continue
+            # a criterion that is not applied, as in a refusal, has noticed nothing
+            applied = {term.name for term in end.score.terms}
+            effects = effects_of(end)
+            changed = (self.effects - effects) + (effects - self.effects)
+            noticed = frozenset(name for name, *_ in changed if name in applied or name not in criteria)
+            tested = frozenset(
+                name
+                for name, location in criteria.items()
+                if _value_at(control.payload, location) not in (_NOTHING, _value_at(self.result, location))
+            )
+            self.terms |= set() if way.rule else noticed
+            self.broken.append(way._replace(passed=passed, noticed=noticed, tested=tested))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain JSON, with the broken results that nothing noticed enough for the case to fail."""
+        return {
+            "case_id": self.case_id,
+            "file": self.file,
+            "problem": self.problem,
+            "tried": self.tried,
+            "judged": len(self.broken),
+            "passed": [str(one) for one in self.broken if one.passed],
+        }
+
+
+class Count(NamedTuple):
+    """What a rule noticed of the broken results that test it.
+
+    Attributes:
+        tried: their number.
+        noticed: those that it gives other points.
+        failed: of the noticed ones, those with which the case fails.
+    """
+
+    tried: int
+    noticed: int
+    failed: int
+
+
+class Finding(NamedTuple):
+    """A reason for which an audit fails.
+
+    Attributes:
+        kind: `rule`, `share`, `result` or `case`.
+        name: the rule, the case, or the kind of broken result.
+        message: one line: what was found and what to do.
+        file: the file of a case; empty for others.
+    """
+
+    kind: str
+    name: str
+    message: str
+    file: str = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +264,7 @@ def run(arguments: argparse.Namespace) -> int:
     audit = _of_run(arguments) if arguments.run is not None else _of_recordings(arguments)
     if arguments.json is not None:
         write_file(arguments.json, json.dumps(audit, indent=2, ensure_ascii=False) + "\n")
-    sys.stdout.write("\n".join(_lines(audit)) + "\n")
+    sys.stdout.write("\n".join(text(_blocks(audit))) + "\n")
     if all(case["problem"] for case in audit["cases"]):
         raise UsageError(f"suite {audit['suite']}: no case passes, so there is no right result to break; see above")
     return FAILED if audit["findings"] else FINE
@@ -125,24 +290,18 @@ def _share(text: str) -> float:
 def _of_recordings(arguments: argparse.Namespace) -> dict[str, Any]:
     """Audit with the results of a run in fixture mode."""
     from pytest_packbench.engine.attempt import attempt
-    from pytest_packbench.pytest_plugin.project import ProjectError, with_suite
+    from pytest_packbench.pytest_plugin.project import with_suite
 
     if arguments.packs:
         raise UsageError("--pack: only with --run; without it, packs of conftest.py and installed packages are used")
-    root = [] if arguments.root is None else [f"--override-ini=packbench_root={arguments.root.resolve()}"]
 
-    def use(suites: SuiteContexts, suite: Suite) -> dict[str, Any]:
-        context = suites.context(suite)
+    def use(context: SuiteContext) -> dict[str, Any]:
         source = "recorded results" if context.caller.opaque else "results of the target"
         if context.asks_model:
             source += " on the recordings"
         return _audit(arguments, context, source, lambda loaded: attempt(context, loaded))
 
-    try:
-        with without_traces():
-            return with_suite(arguments.suite, [*arguments.options, *root, *_REPLAY], use)
-    except ProjectError as error:
-        raise UsageError(str(error)) from None
+    return with_suite(arguments.suite, arguments.options, use, root=arguments.root)
 
 
 def _of_run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -150,6 +309,7 @@ def _of_run(arguments: argparse.Namespace) -> dict[str, Any]:
     from pytest_packbench.engine.attempt import score_payload
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.redaction import Redactor
+    from pytest_packbench.runs.folder import PAYLOADS, find_run_folder
     from pytest_packbench.runs.lines import read_payloads
     from pytest_packbench.runs.report import open_report
 
@@ -168,16 +328,15 @@ def _of_run(arguments: argparse.Namespace) -> dict[str, Any]:
             payloads.setdefault(ids[key], payload)
     context = SuiteContext.of_results(suite, pack, report.run.target, redactor=Redactor(os.environ))
 
-    def stored(loaded: LoadedCase) -> AttemptState:
-        if loaded.case.id not in payloads:
-            raise _Refused("the run has no result of it")
-        return score_payload(context, loaded, payloads[loaded.case.id])
+    def stored(loaded: LoadedCase) -> AttemptState | None:
+        case_id = loaded.case.id
+        return score_payload(context, loaded, payloads[case_id]) if case_id in payloads else None
 
     return _audit(arguments, context, f"stored results of the run {folder}", stored)
 
 
 def _audit(
-    arguments: argparse.Namespace, context: SuiteContext, source: str, run: Callable[[LoadedCase], AttemptState]
+    arguments: argparse.Namespace, context: SuiteContext, source: str, run: Callable[[LoadedCase], AttemptState | None]
 ) -> dict[str, Any]:
     """Break the result of each case, judge what comes of it, and return what was found out, as plain JSON.
 
@@ -185,7 +344,7 @@ def _audit(
         arguments: of the command.
         context: of the suite.
         source: where the right results come from, in a few words.
-        run: returns the attempt of a case; raises `_Refused` where there is none.
+        run: returns the attempt of a case; None where there is none.
     """
     from pytest_packbench.cases.files import iter_cases
 
@@ -193,36 +352,29 @@ def _audit(
     locations = list(iter_cases(context.suite.cases_path))
     total = len(locations)
     if total > arguments.cases:
-        chosen = chooser.sample(range(total), arguments.cases)
-        locations = [locations[index] for index in sorted(chosen)]
-    cases, passing = [], []
-    for location in _with_progress("results", locations):
-        case = AuditedCase(location.name, location.label(_shown(location.path)))
-        cases.append(case)
-        try:
-            passing.append((case, _right_case(context, location, case, run)))
-        except _Refused as reason:
-            case.problem = str(reason)
+        locations = [locations[index] for index in sorted(chooser.sample(range(total), arguments.cases))]
+    cases = [_right_case(context, location, run) for location in _with_progress("results", locations)]
+    right = [case for case in cases if not case.problem]
     pack, config = context.pack, context.suite.config
     criteria, forbidding = pack.criteria(config), dict[str, None]()
-    for case, loaded in _with_progress("broken results", passing):
-        sample = chooser.sample(passing, min(_SAMPLE, len(passing)))
-        others = [other.result for other, also in sample if also.case.expected != loaded.case.expected]
-        ways = list(changes(case.result, others[:_OTHERS]))
-        for rule, result in pack.wrong_results(loaded.case, case.result, config):
+    for case in _with_progress("broken results", right):
+        expected = case.loaded.case.expected
+        sample = chooser.sample(right, min(_SAMPLE, len(right)))
+        others = [other.result for other in sample if other.loaded.case.expected != expected]
+        ways = list(ways_to_break(case.result, others[:_OTHERS]))
+        for rule, result in pack.wrong_results(case.loaded.case, case.result, config):
             forbidding[rule] = None
             if result is not None:
-                ways.insert(0, Change("forbidden", replacement=json.dumps(result), rule=rule))
+                ways.insert(0, Broken("forbidden", replacement=json.dumps(result), rule=rule))
         chooser.shuffle(ways)
         # those of the whole result first; a stable order
-        ways.sort(key=lambda change: bool(change.location))
-        count = arguments.count + sum(not change.location for change in ways)
-        _break(context, loaded, case, ways[:count], criteria)
+        ways.sort(key=lambda way: bool(way.location))
+        count = arguments.count + sum(not way.location for way in ways)
+        case.break_result(context, ways[:count], criteria)
         if case.passes_all:
             # whether another one is noticed
-            _break(context, loaded, case, ways[count : count + _THOROUGH], criteria)
-    audited = [case for case, _ in passing]
-    rules = rule_counts(audited, criteria, forbidding)
+            case.break_result(context, ways[count : count + _THOROUGH], criteria)
+    rules = rule_counts(right, criteria, forbidding)
     return {
         "audit_version": AUDIT_VERSION,
         "suite": context.suite.name,
@@ -233,54 +385,40 @@ def _audit(
         "total": total,
         "cases": [case.as_json() for case in cases],
         "rules": {name: count._asdict() for name, count in rules.items()},
-        "unread_parts": unread_parts(audited),
-        "findings": [finding._asdict() for finding in findings(audited, rules, fail_under=arguments.fail_under)],
+        "unread_parts": unread_parts(right),
+        "findings": [finding._asdict() for finding in findings(right, rules, fail_under=arguments.fail_under)],
     }
 
 
 def _right_case(
-    context: SuiteContext, location: CaseLocation, case: AuditedCase, run: Callable[[LoadedCase], AttemptState]
-) -> LoadedCase:
-    """Return a case, and note its right result and what each term adds to its score."""
+    context: SuiteContext, location: CaseLocation, run: Callable[[LoadedCase], AttemptState | None]
+) -> AuditedCase:
+    """Return a case with its right result and what each term adds to its score, or with the reason why it has none."""
     from pytest_packbench.cases.files import load_case
+    from pytest_packbench.engine.contexts import shown_path
     from pytest_packbench.engine.controls import end_of
-    from pytest_packbench.model.errors import CaseError
 
+    file = shown_path(Path(location.path), Path.cwd())
+    case = AuditedCase(location.name, location.label(file))
     try:
-        loaded = load_case(location, context.pack.case_model, file=case.file, pack=context.pack.name)
+        case.loaded = load_case(location, context.pack.case_model, file=file, pack=context.pack.name)
     except CaseError as error:
-        raise _Refused(str(error)) from None
-    notes = loaded.case.notes
-    if notes.skip is not None or notes.xfail is not None:
-        raise _Refused(f"quarantined: {notes.skip or notes.xfail}")
-    done = run(loaded)
-    if done.failure is not None:
-        raise _Refused(f"error: {done.failure.message}")
-    if done.score is None or not done.score.passed:
-        raise _Refused("no score" if done.score is None else done.score.message or describe_score(done.score))
-    case.result, case.points = done.payload, points_of(end_of(context, done))
-    return loaded
-
-
-def _break(
-    context: SuiteContext,
-    loaded: LoadedCase,
-    case: AuditedCase,
-    changes: Iterable[Change],
-    criteria: Mapping[str, tuple[str | int, ...]],
-) -> None:
-    """Derive a control by each change, and judge its end."""
-    from pytest_packbench.engine.controls import end_of_control
-
-    right = json.dumps(case.result)
-    for change in changes:
-        control = change.control(case.case_id, right)
-        case.judge(change, control, end_of_control(context, loaded, control, source=case.file), criteria)
-
-
-def _shown(path: str) -> str:
-    """Return a path relative to the current folder if it is inside, else as it is."""
-    return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else path
+        case.problem = str(error)
+        return case
+    excluded = case.loaded.case.notes.skip or case.loaded.case.notes.xfail
+    done = None if excluded else run(case.loaded)
+    if excluded:
+        case.problem = f"quarantined: {excluded}"
+    elif done is None:
+        case.problem = "the run has no result of it"
+    elif done.failure is not None:
+        case.problem = f"error: {done.failure.message}"
+    elif done.score is None or not done.score.passed:
+        case.problem = "no score" if done.score is None else done.score.message or describe_score(done.score)
+    else:
+        case.result, case.effects = done.payload, effects_of(end_of(context, done))
+        case.terms = {name for name, *_ in case.effects}
+    return case
 
 
 def _with_progress(what: str, items: Sequence[_Item]) -> Iterator[_Item]:
@@ -294,49 +432,169 @@ def _with_progress(what: str, items: Sequence[_Item]) -> Iterator[_Item]:
         print(file=terminal)
 
 
-def _lines(audit: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of an audit for a terminal."""
+def effects_of(end: ControlEnd) -> Counter[tuple[str, str, float]]:
+    """Return what changes a score, how often each: name, effect and points of its terms, without the clamp."""
+    # the clamp follows from the other terms
+    terms = ((term.name, term.effect, term.value) for term in end.score.terms if term.effect != "clamp")
+    return Counter(term for term in terms if term[1] == "zero" or term[2])
+
+
+def rule_counts(
+    cases: Sequence[AuditedCase], criteria: Mapping[str, Location], forbidding: Iterable[str]
+) -> dict[str, Count]:
+    """Count what each rule noticed: criteria, rules that forbid something, and terms that occurred.
+
+    Args:
+        cases: the audited cases.
+        criteria: the location of what each criterion of the suite reads.
+        forbidding: the rules that forbid something, also those for which no wrong result is known.
+    """
+    occurring = (name for case in cases for name in sorted(case.terms))
+    names = dict.fromkeys((*criteria, *forbidding, *occurring))
+    return {name: _count(name, cases, is_criterion=name in criteria) for name in names}
+
+
+def _count(name: str, cases: Iterable[AuditedCase], *, is_criterion: bool) -> Count:
+    results = [one for case in cases for one in case.broken if (one.rule == name if one.rule else name in case.terms)]
+    # what a term reads is known once it notices a change there
+    parts = {one.part for one in results if name in one.noticed}
+    tried = [one for one in results if (name in one.tested if is_criterion else one.part in parts or not parts)]
+    noticed = [one for one in tried if (one.is_seen if one.rule else name in one.noticed)]
+    return Count(len(tried), len(noticed), sum(not one.passed for one in noticed))
+
+
+def unread_parts(cases: Iterable[AuditedCase]) -> list[str]:
+    """Return the parts of results whose changes no rule noticed, as JSON pointers, without parts of such parts."""
+    general = [one for case in cases for one in case.broken if not one.rule]
+    read = {one.part[:depth] for one in general if one.is_seen for depth in range(len(one.part) + 1)}
+    unread = {one.part for one in general} - read
+    outermost = (part for part in unread if not any(part[:depth] in unread for depth in range(len(part))))
+    return sorted(map(json_pointer, outermost))
+
+
+def findings(cases: Sequence[AuditedCase], rules: Mapping[str, Count], *, fail_under: float) -> Iterator[Finding]:
+    """Yield why an audit fails.
+
+    Args:
+        cases: the audited cases.
+        rules: what each rule noticed.
+        fail_under: the smallest share of the broken results that test a rule that it has to notice, 0 to 1.
+    """
+    for name, count in rules.items():
+        if count.tried and not count.noticed:
+            message = f"noticed none of {pluralize(count.tried, 'broken result')}; make it stricter, or remove it"
+            yield Finding("rule", name, message)
+        elif count.noticed < count.tried * fail_under:
+            message = f"noticed {count.noticed} of {count.tried} changes of what it reads, less than {fail_under:.0%}"
+            yield Finding("share", name, f"{message}; make it stricter")
+    others = [one.passed for case in cases for one in case.broken if one[:2] == (_OF_ANOTHER_CASE, ())]
+    if len(others) > 1 and all(others):
+        message = f"all {len(others)} results of another case pass, although the cases expect different results"
+        yield Finding("result", "result of another case", f"{message}; make the rules stricter")
+    for case in cases:
+        if case.broken and case.passes_all:
+            message = f"passes with all {len(case.broken)} broken results that can be read"
+            yield Finding("case", case.case_id, f"{message}; expect more, or remove the case", case.file)
+        elif any(one.passed and not one.location and one.what in {_REMOVED, _EMPTIED} for one in case.broken):
+            message = "passes with an empty result; expect something that an empty result does not have"
+            yield Finding("case", case.case_id, message, case.file)
+
+
+def ways_to_break(result: Any, others: Sequence[Any]) -> Iterator[Broken]:
+    """Yield the ways to break a result, those of the whole first; after each of them it differs.
+
+    Args:
+        result: the right result, as plain JSON.
+        others: right results of cases that expect something else: what replaces it, or a part of it.
+    """
+    for location, value in parts(result):
+        if not location:
+            yield Broken(_REMOVED, replacement="null")
+        elif isinstance(location[-1], str):
+            yield Broken(_REMOVED, location)
+        for what, changed in _other_values(value):
+            yield Broken(what, location, json.dumps(changed))
+        for other in others:
+            changed = _value_at(other, location)
+            if changed not in (_NOTHING, value):
+                yield Broken(_OF_ANOTHER_CASE, location, json.dumps(changed))
+
+
+def parts(value: Any, location: Location = ()) -> Iterator[tuple[Location, Any]]:
+    """Yield every part of a JSON value with its location, the whole first."""
+    yield location, value
+    members: Iterable[tuple[str | int, Any]] = ()
+    if len(location) < _MAX_DEPTH:
+        members = value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ())
+    for key, member in members:
+        yield from parts(member, (*location, key))
+
+
+def _other_values(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield values that differ from a value, each with what becomes of it."""
+    if value is not None:
+        yield "of another type", 1 if isinstance(value, str) else "text"
+    if isinstance(value, str | list | dict) and value:
+        yield _EMPTIED, type(value)()
+    if isinstance(value, bool):
+        yield "swapped", not value
+    elif isinstance(value, int | float):
+        yield "changed", value + (1 if isinstance(value, int) else 1 + abs(value))
+    elif isinstance(value, str) and value:
+        # the neighbour of a digit is a digit
+        yield "changed", value[:-1] + chr(ord(value[-1]) ^ 1)
+    elif isinstance(value, list) and len(value) > 1:
+        yield "shortened", value[:-1]
+
+
+def _value_at(result: Any, location: Location) -> Any:
+    """Return the value at a location of a result; `_NOTHING` if there is none."""
+    try:
+        for key in location:
+            result = result[int(key) if isinstance(result, list) else key]
+    except (LookupError, TypeError, ValueError):
+        return _NOTHING
+    return result
+
+
+def _blocks(audit: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield what an audit says on a terminal."""
     cases, rules = audit["cases"], audit["rules"]
-    problems = [_line(case["file"], case["problem"]) for case in cases if case["problem"]]
+    problems = [f"{case['file']}: {case['problem']}" for case in cases if case["problem"]]
     passing = len(cases) - len(problems)
     looked = f"{len(cases)} of " if len(cases) < audit["total"] else ""
     passes = f"{passing:,} {'passes' if passing == 1 else 'pass'} with the {audit['source']}"
-    yield _line(f"Audit of {audit['suite']}", "does the suite notice wrong results?")
-    yield _line(f"{looked}{pluralize(audit['total'], 'case')}; {passes}.")
-    title = f"Not audited, because there is no right result to break: {pluralize(len(problems), 'case')}"
-    yield from _section(title, problems)
+    yield Text(f"Audit of {audit['suite']}: does the suite notice wrong results?")
+    yield Text(f"{looked}{pluralize(audit['total'], 'case')}; {passes}.")
+    yield _list(
+        f"Not audited, because there is no right result to break ({pluralize(len(problems), 'case')})", problems
+    )
     if not passing:
         return
     tried, judged = (sum(case[key] for case in cases) for key in ("tried", "judged"))
     ways = f"{pluralize(tried, 'broken result')} (--seed {audit['seed']}, --count {audit['count']})"
-    yield f"{ways}; {tried - judged} could not be read, so that they show nothing about a rule."
+    yield Text(f"{ways}; {tried - judged} could not be read, so that they show nothing about a rule.")
     rows = [
-        (one_line(name), str(tried), *(f"{part} ({part / tried:.0%})" for part in (count["noticed"], count["failed"])))
+        (name, count["tried"], *(f"{count[key]} ({count[key] / count['tried']:.0%})" for key in ("noticed", "failed")))
         for name, count in rules.items()
-        if (tried := count["tried"])
+        if count["tried"]
     ]
-    table = text_table([("rule", "tried", "noticed", "case fails"), *rows], numbers=True)
-    yield from _section("What the rules noticed, of the changes of what they read:", table, len(table))
-    untried = [_line(name) for name, count in rules.items() if not count["tried"]]
-    yield from _section("Rules that were not tried, because no result is known that they notice:", untried)
-    title = "Parts of the results whose changes no rule noticed (is that what you want?):"
-    yield from _section(title, [*map(_line, audit["unread_parts"])])
+    head = ("rule", "tried", "noticed", "case fails")
+    yield Table("What the rules noticed, of the changes of what they read", head, rows, numbers=(1, 2, 3))
+    untried = [name for name, count in rules.items() if not count["tried"]]
+    yield _list("Rules that were not tried, because no result is known that they notice", untried)
+    title = "Parts of the results whose changes no rule noticed (is that what you want?)"
+    yield _list(title, audit["unread_parts"])
     found = [
-        _line(f"{one['file']} ({one['name']})" if one["file"] else one["name"], one["message"])
+        f"{one['file']} ({one['name']}): {one['message']}" if one["file"] else f"{one['name']}: {one['message']}"
         for one in audit["findings"]
     ]
     if not found:
-        yield from ("", "No finding: every rule noticed something, and every case can fail.")
-    yield from _section(f"{pluralize(len(found), 'finding')}:", found)
+        yield Section("", [Text("No finding: every rule noticed something, and every case can fail.")])
+    yield _list(pluralize(len(found), "finding"), found)
 
 
-def _line(*texts: str) -> str:
-    return one_line(": ".join(texts), _SENTENCE)
-
-
-def _section(title: str, lines: Sequence[str], limit: int = _MAX) -> Iterator[str]:
-    """Yield a title and the first lines below it; nothing without any."""
-    if lines:
-        yield from ("", title, *(f"  {line}" for line in lines[:limit]))
-    if len(lines) > limit:
-        yield f"  and {len(lines) - limit} more (all of them: --json FILE)"
+def _list(title: str, lines: Sequence[str]) -> Section:
+    """Return the first of some lines under a title; nothing is shown without any."""
+    more = [f"and {len(lines) - _MAX} more (all of them: --json FILE)"] if len(lines) > _MAX else []
+    return Section(title, [Points([*lines[:_MAX], *more])])

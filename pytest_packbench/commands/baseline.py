@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack, without_traces
+from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
 from pytest_packbench.model.errors import describe_error, pluralize
 from pytest_packbench.model.suite import BASELINE_NAME
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_packbench.cases.files import CaseLocation
-    from pytest_packbench.engine.contexts import SuiteContext, SuiteContexts
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.suite import Suite
@@ -50,27 +50,33 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _set(arguments: argparse.Namespace) -> Iterator[str]:
-    from pytest_packbench.analysis.baseline import committed_baseline, loosened
+    from pytest_packbench.analysis.changes import committed_baseline, loosened
     from pytest_packbench.model.baseline import BaselineChange
     from pytest_packbench.model.result import format_timestamp
-    from pytest_packbench.runs.committed import read_baseline, write_baseline
-    from pytest_packbench.runs.stored import load_run
+    from pytest_packbench.runs.folder import StoredRunError, find_run_folder
+    from pytest_packbench.runs.stored import read_run
+    from pytest_packbench.runs.writer import write_baseline
 
     reason = " ".join((arguments.reason or "").split())
     if not reason:
         raise UsageError("baseline set: expected --reason TEXT: why this run is the new baseline")
-    stored = _load(Path(arguments.name), arguments.output)
+    name = Path(arguments.name)
+    if name.name == BASELINE_NAME:
+        raise UsageError(f"{name}: is a baseline; expected the folder of a run, or SUITE/latest")
+    stored = read_run(find_run_folder(name, arguments.output), checked=True)
     suite, _ = suite_and_pack(stored.run.requested_suite, arguments, by_name=True)
     _check(stored, suite)
     path = suite.baseline_path
     history: list[BaselineChange] = []
     lines: list[str] = []
-    unreadable = _problem(path)
-    if unreadable:
-        yield f"replaces a baseline that can't be read, without its history: {unreadable}"
-    elif path.is_file():
-        history += read_baseline(path).history
-        lines += loosened(load_run(path), stored)
+    try:
+        before = read_run(path) if path.is_file() else None
+    except StoredRunError as error:
+        before = None
+        yield f"replaces a baseline that can't be read, without its history: {error}"
+    if before is not None:
+        history += before.header["history"]
+        lines += loosened(before, stored)
         yield f"{pluralize(len(lines), 'point')} looser than the baseline of {history[-1].run_id if history else path}"
         yield from _shortened(lines)
     now = format_timestamp(time.time_ns())
@@ -80,29 +86,6 @@ def _set(arguments: argparse.Namespace) -> Iterator[str]:
     if stored.status != "passed":
         yield f"note: the run {stored.run.run_id} {stored.status or 'has no status'}"
     yield f"wrote {path.as_posix()}: {_counts(baseline)}"
-
-
-def _problem(path: Path) -> str:
-    """Return why a baseline can't be read, in one line; empty if it can, or there is none."""
-    from pytest_packbench.runs.committed import read_baseline
-    from pytest_packbench.runs.folder import StoredRunError
-
-    try:
-        if path.is_file():
-            read_baseline(path)
-    except StoredRunError as error:
-        return str(error)
-    return ""
-
-
-def _load(path: Path, output: Path) -> StoredRun:
-    from pytest_packbench.model.suite import BASELINE_NAME
-    from pytest_packbench.runs.folder import find_run_folder
-    from pytest_packbench.runs.stored import read_run
-
-    if path.name == BASELINE_NAME:
-        raise UsageError(f"{path}: is a baseline; expected the folder of a run, or SUITE/latest")
-    return read_run(find_run_folder(path, output), checked=True)
 
 
 def _check(stored: StoredRun, suite: Suite) -> None:
@@ -131,7 +114,7 @@ def _shortened(lines: Iterable[str]) -> Iterator[str]:
 
 def _show(arguments: argparse.Namespace) -> Iterator[str]:
     from pytest_packbench.model.run import BUNDLED
-    from pytest_packbench.runs.committed import read_baseline
+    from pytest_packbench.runs.reading import read_baseline
 
     suite, pack = suite_and_pack(arguments.name, arguments)
     path = suite.baseline_path
@@ -186,14 +169,10 @@ def write_first_baseline(name: str, root: Path) -> Path:
         OSError: the file can't be written.
     """
     from pytest_packbench.pytest_plugin.project import ProjectError, with_suite
-    from pytest_packbench.runs.committed import write_baseline
-
-    def use(suites: SuiteContexts, suite: Suite) -> CommittedBaseline:
-        return _baseline(suites.context(suite))
+    from pytest_packbench.runs.writer import write_baseline
 
     try:
-        with without_traces():
-            baseline = with_suite(name, [f"--override-ini=packbench_root={root.resolve()}", "-pno:cacheprovider"], use)
+        baseline = with_suite(name, [], _baseline, root=root)
     except (FirstBaselineError, OSError):
         raise
     except ProjectError as error:
@@ -206,7 +185,7 @@ def write_first_baseline(name: str, root: Path) -> Path:
 
 
 def _baseline(context: SuiteContext) -> CommittedBaseline:
-    from pytest_packbench.analysis.baseline import committed_baseline
+    from pytest_packbench.analysis.changes import committed_baseline
     from pytest_packbench.cases.files import iter_cases
     from pytest_packbench.model.baseline import BaselineChange
     from pytest_packbench.model.result import format_timestamp

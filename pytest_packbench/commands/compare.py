@@ -15,8 +15,9 @@ from pytest_packbench.runs.folder import OUTPUT, StoredRunError, find_run_source
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
-    from pytest_packbench.analysis.comparison import FailCondition, RunComparison
+    from pytest_packbench.analysis.changes import Comparison, FailCondition
     from pytest_packbench.model.metric import Figure
     from pytest_packbench.runs.report import OpenRun
 
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare, write the page, and return 1 if a condition of `--fail-on` is true."""
-    from pytest_packbench.analysis.comparison import compare
+    from pytest_packbench.analysis.changes import compare
     from pytest_packbench.reports.blocks import figure_tables, text
     from pytest_packbench.reports.diff import comparison_headline, diff_markdown
     from pytest_packbench.reports.terminal import printable
@@ -67,27 +68,26 @@ def run(arguments: argparse.Namespace) -> int:
         lines = [f"{printable(comparison.current.suite)}: {comparison_headline(comparison)}", *headlines]
         sys.stdout.write("\n".join([*lines, f"wrote {path}", ""]))
     if arguments.html is not None:
-        _write_html(arguments, comparison)
+        _write_html(arguments, comparison, failed)
     for condition in failed:
         value = comparison.figures()[condition.name]
         sys.stderr.write(f"packbench: {condition}: {'no value' if value != value else f'{value:g}'}: FAIL\n")  # noqa: PLR0124 - only NaN differs from itself
     return FAILED if failed else FINE
 
 
-def _write_html(arguments: argparse.Namespace, comparison: RunComparison) -> None:
+def _write_html(arguments: argparse.Namespace, comparison: Comparison, failed: Sequence[FailCondition]) -> None:
     """Write a page of the current run, compared with the baseline."""
-    from pytest_packbench.analysis.baseline import BaselineOutcome
-    from pytest_packbench.commands.open import Compared, pages_html, stored_page
+    from pytest_packbench.analysis.changes import BaselineOutcome
+    from pytest_packbench.commands.open import pages_html, stored_page
     from pytest_packbench.runs.folder import find_run_folder
     from pytest_packbench.runs.stored import read_run
 
     current = find_run_source(arguments.current)
     if current.suffix == ".jsonl":
         raise UsageError(f"--html: {current}: records do not say what a run came to; expected the folder of a run")
-    conditions = true_conditions(arguments.fail_on, comparison)
-    outcome = BaselineOutcome(str(arguments.baseline), comparison, conditions=tuple(conditions))
-    compared = Compared(outcome, read_run(find_run_source(arguments.baseline)))
-    page = stored_page(find_run_folder(current), arguments.html, arguments, compared)
+    baseline = read_run(find_run_source(arguments.baseline))
+    outcome = BaselineOutcome(str(arguments.baseline), comparison, conditions=tuple(failed), stored=baseline)
+    page = stored_page(find_run_folder(current), arguments.html, arguments, outcome)
     title = f"{comparison.current.suite} since {comparison.baseline.run_id}"
     write_file(arguments.html, pages_html([page], title))
     sys.stderr.write(f"wrote report to {arguments.html}\n")
@@ -102,13 +102,13 @@ def add_fail_on(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def true_conditions(conditions: str | None, comparison: RunComparison) -> list[FailCondition]:
+def true_conditions(conditions: str | None, comparison: Comparison) -> list[FailCondition]:
     """Return the conditions of `--fail-on` that are true, which make the command fail.
 
     Raises:
         ConditionError: one is malformed or names no figure.
     """
-    from pytest_packbench.analysis.comparison import parse_conditions
+    from pytest_packbench.analysis.changes import parse_conditions
 
     figures = comparison.figures()
     parsed = parse_conditions(conditions, figures) if conditions is not None else ()

@@ -12,9 +12,10 @@ from pytest_packbench.runs.folder import find_run_source
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from pytest_packbench.model.suite import Suite, SuiteConfig
+    from pytest_packbench.model.gate import GateResult
+    from pytest_packbench.model.suite import Suite
     from pytest_packbench.runs.stored import StoredRun
 
 
@@ -120,33 +121,21 @@ def _suite_names(arguments: argparse.Namespace, root: Path) -> Sequence[str]:
 
 def _check_runs(arguments: argparse.Namespace) -> bool:
     """Print each gate with its arithmetic, and return whether all passed."""
-    from pytest_packbench.analysis.gates import check_run
     from pytest_packbench.reports.terminal import one_line
-    from pytest_packbench.runs.stored import BaselineLookup
 
     runs = [_load(path) for path in arguments.runs]
     suites = [_suite(arguments, stored) for stored in runs]
-    configs = [suite.config for suite in suites]
-    baselines = _baselines(arguments.baseline, runs, configs)
+    baselines = _baselines(arguments.baseline, {stored.run.suite for stored in runs})
+    judged = [_gates(stored, suite, baselines) for stored, suite in zip(runs, suites, strict=True)]
     passed = True
-    for suite, config, stored in zip(suites, configs, runs, strict=True):
+    for suite, stored, gates in zip(suites, runs, judged, strict=True):
         partial = f" (partial: {one_line(stored.run.partial)})" if stored.run.partial else ""
         sys.stdout.write(f"{one_line(stored.run.suite)} {one_line(stored.run.run_id)}{partial}\n")
         if stored.run.suite_sha256 != suite.sha256:
             sys.stdout.write(f"  the run has other scoring rules than suite {suite.name} here, whose gates decide\n")
-        for result in check_run(
-            stored.run,
-            stored.results,
-            config.all_gates(),
-            BaselineLookup(stored=baselines.get(stored.run.suite)),
-            metrics=config.metrics,
-            with_errors=stored.lists_all_cases,
-            trials_rule=config.trials_rule(),
-        ):
-            passed = passed and result.passed
-            sys.stdout.write(f"  {one_line(result.text, _MAX_LINE)}\n")
+        sys.stdout.write("".join(f"  {one_line(gate.text, _MAX_LINE)}\n" for gate in gates))
         line, failed = _controls_of(stored)
-        passed = passed and not failed
+        passed = passed and not failed and all(gate.passed for gate in gates)
         sys.stdout.write(f"  {one_line(line, _MAX_LINE)}{': FAIL' if failed else ''}\n" if line else "")
     for name in arguments.require:
         if name not in {stored.run.suite for stored in runs}:
@@ -155,6 +144,24 @@ def _check_runs(arguments: argparse.Namespace) -> bool:
     caution = ", but a run is partial: don't decide on it" if any(stored.run.partial for stored in runs) else ""
     sys.stdout.write(f"all gates passed{caution}\n" if passed else "FAILED\n")
     return passed
+
+
+def _gates(stored: StoredRun, suite: Suite, baselines: Mapping[str, tuple[Path, StoredRun]]) -> Sequence[GateResult]:
+    """Judge a stored run by the gates of a suite.
+
+    Raises:
+        UsageError: the baseline of its suite can't be compared with it.
+    """
+    from pytest_packbench.analysis.conclusion import conclude
+    from pytest_packbench.runs.stored import BaselineLookup
+
+    path, baseline = baselines.get(stored.run.suite, (None, None))
+    earlier = BaselineLookup(stored=baseline)
+    conclusion = conclude(stored.run, stored.results, suite.config, earlier=earlier, with_errors=stored.lists_all_cases)
+    comparison = None if conclusion.baseline is None else conclusion.baseline.comparison
+    if comparison is not None and comparison.unusable:
+        raise UsageError(f"--baseline {path}: {comparison.unusable}")
+    return conclusion.gates
 
 
 def _controls_of(stored: StoredRun) -> tuple[str, bool]:
@@ -180,18 +187,13 @@ def _suite(arguments: argparse.Namespace, stored: StoredRun) -> Suite:
     return suite_and_pack(name, arguments, by_name=not arguments.rules)[0]
 
 
-def _baselines(
-    paths: Sequence[Path], runs: Sequence[StoredRun], configs: Sequence[SuiteConfig]
-) -> dict[str, StoredRun]:
-    """Read the baselines, one per suite, and return them by suite.
+def _baselines(paths: Sequence[Path], suites: Collection[str]) -> dict[str, tuple[Path, StoredRun]]:
+    """Read the baselines, one per suite, and return them with their paths by suite.
 
     Raises:
-        UsageError: a baseline belongs to no run here, or can't be compared with it.
+        UsageError: a baseline belongs to no run here.
     """
-    from pytest_packbench.analysis.gates import checked_baseline
-
-    baselines: dict[str, StoredRun] = {}
-    suites = {stored.run.suite for stored in runs}
+    baselines: dict[str, tuple[Path, StoredRun]] = {}
     for path in paths:
         baseline = _load(path)
         suite = baseline.run.suite
@@ -201,12 +203,7 @@ def _baselines(
             raise UsageError(
                 f"--baseline {path}: got a run of suite {suite}; expected a run of {', '.join(sorted(suites))}"
             )
-        for stored, config in zip(runs, configs, strict=True):
-            if stored.run.suite == suite:
-                unusable = checked_baseline(stored.run, stored.results, baseline, config.trials_rule()).unusable
-                if unusable:
-                    raise UsageError(f"--baseline {path}: {unusable}")
-        baselines[suite] = baseline
+        baselines[suite] = path, baseline
     return baselines
 
 

@@ -7,16 +7,17 @@ import shutil
 import sys
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.atomic import encode_utf8
+from pytest_packbench.atomic import encode_utf8, replace_atomic, write_atomic
 from pytest_packbench.cases.files import LINES_SUFFIX, case_file_sha256, case_lines, iter_cases, read_id
 from pytest_packbench.cases.load import check_case, check_config, parse_cassette, parse_json, parse_yaml, read_config
 from pytest_packbench.cli import FINE, UNUSABLE, UsageError
-from pytest_packbench.commands.paths import ROOT, add_root, packs_for_options, root_of
+from pytest_packbench.commands.init import command_lines, suite_name
+from pytest_packbench.commands.paths import add_root, packs_for_options, root_of
 from pytest_packbench.engine.recordings import write_recording
 from pytest_packbench.limits import RECORDING, read_regular
 from pytest_packbench.model.authoring import CaseDraft, SourceDoubt, SourceFlaw, SourceRemark
@@ -28,9 +29,8 @@ from pytest_packbench.runs.folder import DRAFTS
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.model.authoring import Importer
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
@@ -38,9 +38,14 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.registry import Packs
 
 
-State = Literal["new", "unchanged", "replaced"]
 MAX_FLAWS = 20
 _MAX_TEXT = 4000
+_OTHERS: dict[type, tuple[str, str, str]] = {
+    SourceRemark: ("file", "files", "left out"),
+    SourceDoubt: ("entry", "entries", "of the source may not be what its author wrote"),
+    SourceFlaw: ("entry", "entries", "of the source can't be imported"),
+}
+"""What a source has beside cases, in the order in which it is shown: a noun, its plural, and what is said of them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,28 +92,27 @@ def _import_among_others(arguments: argparse.Namespace) -> int:
 def _import(arguments: argparse.Namespace) -> int:
     """Import one suite."""
     pack, importer = arguments.importer
-    suite = destination(
+    suite = Destination(
         arguments.suite,
         root_of(arguments),
         pack,
         importer.files(arguments),
         many=importer.many(arguments),
         unique_inputs=importer.unique_inputs,
+        replaces=arguments.force,
     )
-    summary = _SourceSummary(
-        shown=None if importer.keeps_good else MAX_FLAWS, is_pipeline_elsewhere=importer.names_suites
-    )
-    for entry in suite.checked(importer.read(arguments), force=arguments.force):
+    summary = _Summary(None if importer.keeps_good else MAX_FLAWS)
+    for entry in suite.checked(importer.read(arguments)):
         summary.add(entry)
-    usable = summary.cases > 0 and (arguments.skip_bad or not summary.flaws)
-    skip_bad = arguments.skip_bad or importer.keeps_good
-    if arguments.write and summary.cases > 0 and (skip_bad or not summary.flaws):
-        suite.write(suite.checked(importer.read(arguments), force=arguments.force), expected=summary.cases)
-        lines = _result_lines(summary, suite, is_default=arguments.root in {None, ROOT})
+    flaws = summary.numbers[SourceFlaw]
+    skips = arguments.skip_bad or importer.keeps_good
+    if arguments.write and summary.cases and (skips or not flaws):
+        suite.write(suite.checked(importer.read(arguments)), expected=summary.cases)
+        lines = _result_lines(summary, suite, importer, arguments.root)
     else:
-        lines = _preview_lines(summary, suite, skip_bad=skip_bad)
+        lines = _preview_lines(summary, suite, skips=skips)
     sys.stdout.writelines(printable(line) + "\n" for line in lines)
-    return FINE if usable else UNUSABLE
+    return FINE if summary.cases and (arguments.skip_bad or not flaws) else UNUSABLE
 
 
 def _importers(packs: Packs) -> Iterator[tuple[str, Pack, Importer]]:
@@ -124,79 +128,68 @@ def _importers(packs: Packs) -> Iterator[tuple[str, Pack, Importer]]:
                 yield kind, packs[pack_name], importer
 
 
-class _SourceSummary:
-    """Counts the entries of a source, and keeps the first case and the first flaws to show, or all of them."""
+class _Summary:
+    """Counts what is in a source, and keeps the first case and the first of the other entries of each kind.
 
-    def __init__(self, *, shown: int | None = MAX_FLAWS, is_pipeline_elsewhere: bool = False) -> None:
-        self._shown = shown
-        self.is_pipeline_elsewhere = is_pipeline_elsewhere
-        self.cases = 0
-        self.recordings = 0
-        self.flaws = 0
-        self.remarks: list[SourceRemark] = []
-        self.doubts: list[SourceDoubt] = []
-        self.first_case: CheckedCase | None = None
-        self.first_flaws: list[SourceFlaw] = []
-        self.states: Counter[str] = Counter()
-        self.types: Counter[str] = Counter()
+    Attributes:
+        cases: the number of cases.
+        recordings: how many of them have a recording.
+        first: the first case; None without any.
+        numbers: the numbers of the other entries, by class.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self.cases = self.recordings = 0
+        self.first: CheckedCase | None = None
+        self.numbers: Counter[type] = Counter()
+        self._limit = limit
+        self._others: dict[type, list[SourceFlaw | SourceRemark]] = {kind: [] for kind in _OTHERS}
+        self._states: Counter[str] = Counter()
+        self._types: Counter[str] = Counter()
 
     def add(self, entry: CheckedCase | SourceFlaw | SourceRemark) -> None:
-        if isinstance(entry, SourceDoubt):
-            self.doubts.append(entry)
-        elif isinstance(entry, SourceRemark):
-            self.remarks.append(entry)
-        elif isinstance(entry, CheckedCase):
+        if isinstance(entry, CheckedCase):
             self.cases += 1
             self.recordings += entry.recording is not None
-            self.first_case = self.first_case or entry
-            self.states[entry.state] += 1
-            self.types[entry.loaded.case.case_type] += 1
-        else:
-            self.flaws += 1
-            if self._shown is None or self.flaws <= self._shown:
-                self.first_flaws.append(entry)
+            self.first = self.first or entry
+            self._states[entry.state] += 1
+            self._types[entry.loaded.case.case_type] += 1
+            return
+        # a doubt is a remark, too
+        kind = next(kind for kind in reversed(_OTHERS) if isinstance(entry, kind))
+        self.numbers[kind] += 1
+        if self._limit is None or self.numbers[kind] <= self._limit or kind is SourceRemark:
+            self._others[kind].append(entry)
 
-    @property
-    def case_line(self) -> str:
-        """How many cases there are, by what writing does to the suite and by type."""
-        states = ", ".join(f"{number} {state}" for state, number in self.states.items())
-        types = ", ".join(f"{name} {number}" for name, number in sorted(self.types.items()))
+    def lines(self, suite: str) -> Iterator[str]:
+        """Say how many cases there are, by what writing does to the suite and by type, and which entries are odd."""
+        states = ", ".join(f"{number} {state}" for state, number in self._states.items())
+        types = ", ".join(f"{name} {number}" for name, number in sorted(self._types.items()))
         recordings = f"; with {pluralize(self.recordings, 'recording')}" if self.recordings else ""
-        return f"{pluralize(self.cases, 'case')}{f' ({states}): {types}{recordings}' if self.cases else ''}"
-
-    def flaw_lines(self) -> Iterator[str]:
-        """Describe the entries that are left out, and those that can't be imported."""
-        if self.remarks:
-            yield f"{pluralize(len(self.remarks), 'file')} left out:"
-            yield from (_entry_line(remark) for remark in self.remarks)
-        if self.doubts:
-            yield from _first_lines("may not be what its author wrote", len(self.doubts), self.doubts[: self._shown])
-        if self.flaws:
-            yield from _first_lines("can't be imported", self.flaws, self.first_flaws)
+        yield f"{suite}{pluralize(self.cases, 'case')}{f' ({states}): {types}{recordings}' if self.cases else ''}"
+        for kind, (noun, plural, what) in _OTHERS.items():
+            number, first = self.numbers[kind], self._others[kind]
+            if number:
+                yield f"{number:,} {noun if number == 1 else plural} {what}:"
+            # the name of a file may contain a line break
+            yield from (f"  {_in_one_line(entry.place)}: {' '.join(entry.message.split())}" for entry in first)
+            if number > len(first):
+                yield f"  and {number - len(first)} more"
 
 
-def _first_lines(what: str, count: int, first: Sequence[SourceFlaw | SourceRemark]) -> Iterator[str]:
-    yield f"{count} {'entry' if count == 1 else 'entries'} of the source {what}:"
-    yield from map(_entry_line, first)
-    if count > len(first):
-        yield f"  and {count - len(first)} more"
+def _in_one_line(text: str) -> str:
+    return " ".join(text.splitlines())
 
 
-def _entry_line(entry: SourceFlaw | SourceRemark) -> str:
-    """Describe an entry in one line: the name of a file may contain a line break."""
-    return f"  {' '.join(entry.place.splitlines())}: {' '.join(entry.message.split())}"
-
-
-def _preview_lines(summary: _SourceSummary, suite: Destination, *, skip_bad: bool) -> Iterator[str]:
-    yield f"{suite.name}: {summary.case_line}"
-    yield from summary.flaw_lines()
-    case = summary.first_case
+def _preview_lines(summary: _Summary, suite: Destination, *, skips: bool) -> Iterator[str]:
+    yield from summary.lines(f"{suite.name}: ")
+    case = summary.first
     if case is not None:
-        yield f"the first case, from {' '.join(case.place.splitlines())}, for {case.path.as_posix()}:"
+        yield f"the first case, from {_in_one_line(case.place)}, for {case.path.as_posix()}:"
         text = case.text.rstrip("\n")
         yield text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}… ({len(text) - _MAX_TEXT} more characters)"
         yield from (f"and the file {(suite.folder / name).as_posix()}" for name in suite.files)
-    if summary.flaws and not skip_bad:
+    if summary.numbers[SourceFlaw] and not skips:
         yield "nothing was written; correct the source, or pass --skip-bad to skip entries that can't be imported"
     elif summary.cases:
         yield "nothing was written; pass --write to write"
@@ -204,21 +197,18 @@ def _preview_lines(summary: _SourceSummary, suite: Destination, *, skip_bad: boo
         yield "no case to import; nothing was written"
 
 
-def _result_lines(summary: _SourceSummary, suite: Destination, *, is_default: bool) -> Iterator[str]:
-    yield f"{suite.name}: wrote {summary.case_line}"
-    yield from summary.flaw_lines()
+def _result_lines(summary: _Summary, suite: Destination, importer: Importer, root: Path | None) -> Iterator[str]:
+    yield from summary.lines(f"{suite.name}: wrote ")
     yield from (f"wrote {(suite.folder / name).as_posix()}" for name in suite.files)
-    options = "" if is_default else f"-o packbench_root={suite.folder.parent.as_posix()} "
     has_target = suite.rules.target is not None or (
         # without a recording, the target of the pack has nothing to replay
-        suite.pack.target(suite.rules) is not None and (summary.recordings > 0 or not summary.is_pipeline_elsewhere)
+        suite.pack.target(suite.rules) is not None and (summary.recordings > 0 or not importer.names_suites)
     )
-    target = "" if has_target else " --packbench-target=package.module:function"
-    yield f"run it: pytest {options}--packbench-suite={suite.name}{target}"
+    run_line, _ = command_lines(suite.name, root)
+    yield run_line + ("" if has_target else " --packbench-target=package.module:function")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedCase:
+class CheckedCase(NamedTuple):
     """A case that the suite's pack can read.
 
     Attributes:
@@ -226,7 +216,7 @@ class CheckedCase:
         path: the file to write: its own, or the file of lines.
         case: the case as plain JSON.
         loaded: the same as its pack reads it.
-        state: whether writing it adds a case, changes none, or replaces one.
+        state: `new`, `unchanged` or `replaced`, which writing it means for the suite.
         recording: its cassette as plain JSON; None without one.
     """
 
@@ -234,7 +224,7 @@ class CheckedCase:
     path: Path
     case: dict[str, Any]
     loaded: LoadedCase
-    state: State
+    state: str
     recording: dict[str, Any] | None = None
 
     @property
@@ -244,45 +234,70 @@ class CheckedCase:
         return json.dumps(self.case, indent=indent, ensure_ascii=False) + "\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """The suite that the cases are written to.
+    """The suite that the cases are written to, an existing one or a new one.
+
+    Args:
+        name: the suite's name.
+        root: the folder of suites.
+        pack: the pack of its cases.
+        files: other files of the suite, by path from its folder.
+        many: the `.jsonl` file under `cases` that the cases are written to; None for one file per case.
+        unique_inputs: whether two cases with the same input are an error.
+        replaces: whether a case may replace an existing one with its id.
 
     Attributes:
-        name: the suite's name.
+        name: see above.
         folder: its folder.
         rules: the content of its `suite.yaml`, existing or new.
         pack: its pack, as the suite configures it.
         files: other files to write, those that the suite lacks, by path from its folder.
-        existing: its cases by id in lower case, because some file systems ignore case.
-        many: the `.jsonl` file that the cases are written to, one per line; None for one file per case.
-        unique_inputs: whether two cases with the same input are an error.
+
+    Raises:
+        UsageError: no suite can have this name, or the suite belongs to another pack.
+        SuiteError: its rules can't be read.
     """
 
-    name: str
-    folder: Path
-    rules: SuiteConfig
-    pack: Pack
-    files: Mapping[str, str]
-    existing: Mapping[str, CaseLocation]
-    many: Path | None = None
-    unique_inputs: bool = True
+    def __init__(
+        self,
+        name: str,
+        root: Path,
+        pack: Pack,
+        files: Mapping[str, str],
+        *,
+        many: str | None = None,
+        unique_inputs: bool = True,
+        replaces: bool = False,
+    ) -> None:
+        self.name = name
+        self.folder = root / name
+        config = self.folder / CONFIG_NAME
+        if not config.is_file():
+            suite_name(name)
+        self.rules = _rules(config, pack, files.get(CONFIG_NAME))
+        self.pack = pack.for_suite(self.rules)
+        self.files = {file: text for file, text in files.items() if not (self.folder / file).exists()}
+        self._cases = self.folder / "cases"
+        # some file systems ignore case
+        self._existing = {location.name.lower(): location for location in iter_cases(self._cases)}
+        self._many = self._cases / many if many is not None else None
+        self._unique_inputs = unique_inputs
+        self._replaces = replaces
 
     def checked(
-        self, drafts: Iterable[CaseDraft | SourceFlaw | SourceRemark], *, force: bool
+        self, drafts: Iterable[CaseDraft | SourceFlaw | SourceRemark]
     ) -> Iterator[CheckedCase | SourceFlaw | SourceRemark]:
         """Check drafts one by one.
 
         Args:
             drafts: the output of an importer.
-            force: whether a case may replace an existing one with its id.
 
         Yields:
             A case to write, or the reason why an entry can't be imported.
         """
         seen: dict[str, str] = {}
         inputs: dict[str, str] = {}
-        by_content = {name.rpartition("_")[2]: location.name for name, location in self.existing.items()}
+        by_content = {name.rpartition("_")[2]: location.name for name, location in self._existing.items()}
         for draft in drafts:
             if not isinstance(draft, CaseDraft):
                 yield draft
@@ -290,20 +305,20 @@ class Destination:
             if draft.content and draft.content in by_content:
                 # the row has moved in the source
                 draft = replace(draft, case={**draft.case, "id": by_content[draft.content]})  # noqa: PLW2901 - see above
-            entry = self._checked(draft, force=force)
-            if isinstance(entry, CheckedCase):
-                case_id = entry.loaded.case.id
-                first = seen.setdefault(case_id.lower(), entry.place)
-                first_input = inputs.setdefault(entry.loaded.input_sha256, entry.place)
-                if first != entry.place and not draft.content:
-                    entry = SourceFlaw(
-                        place=entry.place, message=f'/id: duplicate id "{case_id}", first used at {first}'
-                    )
-                elif first_input != entry.place and self.unique_inputs:
-                    entry = SourceFlaw(
-                        place=entry.place, message=f"/input: same input as {first_input}; remove one of the two"
-                    )
-            yield entry
+            place, problem = draft.place, ""
+            try:
+                entry = self._checked(draft)
+            except (CaseError, CassetteError) as error:
+                yield SourceFlaw(place=place, message=str(error).removeprefix(f"{place}: "))
+                continue
+            case_id = entry.loaded.case.id
+            first = seen.setdefault(case_id.lower(), place)
+            first_input = inputs.setdefault(entry.loaded.input_sha256, place)
+            if first != place and not draft.content:
+                problem = f'/id: duplicate id "{case_id}", first used at {first}'
+            elif first_input != place and self._unique_inputs:
+                problem = f"/input: same input as {first_input}; remove one of the two"
+            yield SourceFlaw(place=place, message=problem) if problem else entry
 
     def write(self, checked: Iterable[CheckedCase | SourceFlaw | SourceRemark], *, expected: int) -> None:
         """Write the cases, then the other files.
@@ -316,32 +331,40 @@ class Destination:
             ValueError: the source has more or fewer cases than that now.
             OSError: a file can't be written; files before it are written, of a file of lines nothing is.
         """
-        from pytest_packbench.atomic import write_atomic
-
         for draft in self.folder.rglob(DRAFTS):
             # of an import that was killed
             draft.unlink(missing_ok=True)
-        cases = self._with_recordings(_all_cases(checked, expected))
-        if self.many is None:
-            _write_files(cases)
+        cases = self._recorded(checked, expected)
+        if self._many is None:
+            for case in cases:
+                if case.state != "unchanged":
+                    _write(case.path, case.text)
         else:
-            _write_lines(self.many, cases)
+            _write_lines(self._many, cases)
         for name, text in self.files.items():
-            path = self.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, text)
+            _write(self.folder / name, text)
 
-    def _with_recordings(self, cases: Iterable[CheckedCase]) -> Iterator[CheckedCase]:
-        """Write the recording of each case before the case: a case without its recording could not be run."""
-        for case in cases:
-            if case.recording is not None:
-                write_recording(self._recording_path(case.loaded.case.id), case.recording)
-            yield case
+    def _recorded(
+        self, checked: Iterable[CheckedCase | SourceFlaw | SourceRemark], expected: int
+    ) -> Iterator[CheckedCase]:
+        """Yield the cases, and check at the end that there are as many as expected.
+
+        The recording of each is written before it: a case without its recording could not be run.
+        """
+        number = 0
+        for entry in checked:
+            if isinstance(entry, CheckedCase):
+                if entry.recording is not None:
+                    write_recording(self._recording_path(entry.loaded.case.id), entry.recording)
+                number += 1
+                yield entry
+        if number != expected:
+            raise ValueError(f"the source changed while it was read: {expected} cases, then {number}; run it again")
 
     def _recording_path(self, case_id: str) -> Path:
         return self.folder / FIXTURES / f"{case_id}.json"
 
-    def _recording(self, draft: CaseDraft, loaded: LoadedCase, *, force: bool) -> dict[str, Any] | None:
+    def _recording(self, draft: CaseDraft, loaded: LoadedCase) -> dict[str, Any] | None:
         """Return the whole cassette of a draft; None without one.
 
         Raises:
@@ -366,56 +389,36 @@ class Destination:
         ]
         path = self._recording_path(loaded.case.id)
         parse_cassette(encode_utf8(json.dumps(recording, ensure_ascii=False)), source=path.as_posix())
-        if path.exists() and not force and _differs(path, recording):
+        if path.exists() and not self._replaces and _differs(path, recording):
             problem = Problem("", "already exists and differs", "pass --force to replace it")
             raise CassetteError(path.as_posix(), [problem])
         return recording
 
-    def _checked(self, draft: CaseDraft, *, force: bool) -> CheckedCase | SourceFlaw:
-        try:
-            loaded = check_case(draft.case, self.pack.case_model, source=draft.place, stem=None, pack=self.rules.pack)
-            case = loaded.case
-            path = self.many or self.folder / "cases" / case.case_type / f"{case.id}.json"
-            state, problem = self._state(loaded, path, force=force)
-            if problem:
-                return SourceFlaw(place=draft.place, message=problem)
-            recording = self._recording(draft, loaded, force=force)
-        except (CaseError, CassetteError) as error:
-            return SourceFlaw(place=draft.place, message=str(error).removeprefix(f"{draft.place}: "))
-        return CheckedCase(
-            place=draft.place, path=path, case=draft.case, loaded=loaded, state=state, recording=recording
-        )
+    def _checked(self, draft: CaseDraft) -> CheckedCase:
+        """Check a draft as a case of the suite.
 
-    def _state(self, loaded: LoadedCase, path: Path, *, force: bool) -> tuple[State, str]:
-        """Return what writing a case would do to the suite, and why it can't be written, if so."""
-        other = self.existing.get(loaded.case.id.lower())
-        if other is None:
-            return "new", ""
-        if other.path != str(path):
-            location = other.label(Path(other.path).as_posix())
-            advice = "remove that case, or choose another id"
-            return "new", f'/id: duplicate id "{loaded.case.id}", used in {location}; {advice}'
-        if case_file_sha256(other) == loaded.sha256:
-            return "unchanged", ""
-        exists = f"{other.label(path.as_posix())} already exists and differs; pass --force to replace it"
-        return "replaced", "" if force else exists
-
-
-def _all_cases(checked: Iterable[CheckedCase | SourceFlaw | SourceRemark], expected: int) -> Iterator[CheckedCase]:
-    """Yield the cases, and check at the end that there are as many as expected."""
-    number = 0
-    for entry in checked:
-        if isinstance(entry, CheckedCase):
-            number += 1
-            yield entry
-    if number != expected:
-        raise ValueError(f"the source changed while it was read: {expected} cases, then {number}; run it again")
+        Raises:
+            CaseError: it is not valid, or can't be written.
+            CassetteError: its recording is not valid, or would replace another one.
+        """
+        loaded = check_case(draft.case, self.pack.case_model, source=draft.place, stem=None, pack=self.rules.pack)
+        case = loaded.case
+        path = self._many or self._cases / case.case_type / f"{case.id}.json"
+        state, other = "new", self._existing.get(case.id.lower())
+        if other is not None and other.path != str(path):
+            wrong = f'duplicate id "{case.id}", used in {other.label(Path(other.path).as_posix())}'
+            raise CaseError(draft.place, [Problem("/id", wrong, "remove that case, or choose another id")])
+        if other is not None:
+            state = "unchanged" if case_file_sha256(other) == loaded.sha256 else "replaced"
+            if state == "replaced" and not self._replaces:
+                wrong = f"{other.label(path.as_posix())} already exists and differs"
+                raise CaseError(draft.place, [Problem("", wrong, "pass --force to replace it")])
+        recording = self._recording(draft, loaded)
+        return CheckedCase(draft.place, path, draft.case, loaded, state, recording)
 
 
 def _write_lines(path: Path, cases: Iterable[CheckedCase]) -> None:
     """Rewrite a file of lines: the existing ones in their order, then the new ones."""
-    from pytest_packbench.atomic import replace_atomic
-
     path.parent.mkdir(parents=True, exist_ok=True)
     replaced: dict[str, bytes] = {}
     with TemporaryFile() as new:
@@ -431,54 +434,9 @@ def _write_lines(path: Path, cases: Iterable[CheckedCase]) -> None:
             shutil.copyfileobj(new, lines)
 
 
-def _write_files(cases: Iterable[CheckedCase]) -> None:
-    from pytest_packbench.atomic import write_atomic
-
-    for case in cases:
-        if case.state != "unchanged":
-            case.path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(case.path, case.text)
-
-
-def destination(
-    name: str,
-    root: Path,
-    pack: Pack,
-    files: Mapping[str, str],
-    *,
-    many: str | None = None,
-    unique_inputs: bool = True,
-) -> Destination:
-    """Return the suite that the cases are written to, an existing one or a new one.
-
-    Args:
-        name: the suite's name.
-        root: the folder of suites.
-        pack: the pack of its cases.
-        files: other files of the suite, by path from its folder.
-        many: the `.jsonl` file under `cases` that the cases are written to; None for one file per case.
-        unique_inputs: whether two cases with the same input are an error.
-
-    Raises:
-        UsageError: no suite can have this name, or the suite belongs to another pack.
-        SuiteError: its rules can't be read.
-    """
-    from pytest_packbench.commands.init import suite_name
-
-    folder = root / name
-    if not (folder / CONFIG_NAME).is_file():
-        suite_name(name)
-    rules = _rules(folder / CONFIG_NAME, pack, files.get(CONFIG_NAME))
-    return Destination(
-        name=name,
-        folder=folder,
-        rules=rules,
-        pack=pack.for_suite(rules),
-        files={file: text for file, text in files.items() if not (folder / file).exists()},
-        existing={location.name.lower(): location for location in iter_cases(folder / "cases")},
-        many=folder / "cases" / many if many is not None else None,
-        unique_inputs=unique_inputs,
-    )
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, text)
 
 
 def _rules(path: Path, pack: Pack, new: str | None) -> SuiteConfig:
@@ -488,10 +446,9 @@ def _rules(path: Path, pack: Pack, new: str | None) -> SuiteConfig:
     models, source = Packs([pack]).suite_models, str(path)
     if path.is_file():
         rules = read_config(path.parent, models, source=source)
-    elif new is not None:
-        rules = check_config(parse_yaml(new.encode(), source=source, models=models), models, source=source)
     else:
-        rules = pack.suite_model(pack=pack.name)
+        data = {"pack": pack.name} if new is None else parse_yaml(new.encode(), source=source, models=models)
+        rules = check_config(data, models, source=source)
     if rules.pack != pack.name:
         raise UsageError(
             f'{source}: the suite belongs to pack "{rules.pack}", the cases to pack "{pack.name}"; choose another suite'

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.authoring import Starter
     from pytest_packbench.packs.registry import Packs
 
+_MAX_NAME = 80
 _ROOTDIR_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml")
 
 
@@ -54,18 +55,19 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.name is None:
         raise UsageError("init: expected the NAME of the new suite, or --from SUITE for a copy of a bundled one")
     name, root = suite_name(arguments.name), new_root(arguments)
-    starter = _starter(arguments.pack or DEFAULT_PACK, packs_of(arguments))
+    starter = _starter(arguments.pack or DEFAULT_PACK, arguments.target, packs_of(arguments))
     is_recorded = arguments.target is not None
-    if is_recorded:
-        starter = _with_client(starter, arguments.target, arguments.pack or DEFAULT_PACK)
     files = _files(starter, name, root / name)
     _refuse_existing(root / name, files)
     _write({path: text.encode() for path, text in files.items()})
-    next_steps = _next_steps(starter, name, root, is_configured=arguments.root is None, is_recorded=is_recorded)
-    written = [f"wrote {path.as_posix()}" for path in files]
+    lines = [f"wrote {path.as_posix()}" for path in files]
     if not is_recorded:
-        written += _first_baseline(name, root)
-    sys.stdout.write("\n".join([*written, *_record_prompts(arguments.record_prompts), "", *next_steps]) + "\n")
+        lines += _first_baseline(name, root)
+    lines += _record_prompts(arguments.record_prompts)
+    readme = (root / name / "README.md").as_posix()
+    commands = command_lines(name, arguments.root)
+    lines += ["", *_next_steps(starter, readme, *commands, is_recorded=is_recorded)]
+    sys.stdout.write("\n".join(lines) + "\n")
     return FINE
 
 
@@ -114,10 +116,9 @@ def _copy(arguments: argparse.Namespace) -> int:
     from pytest_packbench.cases.suites import bundled_root, find_suites
     from pytest_packbench.model.errors import pluralize
 
-    if arguments.pack is not None:
-        raise UsageError("--pack: a copy has the pack of its suite; remove the option")
-    if arguments.target is not None:
-        raise UsageError("--target: a copy has the target of its suite; remove the option")
+    for option in ("pack", "target"):
+        if getattr(arguments, option) is not None:
+            raise UsageError(f"--{option}: a copy has the {option} of its suite; remove the option")
     source, suites = arguments.source.removeprefix(BUNDLED), find_suites(bundled_root())
     if source not in suites:
         listed = ", ".join(suites) or "none"
@@ -132,12 +133,11 @@ def _copy(arguments: argparse.Namespace) -> int:
     cases, controls, all_recordings = (sum(folder / part in path.parents for path in files) for part in parts)
     named = (("case", cases), ("recording", all_recordings - controls), ("control", controls))
     counts = [pluralize(count, noun) for noun, count in named if count]
-    is_default = arguments.root is None or root == ROOT
     lines = [
         f"wrote {folder.as_posix()}: suite.yaml, {', '.join(counts)}",
         *_first_baseline(name, root),
         "",
-        *_commands(name, root, is_default=is_default),
+        *command_lines(name, arguments.root),
         f"In this project, {name} is now your copy, and {BUNDLED}{source} the original.",
         *_rootdir_note(),
     ]
@@ -176,62 +176,55 @@ def suite_name(name: str) -> str:
     Raises:
         UsageError: no suite can have this name.
     """
-    from pydantic import TypeAdapter, ValidationError
+    from pytest_packbench.model.case import NAME
 
-    from pytest_packbench.model.case import Name
-
-    try:
-        TypeAdapter(Name).validate_python(name)
-    except ValidationError:
-        better = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:80]
+    if len(name) > _MAX_NAME or re.fullmatch(NAME, name) is None:
+        better = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:_MAX_NAME]
         hint = f"; try {better}" if better else ""
-        expected = "expected at most 80 lower-case letters, digits, _ and -, the first a letter or a digit"
-        raise UsageError(f"invalid suite name {format_value(name)}: {expected}{hint}") from None
+        expected = f"expected at most {_MAX_NAME} lower-case letters, digits, _ and -, the first a letter or a digit"
+        raise UsageError(f"invalid suite name {format_value(name)}: {expected}{hint}")
     return name
 
 
-def _starter(name: str, packs: Packs) -> Starter:
-    from pytest_packbench.packs.registry import import_pack
+def _starter(name: str, client: str | None, packs: Packs) -> Starter:
+    """Return the starter of a pack, or the one whose target has a client of its own.
 
-    if ":" not in name and name not in packs:
-        raise UsageError(f'unknown pack "{name}"; expected one of {_with_starter(packs)}, which have a starter suite')
-    starter = (import_pack(name) if ":" in name else packs[name]).starter()
+    Raises:
+        UsageError: there is none.
+    """
+    from pytest_packbench.packs.registry import PackError, import_pack
+
+    is_known = ":" in name or name in packs
+    starter = (import_pack(name) if ":" in name else packs[name]).starter() if is_known else None
     if starter is None:
-        raise UsageError(f'the pack "{name}" has no starter suite; expected one of {_with_starter(packs)}')
-    return starter
-
-
-def _with_client(starter: Starter, client: str, pack: str) -> Starter:
+        names = []
+        for other in packs:
+            # a pack that can't be loaded is an error where it is requested only
+            with suppress(PackError):
+                names += [other] if packs[other].starter() is not None else []
+        listed = f"expected one of {', '.join(sorted(names)) or 'none'}"
+        if is_known:
+            raise UsageError(f'the pack "{name}" has no starter suite; {listed}')
+        raise UsageError(f'unknown pack "{name}"; {listed}, which have a starter suite')
+    if client is None:
+        return starter
     if client not in starter.pipelines:
-        expected = f"one of {', '.join(starter.pipelines)}" if starter.pipelines else f'none with the pack "{pack}"'
+        expected = f"one of {', '.join(starter.pipelines)}" if starter.pipelines else f'none with the pack "{name}"'
         raise UsageError(f"--target: unknown client {format_value(client)}; expected {expected}")
     return starter.pipelines[client]
-
-
-def _with_starter(packs: Packs) -> str:
-    from pytest_packbench.packs.registry import PackError
-
-    names = []
-    for name in packs:
-        # a pack that can't be loaded is an error where it is requested only
-        with suppress(PackError):
-            names += [name] if packs[name].starter() is not None else []
-    return ", ".join(sorted(names)) or "none"
 
 
 def _files(starter: Starter, name: str, folder: Path) -> dict[Path, str]:
     from pytest_packbench.model.authoring import SUITE_NAME, TARGET_MODULE
 
     # a module's name has no hyphen and begins with no digit
-    words = {SUITE_NAME: name, TARGET_MODULE: f"target_{name.replace('-', '_')}"}
-    suite = {folder / _filled(key, words): _filled(text, words) for key, text in starter.suite.items()}
-    return suite | {Path(_filled(key, words)): _filled(text, words) for key, text in starter.project.items()}
+    module = f"target_{name.replace('-', '_')}"
 
+    def filled(text: str) -> str:
+        return text.replace(SUITE_NAME, name).replace(TARGET_MODULE, module)
 
-def _filled(text: str, words: Mapping[str, str]) -> str:
-    for placeholder, value in words.items():
-        text = text.replace(placeholder, value)
-    return text
+    suite = {folder / filled(key): filled(text) for key, text in starter.suite.items()}
+    return suite | {Path(filled(key)): filled(text) for key, text in starter.project.items()}
 
 
 def _refuse_existing(folder: Path, files: Iterable[Path]) -> None:
@@ -246,42 +239,39 @@ def _refuse_existing(folder: Path, files: Iterable[Path]) -> None:
         )
 
 
-def _next_steps(starter: Starter, name: str, root: Path, *, is_configured: bool, is_recorded: bool) -> Iterator[str]:
-    is_default = is_configured or root == ROOT
+def _next_steps(starter: Starter, readme: str, run_line: str, lint_line: str, *, is_recorded: bool) -> Iterator[str]:
     yield from (f'first:  pip install "pytest-packbench[{extra}]"' for extra in _missing(starter.needs))
     yield from (f"first:  pip install {package}" for package in _missing(starter.installs))
-    run, *others = _commands(name, root, is_default=is_default)
+    next_step = f"One case passes and one fails; the output shows why. Next steps: {readme}"
     if is_recorded:
-        yield f"record: {run.removeprefix('run it: ')} --packbench-mode=record"
-    yield from (run, *others)
-    readme = (root / name / "README.md").as_posix()
-    if is_recorded:
-        yield f"Recording calls a model with your OPENAI_API_KEY; later runs are offline. Next steps: {readme}"
-    else:
-        yield f"One case passes and one fails; the output shows why. Next steps: {readme}"
+        yield f"record: {run_line.removeprefix('run it: ')} --packbench-mode=record"
+        next_step = f"Recording calls a model with your OPENAI_API_KEY; later runs are offline. Next steps: {readme}"
+    yield from (run_line, lint_line, next_step)
     yield from _rootdir_note()
     for extra in _missing(starter.takes):
         yield f'Some rules of this pack need an extra: pip install "pytest-packbench[{extra}]"'
 
 
-def _commands(name: str, root: Path, *, is_default: bool) -> Iterator[str]:
-    yield f"run it: pytest {'' if is_default else f'-o packbench_root={root.as_posix()} '}--packbench-suite={name}"
-    yield f"check:  packbench lint {name}{'' if is_default else f' --root {root.as_posix()}'}"
+def command_lines(name: str, root: Path | None) -> tuple[str, str]:
+    """Return the lines that say how to run a suite, and how to check it.
+
+    Args:
+        name: the suite's name.
+        root: the folder of suites that was given; None for the project's.
+    """
+    run_option, lint_option = "", ""
+    if root is not None and root != ROOT:
+        run_option, lint_option = f"-o packbench_root={root.as_posix()} ", f" --root {root.as_posix()}"
+    return f"run it: pytest {run_option}--packbench-suite={name}", f"check:  packbench lint {name}{lint_option}"
 
 
 def _rootdir_note() -> Iterator[str]:
-    parent = _rootdir_file_above(Path.cwd())
-    if parent is not None:
-        yield f"Note: because of {parent}, pytest may use its folder as rootdir; if so, run packbench init there."
-
-
-def _rootdir_file_above(folder: Path) -> Path | None:
-    """Return the nearest file above that may set pytest's rootdir; None if there is none or the folder has one."""
-    for parent in (folder, *folder.parents):
-        file = next((parent / name for name in _ROOTDIR_FILES if (parent / name).is_file()), None)
-        if file is not None:
-            return None if parent == folder else file
-    return None
+    """Name the nearest file above that may set pytest's rootdir, unless the current folder has one."""
+    folder = Path.cwd()
+    files = (parent / name for parent in (folder, *folder.parents) for name in _ROOTDIR_FILES)
+    nearest = next(filter(Path.is_file, files), folder)
+    if folder not in {nearest, nearest.parent}:
+        yield f"Note: because of {nearest}, pytest may use its folder as rootdir; if so, run packbench init there."
 
 
 def _missing(libraries: Mapping[str, str]) -> list[str]:

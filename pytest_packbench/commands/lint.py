@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 from pytest_packbench.cases.lint import PROFILES, lint
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_packs, add_root, add_trust, packs_for_options, packs_of, suite_and_pack
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.suite import CONFIG_NAME
+from pytest_packbench.reports.terminal import printable, printable_json
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
-
-    from pytest_packbench.model.authoring import Finding
-    from pytest_packbench.model.pack import Pack
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,49 +46,26 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stderr.write(f"packbench: {os.path.relpath(suite.path / CONFIG_NAME)}: {not_imported}\n")
     options = packs.lint_options
     files = {name: path for name in options if (path := getattr(arguments, _dest(name), None)) is not None}
-    _refuse_unused(files, pack)
+    used = {option.name for option in pack.lint_options}
+    if unused := [name for name in files if name not in used]:
+        raise UsageError(
+            f'--{unused[0]}: the pack "{pack.name}" of this suite does not use this file; remove the option'
+        )
     folder = Path(os.path.relpath(suite.path))
     findings = [
         replace(finding, file=(folder / finding.file).as_posix())
         for finding in lint(suite, pack, files, profile=arguments.profile)
     ]
-    sys.stdout.write(_json(findings) if arguments.format == "json" else _text(findings))
-    return FAILED if _count(findings, "error") else FINE
+    errors, warnings = (sum(each.severity == severity for each in findings) for severity in ("error", "warning"))
+    if arguments.format == "json":
+        document = {"version": 1, "errors": errors, "warnings": warnings, "findings": [*map(asdict, findings)]}
+        sys.stdout.write(printable_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n")
+    else:
+        for each in findings:
+            sys.stdout.write(printable(f"{each}{' (warning)' if each.severity == 'warning' else ''}") + "\n")
+        sys.stdout.write(f"{pluralize(errors, 'error')}, {pluralize(warnings, 'warning')}\n")
+    return FAILED if errors else FINE
 
 
 def _dest(name: str) -> str:
     return f"lint_{name.replace('-', '_')}"
-
-
-def _refuse_unused(names: Iterable[str], pack: Pack) -> None:
-    used = {option.name for option in pack.lint_options}
-    for name in names:
-        if name not in used:
-            raise UsageError(
-                f'--{name}: the pack "{pack.name}" of this suite does not use this file; remove the option'
-            )
-
-
-def _json(findings: Sequence[Finding]) -> str:
-    document = {
-        "version": 1,
-        "errors": _count(findings, "error"),
-        "warnings": _count(findings, "warning"),
-        "findings": [asdict(finding) for finding in findings],
-    }
-    from pytest_packbench.reports.terminal import printable_json
-
-    return printable_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"
-
-
-def _text(findings: Sequence[Finding]) -> str:
-    from pytest_packbench.model.errors import pluralize
-    from pytest_packbench.reports.terminal import printable
-
-    counts = ", ".join(pluralize(_count(findings, severity), severity) for severity in ("error", "warning"))
-    lines = [printable(f"{finding}{' (warning)' if finding.severity == 'warning' else ''}") for finding in findings]
-    return "\n".join([*lines, counts]) + "\n"
-
-
-def _count(findings: Sequence[Finding], severity: str) -> int:
-    return sum(finding.severity == severity for finding in findings)

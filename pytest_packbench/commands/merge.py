@@ -18,7 +18,7 @@ from pytest_packbench.runs.folder import DIFF, PAGE, SUMMARY, StoredRunError, fi
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_packbench.analysis.conclusion import Conclusion, RunEvaluator
     from pytest_packbench.cases.files import CaseIndex
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.runs.merge import Merge, Shards
-    from pytest_packbench.runs.stored import BaselineLookup
     from pytest_packbench.runs.writer import RunWriter
 
 _ONE_COMMIT = "merge the runs of one commit, where that commit is checked out"
@@ -58,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from pytest_packbench.analysis.conclusion import RunEvaluator, run_verdict
     from pytest_packbench.cases.files import CaseIndex, suite_locations
-    from pytest_packbench.commands.open import ProjectOfRun, conclusion_page, pages_html
+    from pytest_packbench.commands.open import ProjectOfRun, pages_html, project_page
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.story import control_lines, summary_lines
     from pytest_packbench.runs.folder import new_run_id
@@ -87,19 +86,19 @@ def run(arguments: argparse.Namespace) -> int:
     index = CaseIndex(suite_locations(suite))
     # shards together cover the suite: a case in none of them did not run
     absent = partial(_absent, merged, suite, shards, pack=pack, index=index) if shards is not None else None
-    evaluator = RunEvaluator(merged, suite.config, pack, earlier)
+    evaluator = RunEvaluator(merged, suite.config, pack.depths, earlier)
     writer = RunWriter(arguments.output, merged.suite, merged.run_id, atomic=True)
     try:
         with writer:
             changed = partial(_changed, suite, index, merged.mode)
-            writer.stream_results(_counted(merge.results(sorted(index), absent, changed), evaluator))
+            writer.write_results(_counted(merge.results(sorted(index), absent, changed), evaluator))
             conclusion = evaluator.conclusion(replace(merged, partial=merge.partial()))
             # results are read one by one, so once more; a pack without figures reads none
-            again = partial(_results_again, folders, merged.run_id, sorted(index), absent)
-            conclusion = replace(_with_figures(conclusion, pack, again, earlier), controls=_controls(merge, suite))
+            again = partial(writer.written_results, merged.suite)
+            conclusion = replace(_with_figures(conclusion, pack, again), controls=_controls(merge, suite))
             writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
             _write_summary(writer, conclusion)
-            page = conclusion_page(conclusion, again, earlier.stored, project, writer.folder / PAGE)
+            page = project_page(conclusion, again, project, writer.folder / PAGE)
             writer.write_page(PAGE, pages_html([page], merged.suite))
             writer.complete(run_document(conclusion))
     except OSError as error:
@@ -196,36 +195,23 @@ def _is_same(result: ControlResult, found: FoundControl | None) -> bool:
 
 
 def _counted(results: Iterable[Result], evaluator: RunEvaluator) -> Iterator[Result]:
-    for result in results:
-        evaluator.add(result)
-        yield result
+    from pytest_packbench.analysis.counting import by_case
+
+    for trials in by_case(results):
+        evaluator.add(trials)
+        yield from trials
 
 
-def _results_again(
-    folders: Sequence[Path], run_id: str, case_ids: Sequence[str], absent: Callable[[str], Result | None] | None
-) -> Iterator[Result]:
-    from pytest_packbench.runs.merge import Merge
-
-    yield from Merge(folders, run_id).results(case_ids, absent)
-
-
-def _with_figures(
-    conclusion: Conclusion, pack: Pack, results: Callable[[], Iterator[Result]], earlier: BaselineLookup
-) -> Conclusion:
+def _with_figures(conclusion: Conclusion, pack: Pack, results: Callable[[], Iterator[Result]]) -> Conclusion:
     """Return a conclusion with the figures of its pack, and those of what changed since the baseline."""
-    from pytest_packbench.model.pack import figures_of, paired_figures_of
-    from pytest_packbench.runs.stored import complete_results
+    from pytest_packbench.analysis.conclusion import with_figures
 
     try:
-        conclusion = replace(conclusion, figures=figures_of(pack, results()))
-        if earlier.stored is not None and conclusion.baseline is not None and conclusion.baseline.compared is not None:
-            before = complete_results(earlier.stored.source)
-            conclusion = replace(conclusion, paired_figures=paired_figures_of(pack, before, results()))
+        return with_figures(conclusion, pack, results)
     except (StoredRunError, OSError):
         raise
     except Exception as error:
         raise UsageError(f"the pack {pack.name} raised in figures: {describe_error(error)}") from error
-    return conclusion
 
 
 def _write_summary(writer: RunWriter, conclusion: Conclusion) -> None:

@@ -5,20 +5,24 @@ What the report of a run decided is shown as it was stored.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pydantic import ValidationError
+
 from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, rootdir_of, suite_and_pack, write_file
-from pytest_packbench.model.errors import describe_error, pluralize
+from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.gate import GateResult
+from pytest_packbench.model.result import adapter
 from pytest_packbench.model.run import HOOK_TARGET_PREFIX, RECORD_PROMPTS, TEST_TARGET_PREFIX, pytest_options
 from pytest_packbench.model.score import FIXTURE, TOLERANCE
-from pytest_packbench.model.suite import BASELINE_NAME
 from pytest_packbench.runs.folder import (
+    COMMITTED,
     PAGE,
     REPORT,
     StoredRunError,
@@ -32,8 +36,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pytest_packbench.analysis.baseline import BaselineOutcome
-    from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.analysis.changes import BaselineOutcome
+    from pytest_packbench.analysis.conclusion import Conclusion, Scope
     from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.metric import Figure, Panel
     from pytest_packbench.model.pack import Pack
@@ -43,7 +47,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.reports.page import RunPage
     from pytest_packbench.runs.report import OpenRun
-    from pytest_packbench.runs.stored import StoredRun
+    from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 
 _NEXT_TARGET = ", "
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -129,18 +133,6 @@ def _has_opened(page: Path) -> bool:
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 
 
-class Compared(NamedTuple):
-    """A baseline that the user names, in place of the one of the run.
-
-    Attributes:
-        outcome: what came of comparing the run with it.
-        stored: the baseline.
-    """
-
-    outcome: BaselineOutcome
-    stored: StoredRun
-
-
 class ProjectOfRun(NamedTuple):
     """What the project has of a run.
 
@@ -157,35 +149,60 @@ class ProjectOfRun(NamedTuple):
     is_same: bool = False
 
 
-def stored_page(folder: Path, page: Path, arguments: argparse.Namespace, compared: Compared | None = None) -> RunPage:
-    """Return what a page shows of a stored run.
+def stored_page(
+    folder: Path,
+    page: Path,
+    arguments: argparse.Namespace,
+    outcome: BaselineOutcome | None = None,
+) -> RunPage:
+    """Return what a page shows of a stored run: what its report decided, and its results, which are counted again.
 
     Args:
         folder: the folder of the run.
         page: the file of the page, from which it links to the files of cases.
         arguments: of the command, with the options of `add_root` and `add_packs`.
-        compared: the comparison to show; None for that of the run.
+        outcome: the comparison to show; None for that of the run.
 
     Raises:
         StoredRunError: the run did not end, or a file of it can't be read.
         OSError: a file can't be read.
         UsageError: pytest can't read the project's configuration.
     """
+    from pytest_packbench.analysis.conclusion import conclude
     from pytest_packbench.runs.report import open_report
     from pytest_packbench.runs.stored import complete_results
 
     report = open_report(folder)
     results = tuple(complete_results(report.source))
-    notes: list[str] = []
-    project = _project(report.run, arguments, notes)
-    conclusion, baseline = _conclusion(report, results, project, compared, notes)
-    return conclusion_page(conclusion, lambda: results, baseline, project, page, folder=folder, notes=notes)
+    run, notes = report.run, list[str]()
+    project = _project(run, arguments, notes)
+    earlier = _earlier(report, project.suite, notes) if outcome is None else None
+    scope: Scope = "shard" if "shard" in run.settings else "part" if run.partial else "whole"
+    counted = conclude(run, results, levels=_levels(report.header), earlier=earlier, scope=scope)
+    if earlier is not None:
+        outcome = _as_stored(counted.baseline, report.header["comparison"])
+    conclusion = replace(
+        counted,
+        gates=_gates(report.header, report.source),
+        baseline=outcome,
+        policy=_policy(report.header, notes),
+        stored_policy=report.policy,
+        controls=_controls(report, notes),
+        figures=_figures(report, notes),
+        stored_status=report.status,
+    )
+    overall, n, passed = report.header.get("overall"), counted.statistics.overall.n, counted.statistics.overall.passed
+    if isinstance(overall, dict) and (overall.get("n"), overall.get("passed")) != (n, passed):
+        notes.append(
+            f"The report counts {overall.get('passed')} of {overall.get('n')} judged cases as passed, its rows "
+            f"{passed} of {n}. This page shows the rows."
+        )
+    return project_page(conclusion, lambda: results, project, page, folder=folder, notes=notes)
 
 
-def conclusion_page(
+def project_page(
     conclusion: Conclusion,
     results: Callable[[], Iterable[Result]],
-    baseline: StoredRun | None,
     project: ProjectOfRun,
     page: Path,
     *,
@@ -196,44 +213,36 @@ def conclusion_page(
 
     Args:
         conclusion: what the run came to.
-        results: returns one for each attempt, with records and payloads.
-        baseline: the run that it is compared with; None if there is none.
+        results: as in `page_of_run`.
         project: what the project has of it.
         page: the file of the page.
         folder: the folder of the run; that of the page by default.
         notes: what a reader has to know about the page, a sentence each.
     """
-    from pytest_packbench.analysis.trials import trials_rule_of
     from pytest_packbench.cases.recordings import hide_prompts, source_texts
     from pytest_packbench.model.pack import can_accept
     from pytest_packbench.model.redaction import Redactor
-    from pytest_packbench.reports.page import baseline_cases, missing_cases, run_page, shown_results, trend_of
-    from pytest_packbench.reports.page.case_data import NO_SOURCES, CaseSources, case_blocks, root_link
-    from pytest_packbench.runs.history import like_runs, verdict_rows
+    from pytest_packbench.reports.page import page_of_run
+    from pytest_packbench.reports.page.case_data import NO_SOURCES, CaseSources, root_link
 
-    run, suite = conclusion.run, project.suite
-    like = like_runs((folder or page.parent).parent, run, models=conclusion.statistics.models)
-    cases_count = conclusion.statistics.totals.selected
-    sources = NO_SOURCES
-    if suite is not None and project.pack is not None:
+    (rootdir, suite, pack, is_same), run, sources = project, conclusion.run, NO_SOURCES
+    if suite is not None and pack is not None:
         are_kept = run.settings.get(RECORD_PROMPTS) is not False
-        texts = source_texts(suite, project.rootdir)
-        sources = CaseSources(*hide_prompts(texts, project.pack, are_kept=are_kept))
-    cases = case_blocks(
-        shown_results(results, cases_count),
-        sources,
-        baseline=baseline_cases(conclusion.baseline, baseline),
-        history=verdict_rows(like),
+        sources = CaseSources(*hide_prompts(source_texts(suite, rootdir), pack, are_kept=are_kept))
+    notes = [*notes]
+    panels = _panels(pack, results(), conclusion.figures, notes) if is_same else ()
+    return page_of_run(
+        conclusion,
+        results,
+        folder=folder or page.parent,
+        sources=sources,
         redact=Redactor(os.environ).json,
-        run=run.run_id,
-        rule=trials_rule_of(run),
-        root_link=root_link(project.rootdir.resolve(), page.parent.resolve()),
+        root_link=root_link(rootdir.resolve(), page.parent.resolve()),
         options=_rerun_options(run, suite),
-        can_accept=suite is None or project.pack is None or can_accept(project.pack, suite.config),
+        can_accept=suite is None or pack is None or can_accept(pack, suite.config),
+        notes=notes,
+        panels=panels,
     )
-    notes = [*notes, *missing_cases(cases_count)]
-    panels = _panels(project.pack, results(), conclusion.figures, notes) if project.is_same else ()
-    return run_page(conclusion, results(), cases=cases, trend=trend_of(like), notes=notes, panels=panels)
 
 
 def write_page(folder: Path, arguments: argparse.Namespace) -> Path:
@@ -273,54 +282,6 @@ def _project(run: Run, arguments: argparse.Namespace, notes: list[str]) -> Proje
     return ProjectOfRun(rootdir, suite, pack, is_same)
 
 
-def _conclusion(
-    report: OpenRun, results: Sequence[Result], project: ProjectOfRun, compared: Compared | None, notes: list[str]
-) -> tuple[Conclusion, StoredRun | None]:
-    """Return what a stored run came to, and the baseline that it is compared with."""
-    from pytest_packbench.analysis.conclusion import Conclusion, times_of
-    from pytest_packbench.analysis.gates import gate_tally
-    from pytest_packbench.analysis.listing import Listing
-    from pytest_packbench.analysis.statistics import statistics_of
-    from pytest_packbench.analysis.trials import cluster_facet, trials_rule_of
-
-    run, header = report.run, report.header
-    listing = Listing()
-    tally = gate_tally(
-        (), trials_rule=trials_rule_of(run), facet=cluster_facet(run), mode=run.mode, each_case=(listing.add,)
-    ).add_all(results)
-    statistics = statistics_of(tally, levels=_levels(header))
-    own = _stored_outcome(report, results, project, notes) if compared is None else None
-    outcome, baseline = (compared.outcome, compared.stored) if compared is not None else own or (None, None)
-    overall, counted = header.get("overall"), statistics.overall
-    if isinstance(overall, dict) and (overall.get("n"), overall.get("passed")) != (counted.n, counted.passed):
-        notes.append(
-            f"The report counts {overall.get('passed')} of {overall.get('n')} judged cases as passed, its rows "
-            f"{counted.passed} of {counted.n}. This page shows the rows."
-        )
-    conclusion = Conclusion(
-        run=run,
-        statistics=statistics,
-        gates=_gates(header, report.source),
-        page_cases=listing,
-        baseline=outcome,
-        policy=_policy(header, notes),
-        stored_policy=report.policy,
-        controls=_controls(report, notes),
-        figures=_figures(report, notes),
-        stored_status=report.status,
-        times=None
-        if run.mode == FIXTURE
-        else times_of(each.attempt.duration_ms for each in results if each.score.counted),
-    )
-    if project.is_same and project.suite is not None:
-        gates = _with_intervals(conclusion, results, project.suite, baseline)
-        unknown = sum(then.judged and now is then for now, then in zip(gates, conclusion.gates, strict=True))
-        if unknown:
-            notes.append(f"{pluralize(unknown, 'gate')} can't be computed again: shown as decided when the run ended.")
-        conclusion = replace(conclusion, gates=gates)
-    return conclusion, baseline
-
-
 def _figures(report: OpenRun, notes: list[str]) -> tuple[Figure, ...]:
     from pytest_packbench.model.metric import Figure
 
@@ -340,48 +301,19 @@ def _levels(header: Mapping[str, Any]) -> list[int] | None:
         return None
 
 
-def _gates(header: Mapping[str, Any], file: str) -> tuple[GateResult, ...]:
+def _gates(header: Mapping[str, Any], file: str) -> list[GateResult]:
     """Return the gates as they were decided.
 
     Raises:
         StoredRunError: they can't be read, so that it is not known whether they held.
     """
-    names = ("metric", "by", "value", "passed", "observed", "min", "max", "text", "proven", "judged", "confidence")
-    stored = header.get("gates")
     try:
-        if all(_is_gate(gate) for gate in stored or ()):
-            return tuple(GateResult(**{name: gate[name] for name in names if name in gate}) for gate in header["gates"])
-    except _MALFORMED:
-        pass
-    raise StoredRunError(f"{file}: /packbench/gates: expected an array of gates, as a run writes them")
-
-
-def _is_gate(gate: Mapping[str, Any]) -> bool:
-    decided = type(gate["passed"]) is bool and type(gate.get("judged", True)) is bool
-    decided = decided and type(gate.get("confidence")) in {float, type(None)}
-    return decided and isinstance(gate["text"], str)
-
-
-def _with_intervals(
-    conclusion: Conclusion, results: Sequence[Result], suite: Suite, baseline: StoredRun | None
-) -> tuple[GateResult, ...]:
-    """Return the stored gates; those that the current rules decide alike with their counts and intervals."""
-    from pytest_packbench.analysis.gates import check_run
-    from pytest_packbench.runs.stored import BaselineLookup
-
-    config = suite.config
-    again = check_run(
-        conclusion.run,
-        results,
-        config.all_gates(),
-        BaselineLookup(stored=baseline),
-        metrics=config.metrics,
-        trials_rule=config.trials_rule(),
-    )
-    computed = {(gate.subject, gate.text, gate.passed): gate for gate in again}
-    return tuple(
-        computed.get((gate.subject, gate.text, gate.passed), gate) if gate.judged else gate for gate in conclusion.gates
-    )
+        # JSON has no tuples
+        stored = json.dumps(header.get("gates"))
+        gates: list[GateResult] = adapter(list[GateResult]).validate_json(stored, strict=True)
+    except ValidationError:
+        raise StoredRunError(f"{file}: /packbench/gates: expected an array of gates, as a run writes them") from None
+    return gates
 
 
 def _controls(report: OpenRun, notes: list[str]) -> ControlTally | None:
@@ -411,88 +343,67 @@ def _policy(header: Mapping[str, Any], notes: list[str]) -> PolicyOutcome | None
         return None
 
 
-def _stored_outcome(
-    report: OpenRun, results: Sequence[Result], project: ProjectOfRun, notes: list[str]
-) -> tuple[BaselineOutcome, StoredRun | None] | None:
-    """Return what came of the comparison when the run ended, and its baseline; None if none was requested."""
-    from pytest_packbench.analysis.baseline import BaselineOutcome
+def _earlier(report: OpenRun, suite: Suite | None, notes: list[str]) -> BaselineLookup | None:
+    """Return the baseline of a stored run, or why it can't be shown; None if none was requested."""
+    from pytest_packbench.analysis.changes import FIGURES, parse_conditions
+    from pytest_packbench.runs.stored import BaselineLookup
 
     stored = report.header.get("comparison")
     if stored is None:
         return None
     try:
-        requested, problem, failed = str(stored["requested"]), str(stored["problem"]), bool(stored["failed"])
-        plain = BaselineOutcome(
-            requested=requested, problem=problem, optional=bool(stored["optional"]), warning=str(stored["warning"])
+        lookup = BaselineLookup(
+            reason=str(stored["problem"]),
+            requested=str(stored["requested"]),
+            optional=bool(stored["optional"]),
+            fail_on=", ".join(str(each["condition"]) for each in stored["conditions"]),
+            warning=str(stored["warning"]),
         )
-        if stored["baseline"] is None:
-            return plain, None
-        found = _baseline(report, str(stored["baseline"]), project)
+        if lookup.fail_on:
+            parse_conditions(lookup.fail_on, FIGURES)
+        if lookup.reason or stored["baseline"] is None:
+            return lookup
+        found = _baseline(report, str(stored["baseline"]), suite)
         if found is not None:
-            again = _compared_again(report, results, found, plain, stored)
-            if again is not None:
-                return again, found
-        about = "has changed since" if found is not None else "is no longer here"
-        met = [str(each["condition"]) for each in stored["conditions"] if each["met"]]
-        reason = f"; then {', '.join(met)} was met" if met else ""
-        problem = problem or f"compared when the run ended with {stored['baseline']}, which {about}{reason}"
+            return replace(lookup, stored=found)
+        return replace(lookup, reason=_lost(stored, "is no longer here"), optional=not stored["failed"])
     except _MALFORMED:
         notes.append("The comparison in the report of this run can't be read.")
         return None
-    return plain._replace(problem=problem, optional=not failed), None
 
 
-def _baseline(report: OpenRun, run_id: str, project: ProjectOfRun) -> StoredRun | None:
-    """Return the baseline of a stored run, if it is beside it, or the committed one; None if it is not."""
-    from pytest_packbench.runs.stored import read_run
-
-    paths = [Path(report.source).parent.parent / run_id] if is_run_id(run_id) else []
-    paths += [project.suite.path / BASELINE_NAME] if project.suite is not None else []
-    for path in paths:
-        if not path.exists():
-            continue
-        try:
-            stored = read_run(path)
-        except (StoredRunError, OSError):
-            continue
-        if stored.run.run_id == run_id:
-            return stored
-    return None
+def _lost(stored: Mapping[str, Any], why: str) -> str:
+    """Return why a comparison can't be shown, and what it came to when the run ended."""
+    met = [str(each["condition"]) for each in stored["conditions"] if each["met"]]
+    reason = f"; then {', '.join(met)} was met" if met else ""
+    return f"compared when the run ended with {stored['baseline']}, which {why}{reason}"
 
 
-def _compared_again(
-    report: OpenRun,
-    results: Sequence[Result],
-    baseline: StoredRun,
-    outcome: BaselineOutcome,
-    stored: Mapping[str, Any],
-) -> BaselineOutcome | None:
-    """Return the comparison with all its cases; None if it is not the one that the report has the figures of."""
-    from pytest_packbench.analysis.baseline import baseline_outcome
-    from pytest_packbench.analysis.comparison import ComparedRun
+def _as_stored(outcome: BaselineOutcome | None, stored: Mapping[str, Any]) -> BaselineOutcome | None:
+    """Return a comparison, without its cases if it is not the one that the report has the figures of."""
     from pytest_packbench.runs.lines import finite_json
-    from pytest_packbench.runs.stored import BaselineLookup
 
-    run = report.run
-    lookup = BaselineLookup(
-        stored=baseline,
-        requested=outcome.requested,
-        optional=outcome.optional,
-        fail_on=", ".join(str(each["condition"]) for each in stored["conditions"]),
-        warning=outcome.warning,
-    )
-    comparison = ComparedRun(run).add_all(results).since(baseline, run)
-    scope = "shard" if "shard" in run.settings else "part" if run.partial else "whole"
-    again = baseline_outcome(lookup, comparison, scope)
-    if again is None or again.problem or outcome.problem:
-        return outcome if outcome.problem else None
-    figures = finite_json(comparison.figures() if again.comparison is None else again.comparison.figures())
-    return again if _same_figures(figures, stored["figures"]) else None
+    if outcome is None or outcome.comparison is None:
+        return outcome
+    now, then = finite_json(outcome.comparison.figures()), stored["figures"]
+    pairs = [(value, then.get(name)) for name, value in now.items()]
+    if not outcome.problem and all(
+        new == old or (None not in {new, old} and abs(new - old) <= TOLERANCE) for new, old in pairs
+    ):
+        return outcome
+    problem = _lost(stored, "has changed since")
+    return outcome._replace(comparison=None, problem=problem, optional=not stored["failed"])
 
 
-def _same_figures(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    pairs = [(value, other.get(name)) for name, value in one.items()]
-    return all(now == then or (None not in {now, then} and abs(now - then) <= TOLERANCE) for now, then in pairs)
+def _baseline(report: OpenRun, run_id: str, suite: Suite | None) -> StoredRun | None:
+    """Return the baseline of a stored run, if it is beside it, or the committed one; None if it is not."""
+    from pytest_packbench.runs.stored import BaselineRequest, find_baseline
+
+    committed = Path(report.source) if suite is None else suite.baseline_path
+    request = BaselineRequest(name=COMMITTED, folder=Path(report.source).parent, run=report.run, committed=committed)
+    names = [*[run_id] * is_run_id(run_id), *[COMMITTED] * (suite is not None)]
+    found = (find_baseline(request._replace(name=name)).stored for name in names)
+    return next((stored for stored in found if stored is not None and stored.run.run_id == run_id), None)
 
 
 def _panels(

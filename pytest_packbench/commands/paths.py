@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +14,7 @@ from pytest_packbench.runs.folder import OUTPUT
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
     from pytest_packbench.cases.suites import FoundSuite, Project
     from pytest_packbench.model.pack import Pack
@@ -264,21 +262,6 @@ def _content(path: Path) -> bytes:
         return read_regular(path, LIMITS["configuration"])
     except OSError:
         return b""
-
-
-@contextmanager
-def without_traces() -> Iterator[None]:
-    """Import modules of the project without keeping them, and without files that the command does not name."""
-    writes_bytecode, path, modules = sys.dont_write_bytecode, sys.path[:], set(sys.modules)
-    sys.dont_write_bytecode = True
-    try:
-        yield
-    finally:
-        sys.dont_write_bytecode, sys.path[:] = writes_bytecode, path
-        project = f"{Path.cwd()}{os.sep}"
-        for name in set(sys.modules) - modules:
-            if str(getattr(sys.modules[name], "__file__", None)).startswith(project):
-                del sys.modules[name]
 
 
 def write_file(path: Path, text: str) -> None:

@@ -12,7 +12,6 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.overview import ReportCaps
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_packs, add_root
 
@@ -20,13 +19,17 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_packbench.analysis.overview import Overview
+    from pytest_packbench.analysis.records import Document
     from pytest_packbench.model.metric import Figure
     from pytest_packbench.runs.lines import RecordSource
     from pytest_packbench.runs.report import OpenRun
 
 STDIN = _STDOUT = "-"
 _MAX_WRONG = 10
+# what does not apply to a page, as it is if it was not given
+_OF_RECORDS = {"run_id": None, "out": _STDOUT, "format": "md", "strict": False, "skip_bad": False} | dict.fromkeys(
+    ("max_tokens", "max_seconds", "max_cost")
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,9 +103,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     sources = [record_source(_resolve(name)) for name in arguments.files]
     _check_output(arguments.out, sources)
-    summary = _count(sources, arguments)
-    _write(_text(summary, arguments.format), arguments.out)
-    return FINE if summary.passed else FAILED
+    document = _count(sources, arguments)
+    _write(_text(document, arguments.format), arguments.out)
+    return FINE if document["passed"] else FAILED
 
 
 def _write_html(arguments: argparse.Namespace) -> int:
@@ -113,9 +116,7 @@ def _write_html(arguments: argparse.Namespace) -> int:
     from pytest_packbench.runs.folder import find_run_folder
     from pytest_packbench.runs.lines import STDIN
 
-    defaults = {"run_id": None, "out": _STDOUT, "format": "md", "strict": False, "skip_bad": False}
-    defaults |= dict.fromkeys(("max_tokens", "max_seconds", "max_cost"))
-    for name, value in defaults.items():
+    for name, value in _OF_RECORDS.items():
         if getattr(arguments, name) != value:
             option = "run" if name == "run_id" else name.replace("_", "-")
             raise UsageError(f"--{option}: does not apply to a page; leave it out, or leave out --html")
@@ -141,38 +142,36 @@ def _resolve(name: str) -> str:
     return str(find_run_folder(path)) if path.name == LATEST or (OUTPUT / path).exists() else name
 
 
-def _count(sources: Sequence[RecordSource], arguments: argparse.Namespace) -> Overview:
-    from pytest_packbench.analysis.overview import overview
-    from pytest_packbench.analysis.tally import Tally
+def _count(sources: Sequence[RecordSource], arguments: argparse.Namespace) -> Document:
+    from pytest_packbench.analysis.records import Records, overview
     from pytest_packbench.packs.registry import Packs
     from pytest_packbench.runs.lines import SkippedLines, read_errors, read_records
 
-    tally = Tally(metrics_of=Packs().metrics_of)
-    skipped, run_id, others = SkippedLines() if arguments.skip_bad else None, arguments.run_id, 0
+    records, run_id, others = Records(Packs().metrics_of), arguments.run_id, 0
+    skipped = SkippedLines() if arguments.skip_bad else None
     for source in sources:
         for record in read_records(source, strict=arguments.strict, skipped=skipped):
             if run_id is None or record.run_id == run_id:
-                tally.add_record(record)
+                records.add(record)
             else:
                 others += 1
         for line in read_errors(source, skipped=skipped):
             if run_id is None or line.run_id == run_id:
-                tally.add_error(line)
-    if not tally.record_sums:
+                records.add_error(line)
+    if not records.sums:
         of_run = "" if run_id is None else f" of run {run_id}"
         bad = f": {skipped.count} lines can't be read, first {skipped.first[0]}" if skipped and skipped.count else ""
-        kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(sum(tally.errors.values(), Counter()).items()))
+        counts = sorted(sum(records.errors.values(), Counter()).items())
+        kinds = ", ".join(f"{number} {kind}" for kind, number in counts)
         without_score = f"; cases without a score: {kinds}" if kinds else ""
         raise UsageError(f"no records{of_run} in {', '.join(arguments.files)}{bad}{without_score}")
-    with_errors = all(source.errors is not None for source in sources)
-    caps = ReportCaps(tokens=arguments.max_tokens, seconds=arguments.max_seconds, cost_usd=arguments.max_cost)
     reports = list(_stored_reports(sources))
     return overview(
-        tally,
+        records,
         skipped=skipped,
         other_runs=others,
-        with_errors=with_errors,
-        caps=caps,
+        with_errors=all(source.errors is not None for source in sources),
+        caps={"tokens": arguments.max_tokens, "seconds": arguments.max_seconds, "cost_usd": arguments.max_cost},
         figures={key: figures for key, figures, _ in reports},
         controls={key: line for key, _, line in reports if line},
     )
@@ -218,16 +217,16 @@ def _controls_line(folder: Path, report: OpenRun) -> str:
     return f"{tally.text}; otherwise: {wrong}{more}" if wrong else tally.text
 
 
-def _text(summary: Overview, output_format: str) -> str:
-    if output_format == "json":
-        from pytest_packbench.reports.document import overview_document
-        from pytest_packbench.reports.terminal import printable_json
+def _text(document: Document, output_format: str) -> str:
+    if output_format == "md":
+        from pytest_packbench.reports.overview_markdown import overview_markdown
 
-        document = overview_document(summary)
-        return printable_json(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2)) + "\n"
-    from pytest_packbench.reports.overview_markdown import overview_markdown
+        return overview_markdown(document)
+    from pytest_packbench.model.metric import Figure
+    from pytest_packbench.reports.terminal import printable_json
 
-    return overview_markdown(summary)
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2, default=Figure.as_json)
+    return printable_json(text) + "\n"
 
 
 def _check_output(out: str, sources: Sequence[RecordSource]) -> None:

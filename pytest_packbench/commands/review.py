@@ -15,26 +15,30 @@ from pydantic import ValidationError
 from pytest_packbench.cases.files import format_location, iter_cases
 from pytest_packbench.cases.load import JsonError, case_sha256, check_case, parse_json
 from pytest_packbench.cli import FAILED, FINE, UsageError
-from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
+from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack, write_file
 from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.errors import CaseError, format_value, pluralize, validation_problems
 from pytest_packbench.model.policy import ReviewMark
 from pytest_packbench.model.score import ResultError
 from pytest_packbench.reports.terminal import printable
+from pytest_packbench.runs.folder import PAYLOADS, StoredRunError
+from pytest_packbench.runs.lines import read_payloads
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_packbench.cases.files import CaseLocation
+    from pytest_packbench.model.case import Case
     from pytest_packbench.model.pack import Pack
+    from pytest_packbench.model.score import Outcome, Score
     from pytest_packbench.model.suite import Suite
 
 MAX_LINE = 2**20
 """The size of a `review.jsonl`, and of a line of it, above which it is refused, in bytes."""
 _MAX_EXACT = 2**53 - 1
 """The largest whole number that JavaScript keeps exactly."""
-_NO_NEWLINE = "\n\\ No newline at end of file"
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _TITLES = {"gold_is_wrong": "gold is wrong", "also_acceptable": "also acceptable", "quarantine": "quarantine"}
 _NOTE_OF_MARK = {"gold_is_wrong": "xfail", "quarantine": "skip"}
 _DISPUTED = "the expected answer is disputed: "
@@ -46,19 +50,6 @@ Edit = tuple[tuple[Key, ...], Any, bool]
 """A location in a case, a value, and whether it is appended to the list there."""
 
 
-class Mark(NamedTuple):
-    """A mark with its line in `review.jsonl`."""
-
-    line: int
-    text: ReviewMark
-
-    def __str__(self) -> str:
-        """Return the mark in one line, for people."""
-        return (
-            f"{self.text.case}: {_TITLES[self.text.mark]}, by {_one_line(self.text.by)}: {_one_line(self.text.reason)}"
-        )
-
-
 class ReviewedSuite(NamedTuple):
     """A suite with marked cases.
 
@@ -66,7 +57,7 @@ class ReviewedSuite(NamedTuple):
         suite: the suite.
         pack: its pack.
         locations: where the marked cases are, by id.
-        output: the folder of reports.
+        output: the folder of its runs.
         stored: the results of the marked cases, by run id and case; read when they are needed.
     """
 
@@ -79,10 +70,6 @@ class ReviewedSuite(NamedTuple):
 
 class NotAppliedError(ValueError):
     """A mark can't be written into its case; in one line why, and what to do."""
-
-
-class AlreadyWrittenError(Exception):
-    """A mark is in its case already."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,28 +87,28 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the patch of the case files, and write it if requested; return 1 if a mark can't be applied."""
     marks = read_marks(arguments.file)
     suites: dict[str, ReviewedSuite] = {}
-    for mark in marks:
-        name = mark.text.suite
+    for source, mark in marks.items():
         try:
-            suites[name] = suites.get(name) or _open_suite(name, marks, arguments)
+            suites[mark.suite] = suites.get(mark.suite) or _open_suite(mark.suite, marks.values(), arguments)
         except UsageError as error:
-            raise UsageError(f"{format_location(str(arguments.file), mark.line)}: {error}") from None
+            raise UsageError(f"{source}: {error}") from None
     files: dict[str, CaseFile] = {}
-    notes, done, problems = [], [], []
-    for mark in marks:
+    done, notes, problems = [], [], []
+    for source, mark in marks.items():
         try:
-            _apply(mark, suites[mark.text.suite], files)
-            done.append(mark)
-        except AlreadyWrittenError:
-            notes.append(f"{mark.text.case}: already written")
+            if _apply(mark, suites[mark.suite], files):
+                reason = f"by {_one_line(mark.by)}: {_one_line(mark.reason)}"
+                done.append(f"{mark.case}: {_TITLES[mark.mark]}, {reason}")
+            else:
+                notes.append(f"{mark.case}: already written")
         except NotAppliedError as error:
-            problems.append(f"{format_location(str(arguments.file), mark.line)}: case {mark.text.case}: {error}")
+            problems.append(f"{source}: case {mark.case}: {error}")
     changed = [file for file in files.values() if file.lines != file.before]
     if arguments.write:
         for file in changed:
-            file.write()
+            write_file(file.path, "".join(file.lines))
     shown = [line for file in changed for line in file.patch()]
-    sys.stdout.write("".join(f"{printable(line)}\n" for line in [*shown, *map(str, done), *notes]))
+    sys.stdout.write("".join(f"{printable(line)}\n" for line in [*shown, *done, *notes]))
     for problem in problems:
         sys.stderr.write(f"packbench: not applied: {printable(' '.join(problem.split()))}\n")
     total = pluralize(len(marks), "mark")
@@ -132,25 +119,24 @@ def run(arguments: argparse.Namespace) -> int:
     return FAILED if problems else FINE
 
 
-def read_marks(path: Path) -> list[Mark]:
-    """Read a `review.jsonl`, and check that no case is marked twice.
+def read_marks(path: Path) -> dict[str, ReviewMark]:
+    """Read the marks of a `review.jsonl`, each with its file and line; check that no case is marked twice.
 
     Raises:
         UsageError: it can't be read, or a line is not a mark; one line with the line and the key.
     """
-    marks: list[Mark] = []
-    by_case: dict[tuple[str, str], Mark] = {}
+    marks: dict[str, ReviewMark] = {}
+    lines: dict[tuple[str, str], tuple[int, str]] = {}
     for number, raw in enumerate(read_regular(path, LIMITS["review"]).split(b"\n"), start=1):
         if not raw.removeprefix(b"\xef\xbb\xbf").strip():
             continue
-        mark = Mark(number, _parse_mark(raw, format_location(str(path), number)))
-        earlier = by_case.setdefault((mark.text.suite, mark.text.case), mark)
-        if earlier is not mark:
-            same = earlier.text.mark == mark.text.mark
-            wrong = "is marked twice" if same else f"contradicts {_TITLES[earlier.text.mark]}"
-            where = f"{format_location(str(path), number)}: case {mark.text.case}: {_TITLES[mark.text.mark]}"
-            raise UsageError(f"{where}: {wrong}, see line {earlier.line}; keep one line per case")
-        marks.append(mark)
+        source = format_location(str(path), number)
+        mark = marks[source] = _parse_mark(raw, source)
+        line, earlier = lines.setdefault((mark.suite, mark.case), (number, mark.mark))
+        if line != number:
+            wrong = "is marked twice" if earlier == mark.mark else f"contradicts {_TITLES[earlier]}"
+            where = f"{source}: case {mark.case}: {_TITLES[mark.mark]}"
+            raise UsageError(f"{where}: {wrong}, see line {line}; keep one line per case")
     if not marks:
         raise UsageError(f"{path}: contains no mark; download it again from the page of the run")
     return marks
@@ -169,74 +155,71 @@ def _parse_mark(raw: bytes, source: str) -> ReviewMark:
         raise UsageError(str(CaseError(source, validation_problems(error, ReviewMark, data)))) from None
 
 
-def _open_suite(name: str, marks: Sequence[Mark], arguments: argparse.Namespace) -> ReviewedSuite:
+def _open_suite(name: str, marks: Iterable[ReviewMark], arguments: argparse.Namespace) -> ReviewedSuite:
     suite, pack = suite_and_pack(name, arguments, by_name=True)
     if suite.bundled:
         own = suite.name.rpartition("/")[2]
         advice = f"copy the suite with packbench init --from {own}, run the copy, and mark its cases"
         raise UsageError(f'suite "{name}": cases of the installed package can\'t be changed; {advice}')
-    wanted = {mark.text.case for mark in marks if mark.text.suite == name}
+    wanted = {mark.case for mark in marks if mark.suite == name}
     locations: dict[str, list[CaseLocation]] = {}
     for location in iter_cases(suite.cases_path):
         case_id = location.name if location.duplicate_of is None else location.duplicate_of[0]
         if case_id in wanted:
             locations.setdefault(case_id, []).append(location)
-    return ReviewedSuite(suite, pack, locations, arguments.output, {})
+    return ReviewedSuite(suite, pack, locations, arguments.output / suite.name, {})
 
 
-def _apply(mark: Mark, reviewed: ReviewedSuite, files: dict[str, CaseFile]) -> None:
-    """Change the text of a marked case in its file, which is read once.
+def _apply(mark: ReviewMark, reviewed: ReviewedSuite, files: dict[str, CaseFile]) -> bool:
+    """Change the text of a marked case in its file, which is read once; return whether it did not have the mark yet.
 
     Raises:
         NotAppliedError: it can't be changed.
-        AlreadyWrittenError: the case has this mark.
     """
-    locations = reviewed.locations.get(mark.text.case, [])
+    locations = reviewed.locations.get(mark.case, [])
     if not locations:
-        raise NotAppliedError(
-            f"suite {mark.text.suite} has no case with this id; run the suite again, and mark its cases"
-        )
+        raise NotAppliedError(f"suite {mark.suite} has no case with this id; run the suite again, and mark its cases")
     if len(locations) > 1:
         raise NotAppliedError(f"{len(locations)} cases have this id; give each an id of its own")
     location = locations[0]
     try:
         # a link stays a link: the file that it names is changed
         path = os.path.realpath(location.path)
-        file = files.get(path) or files.setdefault(
-            path, CaseFile.read(Path(path), Path(os.path.relpath(location.path)))
-        )
-        text = file.case_text(location.line)
+        if path not in files:
+            files[path] = CaseFile(Path(path), Path(os.path.relpath(location.path)))
+        file, part = files[path], max(location.line - 1, 0)
+        text = file.before[part]
         data = parse_json(text.encode())
     except (OSError, ValueError) as error:
         raise NotAppliedError(f"{os.path.relpath(location.path)}: can't be read: {error}") from None
     source = format_location(str(file.name), location.line)
-    _check_unchanged(data, mark.text, source)
+    if case_sha256(data) != mark.case_sha256:
+        if _is_reviewed(data, mark):
+            return False
+        changed = f"{source} has changed since the run {mark.run_id}"
+        raise NotAppliedError(f"{changed}; run the suite again, and mark the case again")
     if not isinstance(data, dict) or not isinstance(data.get("notes") or {}, dict):
         raise NotAppliedError(f"{source}: expected a case, whose notes are an object")
-    new_text = text
-    for keys, value, is_appended in _edits(data, mark.text, reviewed, source):
-        new_text = edited(new_text, keys, value, append=is_appended)
-    _check_result(parse_json(new_text.encode()), mark.text, reviewed, source)
-    file.replace(location.line, new_text)
+    result = _marked_result(mark, reviewed) if mark.mark == "also_acceptable" else None
+    for keys, value, is_appended in _edits(data, mark, result, reviewed, source):
+        text = edited(text, keys, value, append=is_appended)
+    _check_result(parse_json(text.encode()), mark, result, reviewed, source)
+    file.lines[part] = text
+    return True
 
 
-def _check_unchanged(data: Any, mark: ReviewMark, source: str) -> None:
-    if case_sha256(data) == mark.case_sha256:
-        return
+def _is_reviewed(data: Any, mark: ReviewMark) -> bool:
+    """Return whether a case, as any JSON, has a mark."""
     notes = data.get("notes") if isinstance(data, dict) else None
     reviews = notes.get("reviews") if isinstance(notes, dict) else None
-    if isinstance(reviews, list) and mark.review in reviews:
-        raise AlreadyWrittenError
-    raise NotAppliedError(
-        f"{source} has changed since the run {mark.run_id}; run the suite again, and mark the case again"
-    )
+    return isinstance(reviews, list) and mark.review in reviews
 
 
-def _edits(data: dict[str, Any], mark: ReviewMark, reviewed: ReviewedSuite, source: str) -> Iterator[Edit]:
+def _edits(data: dict[str, Any], mark: ReviewMark, result: Any, reviewed: ReviewedSuite, source: str) -> Iterator[Edit]:
     note = _NOTE_OF_MARK.get(mark.mark)
     notes = data.get("notes") or {}
     if note is None:
-        yield from ((("expected", *keys), value, True) for keys, value in _accepted(data, mark, reviewed, source))
+        yield from ((("expected", *keys), value, True) for keys, value in _accepted(data, result, reviewed, source))
     else:
         given = {name: notes[name] for name in ("skip", "xfail") if notes.get(name) is not None}
         # a case that is run and not counted can still be taken out
@@ -249,17 +232,11 @@ def _edits(data: dict[str, Any], mark: ReviewMark, reviewed: ReviewedSuite, sour
 
 
 def _accepted(
-    data: dict[str, Any], mark: ReviewMark, reviewed: ReviewedSuite, source: str
+    data: dict[str, Any], result: Any, reviewed: ReviewedSuite, source: str
 ) -> Sequence[tuple[tuple[Key, ...], Any]]:
     """Return what to add to `expected`, so that the marked answer passes."""
-    pack, rules = reviewed.pack, reviewed.suite.config
-    result = _marked_result(mark, reviewed)
     try:
-        case = check_case(data, pack.case_model, source=source, stem=None, pack=rules.pack).case
-        outcome = pack.read(result)
-        if outcome.breakdown is not None:
-            raise NotAppliedError("the target reported a failure instead of an answer; change expected by hand")
-        score = pack.score(case, outcome, rules)
+        case, outcome, score = _scored(data, result, reviewed, source)
     except ResultError as error:
         raise NotAppliedError(f"the marked answer can't be read: {error}") from None
     except CaseError as error:
@@ -267,9 +244,25 @@ def _accepted(
     if score.passed:
         raise NotAppliedError(f"{source} accepts this answer already, with the score {score.score:g}")
     try:
-        return pack.also_acceptable(case, outcome, rules)
+        return reviewed.pack.also_acceptable(case, outcome, reviewed.suite.config)
     except ValueError as error:
         raise NotAppliedError(f"{source}: {error}") from None
+
+
+def _scored(data: Any, result: Any, reviewed: ReviewedSuite, source: str) -> tuple[Case, Outcome, Score]:
+    """Score an answer against a case as it is, or as it becomes.
+
+    Raises:
+        CaseError: the suite does not accept the case.
+        ResultError: the answer can't be read.
+        NotAppliedError: it is no answer.
+    """
+    pack, rules = reviewed.pack, reviewed.suite.config
+    case = check_case(data, pack.case_model, source=source, stem=None, pack=rules.pack).case
+    outcome = pack.read(result)
+    if outcome.breakdown is not None:
+        raise NotAppliedError("the target reported a failure instead of an answer; change expected by hand")
+    return case, outcome, pack.score(case, outcome, rules)
 
 
 def _marked_result(mark: ReviewMark, reviewed: ReviewedSuite) -> Any:
@@ -278,12 +271,12 @@ def _marked_result(mark: ReviewMark, reviewed: ReviewedSuite) -> Any:
     Raises:
         NotAppliedError: there is none with this answer, or it may have lost digits in the browser.
     """
-    stored = _stored_results(mark.run_id, reviewed).get(mark.case, [])
+    path = reviewed.output / mark.run_id / PAYLOADS
+    stored = _stored_results(mark.run_id, path, reviewed).get(mark.case, [])
     found = [each for each in stored if _is_marked(each, mark, reviewed) or (mark.answer is None and len(stored) == 1)]
     if found:
         # several trials may have the answer, and differ in the rest
         return mark.result if mark.result in found else found[0]
-    path = _payloads(mark.run_id, reviewed)
     if mark.result is None:
         none = "none of this case with this answer" if stored else "none of this case"
         raise NotAppliedError(
@@ -308,27 +301,17 @@ def _is_marked(result: Any, mark: ReviewMark, reviewed: ReviewedSuite) -> bool:
         return mark.answer is None
 
 
-def _payloads(run_id: str, reviewed: ReviewedSuite) -> Path:
-    from pytest_packbench.runs.folder import PAYLOADS
-
-    return reviewed.output / reviewed.suite.name / run_id / PAYLOADS
-
-
-def _stored_results(run_id: str, reviewed: ReviewedSuite) -> dict[str, list[Any]]:
+def _stored_results(run_id: str, path: Path, reviewed: ReviewedSuite) -> dict[str, list[Any]]:
     """Return what a run stored of the marked cases, in the order of trials; nothing if it can't be read."""
     if run_id not in reviewed.stored:
-        from pytest_packbench.runs.folder import StoredRunError
-        from pytest_packbench.runs.lines import read_payloads
-
-        found: dict[str, list[Any]] = {}
+        found = reviewed.stored[run_id] = {}
         try:
-            for (test_id, _), result in read_payloads(_payloads(run_id, reviewed)):
+            for (test_id, _), result in read_payloads(path):
                 case_id = test_id.rpartition(":")[2]
                 if case_id in reviewed.locations:
                     found.setdefault(case_id, []).append(result)
         except (StoredRunError, OSError):
-            found = {}
-        reviewed.stored[run_id] = found
+            found.clear()
     return reviewed.stored[run_id]
 
 
@@ -339,25 +322,22 @@ def _has_inexact(value: Any) -> bool:
     return isinstance(value, int | float) and abs(value) > _MAX_EXACT
 
 
-def _check_result(data: Any, mark: ReviewMark, reviewed: ReviewedSuite, source: str) -> None:
+def _check_result(data: Any, mark: ReviewMark, result: Any, reviewed: ReviewedSuite, source: str) -> None:
     """Refuse a changed case that its suite does not accept, or by which the accepted answer still fails."""
-    from pytest_packbench.api import score
-
     try:
-        check_case(data, reviewed.pack.case_model, source=source, stem=None, pack=reviewed.suite.config.pack)
         if mark.mark != "also_acceptable":
+            check_case(data, reviewed.pack.case_model, source=source, stem=None, pack=reviewed.suite.config.pack)
             return
-        result = _marked_result(mark, reviewed)
-        scored = score(data, result, pack=reviewed.pack, suite=reviewed.suite)
+        _, _, score = _scored(data, result, reviewed, source)
     except CaseError as error:
         raise NotAppliedError(f"the changed case would not be valid: {error}") from None
-    if not scored.passed:
+    if not score.passed:
         lost = "; ".join(
-            f"{term.name} {term.detail}".rstrip() for term in scored.terms if term.effect == "zero" or term.value <= 0
+            f"{term.name} {term.detail}".rstrip() for term in score.terms if term.effect == "zero" or term.value <= 0
         )
         raise NotAppliedError(
-            f"{source}: with this answer added the case still fails, score {scored.score or 0:g}, threshold "
-            f"{scored.threshold:g}{f' ({lost})' if lost else ''}; change expected by hand"
+            f"{source}: with this answer added the case still fails, score {score.score or 0:g}, threshold "
+            f"{score.threshold:g}{f' ({lost})' if lost else ''}; change expected by hand"
         )
 
 
@@ -371,52 +351,22 @@ class CaseFile:
         lines: its lines, as they become.
     """
 
-    def __init__(self, path: Path, name: Path, before: list[str]) -> None:
+    def __init__(self, path: Path, name: Path) -> None:
+        text = path.read_bytes().decode()
         self.path = path
         self.name = name
-        self.before = before
-        self.lines = list(before)
-
-    @classmethod
-    def read(cls, path: Path, name: Path) -> CaseFile:
-        """Read a file."""
-        text = path.read_bytes().decode()
-        return cls(path, name, re.findall(r"[^\n]*\n|[^\n]+", text) if name.suffix == ".jsonl" else [text])
-
-    def case_text(self, line: int) -> str:
-        """Return the text of a case as it was: a line from 1, or the file for 0."""
-        return self.before[max(line - 1, 0)]
-
-    def replace(self, line: int, text: str) -> None:
-        """Replace the text of a case."""
-        self.lines[max(line - 1, 0)] = text
+        self.before = _LINES.findall(text) if name.suffix == ".jsonl" else [text]
+        self.lines = list(self.before)
 
     def patch(self) -> Iterator[str]:
         """Yield the lines of the unified diff."""
-        before, after = (_patch_lines("".join(lines)) for lines in (self.before, self.lines))
+        before, after = (_LINES.findall("".join(lines)) for lines in (self.before, self.lines))
         name = self.name.as_posix()
         context = 0 if name.endswith(".jsonl") else 3
-        for line in unified_diff(before, after, f"a/{name}", f"b/{name}", n=context, lineterm=""):
-            yield from (part.rstrip("\r") for part in line.split("\n"))
-
-    def write(self) -> None:
-        """Replace the file.
-
-        Raises:
-            UsageError: it can't be written.
-        """
-        from pytest_packbench.commands.paths import write_file
-
-        write_file(self.path, "".join(self.lines))
-
-
-def _patch_lines(text: str) -> list[str]:
-    lines = text.split("\n")
-    if lines[-1]:
-        lines[-1] += _NO_NEWLINE
-    else:
-        lines.pop()
-    return lines
+        for line in unified_diff(before, after, f"a/{name}", f"b/{name}", n=context):
+            yield line.rstrip("\r\n")
+            if not line.endswith("\n"):
+                yield "\\ No newline at end of file"
 
 
 class _Member(NamedTuple):
@@ -448,22 +398,25 @@ class _Style(NamedTuple):
         """Write a value in one line."""
         return json.dumps(value, ensure_ascii=self.ascii_only, separators=("," + self.space, ":" + self.space))
 
-    def expanded(self, value: Any, indentation: str) -> str:
-        """Write a value in lines; a list of plain values in one."""
+    def written(self, value: Any, indentation: str | None) -> str:
+        """Write a value in lines with an indentation, a list of plain values in one; without any, all of it in one."""
+        if indentation is None or not isinstance(value, dict | list):
+            return self.inline(value)
         inner = indentation + self.unit
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict):
             ends = "{}"
-            members = [f"{self.member(key)}{self.expanded(member, inner)}" for key, member in value.items()]
-        elif isinstance(value, list) and any(isinstance(member, dict | list) for member in value):
-            ends, members = "[]", [self.expanded(member, inner) for member in value]
+            members = [f"{self.member(key)}{self.written(member, inner)}" for key, member in value.items()]
         else:
+            ends, is_plain = "[]", not any(isinstance(member, dict | list) for member in value)
+            members = [] if is_plain else [self.written(member, inner) for member in value]
+        if not members:
             return self.inline(value)
         lines = f",{self.newline}{inner}".join(members)
         return f"{ends[0]}{self.newline}{inner}{lines}{self.newline}{indentation}{ends[1]}"
 
-    def member(self, key: str | None) -> str:
-        """Write what precedes the value of a key; nothing for an element of a list."""
-        return "" if key is None else f"{self.inline(key)}:{self.space}"
+    def member(self, key: str) -> str:
+        """Write what precedes the value of a key."""
+        return f"{self.inline(key)}:{self.space}"
 
 
 def edited(text: str, keys: tuple[Key, ...], value: Any, *, append: bool) -> str:
@@ -490,18 +443,15 @@ def edited(text: str, keys: tuple[Key, ...], value: Any, *, append: bool) -> str
         if member is None:
             if text[start] == "[":
                 raise NotAppliedError(f"expected an element {key} in the list at /{'/'.join(map(str, keys[:depth]))}")
-            return _inserted(text, container, style, str(key), nested)
+            return _inserted(text, container, style, style.member(str(key)), nested)
         is_last = depth == len(keys) - 1
         if text.startswith("null", member.value) or (is_last and not append):
-            new = (
-                style.expanded(nested, _indentation(text, start)) if _is_expanded(text, start) else style.inline(nested)
-            )
-            return text[: member.value] + new + text[member.end :]
+            return text[: member.value] + style.written(nested, _indentation(text, start)) + text[member.end :]
         start = member.value
         if text[start] not in ("[" if is_last else "{["):
             where = "/".join(map(str, keys[: depth + 1]))
             raise NotAppliedError(f"/{where}: got {format_value(_DECODER.raw_decode(text, start)[0])}, expected a list")
-    return _inserted(text, _container(text, start), style, None, value)
+    return _inserted(text, _container(text, start), style, "", value)
 
 
 def _container(text: str, start: int) -> _Container:
@@ -526,33 +476,28 @@ def _skip(text: str, position: int) -> int:
     return position if matched is None else matched.end()
 
 
-def _inserted(text: str, container: _Container, style: _Style, key: str | None, value: Any) -> str:
-    """Add a member behind the last one of an object or list, in the way of the others."""
+def _inserted(text: str, container: _Container, style: _Style, begin: str, value: Any) -> str:
+    """Add a member behind the last one of an object, with its key at its beginning, or of a list, as the others are."""
     start, end, members = container
-    begin = style.member(key)
     if not members:
         outer = _line_indentation(text, start)
-        if key is None or outer is None:
+        if not begin or outer is None:
             return f"{text[: start + 1]}{begin}{style.inline(value)}{text[end:]}"
         inner = outer + style.unit
-        new = f"{style.newline}{inner}{begin}{style.expanded(value, inner)}{style.newline}{outer}"
+        new = f"{style.newline}{inner}{begin}{style.written(value, inner)}{style.newline}{outer}"
         return text[: start + 1] + new + text[end:]
     last = members[-1]
     space = text[len(text[: last.start].rstrip(" \t\r\n")) : last.start]
     if len(members) == 1 and "\n" not in space:
         space = style.space
-    new = style.expanded(value, _indentation(text, start)) if _is_expanded(text, start) else style.inline(value)
+    new = style.written(value, _indentation(text, start))
     return f"{text[: last.end]},{space}{begin}{new}{text[last.end :]}"
 
 
-def _is_expanded(text: str, start: int) -> bool:
-    """Return whether the first member of an object or list has a line of its own."""
-    return "\n" in text[start : _skip(text, start + 1)]
-
-
-def _indentation(text: str, start: int) -> str:
-    """Return the indentation of the members of an expanded object or list."""
-    return text[start + 1 : _skip(text, start + 1)].rpartition("\n")[2]
+def _indentation(text: str, start: int) -> str | None:
+    """Return the indentation of the members of an object or list; None if the first one has no line of its own."""
+    _, newline, indentation = text[start + 1 : _skip(text, start + 1)].rpartition("\n")
+    return indentation if newline else None
 
 
 def _line_indentation(text: str, position: int) -> str | None:
@@ -566,8 +511,9 @@ def _line_indentation(text: str, position: int) -> str | None:
 def _style_of(text: str, start: int) -> _Style:
     first = _container(text, start).members[0]
     _, end_of_key = _DECODER.raw_decode(text, first.start)
+    indentation = _indentation(text, start)
     return _Style(
-        unit=_indentation(text, start) if _is_expanded(text, start) else "  ",
+        unit="  " if indentation is None else indentation,
         newline="\r\n" if "\r\n" in text else "\n",
         space=" " if text[first.value - 1].isspace() and first.value > end_of_key + 1 else "",
         ascii_only=text.isascii() and "\\u" in text,

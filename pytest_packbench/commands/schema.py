@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cli import FINE, UsageError
@@ -14,20 +13,12 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from pytest_packbench.model.case import StrictModel
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.packs.registry import Packs
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 KINDS = ("case", "suite", "cassette", "control", "record", "report", "baseline", "policy_changes", "review")
-
-_MODELS = {
-    "cassette": ("cassette", "Cassette"),
-    "control": ("control", "Control"),
-    "baseline": ("baseline", "CommittedBaseline"),
-    "policy_changes": ("policy", "AllowedChanges"),
-    "review": ("policy", "ReviewMark"),
-}
-"""The modules and names of the models of file formats that depend on no pack."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,12 +51,19 @@ def schema(kind: str, pack: str | None = None, packs: Callable[[], Packs] | None
     """
     if kind in {"case", "suite"}:
         return {"$schema": DIALECT, **_schema_of_packs(kind, _chosen(pack, packs))}
-    if kind in _MODELS:
-        module, name = _MODELS[kind]
-        model = getattr(import_module(f"pytest_packbench.model.{module}"), name)
-        return {"$schema": DIALECT, **model.model_json_schema()}
+    from pytest_packbench.model import baseline, cassette, control, policy
     from pytest_packbench.model.schema import RECORD, REPORT
 
+    # the models of formats that depend on no pack
+    models: dict[str, type[StrictModel]] = {
+        "cassette": cassette.Cassette,
+        "control": control.Control,
+        "baseline": baseline.CommittedBaseline,
+        "policy_changes": policy.AllowedChanges,
+        "review": policy.ReviewMark,
+    }
+    if kind in models:
+        return {"$schema": DIALECT, **models[kind].model_json_schema()}
     return {"$schema": DIALECT, **(RECORD if kind == "record" else REPORT)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import suppress
+from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_packbench.api import load_suite
 from pytest_packbench.cases.files import CaseIndex, case_lines, format_location, iter_cases
 from pytest_packbench.cases.load import (
-    JsonError,
     parse_case,
     parse_cassette,
     parse_control,
-    parse_json,
     read_changes,
 )
 from pytest_packbench.cases.recordings import case_of_control, check_target, control_file_problem, escaped_name
@@ -37,24 +35,22 @@ from pytest_packbench.model.errors import (
 )
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.policy import CHANGES_NAME
-from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord, RecordError
+from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord
 from pytest_packbench.model.result import extension_problem
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
 from pytest_packbench.model.strict_json import parse_strict
-from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES
+from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES, Suite
 from pytest_packbench.reports.terminal import printable
-from pytest_packbench.runs.committed import read_baseline
 from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, parse_entry
 from pytest_packbench.runs.lines import RecordLineError, RecordSource, check_line, read_records
-from pytest_packbench.runs.report import is_report, open_report
+from pytest_packbench.runs.reading import is_report, open_run, read_baseline
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     from pytest_packbench.model.result import Result
-    from pytest_packbench.model.suite import SuiteConfig
     from pytest_packbench.packs.registry import Packs
 
     Reader = Callable[["Piece"], "Found"]
@@ -131,21 +127,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one line per file: its kind, or what is wrong with it and where."""
-    bad = False
-    packs = packs_of(arguments)
+    packs, is_fine = packs_of(arguments), True
     for path in arguments.paths:
         files = list(_files(bundled_folder(path)))
-        if not files:
-            bad = True
-            sys.stdout.write(printable(f"{path}: contains no file of a suite or a run: NOT VALID") + "\n")
-        for file in files:
-            try:
-                kind = kind_of(file, packs, strict=arguments.strict)
-                sys.stdout.write(printable(f"{escaped_name(str(file))}: {kind}") + "\n")
-            except (ValueError, OSError) as error:
-                bad = True
-                sys.stdout.write(printable(f"{_error_text(file, error)}: NOT VALID") + "\n")
-    return UNUSABLE if bad else FINE
+        nothing = (f"{path}: contains no file of a suite or a run: NOT VALID", False)
+        lines = (_checked(file, packs, strict=arguments.strict) for file in files)
+        for line, is_valid in lines if files else [nothing]:
+            is_fine &= is_valid
+            sys.stdout.write(f"{printable(line)}\n")
+    return FINE if is_fine else UNUSABLE
+
+
+def _checked(file: Path, packs: Packs, *, strict: bool) -> tuple[str, bool]:
+    """Return the line of a file, and whether it is valid."""
+    shown = escaped_name(str(file))
+    try:
+        return f"{shown}: {kind_of(file, packs, strict=strict)}", True
+    except (ValueError, OSError) as error:
+        text = (error.strerror or str(error)) if isinstance(error, OSError) else " ".join(str(error).split())
+    # most errors begin with the file, some with its absolute path
+    text = text.replace(str(file.absolute()), shown, 1)
+    return f"{text if text.startswith(shown) else f'{shown}: {text}'}: NOT VALID", False
 
 
 def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
@@ -174,13 +176,9 @@ def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
         baseline = read_baseline(path)
         return f"committed baseline, version {baseline.baseline_version}, {pluralize(len(baseline.cases), 'case')}"
     if is_report(path):
-        return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_case_count(open_report(path).results)}"
+        return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_case_count(open_run(path, checked=False).results)}"
     raw = read_regular(path, RECORDING)
-    try:
-        data = parse_json(raw, RECORDING)
-    except JsonError as error:
-        raise CaseError(str(path), [error.problem]) from None
-    piece = Piece(packs, path, raw, data if isinstance(data, dict) else {})
+    piece = Piece(packs, path, raw, _object(raw))
     found = (_reader(piece, _OF_A_SUITE) or _case)(piece)
     return found.kind + found.about
 
@@ -204,49 +202,41 @@ def _files(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    suffixes = {".json", ".jsonl", ".yaml"}
     for file in sorted(path.rglob("*")):
-        if _is_in_controls(file):
-            # what a run reads or refuses; hidden files are a finding of lint
-            is_read = file.suffix in suffixes or control_file_problem(str(file)) is not None
-            yield from [file] if is_read and not file.name.startswith(".") else []
+        is_in_controls = _is_in_controls(file)
         # a broken link and a pipe are files that can't be read
-        elif file.suffix in suffixes and not file.is_dir():
+        is_read = file.suffix in {".json", ".jsonl", ".yaml"} and (is_in_controls or not file.is_dir())
+        # there, what a run reads or refuses; hidden files are a finding of lint
+        is_refused = is_in_controls and control_file_problem(str(file)) is not None
+        if (is_read or is_refused) and not (is_in_controls and file.name.startswith(".")):
             yield file
 
 
-def _error_text(file: Path, error: ValueError | OSError) -> str:
-    text = (error.strerror or str(error)) if isinstance(error, OSError) else " ".join(str(error).split())
-    # most errors begin with the file, some with its absolute path
-    shown = escaped_name(str(file))
-    text = text.replace(str(file.absolute()), shown, 1)
-    return text if text.startswith(shown) else f"{shown}: {text}"
-
-
 def _case(piece: Piece) -> Found:
-    packs, name = piece.packs, piece.data.get("pack_id")
-    if isinstance(name, str) and name not in packs:
-        problem = Problem("/pack_id", f'unknown pack "{name:.60}"', suggestion(name, sorted(packs)))
-        raise CaseError(piece.source, [problem])
-    model = _case_model(name, piece.path, packs) if isinstance(name, str) else Case
+    packs, name, model = piece.packs, piece.data.get("pack_id"), Case
+    if isinstance(name, str):
+        if name not in packs:
+            problem = Problem("/pack_id", f'unknown pack "{name:.60}"', suggestion(name, sorted(packs)))
+            raise CaseError(piece.source, [problem])
+        pack = packs[name]
+        # a run reads it by the model of its suite; a mistake in the rules is reported with their own file
+        folder = next((each.parent for each in piece.path.absolute().parents if each.name == "cases"), None)
+        suite = None if folder is None else _suite_in(folder, packs)
+        if isinstance(suite, Suite) and suite.config.pack == name:
+            pack = pack.for_suite(suite.config)
+        model = pack.case_model
     stem = None if piece.line else piece.path.stem
     case = parse_case(piece.raw, model, source=piece.source, stem=stem, pack=None).case
     return Found(f"case of pack {case.pack_id}", id=case.id)
 
 
-def _case_model(name: str, path: Path, packs: Packs) -> type[Case]:
-    """Return the model of the cases of a file: that of its suite, which a run reads them by, if it has one."""
-    suite = next((folder.parent for folder in path.absolute().parents if folder.name == "cases"), None)
-    config = None if suite is None else _config_of(suite, packs)
-    return packs[name].case_model if config is None or config.pack != name else packs[name].for_suite(config).case_model
-
-
 @lru_cache(maxsize=4)
-def _config_of(suite: Path, packs: Packs) -> SuiteConfig | None:
-    # a mistake in the rules is reported with their own file
-    with suppress(SuiteError):
-        return load_suite(suite, packs=packs).config
-    return None
+def _suite_in(folder: Path, packs: Packs) -> Suite | SuiteError | None:
+    """Return the suite that a folder is, or what is wrong with its rules; None if it has none."""
+    try:
+        return load_suite(folder, packs=packs) if (folder / CONFIG_NAME).exists() else None
+    except SuiteError as error:
+        return error
 
 
 def _cassette(piece: Piece) -> Found:
@@ -263,43 +253,36 @@ def _control(piece: Piece) -> Found:
     """Read a control, and check that its suite has its case; of a file elsewhere nothing is known."""
     source = format_location(escaped_name(str(piece.path)), piece.line)
     name = None if piece.line else piece.path.stem
-    suite = piece.path.absolute().parent.parent.parent
-    if not _is_in_controls(piece.path) or not (suite / CONFIG_NAME).exists():
+    is_in_controls, folder = _is_in_controls(piece.path), piece.path.absolute().parent.parent.parent
+    suite = _suite_in(folder, piece.packs) if is_in_controls else None
+    if isinstance(suite, SuiteError):
+        raise suite
+    if suite is None:
         control = parse_control(piece.raw, source=source, name=name)
     else:
-        config = load_suite(suite, packs=piece.packs).config
-        pack = piece.packs[config.pack].for_suite(config)
+        pack = piece.packs[suite.config.pack].for_suite(suite.config)
         control = parse_control(piece.raw, source=source, name=name, names_checks=names_checks(pack))
-        case_of_control(control, _cases_of(suite), source=source)
-        check_target(control, pack, config, source=source)
+        case_of_control(control, _cases_in(suite.cases_path), source=source)
+        check_target(control, pack, suite.config, source=source)
     about = f" of the case {control.case}, which has to end as {control.expected.verdict}"
     return Found("control", about, control.id)
 
 
 @lru_cache(maxsize=4)
-def _cases_of(suite: Path) -> CaseIndex:
-    return CaseIndex(iter_cases(suite / "cases"))
+def _cases_in(folder: Path) -> CaseIndex:
+    return CaseIndex(iter_cases(folder))
 
 
 def _case_count(results: Iterable[Result]) -> str:
-    cases: set[tuple[str, str]] = set()
-    trials = 0
-    for result in results:
-        cases.add((result.case.test_id, result.case.file))
-        trials += 1
-    return pluralize(len(cases), "case") + (f", {trials} trials" if trials != len(cases) else "")
+    trials = Counter((result.case.test_id, result.case.file) for result in results)
+    total = trials.total()
+    return pluralize(len(trials), "case") + (f", {total} trials" if total != len(trials) else "")
 
 
 def _has_records(path: Path) -> bool:
     """Return whether the first line that is not blank is meant as an eval record, valid or not."""
     line = next(case_lines(path), None)
-    if line is None:
-        return False
-    try:
-        EvalRecord.from_json_line(line.raw, strict=False)
-    except RecordError:
-        return bool({"test_suite", "schema_version"} & _object(line.raw).keys())
-    return True
+    return line is not None and bool({"test_suite", "schema_version"} & _object(line.raw).keys())
 
 
 def _strict_records(path: Path) -> str:
@@ -312,7 +295,7 @@ def _strict_records(path: Path) -> str:
 
 
 def _lines(path: Path, packs: Packs) -> str:
-    kinds: dict[str, int] = {}
+    kinds: Counter[str] = Counter()
     ids: dict[str, int] = {}
     truncated, has_head = "", False
     for line in case_lines(path):
@@ -326,17 +309,17 @@ def _lines(path: Path, packs: Packs) -> str:
             if kinds.keys() <= {_JOURNAL} and (kinds or has_head) and not line.raw.endswith(b"\n"):
                 truncated = "; the last line is truncated and was skipped"
                 break
-            raise ValueError(f"{path}:{line.number}: {error}") from None
+            raise ValueError(f"{piece.source}: {error}") from None
         if found.id and ids.setdefault(found.id, line.number) != line.number:
             raise InputError(piece.source, [duplicate_id(found.id, f"line {ids[found.id]}", key=found.key)])
         if found.kind == _HEAD and not kinds:
             has_head = True
         else:
-            kinds[found.kind] = kinds.get(found.kind, 0) + 1
+            kinds[found.kind] += 1
     return _kind_of_lines(path, kinds, has_head=has_head) + truncated
 
 
-def _kind_of_lines(path: Path, kinds: dict[str, int], *, has_head: bool) -> str:
+def _kind_of_lines(path: Path, kinds: Mapping[str, int], *, has_head: bool) -> str:
     if len(kinds) > 1:
         raise ValueError(f"contains lines of several kinds: {', '.join(sorted(kinds))}")
     for kind, number in kinds.items():
@@ -367,11 +350,6 @@ def _record(piece: Piece) -> Found:
     return Found(f"eval record, version {EVAL_SCHEMA_VERSION}")
 
 
-def _control_of_a_run(piece: Piece) -> Found:
-    ControlResult.from_line(piece.data)
-    return Found("control of a run, version 1")
-
-
 def _journal_head(piece: Piece) -> Found:
     version = piece.data[HEADER_KEY]
     if type(version) is not int or version != JOURNAL_VERSION:
@@ -383,14 +361,14 @@ def _journal_head(piece: Piece) -> Found:
     return Found(_HEAD)
 
 
-def _journal_entry(piece: Piece) -> Found:
-    parse_entry(piece.data)
-    return Found(_JOURNAL)
+def _plain(kind: str, check: Callable[[dict[str, Any]], object]) -> Reader:
+    """Return what reads a line by a function that raises `ValueError`."""
 
+    def read(piece: Piece) -> Found:
+        check(piece.data)
+        return Found(kind)
 
-def _line_of_a_run(piece: Piece) -> Found:
-    check_line(piece.data)
-    return Found(f"{'result' if 'result' in piece.data else 'error'} of a run, version 1")
+    return read
 
 
 _OF_A_SUITE: Kinds = (
@@ -401,14 +379,14 @@ _OF_A_SUITE: Kinds = (
 _OF_A_RUN: Kinds = (
     ({"test_suite"}, _record),
     ({"schema_version"}, _record),
-    ({"run_id", "control"}, _control_of_a_run),
+    ({"run_id", "control"}, _plain("control of a run, version 1", ControlResult.from_line)),
     *_OF_A_SUITE,
     ({HEADER_KEY}, _journal_head),
-    ({ENDED_KEY}, _journal_entry),
-    ({"suite", "nodeid"}, _journal_entry),
-    ({"result"}, _line_of_a_run),
-    ({"kind"}, _line_of_a_run),
-    ({"message"}, _line_of_a_run),
+    ({ENDED_KEY}, _plain(_JOURNAL, parse_entry)),
+    ({"suite", "nodeid"}, _plain(_JOURNAL, parse_entry)),
+    ({"result"}, _plain("result of a run, version 1", check_line)),
+    ({"kind"}, _plain("error of a run, version 1", check_line)),
+    ({"message"}, _plain("error of a run, version 1", check_line)),
 )
 """The kinds of pieces: each has these keys, and the first one counts. A file of lines may have any of them."""
 

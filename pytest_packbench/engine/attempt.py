@@ -11,36 +11,35 @@ import json
 import time
 import traceback
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pytest_packbench.cases.packed import RECORDINGS
 from pytest_packbench.cases.recordings import find_recording
-from pytest_packbench.engine.attribution import UNKNOWN, attribution, cost_of, count_reported_usage
+from pytest_packbench.engine.attribution import UNKNOWN, attribute, count_reported_usage
 from pytest_packbench.engine.conditions import check_conditions, record_again
-from pytest_packbench.engine.external_io import TargetFailure
+from pytest_packbench.engine.external_io import TargetFailure, causes_of
 from pytest_packbench.engine.offline import offline
 from pytest_packbench.engine.recordings import (
-    GATEWAY_ANSWER,
     Replay,
     UnrecordableError,
     check_belongs,
-    has_gateway_exchanges,
+    recorded_answers,
     recording_of,
     store_recording,
 )
 from pytest_packbench.engine.targets import ProcessState, TimeLimit, release_pools, run_in_thread, timed_out
 from pytest_packbench.limits import why_unreadable
 from pytest_packbench.model.errors import CassetteError, describe_error, error_text, format_value
-from pytest_packbench.model.request import AnswerError, Usage, VerifyContext, VerifyRequest, WatchedContext
-from pytest_packbench.model.result import EndedAttempt, nanoseconds
+from pytest_packbench.model.request import AnswerError, VerifyContext, VerifyRequest, WatchedContext
+from pytest_packbench.model.result import Attempt, EndedAttempt, format_timestamp
 from pytest_packbench.model.run import STUB
 from pytest_packbench.model.score import TRUNCATED, UNREADABLE, Outcome, ResultError, Score
 from pytest_packbench.model.strict_json import NUMBERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from pytest_packbench.engine.contexts import SuiteContext
@@ -114,9 +113,12 @@ class UnreadAnswer(NamedTuple):
         return {"kind": _KINDS[self.term], "message": self.reason}
 
 
+_STORED = [each.name for each in fields(Attempt) if each.name != "unread"]
+
+
 @dataclass(slots=True)
 class AttemptState:
-    """The state of an attempt at a case.
+    """The state of an attempt at a case; the fields of an `Attempt` are under the same names.
 
     Attributes:
         trial: the number of the attempt at the case, from 0.
@@ -146,14 +148,15 @@ class AttemptState:
         remark: what else has changed since the recording, in one line; empty if nothing has.
         calls: the number of model calls.
         cached: the number of those that the cache answered.
-        backend: the backend that answered, `unknown` where nothing states it.
-        model: the model that answered, `unknown` where nothing states it.
-        usage: tokens of all calls, as providers counted them.
+        llm_backend: the backend that answered, `unknown` where nothing states it.
+        llm_model: the model that answered, `unknown` where nothing states it.
+        tokens_input: tokens of all requests, as providers counted them; None where one of them was not.
+        tokens_output: tokens of all answers; likewise.
         reported_usd: what the result's own report of its calls costs, as `count_reported_usage` returns it.
         cost_usd: what all calls cost, US dollars; None where it is not known.
         started_ns: monotonic clock at the start, nanoseconds.
         duration_ms: wall-clock duration, milliseconds.
-        finished_ns: UTC clock at the end, nanoseconds since 1970.
+        timestamp: when it ended; see `format_timestamp`.
     """
 
     trial: int = 0
@@ -183,19 +186,32 @@ class AttemptState:
     remark: str = ""
     calls: int = 0
     cached: int = 0
-    backend: str = UNKNOWN
-    model: str = UNKNOWN
-    usage: Usage = field(default_factory=Usage)
+    llm_backend: str = UNKNOWN
+    llm_model: str = UNKNOWN
+    tokens_input: int | None = None
+    tokens_output: int | None = None
     reported_usd: float | None = None
     cost_usd: float | None = None
     started_ns: int = 0
     duration_ms: int = 0
-    finished_ns: int = 0
+    timestamp: str = ""
+
+    @classmethod
+    def of(cls, stored: Attempt) -> AttemptState:
+        """Return the state of a stored attempt whose target had ended; what it does not state is as at the start."""
+        known = {name: value for name in _STORED if (value := getattr(stored, name)) is not None}
+        unread = None if stored.unread is None else UnreadAnswer.of(stored.unread)
+        return cls(ended=True, unread=unread, **known)
+
+    def stored(self) -> Attempt:
+        """Return what is kept of an attempt that has ended until it is scored."""
+        unread = None if self.unread is None else self.unread._asdict()
+        return Attempt(unread=unread, **{name: getattr(self, name) for name in _STORED})
 
     def stop_clock(self) -> None:
         """Set the duration and the time of the end."""
         self.duration_ms = round((time.perf_counter_ns() - self.started_ns) / 1_000_000)
-        self.finished_ns = _now_ns()
+        self.timestamp = format_timestamp(time.time_ns())
 
 
 class Plain(NamedTuple):
@@ -213,11 +229,6 @@ class Plain(NamedTuple):
             return cls(json.loads(text, **NUMBERS), text)
         except Exception as error:  # noqa: BLE001 - as above
             return cls(not_json=error_text(error) or type(error).__name__)
-
-
-def _now_ns() -> int:
-    # a clock that is wrong may be before 1970
-    return max(time.time_ns(), 0)
 
 
 def attempt(context: SuiteContext, loaded: LoadedCase) -> AttemptState:
@@ -277,21 +288,14 @@ def end(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
             _run_steps(context, loaded, state, _check)
         if violations:
             state.failure = Failure(kind="offline", message=violations[0])
-    state.backend, state.model, state.usage = attribution(context, state)
-    state.cost_usd = cost_of(context, state)
-    if state.replay is not None:
-        state.stale, state.calls = state.replay.stale, state.replay.used
-    elif state.meter is not None:
-        state.calls, state.cached = len(state.meter.calls), state.meter.cached
-    if state.traffic is not None:
-        own = [call for call in state.traffic.calls if call.uses_tokens]
-        state.calls, state.cached = state.calls + len(own), state.cached + sum(call.cached for call in own)
-    state.finished_ns = state.finished_ns or _now_ns()
+    attribute(context, state)
+    state.timestamp = state.timestamp or format_timestamp(time.time_ns())
     if state.failure is None and context.options.mode == "record" and state.trial == 0:
         # settling it says why there is none
         with suppress(UnrecordableError):
-            if not _secret_in_answers(context, loaded, state):
-                state.recording = recording_of(context, loaded, state)
+            recording = recording_of(context, loaded, state)
+            if recording is not None and not _secret_in(recording, context, loaded, state):
+                state.recording = recording
     state.ended = True
 
 
@@ -327,27 +331,8 @@ def settle_stored(context: SuiteContext, loaded: LoadedCase, stored: EndedAttemp
     Returns:
         The attempt, as `settle` would have returned it then.
     """
-    known = stored.attempt
-    state = AttemptState(
-        trial=known.trial,
-        ended=True,
-        finished_ns=nanoseconds(known.timestamp),
-        duration_ms=known.duration_ms,
-        cassette_sha256=known.cassette_sha256,
-        backend=known.llm_backend or UNKNOWN,
-        model=known.llm_model or UNKNOWN,
-        usage=Usage(tokens_input=known.tokens_input, tokens_output=known.tokens_output),
-        cost_usd=known.cost_usd,
-        calls=known.calls,
-        cached=known.cached,
-        stale=known.stale,
-        remark=known.remark,
-        payload=known.payload,
-        recording=known.recording,
-        unread=None if known.unread is None else UnreadAnswer.of(known.unread),
-        truncated=known.truncated,
-    )
-    if known.cassette_sha256 is not None:
+    state = AttemptState.of(stored.attempt)
+    if state.cassette_sha256 is not None:
         # resuming has compared its hash
         with suppress(OSError, CassetteError):
             state.cassette, _ = find_recording(context.suite, loaded.case.id).load()
@@ -372,7 +357,7 @@ def score_payload(context: SuiteContext, loaded: LoadedCase, payload: Any, *, tr
     Returns:
         The attempt; with a failure instead of a score if there was an error.
     """
-    state = AttemptState(payload=payload, finished_ns=time.time_ns(), truncated=truncated)
+    state = AttemptState(payload=payload, timestamp=format_timestamp(time.time_ns()), truncated=truncated)
     _run_steps(context, loaded, state, _read_and_score)
     if state.failure is not None:
         state.failure = redacted_failure(state.failure, context.redactor)
@@ -522,24 +507,21 @@ def _meter(context: SuiteContext, loaded: LoadedCase, state: AttemptState, live:
 
 def _call_target(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:  # noqa: ARG001 - all steps have one signature
     """Call the target, or replay the result of one outside this process."""
-    request, verify_context = _arguments(state)
-    if _is_replayed_whole(context, state):
-        _replay_result(context, state, request)
-    else:
-        limit, process = TimeLimit(context.options.case_timeout_s), ProcessState()
-        with _guard(context, state) as state.violations, _traffic_of(context, state):
-            try:
-                with limit:
-                    state.payload, state.text, state.not_json = Plain.of(context.caller(request, verify_context))
-            except context.options.stops:
-                raise
-            except BaseException as error:  # noqa: BLE001 - any exception of a target is an error of its case
-                state.raised = error
-            finally:
-                process.restore()
-                limit.stop()
-        if limit.reached:
-            _leave_target(context, state)
+    limit, process = TimeLimit(context.options.case_timeout_s), ProcessState()
+    call = _call_of(context, state) or context.caller
+    with _guard(context, state) as state.violations, _traffic_of(context, state):
+        try:
+            with limit:
+                state.payload, state.text, state.not_json = Plain.of(call(*_arguments(state)))
+        except context.options.stops:
+            raise
+        except BaseException as error:  # noqa: BLE001 - any exception of a target is an error of its case
+            state.raised = error
+        finally:
+            process.restore()
+            limit.stop()
+    if limit.reached:
+        _leave_target(context, state)
     state.stop_clock()
 
 
@@ -557,17 +539,14 @@ def _leave_target(context: SuiteContext, state: AttemptState) -> None:
 
 async def _await_target(context: SuiteContext, state: AttemptState, in_thread: RunInThread) -> None:
     """Call the target, or replay its result, on the event loop that concurrent cases share."""
-    request, verify_context = _arguments(state)
-    if _is_replayed_whole(context, state):
-        _replay_result(context, state, request)
-        state.stop_clock()
-        return
-    process = ProcessState()
+    process, call = ProcessState(), _call_of(context, state)
     try:
         with _guard(context, state, shares_thread=True) as state.violations, _traffic_of(context, state):
-            state.payload, state.text, state.not_json = await context.caller.call_async(
-                request, verify_context, in_thread, Plain.of
-            )
+            if call is not None:
+                plain = Plain.of(call(*_arguments(state)))
+            else:
+                plain = await context.caller.call_async(*_arguments(state), in_thread, Plain.of)
+            state.payload, state.text, state.not_json = plain
     except BaseException as error:
         state.raised = error
         if _is_cancellation(error):
@@ -580,16 +559,27 @@ async def _await_target(context: SuiteContext, state: AttemptState, in_thread: R
     state.reported_usd = count_reported_usage(context, state)
 
 
-def _is_replayed_whole(context: SuiteContext, state: AttemptState) -> bool:
-    """Whether the result of a target outside this process is replayed; a program runs if its calls are recorded."""
-    if context.live is not None or not context.caller.opaque:
-        return False
-    return not (context.caller.runs_offline and state.cassette is not None and state.cassette.gateway)
+def _call_of(context: SuiteContext, state: AttemptState) -> Callable[[VerifyRequest, VerifyContext], Any] | None:
+    """Return what replays the whole result of a target outside this process; None where the target is called.
+
+    A program runs where its model calls are recorded.
+    """
+    caller, replay = context.caller, state.replay
+    runs = caller.runs_offline and state.cassette is not None and bool(state.cassette.gateway)
+    if context.live is not None or replay is None or not caller.opaque or runs:
+        return None
+
+    def replayed(request: VerifyRequest, _: VerifyContext) -> Any:
+        result = replay.result(request.as_json())
+        return result if caller.worlds is None else caller.worlds.replayed(result)
+
+    return replayed
 
 
 def _traffic_of(context: SuiteContext, state: AttemptState) -> AbstractContextManager[None]:
     """Return the block in which calls of the target's own model clients belong to the attempt."""
-    if state.traffic is None:
+    # a result that is replayed whole makes no calls
+    if state.traffic is None or _call_of(context, state) is not None:
         return nullcontext()
     state.traffic.ignored_headers = context.suite.config.recording.ignore_headers
     if context.caller.opaque and context.serving is not None:
@@ -617,18 +607,6 @@ def _arguments(state: AttemptState) -> tuple[VerifyRequest, VerifyContext]:
     if state.request is None or state.verify_context is None:
         raise RuntimeError("the target is called after the attempt was prepared")
     return state.request, state.verify_context
-
-
-def _replay_result(context: SuiteContext, state: AttemptState, request: VerifyRequest) -> None:
-    if state.replay is None:
-        raise RuntimeError("a target outside this process is replayed from a recording only")
-    try:
-        result = state.replay.result(request.as_json())
-        worlds = context.caller.worlds
-        state.payload, state.text, state.not_json = Plain.of(result if worlds is None else worlds.replayed(result))
-    except RuntimeError as error:
-        # a mismatch, or an answer that could not be read
-        state.raised = error
 
 
 def _is_cancellation(error: BaseException) -> bool:
@@ -683,9 +661,8 @@ def _check_traffic(context: SuiteContext, loaded: LoadedCase, state: AttemptStat
         return
     if traffic.unattributed and context.options.mode != "live":
         raise _AttemptFailed("unattributed", traffic.unattributed)
-    kind, message = traffic.capped
-    if kind:
-        raise _AttemptFailed(kind, message)
+    if traffic.capped is not None:
+        raise _AttemptFailed(traffic.capped.kind, str(traffic.capped))
     if traffic.mismatch:
         source = find_recording(context.suite, loaded.case.id).file
         kind = "cassette_mismatch" if traffic.has_recording else "cassette_missing"
@@ -720,7 +697,8 @@ def _check_exceptions(context: SuiteContext, state: AttemptState) -> None:
         raise _AttemptFailed(error.kind, f"a call of the target's own client failed ({error.kind}): {error}")
     if isinstance(raised, TargetFailure):
         raise _AttemptFailed(raised.kind, str(raised), raised.details)
-    if raised is not None and (answer := _answer_error_in(raised)) is not None:
+    led_to = causes_of(raised) if raised is not None else ()
+    if answer := next((cause for cause in led_to if isinstance(cause, AnswerError)), None):
         term = TRUNCATED if answer.kind == _KINDS[TRUNCATED] else UNREADABLE
         # redacted first: a secret may have several lines, and the text is cut where it is shown
         reason, text = (context.redactor.text(part) for part in (error_text(answer), answer.text))
@@ -731,28 +709,12 @@ def _check_exceptions(context: SuiteContext, state: AttemptState) -> None:
         raise _AttemptFailed("target_error", message, user_frames(raised), raised if context.options.debugged else None)
 
 
-def _answer_error_in(raised: BaseException) -> AnswerError | None:
-    """Return the unreadable answer that led to an exception: it is the exception, or a cause or a part of it."""
-    seen: set[int] = set()
-    pending: list[BaseException | None] = [raised]
-    while pending:
-        error = pending.pop()
-        if error is None or id(error) in seen:
-            continue
-        if isinstance(error, AnswerError):
-            return error
-        seen.add(id(error))
-        parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-        pending += [error.__cause__, error.__context__, *parts]
-    return None
-
-
 def _read_and_score(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Have the pack read and score the result, which has a time limit of its own on the main thread."""
     limit = TimeLimit(context.options.case_timeout_s)
     try:
         with limit:
-            _read(context, loaded, state)
+            _read(context, state)
             _score(context, loaded, state)
     except context.options.stops:
         raise
@@ -766,27 +728,33 @@ def _read_and_score(context: SuiteContext, loaded: LoadedCase, state: AttemptSta
         raise _AttemptFailed("timeout", str(timed_out("the scoring", context.options.case_timeout_s or 0)))
 
 
-def _read(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:  # noqa: ARG001 - all steps have one signature
-    """Have the pack read the result."""
+def _read(context: SuiteContext, state: AttemptState) -> None:
+    """Have the pack read the result, unless nobody can read it."""
+    if state.unread is None:
+        try:
+            outcome = _from_pack(
+                context,
+                lambda: context.pack.read(state.payload),
+                Outcome,
+                kind="reader_error",
+                source="the reader",
+                passes=(ResultError,),
+            )
+        except ResultError as error:
+            state.unread = _unread(state, f"the target's result can't be read: {error_text(error)}")
     if state.unread is not None:
         said = state.unread.text or context.redactor.json(state.payload, state.secrets)
         state.outcome = Outcome(answer=_excerpt(said))
         return
-    try:
-        outcome = _from_pack(
-            context,
-            lambda: context.pack.read(state.payload),
-            Outcome,
-            kind="reader_error",
-            source="the reader",
-            passes=(ResultError,),
-        )
-    except ResultError as error:
-        state.unread = _unread(state, f"the target's result can't be read: {error_text(error)}")
-        state.outcome = Outcome(answer=_excerpt(context.redactor.json(state.payload, state.secrets)))
-        return
-    if problem := _outcome_problem(outcome):
-        raise _AttemptFailed("reader_error", f"the reader returned an Outcome whose {problem}")
+    # what JSON can't represent, such as numpy's boolean, would only fail when the result is written
+    refused: object = outcome.refused
+    answer: object = outcome.answer
+    for is_valid, said in (
+        (isinstance(refused, bool), f"refused is {_type_of(refused)}, expected True or False"),
+        (isinstance(answer, str | None), f"answer is {_type_of(answer)}, expected a str or None"),
+    ):
+        if not is_valid:
+            raise _AttemptFailed("reader_error", f"the reader returned an Outcome whose {said}")
     state.outcome = outcome
     if (breakdown := outcome.breakdown) is not None:
         raise _AttemptFailed(breakdown.kind, f"the target reports a failure: {breakdown.kind}: {breakdown.message}")
@@ -801,101 +769,59 @@ def _excerpt(answer: object) -> str | None:
     return line if len(line) <= _MAX_ANSWER and len(text) <= 4 * _MAX_ANSWER else f"{line[: _MAX_ANSWER - 3]}..."
 
 
-def _outcome_problem(outcome: Outcome) -> str:
-    # what JSON can't represent, such as numpy's boolean, would only fail when the result is written
-    refused: object = outcome.refused
-    answer: object = outcome.answer
-    if not isinstance(refused, bool):
-        return f"refused is {_qualified_type_of(refused)}, expected True or False"
-    if not isinstance(answer, str | None):
-        return f"answer is {_qualified_type_of(answer)}, expected a str or None"
-    return ""
-
-
-def _qualified_type_of(value: object) -> str:
+def _type_of(value: object) -> str:
     kind = type(value)
     # numpy's boolean is called bool too
-    return _type_of(value) if kind.__module__ == "builtins" else f"a {kind.__module__}.{kind.__qualname__}"
-
-
-def _type_of(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return "None" if value is None else f"a {module}{kind.__qualname__}"
 
 
 def _score(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Have the pack score the outcome, or an unreadable answer."""
-    unread, rules = state.unread, context.suite.config
+    unread, pack, rules = state.unread, context.pack, context.suite.config
 
     def call() -> Score:
         if unread is not None:
-            return context.pack.unread(loaded.case, unread.term, unread.reason, rules)
-        return context.pack.score(loaded.case, state.outcome, rules)
+            return pack.unread(loaded.case, unread.term, unread.reason, rules)
+        return pack.score(loaded.case, state.outcome, rules)
 
-    score = _from_pack(
-        context,
-        call,
-        Score,
-        kind="scorer_error",
-        source="the scorer",
-    )
-    if not _in_range(score.score):
-        raise _AttemptFailed("scorer_error", f"the scorer returned the score {score.score!r}, expected 0 to 1")
+    score = _from_pack(context, call, Score, kind="scorer_error", source="the scorer")
+    points: Any = score.score
+    is_number = isinstance(points, int | float) and not isinstance(points, bool)
+    if points is not None and not (is_number and 0 <= points <= 1):
+        raise _AttemptFailed("scorer_error", f"the scorer returned the score {points!r}, expected 0 to 1")
     state.score = score
 
 
-def _in_range(points: object) -> bool:
-    if isinstance(points, bool) or not isinstance(points, int | float):
-        return points is None
-    return 0 <= points <= 1
-
-
-def _secret_in_answers(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> str:
-    """Return where a recording would contain a secret; empty where it would not.
+def _secret_in(recording: dict[str, Any], context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> str:
+    """Return where a recording has a secret in an answer; empty where it has none.
 
     A text that has the form of a key is none where the case itself contains it: its file is as public as a recording.
     """
-    for source, value in _answers_to_record(context, state):
+    for source, answer in recorded_answers(recording, context, state):
         try:
-            text = json.dumps(value)
+            text = json.dumps(answer)
         except RecursionError:
             return f"{source} is nested too deeply to be searched for secrets"
         if context.redactor.suspects(text):
-            for found in context.redactor.find(value):
+            for found in context.redactor.find(answer):
                 if found.is_known or found.text not in loaded.case.model_dump_json():
                     return f"{source} contains {found.what} at {found.pointer}"
     return ""
-
-
-def _answers_to_record(context: SuiteContext, state: AttemptState) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the answers of an attempt that a recording would contain, each with its source and its keys there."""
-    if has_gateway_exchanges(context, state) and state.traffic is not None:
-        for own in state.traffic.calls:
-            exchange = own.as_exchange(prompts=False)
-            written = {key: exchange[key] for key in exchange.keys() & GATEWAY_ANSWER}
-            # events of a stream split what the model wrote
-            yield f"the answer to {own}", {**written, "deltas": own.joined_texts()}
-    elif context.caller.opaque:
-        answer = state.payload if state.unread is None else [state.payload, *state.unread]
-        yield "the result", {"answer": answer}
-    for number, call in enumerate(state.meter.calls if state.meter is not None else (), start=1):
-        if (answer := call.answer) is not None:
-            parts = {"answer": answer.content, "refusal": answer.refusal}
-            tool_calls = [tool_call.as_json() for tool_call in answer.tool_calls]
-            source = f"the answer to call {number} (role {format_value(call.request.role)})"
-            yield source, {**parts, "tool_calls": tool_calls}
 
 
 def _record(context: SuiteContext, loaded: LoadedCase, state: AttemptState) -> None:
     """Write the exchanges of the first trial as the case's cassette, in record mode."""
     if context.options.mode != "record" or state.trial != 0:
         return
-    if problem := _secret_in_answers(context, loaded, state):
-        advice = "keep it away from the target and the model, and record again; revoke it if it is yours"
-        raise _AttemptFailed("secret_in_answer", f"{problem}, so that nothing was recorded; {advice}")
     try:
-        state.recording = state.recording or recording_of(context, loaded, state)
-        if state.recording is not None:
-            state.cassette, state.cassette_sha256 = store_recording(context.suite, loaded.case.id, state.recording)
+        recording = state.recording or recording_of(context, loaded, state)
+        if recording is None:
+            return
+        if problem := _secret_in(recording, context, loaded, state):
+            advice = "keep it away from the target and the model, and record again; revoke it if it is yours"
+            raise _AttemptFailed("secret_in_answer", f"{problem}, so that nothing was recorded; {advice}")
+        state.cassette, state.cassette_sha256 = store_recording(context.suite, loaded.case.id, recording)
     except UnrecordableError as error:
         raise _AttemptFailed("unrecordable", str(error)) from None
     except OSError as error:

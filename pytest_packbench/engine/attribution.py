@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.gateway import RecordedCall
+    from pytest_packbench.engine.metering import ModelCall
     from pytest_packbench.model.cassette import ExchangeUsage
 
 
@@ -25,47 +26,52 @@ UNKNOWN = "unknown"
 """The name of a backend or model that nothing states."""
 
 
-def attribution(context: SuiteContext, state: AttemptState) -> tuple[str, str, Usage]:
-    """Return the backend and model that answered an attempt, and the tokens used."""
+def attribute(context: SuiteContext, state: AttemptState) -> None:
+    """Set which backend and model answered an attempt, how many calls and tokens that took, and what it cost.
+
+    The cost, US dollars, is None in fixture mode, and if one call's is not known. Calls that the cache answered cost
+    nothing, nor does a target that is marked as one without a model.
+    """
     own = [call for call in state.traffic.calls if call.uses_tokens] if state.traffic is not None else []
+    made: list[ModelCall | RecordedCall] = [*(state.meter.calls if state.meter is not None else ()), *own]
+    state.calls, state.cached = len(made), sum(call.cached for call in made)
+    if state.replay is not None:
+        state.stale = state.replay.stale
+        state.calls += state.replay.used
+    state.llm_backend, state.llm_model, usages = _answered_by(context, state, own)
+    state.tokens_input = _sum([usage.tokens_input for usage in usages])
+    state.tokens_output = _sum([usage.tokens_output for usage in usages])
+    costs = [state.reported_usd, *(call.cost_usd for call in made)]
+    # a scripted model has no price
+    if context.live is not None and None not in costs and (len(costs) > 1 or context.backend != STUB):
+        # digits beyond these are only those of the floating-point sum
+        state.cost_usd = round(sum(filter(None, costs)), _DIGITS)
+
+
+def _answered_by(
+    context: SuiteContext, state: AttemptState, own: Sequence[RecordedCall]
+) -> tuple[str, str, list[Usage | ExchangeUsage]]:
+    """Return the backend and the model that answered, and the tokens of each call of the model under test."""
+    counted: list[Usage | ExchangeUsage] = [call.usage or Usage() for call in own]
     if state.meter is not None and state.meter.primary_called:
-        usage = _sum(state.meter.usage, *(call.usage for call in own))
-        return context.backend, context.model, usage
+        answers = [call.answer for call in state.meter.calls if not call.secondary]
+        usages = [answer.usage for answer in answers if answer is not None]
+        return context.backend, context.model, usages + counted
     if own and context.live is not None:
-        return *_names(own), _sum(*(call.usage for call in own))
+        return *_names(own), counted
     if state.cassette is not None and context.live is None:
         cassette = state.cassette
-        usages: list[Usage | ExchangeUsage] = (
-            [cassette.usage(context.roles)] if cassette.exchanges or not cassette.gateway else []
-        )
+        counted = [each.usage for each in cassette.exchanges if each.role not in context.roles]
         if cassette.gateway:
             from pytest_packbench.engine.gateway.protocols import uses_tokens
 
-            usages += [each.usage for each in cassette.gateway if uses_tokens(each.method, each.path)]
-        return cassette.llm_backend, cassette.llm_model, _sum(*usages)
+            counted += [each.usage for each in cassette.gateway if uses_tokens(each.method, each.path)]
+        return cassette.llm_backend, cassette.llm_model, counted
     backend, model, usage = _reported(state.payload)
     if backend == UNKNOWN and context.backend and (context.backend == STUB or context.caller.opaque):
         # a scripted model, or what the user states of a target outside this process
-        return context.backend, context.model or UNKNOWN, usage
-    return backend, model, usage
-
-
-def cost_of(context: SuiteContext, state: AttemptState) -> float | None:
-    """Return what the model calls of an attempt cost, US dollars; None in fixture mode, and if one's cost is not known.
-
-    Calls that the cache answered cost nothing, nor does a target that is marked as one without a model.
-    """
-    if context.live is None or state.reported_usd is None:
-        return None
-    costs = [call.cost_usd for call in state.meter.calls] if state.meter is not None else []
-    if state.traffic is not None:
-        costs += [call.cost_usd for call in state.traffic.calls if call.uses_tokens]
-    if not costs and context.backend == STUB:
-        # a scripted model has no price
-        return None
-    known = [cost for cost in costs if cost is not None]
-    # digits beyond these are only those of the floating-point sum
-    return round(sum(known, state.reported_usd), _DIGITS) if len(known) == len(costs) else None
+        backend, model = context.backend, context.model or UNKNOWN
+    return backend, model, [usage]
 
 
 def count_reported_usage(context: SuiteContext, state: AttemptState) -> float | None:
@@ -104,16 +110,9 @@ def _names(calls: Sequence[RecordedCall]) -> tuple[str, str]:
     return backend, ", ".join(models) or UNKNOWN
 
 
-def _sum(*usages: Usage | ExchangeUsage | None) -> Usage:
-    """Return the tokens of several calls; None for a count that one of them lacks."""
-    known = [usage or Usage() for usage in usages]
-    if not known:
-        return Usage()
-    inputs, outputs = [usage.tokens_input for usage in known], [usage.tokens_output for usage in known]
-    return Usage(
-        tokens_input=None if None in inputs else sum(filter(None, inputs)),
-        tokens_output=None if None in outputs else sum(filter(None, outputs)),
-    )
+def _sum(counts: Sequence[int | None]) -> int | None:
+    """Return the tokens of several calls; None where one of them lacks the count, or there is none."""
+    return sum(filter(None, counts)) if counts and None not in counts else None
 
 
 def _reported(payload: Any) -> tuple[str, str, Usage]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -17,7 +18,8 @@ from weakref import WeakValueDictionary
 from pytest_packbench.atomic import write_atomic
 from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.case import canonical_sha256
-from pytest_packbench.model.request import AnswerProblem, ModelAnswer, ToolCall, Usage
+from pytest_packbench.model.request import ModelAnswer
+from pytest_packbench.model.result import adapter
 from pytest_packbench.model.strict_json import NUMBERS
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ CACHE_VERSION = 1
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1)
 
 
+@dataclass(eq=False)
 class AnswerCache:
     """A folder of answers; several tasks and several processes may use it at once.
 
@@ -39,17 +42,16 @@ class AnswerCache:
     and is replaced. Of equal requests that one process makes at the same time, the first is sent and the others wait
     for its answer.
 
-    Args:
+    Attributes:
         folder: where answers are stored; created where it is missing.
         parameters: what answers depend on beside backend, model and request: address, temperature, token limit.
         redactor: finds secrets in answers, which are not written then.
     """
 
-    def __init__(self, folder: Path, parameters: Mapping[str, Any], redactor: Redactor) -> None:
-        self._folder = folder
-        self._parameters = dict(parameters)
-        self._redactor = redactor
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+    folder: Path
+    parameters: Mapping[str, Any]
+    redactor: Redactor
+    _locks: WeakValueDictionary[Path, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def check(self) -> None:
         """Create the folder and check that it is writable; later write errors are ignored.
@@ -57,8 +59,8 @@ class AnswerCache:
         Raises:
             OSError: it can't be written to.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=self._folder):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=self.folder):
             pass
 
     async def complete(
@@ -78,52 +80,29 @@ class AnswerCache:
         Raises:
             BackendError: the call failed.
         """
-        key = self._key(backend, request, trial, repetition)
-        lock = self._locks.setdefault(key, asyncio.Lock())
+        key = {
+            "backend": backend.name,
+            "model": backend.model,
+            "temperature": backend.temperature,
+            "how": self.parameters,
+            "trial": trial,
+            "again": repetition,
+            "request": request.as_json(),
+        }
+        lock = self._locks.setdefault(self._path(key), asyncio.Lock())
         async with lock:
-            cached = self._read(key)
-            if cached is not None:
-                return cached, True
+            stored = self.load(key)
+            with suppress(TypeError, ValueError):
+                # the tokens are beside the rest
+                return adapter(ModelAnswer).validate_python({**stored, "usage": stored}), True
             answer = await backend.complete(request)
-            self._write(key, answer)
+            data = asdict(answer)
+            usage = data.pop("usage")
+            self.store(key, data | usage)
             return answer, False
 
-    def stored(self, key: Mapping[str, Any]) -> Any:
-        """Return the exchange of the gateway that is stored under a key; None where there is none."""
-        return self._load(self._key_of_exchange(key))
-
-    def store(self, key: Mapping[str, Any], exchange: dict[str, Any]) -> None:
-        """Store an exchange of the gateway under a key that states everything on which its answer depends."""
-        self._store(self._key_of_exchange(key), exchange)
-
-    def _key_of_exchange(self, key: Mapping[str, Any]) -> str:
-        return canonical_sha256({"version": CACHE_VERSION, "gateway": dict(key)})
-
-    def _key(self, backend: Backend, request: ModelRequest, trial: int, repetition: int) -> str:
-        return canonical_sha256(
-            {
-                "version": CACHE_VERSION,
-                "backend": backend.name,
-                "model": backend.model,
-                "temperature": backend.temperature,
-                "how": self._parameters,
-                "trial": trial,
-                "again": repetition,
-                "request": request.as_json(),
-            }
-        )
-
-    def _path(self, key: str) -> Path:
-        return self._folder / key[:2] / f"{key}.json"
-
-    def _read(self, key: str) -> ModelAnswer | None:
-        try:
-            data = self._load(key)
-            return None if data is None else _answer_from_json(data)
-        except (TypeError, KeyError):
-            return None
-
-    def _load(self, key: str) -> Any:
+    def load(self, key: Mapping[str, Any]) -> Any:
+        """Return what is stored under a key; None where there is nothing, or it can't be read."""
         try:
             data = json.loads(read_regular(self._path(key), LIMITS["cached answer"]), **NUMBERS)
             intact = data["cache_version"] == CACHE_VERSION and data["sha256"] == canonical_sha256(data["answer"])
@@ -131,37 +110,19 @@ class AnswerCache:
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return None
 
-    def _write(self, key: str, answer: ModelAnswer) -> None:
-        self._store(key, _answer_as_json(answer))
-
-    def _store(self, key: str, data: dict[str, Any]) -> None:
+    def store(self, key: Mapping[str, Any], answer: dict[str, Any]) -> None:
+        """Store an answer, plain JSON, under a key that states everything on which it depends."""
         path = self._path(key)
         # an answer that can't be stored is an answer all the same
         with suppress(OSError, ValueError, TypeError, RecursionError):
-            text = _ENCODER.encode({"cache_version": CACHE_VERSION, "sha256": canonical_sha256(data), "answer": data})
+            sha256 = canonical_sha256(answer)
+            text = _ENCODER.encode({"cache_version": CACHE_VERSION, "sha256": sha256, "answer": answer})
             # an answer without the secret would be another one
-            if self._redactor.suspects(text) and self._redactor.find(data):
+            if self.redactor.suspects(text) and self.redactor.find(answer):
                 return
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text + "\n")
 
-
-def _answer_as_json(answer: ModelAnswer) -> dict[str, Any]:
-    return {
-        "content": answer.content,
-        "refusal": answer.refusal,
-        "tokens_input": answer.usage.tokens_input,
-        "tokens_output": answer.usage.tokens_output,
-        "tool_calls": [call.as_json() for call in answer.tool_calls],
-        **({} if answer.problem is None else {"problem": list(answer.problem)}),
-    }
-
-
-def _answer_from_json(data: dict[str, Any]) -> ModelAnswer:
-    return ModelAnswer(
-        content=data["content"],
-        refusal=data["refusal"],
-        usage=Usage(tokens_input=data["tokens_input"], tokens_output=data["tokens_output"]),
-        tool_calls=tuple(ToolCall(**call) for call in data["tool_calls"]),
-        problem=AnswerProblem(*data["problem"]) if "problem" in data else None,
-    )
+    def _path(self, key: Mapping[str, Any]) -> Path:
+        name = canonical_sha256({"version": CACHE_VERSION, **key})
+        return self.folder / name[:2] / f"{name}.json"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.model.pack import RoleModel
 from pytest_packbench.model.run import RECORDED, STUB, SetupError
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_packbench.backends import Backend
     from pytest_packbench.engine.cache import AnswerCache
     from pytest_packbench.engine.metering import Ledger, LiveModels, PricedBackend
-    from pytest_packbench.engine.scheduler import Throttle
+    from pytest_packbench.engine.runner import Throttle
     from pytest_packbench.engine.serving import Serving
     from pytest_packbench.engine.targets import TargetCaller
     from pytest_packbench.model.pack import Pack
@@ -35,53 +36,43 @@ class SuiteBackends(NamedTuple):
     roles: frozenset[str]
 
 
+@dataclass(eq=False)
 class Clients:
     """Opens each backend once for the run; what only model calls need is imported when a suite asks for it.
 
-    Args:
+    Attributes:
         options: how attempts are made.
         redactor: the run's.
         serves_gateway: whether calls of targets' own clients are seen.
+        opened: the backends that were opened, by what they differ in.
     """
 
-    def __init__(self, options: RunOptions, redactor: Redactor, *, serves_gateway: bool = False) -> None:
-        self._options = options
-        self._redactor = redactor
-        self._serves_gateway = serves_gateway
-        self._opened: dict[tuple[str, str, str, float], Backend] = {}
-        self._cache: AnswerCache | None = None
+    options: RunOptions
+    redactor: Redactor
+    serves_gateway: bool = False
+    opened: dict[tuple[str, str, str, float], Backend] = field(default_factory=dict)
 
     @cached_property
     def ledger(self) -> Ledger:
         """Counts what the run uses."""
         from pytest_packbench.engine.metering import Ledger
 
-        return Ledger(self._options.caps, parts=self._options.workers)
+        return Ledger(self.options.caps, parts=self.options.workers)
 
     @cached_property
     def throttle(self) -> Throttle:
         """Limits the attempts in flight."""
-        from pytest_packbench.engine.scheduler import Throttle
+        from pytest_packbench.engine.runner import Throttle
 
-        return Throttle(self._options.window)
-
-    @property
-    def backends(self) -> list[Backend]:
-        """The backends that were opened."""
-        return list(self._opened.values())
+        return Throttle(self.options.window)
 
     def count_with(self, serving: Serving, price: Callable[[str, str], Prices | None]) -> None:
         """Have the gateway count calls in the ledger, obey the caps, and answer from the cache."""
-        if self._options.mode == "fixture":
-            serving.configure(redactor=self._redactor)
-        else:
-            serving.configure(
-                ledger=self.ledger,
-                price=price,
-                on_overload=self.throttle.overloaded,
-                cache=self._answer_cache(),
-                redactor=self._redactor,
-            )
+        live: dict[str, Any] = {}
+        if self.options.mode != "fixture":
+            live = {"ledger": self.ledger, "price": price, "cache": self._cache}
+            live["on_overload"] = self.throttle.overloaded
+        serving.configure(redactor=self.redactor, **live)
 
     def for_suite(self, suite: Suite, pack: Pack, caller: TargetCaller) -> SuiteBackends:
         """Return what answers a suite's model calls.
@@ -89,7 +80,7 @@ class Clients:
         Raises:
             SetupError: no backend is set, or it can't be opened; says what to do.
         """
-        options, rules = self._options, suite.config
+        options, rules = self.options, suite.config
         roles = pack.roles(rules)
         name, model = self._selected(suite, pack, caller)
         if options.mode == "fixture":
@@ -97,10 +88,10 @@ class Clients:
         from pytest_packbench.engine.metering import LiveModels, price_of
 
         primary = None
-        if name != STUB and not self._serves_gateway:
+        if name != STUB and not self.serves_gateway:
             _check_observable(suite, caller, options)
         # what an optional context does not record, the gateway does
-        is_due = caller.requires_context or (options.mode == "record" and not self._serves_gateway)
+        is_due = caller.requires_context or (options.mode == "record" and not self.serves_gateway)
         if caller.asks_model and name != STUB and (name or is_due):
             if not name:
                 from pytest_packbench.backends import backend_names
@@ -108,7 +99,7 @@ class Clients:
                 raise SetupError(
                     f'suite "{suite.name}": the target calls a model, and no backend is set; use '
                     f"--packbench-backend={'|'.join(backend_names())}, or mark the target with without_model"
-                    f"{_OWN_CLIENT if self._serves_gateway else ''}"
+                    f"{_OWN_CLIENT if self.serves_gateway else ''}"
                 )
             primary = self._priced(suite, name, model)
             model = primary.backend.model
@@ -116,7 +107,7 @@ class Clients:
             caller.opaque
             and options.caps.cost is not None
             # the gateway sees which models a program calls
-            and not (self._serves_gateway and caller.runs_offline)
+            and not (self.serves_gateway and caller.runs_offline)
             and price_of(rules, name, model) is None
         ):
             raise SetupError(
@@ -124,14 +115,15 @@ class Clients:
                 "name the model with --packbench-backend and --packbench-model, and set its prices in suite.yaml or "
                 "pip install 'pytest-packbench[prices]'"
             )
-        by_role = {role: self._priced(suite, *names[:2], at=RoleModel(*names)) for role, names in roles.items()}
-        cache = self._answer_cache()
-        live = LiveModels(primary=primary, by_role=by_role, ledger=self.ledger, redactor=self._redactor, cache=cache)
+        by_role = {role: self._priced(suite, *names[:2], RoleModel(*names)) for role, names in roles.items()}
+        live = LiveModels(
+            primary=primary, by_role=by_role, ledger=self.ledger, redactor=self.redactor, cache=self._cache
+        )
         return SuiteBackends(backend=name, model=model, live=live, roles=frozenset(roles))
 
     def _selected(self, suite: Suite, pack: Pack, caller: TargetCaller) -> tuple[str, str]:
         """Return the names of the selected backend and model, each empty where none is set."""
-        options, rules = self._options, suite.config
+        options, rules = self.options, suite.config
         name = options.backend or rules.backend or ""
         if name == STUB and caller.worlds is not None:
             if options.backend:
@@ -155,69 +147,70 @@ class Clients:
             )
         return "", ""
 
-    def _priced(self, suite: Suite, name: str, model: str, *, at: RoleModel | None = None) -> PricedBackend:
+    def _priced(self, suite: Suite, name: str, model: str, role: RoleModel | None = None) -> PricedBackend:
         from pytest_packbench.engine.metering import PricedBackend, price_of
 
-        backend = self._backend(suite, name, model, at)
-        price = price_of(suite.config, name, backend.model)
-        if self._options.caps.cost is not None and price is None:
-            raise SetupError(
-                f"--packbench-max-cost: the price of {name} {backend.model} is unknown; set prices in "
-                "suite.yaml, or pip install 'pytest-packbench[prices]'"
-            )
-        return PricedBackend(backend=backend, price=price)
-
-    def _backend(self, suite: Suite, name: str, model: str, role: RoleModel | None) -> Backend:
-        run = self._options
+        run = self.options
         # the address of the model under test; a judge with the same backend is asked there too, unless it has its own
         base_url = run.base_url if role is None or name == run.backend else ""
         base_url = base_url if role is None else role.base_url or base_url
         # the same answer must always get the same ruling
         temperature = run.temperature if role is None else 0.0
         key = (name, model, base_url, temperature)
-        if key not in self._opened:
-            from pytest_packbench.backends import BackendOptions, BackendUnusable, open_backend
-
-            options = BackendOptions(
-                model=model,
-                base_url=base_url,
-                timeout_s=run.call_timeout_s,
-                retries=run.retries,
-                temperature=temperature,
-                max_output_tokens=run.max_output_tokens,
-                connections=run.concurrency,
-                on_overload=self.throttle.overloaded,
-                on_retry=self.ledger.add_retry,
-                redactor=self._redactor,
+        if key not in self.opened:
+            self.opened[key] = self._open(suite, *key)
+        backend = self.opened[key]
+        price = price_of(suite.config, name, backend.model)
+        if run.caps.cost is not None and price is None:
+            raise SetupError(
+                f"--packbench-max-cost: the price of {name} {backend.model} is unknown; set prices in "
+                "suite.yaml, or pip install 'pytest-packbench[prices]'"
             )
-            try:
-                self._opened[key] = open_backend(name, options)
-            except BackendUnusable as error:
-                source = (
-                    f"--packbench-backend={name}" if name == run.backend else f'suite "{suite.name}": backend {name}'
-                )
-                raise SetupError(f"{source}: {error}") from None
-        return self._opened[key]
+        return PricedBackend(backend=backend, price=price)
 
-    def _answer_cache(self) -> AnswerCache | None:
-        options = self._options
-        if options.cache is not None and self._cache is None:
-            from pytest_packbench.engine.cache import AnswerCache
+    def _open(self, suite: Suite, name: str, model: str, base_url: str, temperature: float) -> Backend:
+        from pytest_packbench.backends import BackendOptions, BackendUnusable, open_backend
 
-            parameters = {
-                "base_url": options.base_url,
-                "temperature": options.temperature,
-                "max_output_tokens": options.max_output_tokens,
-                # clients send these too
-                **{name: value for name, value in os.environ.items() if name.endswith("_CUSTOM_HEADERS")},
-            }
-            self._cache = AnswerCache(options.cache, parameters, self._redactor)
-            try:
-                self._cache.check()
-            except OSError as error:
-                problem = f"{options.cache} can't be written to: {error.strerror or error}"
-                raise SetupError(f"--packbench-cache: {problem}; expected a writable folder") from None
-        return self._cache
+        run = self.options
+        options = BackendOptions(
+            model=model,
+            base_url=base_url,
+            timeout_s=run.call_timeout_s,
+            retries=run.retries,
+            temperature=temperature,
+            max_output_tokens=run.max_output_tokens,
+            connections=run.concurrency,
+            on_overload=self.throttle.overloaded,
+            on_retry=self.ledger.add_retry,
+            redactor=self.redactor,
+        )
+        try:
+            return open_backend(name, options)
+        except BackendUnusable as error:
+            source = f"--packbench-backend={name}" if name == run.backend else f'suite "{suite.name}": backend {name}'
+            raise SetupError(f"{source}: {error}") from None
+
+    @cached_property
+    def _cache(self) -> AnswerCache | None:
+        options = self.options
+        if options.cache is None:
+            return None
+        from pytest_packbench.engine.cache import AnswerCache
+
+        parameters = {
+            "base_url": options.base_url,
+            "temperature": options.temperature,
+            "max_output_tokens": options.max_output_tokens,
+            # clients send these too
+            **{name: value for name, value in os.environ.items() if name.endswith("_CUSTOM_HEADERS")},
+        }
+        cache = AnswerCache(options.cache, parameters, self.redactor)
+        try:
+            cache.check()
+        except OSError as error:
+            problem = f"{options.cache} can't be written to: {error.strerror or error}"
+            raise SetupError(f"--packbench-cache: {problem}; expected a writable folder") from None
+        return cache
 
 
 def _check_observable(suite: Suite, caller: TargetCaller, options: RunOptions) -> None:

@@ -33,10 +33,6 @@ class Part(NamedTuple):
     settings: dict[str, Any]
     code_sha256: str | None
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the part as a cassette states it."""
-        return {"name": self.name, "settings": self.settings, "code_sha256": self.code_sha256}
-
 
 def guard_name(guard: Any) -> str:
     """Return a guard's `name`, else the name of its class or function."""
@@ -67,12 +63,12 @@ def judges_of(pack: Pack, rules: Any, registered: Mapping[str, Any]) -> tuple[Pa
         rules: the content of its `suite.yaml`.
         registered: the judges of the user, by name.
     """
-    models = {
-        role: {"role": role, "backend": backend, "model": model}
-        for role, (backend, model, *_) in pack.roles(rules).items()
-    }
     named = parts_of((name, registered.get(name)) for name in pack.judges(rules))
-    return (*named, *(Part(role, settings, None) for role, settings in models.items()))
+    asked = (
+        Part(role, {"role": role, "backend": backend, "model": model}, None)
+        for role, (backend, model, *_) in pack.roles(rules).items()
+    )
+    return (*named, *asked)
 
 
 def recorded_conditions(context: SuiteContext, tools: Sequence[Tool] | None) -> dict[str, Any]:
@@ -85,8 +81,8 @@ def recorded_conditions(context: SuiteContext, tools: Sequence[Tool] | None) -> 
     return {
         "target": target_of(context),
         "pack": {"name": context.pack.name, "version": context.pack.version},
-        "guards": [part.as_json() for part in context.guard_parts],
-        "judges": [part.as_json() for part in context.judge_parts],
+        "guards": [part._asdict() for part in context.guard_parts],
+        "judges": [part._asdict() for part in context.judge_parts],
         "tools": None if tools is None else [{"name": name, "sha256": sha256} for name, sha256 in tool_hashes(tools)],
     }
 
@@ -127,46 +123,39 @@ def check_conditions(cassette: Cassette, context: SuiteContext, *, case_id: str,
         CassetteError: a condition differs; names both sides and the command that records it again.
     """
     recorded, opaque = cassette.conditions, context.caller.opaque
-    again = record_again(context, case_id)
-    if recorded.pack.name != context.pack.name:
-        raise _differs("pack/name", f'"{recorded.pack.name}"', f'"{context.pack.name}"', again, source)
-    target = target_of(context)
-    is_replayed_whole = not cassette.gateway and (opaque or recorded.target.kind in {"http", "cmd"})
-    if is_replayed_whole and (recorded.target.kind, recorded.target.address) != (target["kind"], target["address"]):
-        before = _target_text(recorded.target.kind, recorded.target.address)
-        raise _differs("target", before, _target_text(**target), again, source)
-    if context.backend == STUB and cassette.llm_model in context.pack.scripted and cassette.llm_model != context.model:
-        problem = Problem(
-            "/llm_model", f"recorded with the scripted model {cassette.llm_model}, run with {context.model}", again
-        )
-        raise CassetteError(source, [problem])
-    remarks = [
-        "recorded without the headers of requests, so they are not compared"
-        for exchange in cassette.gateway[:1]
-        if exchange.version is None
-    ]
-    for kind, parts, parts_now in (
-        ("guards", recorded.guards, context.guard_parts),
-        ("judges", recorded.judges, context.judge_parts),
+
+    def invalid(pointer: str, problem: str) -> CassetteError:
+        return CassetteError(source, [Problem(pointer, problem, record_again(context, case_id))])
+
+    pack = context.pack
+    target, now = recorded.target.model_dump(), target_of(context)
+    is_replayed_whole = not cassette.gateway and (opaque or target["kind"] in {"http", "cmd"})
+    is_other_script = context.backend == STUB and cassette.llm_model in {*pack.scripted} - {context.model}
+    for differs, pointer, before, current in (
+        (recorded.pack.name != pack.name, "/conditions/pack/name", f'"{recorded.pack.name}"', f'"{pack.name}"'),
+        (is_replayed_whole and target != now, "/conditions/target", _target_text(**target), _target_text(**now)),
+        (is_other_script, "/llm_model", f"the scripted model {cassette.llm_model}", context.model),
     ):
-        if not parts and not parts_now:
-            continue
+        if differs:
+            raise invalid(pointer, f"recorded with {before}, run with {current}")
+    remarks = []
+    if cassette.gateway and cassette.gateway[0].version is None:
+        remarks.append("recorded without the headers of requests, so they are not compared")
+    for kind, how, parts, parts_now in (
+        ("guard", "behind", recorded.guards, context.guard_parts),
+        ("judge", "with", recorded.judges, context.judge_parts),
+    ):
         if [(part.name, part.settings) for part in parts] != [(part.name, part.settings) for part in parts_now]:
-            raise _differs(kind, _parts_text(parts), _parts_text(parts_now), again, source)
+            differing = f"recorded {how} {_parts_text(parts)}, run {how} {_parts_text(parts_now)}"
+            raise invalid(f"/conditions/{kind}s", differing)
         changed = [part.name for part, old in zip(parts_now, parts, strict=True) if part.code_sha256 != old.code_sha256]
         if changed and opaque:
-            names = ", ".join(changed)
-            raise CassetteError(
-                source, [Problem(f"/conditions/{kind}", f"the code of {names} has changed since", again)]
-            )
-        if cassette.origin == "authored":
-            # its answers come from a person, not from a run with these guards
-            continue
-        remarks += [f"the code of {kind.removesuffix('s')} {name} has changed since the recording" for name in changed]
-    if cassette.origin == "recorded" and recorded.pack.version not in {None, context.pack.version}:
-        remarks.append(
-            f"recorded with version {recorded.pack.version} of the pack {context.pack.name}, now {context.pack.version}"
-        )
+            raise invalid(f"/conditions/{kind}s", f"the code of {', '.join(changed)} has changed since")
+        # the answers of a person are from no run with these guards
+        if cassette.origin != "authored":
+            remarks += [f"the code of {kind} {name} has changed since the recording" for name in changed]
+    if cassette.origin == "recorded" and recorded.pack.version not in {None, pack.version}:
+        remarks.append(f"recorded with version {recorded.pack.version} of the pack {pack.name}, now {pack.version}")
     return "; ".join(remarks)
 
 
@@ -178,14 +167,13 @@ def tools_problem(recorded: Sequence[RecordedTool] | None, offered: Iterable[Too
     now = dict(tool_hashes(offered))
     if before == now:
         return ""
-    words = [
-        f"{_names(before.keys() - now.keys())} no longer offered" if before.keys() - now.keys() else "",
-        f"{_names(now.keys() - before.keys())} offered now" if now.keys() - before.keys() else "",
-        f"another description or other parameters of {_names(changed)}"
-        if (changed := {name for name in before.keys() & now.keys() if before[name] != now[name]})
-        else "",
-    ]
-    text = ", ".join(filter(None, words))
+    changed = {name for name in before.keys() & now.keys() if before[name] != now[name]}
+    differences = (
+        (before.keys() - now.keys(), "{} no longer offered"),
+        (now.keys() - before.keys(), "{} offered now"),
+        (changed, "another description or other parameters of {}"),
+    )
+    text = ", ".join(words.format(_names(names)) for names, words in differences if names)
     return f"/conditions/tools: recorded with the tools {_names(before)}, run with {_names(now)}: {text}"
 
 
@@ -200,24 +188,16 @@ def record_again(context: SuiteContext, case_id: str) -> str:
     return f"record it again: {command}"
 
 
-def _differs(what: str, before: str, now: str, advice: str, source: str) -> CassetteError:
-    noun = "behind" if what == "guards" else "with"
-    return CassetteError(
-        source, [Problem(f"/conditions/{what}", f"recorded {noun} {before}, run {noun} {now}", advice)]
-    )
-
-
 def _target_text(kind: str, address: str) -> str:
     return address if kind in {"http", "python"} else f"{kind}:{address}"
 
 
 def _parts_text(parts: Iterable[RecordedPart | Part]) -> str:
-    return ", ".join(_part_text(part) for part in parts) or "none"
-
-
-def _part_text(part: RecordedPart | Part) -> str:
-    settings = ", ".join(f"{name}={format_value(value)}" for name, value in part.settings.items())
-    return f"{part.name} ({settings})" if settings else part.name
+    texts = []
+    for part in parts:
+        settings = ", ".join(f"{name}={format_value(value)}" for name, value in part.settings.items())
+        texts.append(f"{part.name} ({settings})" if settings else part.name)
+    return ", ".join(texts) or "none"
 
 
 def _names(names: Iterable[str]) -> str:

@@ -54,7 +54,6 @@ class SuiteContext:
         redactor: the run's; removes secrets from all that is stored or shown.
         serving: the gateway of this process; None where it does not serve.
         start_gateway: starts it for a recording that needs it; None where it must not serve.
-        asks_model: whether a backend or a recording answers model calls; see `__post_init__`.
     """
 
     suite: Suite
@@ -73,14 +72,13 @@ class SuiteContext:
     redactor: Redactor = field(default_factory=Redactor)
     serving: Serving | None = None
     start_gateway: Callable[[], Serving] | None = None
-    asks_model: bool = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Set `asks_model`: a scripted model runs inside the target and asks neither."""
-        asks_model = self.caller.asks_model and (self.backend != STUB or bool(self.roles))
+    @property
+    def asks_model(self) -> bool:
+        """Whether a backend or a recording answers model calls; a scripted model runs inside the target."""
         # a world may ask its judge, whatever the target takes
-        asks_model = asks_model or (self.caller.worlds is not None and bool(self.roles))
-        object.__setattr__(self, "asks_model", asks_model)
+        through_target = self.caller.asks_model and self.backend != STUB
+        return through_target or (bool(self.roles) and (self.caller.asks_model or self.caller.worlds is not None))
 
     @property
     def serves_gateway(self) -> bool:
@@ -162,8 +160,7 @@ class SuiteContexts:
         self._serve_late = serve_late
         self._hooks = hooks
         self._packs: dict[str, Pack] = {}
-        self._opened: dict[str, SuiteContext] = {}
-        self._of_pack: dict[str, SuiteContext] = {}
+        self._opened: dict[tuple[str, bool], SuiteContext] = {}
 
     def add(self, suite: Suite) -> None:
         """Add a suite.
@@ -191,8 +188,11 @@ class SuiteContexts:
         if self.serving is not None and not self.suites:
             self.clients.count_with(self.serving, self._price)
         self.add(suite)
-        if options.mode == "record":
-            _check_recordable(suite)
+        if options.mode == "record" and suite.bundled:
+            raise SetupError(
+                f'suite "{suite.name}": recordings can\'t be written into the installed package; '
+                f"copy the suite into your project: packbench init --from {suite.record_name}"
+            )
         if isinstance(rules.trials, AtLeast) and 1 < options.trials < rules.trials.at_least:
             raise SetupError(
                 f'suite "{suite.name}": trials: at_least {rules.trials.at_least} is not reachable with '
@@ -213,7 +213,7 @@ class SuiteContexts:
 
     def context(self, suite: Suite) -> SuiteContext:
         """Return a suite's context; opened at the first call, which raises as `open` does."""
-        return self._opened.get(suite.name) or self.open(suite)
+        return self.opened(suite) or self.open(suite)
 
     def open(self, suite: Suite) -> SuiteContext:
         """Create a suite's context: find its target, open its backends, create its guards.
@@ -225,10 +225,10 @@ class SuiteContexts:
         target, name = self._target(suite)
         # importing the target may have loaded keys
         self.redactor.refresh()
-        pack, options = self.pack_of(suite), self.options
+        pack = self.pack_of(suite)
         worlds = None if name == REFERENCE else pack.worlds(suite.config, self.redactor.text(name))
         caller = TargetCaller(target, worlds)
-        guards, judges = self._guards(suite, pack), self._hooks.judges()
+        guards = self._guards(suite, pack)
         if guards and not caller.meets_guards:
             reason = "runs outside this process" if caller.opaque else "takes no context"
             remedy = "" if caller.opaque else "let it take a context, or "
@@ -236,20 +236,31 @@ class SuiteContexts:
                 f'suite "{suite.name}": the target {name} {reason}, so that its results would meet no guard '
                 f"({', '.join(map(guard_name, guards))}); {remedy}use --packbench-guard=none"
             )
-        self._opened[suite.name] = context = SuiteContext(
-            suite=suite,
-            pack=pack,
-            caller=caller,
-            target_name=self.redactor.text(name),
-            options=options,
-            redactor=self.redactor,
+        return self._open(
+            suite,
+            caller,
+            name,
             serving=self.serving,
             start_gateway=None if self._serve_late is None else self._start_gateway,
             **self.clients.for_suite(suite, pack, caller)._asdict(),
             guards=guards,
-            judges=judges,
             guard_parts=parts_of((guard_name(guard), guard) for guard in guards),
+        )
+
+    def _open(
+        self, suite: Suite, caller: TargetCaller, name: str, *, of_pack: bool = False, **fields: Any
+    ) -> SuiteContext:
+        pack, judges = self.pack_of(suite), self._hooks.judges()
+        self._opened[suite.name, of_pack] = context = SuiteContext(
+            suite=suite,
+            pack=pack,
+            caller=caller,
+            target_name=self.redactor.text(name),
+            options=self.options,
+            redactor=self.redactor,
+            judges=judges,
             judge_parts=judges_of(pack, suite.config, judges),
+            **fields,
         )
         return context
 
@@ -270,28 +281,18 @@ class SuiteContexts:
         Raises:
             TargetError: the pack has no target.
         """
-        if suite.name not in self._of_pack:
-            pack = self.pack_of(suite)
-            reference = self._reference(suite)
-            if reference is None:
-                raise TargetError(f'the pack "{pack.name}" has no target of its own')
-            judges = self._hooks.judges()
-            self._of_pack[suite.name] = SuiteContext(
-                suite=suite,
-                pack=pack,
-                caller=TargetCaller(reference),
-                target_name=REFERENCE,
-                options=self.options,
-                redactor=self.redactor,
-                roles=frozenset(pack.roles(suite.config)),
-                judges=judges,
-                judge_parts=judges_of(pack, suite.config, judges),
-            )
-        return self._of_pack[suite.name]
+        opened = self._opened.get((suite.name, True))
+        if opened is not None:
+            return opened
+        pack, reference = self.pack_of(suite), self._reference(suite)
+        if reference is None:
+            raise TargetError(f'the pack "{pack.name}" has no target of its own')
+        roles = frozenset(pack.roles(suite.config))
+        return self._open(suite, TargetCaller(reference), REFERENCE, of_pack=True, roles=roles)
 
     def opened(self, suite: Suite) -> SuiteContext | None:
         """Return a suite's context if it was opened; None otherwise."""
-        return self._opened.get(suite.name)
+        return self._opened.get((suite.name, False))
 
     def target_name(self, suite: Suite) -> str:
         """Return the name of a suite's target; why it is unknown where the target can't be found."""
@@ -310,20 +311,20 @@ class SuiteContexts:
         from pytest_packbench.engine.recordings import recorded_calls
 
         trials = self.options.trials
-        count, recorded, unrecorded, external = 0, 0, 0, 0
+        cases_due = external = recorded = unrecorded = 0
         for case in cases:
-            if case.loaded is None or case.loaded.case.notes.skip is not None:
-                continue
             due = trials - attempts_made(case)
-            count += due > 0
+            if case.loaded is None or case.loaded.case.notes.skip is not None or due <= 0:
+                continue
+            cases_due += 1
             context = self.opened(case.suite)
             if context is not None and not context.is_recorded:
                 external += due
-            elif due > 0:
-                calls = recorded_calls(case.suite, case.case_id)
-                recorded += due * (calls or 0)
-                unrecorded += due * (calls is None)
-        return ExpectedCalls(cases=count, trials=trials, recorded=recorded, unrecorded=unrecorded, external=external)
+            elif (calls := recorded_calls(case.suite, case.case_id)) is None:
+                unrecorded += due
+            else:
+                recorded += due * calls
+        return ExpectedCalls(cases_due, trials, recorded, unrecorded, external)
 
     def take_late(self, suite: Suite) -> list[tuple[str, str]]:
         """Return what a suite's cases left running did after their end, as case id and message, and forget it."""
@@ -332,12 +333,12 @@ class SuiteContexts:
 
     def closers(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """Return the functions that close targets and backends, to be run on the event loop that used them."""
-        targets = [context.caller.aclose for context in (*self._opened.values(), *self._of_pack.values())]
-        return [*targets, *(backend.aclose for backend in self.clients.backends)]
+        targets = [context.caller.aclose for context in self._opened.values()]
+        return [*targets, *(backend.aclose for backend in self.clients.opened.values())]
 
     def close(self) -> None:
         """Close the event loops of targets that were called directly."""
-        for context in (*self._opened.values(), *self._of_pack.values()):
+        for context in self._opened.values():
             context.caller.close()
 
     def _start_gateway(self) -> Serving:
@@ -388,17 +389,8 @@ class SuiteContexts:
             raise TargetError(f'the pack "{suite.config.pack}" raised in target(): {describe_error(error)}') from error
 
     def _find_target(self, spec: str, adapt: Callable[[Any], Any]) -> tuple[Target, str]:
-        options = self.options
         try:
-            return find_target(
-                spec,
-                replayed=options.mode == "fixture",
-                cwd=options.root,
-                timeout_s=options.case_timeout_s or options.call_timeout_s,
-                concurrency=options.concurrency,
-                redactor=self.redactor,
-                adapt=adapt,
-            )
+            return find_target(spec, self.options, self.redactor, adapt)
         except TargetError as error:
             # with recordings, the gateway would serve, and have set a placeholder
             is_unrecorded = self.serving is None and self._serve_late is not None
@@ -444,15 +436,3 @@ def _guard(name: str, pack_guards: Mapping[str, Any], suite: Suite) -> Any:
         raise SetupError(str(error)) from None
     except Exception as error:
         raise SetupError(f'guard "{name}": creating it raised {type(error).__name__}: {error}') from error
-
-
-def _check_recordable(suite: Suite) -> None:
-    if suite.bundled:
-        raise SetupError(
-            f'suite "{suite.name}": recordings can\'t be written into the installed package; '
-            f"copy the suite into your project: packbench init --from {suite.record_name}"
-        )
-    folder = suite.cassette_path("x").parent
-    existing = folder if folder.exists() else suite.path
-    if not os.access(existing, os.W_OK):
-        raise SetupError(f"--packbench-mode=record: {folder}: not writable; recordings are written there")

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 MAX_RESULT_BYTES = 32 * 1024 * 1024
 """Size limit of a result, bytes."""
@@ -30,6 +30,19 @@ class TargetFailure(RuntimeError):  # noqa: N818 - what failed is a server or a 
         self.kind = kind
         self.details = details
         super().__init__(message)
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and what led to it: its parts, its cause and its context, each once, depth first."""
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        each = pending.pop(0)
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            parts = each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+            pending[:0] = [*parts, each.__cause__, each.__context__]
 
 
 def request_json(value: object) -> bytes:

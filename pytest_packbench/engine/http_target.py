@@ -19,6 +19,7 @@ from pytest_packbench.engine.external_io import (
     ROUTE,
     TargetError,
     TargetFailure,
+    causes_of,
     request_json,
 )
 from pytest_packbench.engine.output import redact_log_record
@@ -27,8 +28,6 @@ from pytest_packbench.model.redaction import Redactor, secrets_of_url
 from pytest_packbench.model.request import AnswerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import httpx2
 
     from pytest_packbench.model.request import VerifyRequest
@@ -274,17 +273,9 @@ def _is_loopback(host: str) -> bool:
 
 def _reason(error: BaseException) -> str:
     """Return the operating system's message if there is one; the library's own is vaguer."""
-    for cause in _causes(error):
+    for cause in causes_of(error):
         if isinstance(cause, ConnectionError) and cause.errno:
             return os.strerror(cause.errno)
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror
     return str(error) or type(error).__name__
-
-
-def _causes(error: BaseException | None) -> Iterable[BaseException]:
-    while error is not None:
-        yield error
-        if isinstance(error, BaseExceptionGroup):
-            yield from _causes(error.exceptions[0])
-        error = error.__cause__ or error.__context__

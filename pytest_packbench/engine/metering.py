@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from pytest_packbench.backends import BackendError
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.model.request import Usage
 from pytest_packbench.model.suite import Prices
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_packbench.backends import Backend
     from pytest_packbench.engine.cache import AnswerCache
     from pytest_packbench.model.redaction import Redactor
-    from pytest_packbench.model.request import ModelAnswer, ModelRequest
+    from pytest_packbench.model.request import ModelAnswer, ModelRequest, Usage
     from pytest_packbench.model.run import Caps
     from pytest_packbench.model.suite import SuiteConfig
 
@@ -54,29 +53,27 @@ def price_of(config: SuiteConfig, backend: str, model: str) -> Prices | None:
         return None
     try:
         # one token: price tiers that begin at many tokens are ignored
-        input_price = calc_price(Counts(input_tokens=1, output_tokens=0), model, provider_id=backend)
-        output_price = calc_price(Counts(input_tokens=0, output_tokens=1), model, provider_id=backend)
+        given, returned = (
+            float(calc_price(counts, model, provider_id=backend).total_price) * _MILLION
+            for counts in (Counts(input_tokens=1, output_tokens=0), Counts(input_tokens=0, output_tokens=1))
+        )
     except LookupError:
         return None
-    return Prices(
-        input_per_million=float(input_price.total_price) * _MILLION,
-        output_per_million=float(output_price.total_price) * _MILLION,
-    )
+    return Prices(input_per_million=given, output_per_million=returned)
 
 
 UNWRITABLE = "output_unwritable"
 """The name of the reason for which no attempt starts once an answer could not be stored."""
 
 
+@dataclass(slots=True, eq=False)
 class Ledger:
     """Counts what the run uses; safe to use from several threads.
 
-    Args:
+    Attributes:
         caps: limits of the whole run.
         parts: the number of processes that share the caps equally; this one has one share.
         clock: monotonic clock, seconds.
-
-    Attributes:
         calls: model calls, answered or failed.
         tokens: tokens that providers counted.
         uncounted: calls without a token count.
@@ -86,25 +83,25 @@ class Ledger:
         retries: repetitions of calls after temporary failures, as far as they are seen.
         cost: cost of all calls; None once a call had no known price.
         currency: the currency of the cost.
+        started: when the first attempt was due, monotonic seconds; None before.
+        stopped: why no further attempt starts: the reason's name and one line; both empty while one may.
     """
 
-    def __init__(self, caps: Caps, *, parts: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
-        self._run_caps = caps
-        self._share = caps.split(parts)
-        self._parts = parts
-        self.calls = 0
-        self.tokens = 0
-        self.uncounted = 0
-        self.unmetered = 0
-        self.is_blind = False
-        self.cached = 0
-        self.retries = 0
-        self.cost: float | None = 0.0
-        self.currency = DOLLARS
-        self._clock = clock
-        self._started: float | None = None
-        self._lock = threading.Lock()
-        self._stopped = ("", "")
+    caps: Caps
+    parts: int = 1
+    clock: Callable[[], float] = time.monotonic
+    calls: int = 0
+    tokens: int = 0
+    uncounted: int = 0
+    unmetered: int = 0
+    is_blind: bool = False
+    cached: int = 0
+    retries: int = 0
+    cost: float | None = 0.0
+    currency: str = DOLLARS
+    started: float | None = None
+    stopped: tuple[str, str] = ("", "")
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def stop(self, name: str, reason: str) -> None:
         """Let no further attempt start: answers could not be kept. The first reason stays.
@@ -113,12 +110,12 @@ class Ledger:
             name: the reason's name, for `errors.jsonl`.
             reason: why, in one line.
         """
-        self._stopped = self._stopped if self._stopped[0] else (name, reason)
+        self.stopped = self.stopped if self.stopped[0] else (name, reason)
 
     @property
     def seconds(self) -> float:
         """Wall-clock time since the first attempt was due, seconds."""
-        return 0.0 if self._started is None else self._clock() - self._started
+        return 0.0 if self.started is None else self.clock() - self.started
 
     def add_call(self, usage: Usage | None, price: Prices | None) -> float | None:
         """Count one model call; usage and price are None where unknown.
@@ -185,9 +182,9 @@ class Ledger:
 
     def exhausted(self) -> tuple[str, str]:
         """Return why no attempt may start: the cap's name and one line; both empty while one may."""
-        self._started = self._clock() if self._started is None else self._started
-        caps, share = self._run_caps, self._share
-        cap = "the run's cap" if self._parts == 1 else f"this worker's share (1/{self._parts}) of the run's cap"
+        self.started = self.clock() if self.started is None else self.started
+        caps, share = self.caps, self.caps.split(self.parts)
+        cap = "the run's cap" if self.parts == 1 else f"this worker's share (1/{self.parts}) of the run's cap"
         if self.is_blind and not self.calls and not (share.tokens is None and share.cost is None):
             name = "max_tokens" if share.tokens is not None else "max_cost"
             return (
@@ -204,7 +201,7 @@ class Ledger:
             return "max_cost", f"{cap} of {caps.cost:g} {self.currency} is reached ({spent} spent)"
         if share.seconds is not None and self.seconds >= share.seconds:
             return "max_seconds", f"the run's cap of {caps.seconds:g} s is reached"
-        return self._stopped
+        return self.stopped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,31 +240,30 @@ class ModelCall:
     cost_usd: float | None = None
 
 
+@dataclass(slots=True, eq=False)
 class CallLimit:
     """Limits how often one attempt asks chat models, through `context.llm` and by clients of its own.
 
-    Args:
-        most: how often it may ask; None for no limit.
-
     Attributes:
+        most: how often it may ask; None for no limit.
         refused: why a call was refused; None as long as none was.
+        made: the hashes of the requests.
     """
 
-    def __init__(self, most: int | None = None) -> None:
-        self.refused: BackendError | None = None
-        self._most = most
-        self._made: list[str] = []
+    most: int | None = None
+    refused: BackendError | None = None
+    made: list[str] = field(default_factory=list)
 
     def take(self, request_sha256: str) -> BackendError | None:
         """Count a call that is about to be made; return why it must not be made, None if it may."""
-        made = len(self._made)
-        if self._most is None or made < self._most:
-            self._made.append(request_sha256)
+        count = len(self.made)
+        if self.most is None or count < self.most:
+            self.made.append(request_sha256)
             return None
-        equal = max(Counter(self._made).values())
+        equal = max(Counter(self.made).values())
         self.refused = BackendError(
             "max_calls",
-            f"the attempt asked for more than {self._most} model calls (--packbench-max-calls): it had made {made}, "
+            f"the attempt asked for more than {self.most} model calls (--packbench-max-calls): it had made {count}, "
             f"{equal if equal > 1 else 'none'} of them equal; end its loop, or raise the limit",
         )
         return self.refused
@@ -291,26 +287,30 @@ class LiveModels:
     by_role: Mapping[str, PricedBackend] = field(default_factory=dict)
     cache: AnswerCache | None = None
 
-    def meter(self, trial: int = 0, limit: CallLimit | None = None) -> Meter | None:
+    def meter(self, trial: int, limit: CallLimit) -> Meter | None:
         """Return the meter of one attempt, None where no model is set. Called on the event loop."""
-        return Meter(self, trial, limit or CallLimit()) if self.primary is not None or self.by_role else None
+        return Meter(self, trial, limit) if self.primary is not None or self.by_role else None
 
 
+@dataclass(slots=True, eq=False)
 class Meter:
     """Answers one attempt's model calls, chooses the model by the call's role, and counts usage.
 
     Attributes:
+        live: the models.
+        trial: the number of the attempt, from 0.
+        limit: limits its calls.
         calls: the calls in the order in which they were made.
+        closed: whether the attempt is over.
     """
 
-    def __init__(self, live: LiveModels, trial: int, limit: CallLimit) -> None:
-        self.calls: list[ModelCall] = []
-        self._live = live
-        self._limit = limit
-        self._trial = trial
-        self._loop = asyncio.get_running_loop()
-        self._closed = False
-        self._in_flight: set[asyncio.Task[Any] | None] = set()
+    live: LiveModels
+    trial: int
+    limit: CallLimit
+    calls: list[ModelCall] = field(default_factory=list)
+    closed: bool = False
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _in_flight: set[asyncio.Task[Any] | None] = field(default_factory=set)
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         """Answer one request.
@@ -348,7 +348,7 @@ class Meter:
 
     def close(self) -> None:
         """End the attempt, on the loop: cancel the calls in flight, and refuse later ones."""
-        self._closed = True
+        self.closed = True
         for task in tuple(self._in_flight):
             if task is not None:
                 task.cancel()
@@ -364,23 +364,8 @@ class Meter:
         problems = [call.answer.problem for call in self.calls if call.answer is not None and not call.secondary]
         return any(problem is not None and problem.kind == "truncated" for problem in problems)
 
-    @property
-    def cached(self) -> int:
-        """The number of calls that the cache answered."""
-        return sum(call.cached for call in self.calls)
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens of the model under test over all answered calls; None for a count that one of them lacks."""
-        return Usage(tokens_input=self._sum("tokens_input"), tokens_output=self._sum("tokens_output"))
-
-    def _sum(self, name: str) -> int | None:
-        answers = [call.answer for call in self.calls if call.answer is not None and not call.secondary]
-        counts = [getattr(answer.usage, name) for answer in answers]
-        return None if not counts or any(count is None for count in counts) else sum(counts)
-
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise RuntimeError("the attempt is over: its time limit passed, or the run was stopped")
 
     def _on_loop(self, request: ModelRequest) -> Future[ModelAnswer]:
@@ -388,7 +373,7 @@ class Meter:
 
     async def _complete(self, request: ModelRequest) -> ModelAnswer:
         self._check_open()
-        live = self._live
+        live = self.live
         call = ModelCall(request, canonical_sha256(request.as_json()), secondary=request.role in live.by_role)
         self.calls.append(call)
         model = live.by_role.get(request.role, live.primary)
@@ -397,32 +382,29 @@ class Meter:
             call.error = BackendError("no_backend", f"no backend is set for the role {request.role}")
             raise call.error
         # a guard's server is no model
-        if model.backend.name != "json_server" and (refused := self._limit.take(call.request_sha256)) is not None:
+        if model.backend.name != "json_server" and (refused := self.limit.take(call.request_sha256)) is not None:
             call.error = refused
             raise refused
-        task = asyncio.current_task()
+        task, usage = asyncio.current_task(), None
         self._in_flight.add(task)
         try:
             answer = await self._answer(model.backend, request, call)
+            usage = answer.usage
         except BackendError as error:
-            call.cost_usd = ledger.add_call(error.usage, model.price)
-            call.error = BackendError(error.kind, redactor.text(str(error)), usage=error.usage)
+            usage = error.usage
+            call.error = BackendError(error.kind, redactor.text(str(error)), usage=usage)
             raise call.error from None
         except Exception as error:
-            ledger.add_call(None, model.price)
             call.error = BackendError("backend_error", redactor.text(describe_error(error)))
             raise call.error from error
-        except asyncio.CancelledError:
-            # the provider may have counted it
-            ledger.add_call(None, model.price)
-            raise
         finally:
             self._in_flight.discard(task)
-        if call.cached:
-            ledger.add_cached_call()
-            call.cost_usd = 0.0
-        else:
-            call.cost_usd = ledger.add_call(answer.usage, model.price)
+            if call.cached:
+                ledger.add_cached_call()
+                call.cost_usd = 0.0
+            else:
+                # the provider may have counted one that was cancelled
+                call.cost_usd = ledger.add_call(usage, model.price)
         if answer.problem is not None:
             problem = answer.problem._replace(message=redactor.text(answer.problem.message))
             answer = replace(answer, problem=problem)
@@ -434,11 +416,11 @@ class Meter:
         return answer.readable()
 
     async def _answer(self, backend: Backend, request: ModelRequest, call: ModelCall) -> ModelAnswer:
-        if self._live.cache is None:
+        if self.live.cache is None:
             return await backend.complete(request)
         equal = [other for other in self.calls if other.request_sha256 == call.request_sha256 and other.error is None]
-        answer, call.cached = await self._live.cache.complete(
-            backend, request, trial=self._trial, repetition=len(equal) - 1
+        answer, call.cached = await self.live.cache.complete(
+            backend, request, trial=self.trial, repetition=len(equal) - 1
         )
         return answer
 

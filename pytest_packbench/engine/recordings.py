@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.atomic import write_atomic
@@ -14,11 +14,10 @@ from pytest_packbench.limits import RECORDING, read_regular
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CassetteError, Problem, format_value
 from pytest_packbench.model.request import AnswerError, AnswerProblem, ModelAnswer, ToolCall, Usage
-from pytest_packbench.model.result import format_timestamp
 from pytest_packbench.model.suite import PENDING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pytest_packbench.cases.recordings import Recording
@@ -26,13 +25,14 @@ if TYPE_CHECKING:
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.engine.metering import ModelCall
     from pytest_packbench.model.case import LoadedCase
-    from pytest_packbench.model.cassette import Cassette
+    from pytest_packbench.model.cassette import Cassette, Exchange
     from pytest_packbench.model.request import ModelRequest, Tool
     from pytest_packbench.model.suite import Suite
 
 
-GATEWAY_ANSWER = frozenset({"headers", "body", "text", "body_base64", "stream", "stream_base64"})
-"""The keys of an exchange of the gateway that the provider wrote."""
+# the keys of exchanges that a model, its provider, or a target outside this process wrote
+_ANSWER = frozenset({"answer", "refusal", "tool_calls", "problem"})
+_GATEWAY_ANSWER = frozenset({"headers", "body", "text", "body_base64", "stream", "stream_base64"})
 _OF_EACH_ANSWER = frozenset(
     {"id", "created", "created_at", "completed_at", "responseId", "system_fingerprint", "total_duration"}
     | {"load_duration", "prompt_eval_duration", "eval_duration", "usage", "usageMetadata"}
@@ -74,36 +74,40 @@ def recorded_calls(suite: Suite, case_id: str) -> int | None:
         return None
 
 
+@dataclass(slots=True, eq=False)
 class Replay:
     """Answers a target's model calls from a cassette, by position and role.
 
     A target may ignore the exception that its model call raises, so the first mismatch is stored in `mismatch`.
 
-    Args:
+    Attributes:
         cassette: the recording; None where there is none.
         source: the cassette's file, for messages.
         no_backend: whether a backend should answer and none is set: then each call is a mismatch.
-
-    Attributes:
         stale: whether an exchange answered another request than today's.
         stale_roles: the roles of such exchanges.
         mismatch: the first mismatch, in one line; empty while there is none.
         used: the number of exchanges replayed.
         truncated: whether one of them was cut off.
         tools: the tools that the model was offered.
+        offered: the tools that it was last offered.
     """
 
-    def __init__(self, cassette: Cassette | None, *, source: str, no_backend: bool = False) -> None:
-        self._cassette = cassette
-        self._source = source
-        self._no_backend = no_backend
-        self.stale = False
-        self.stale_roles: set[str] = set()
-        self.mismatch = ""
-        self.used = 0
-        self.truncated = False
-        self._offered: tuple[Tool, ...] = ()
-        self.tools: list[Tool] = []
+    cassette: Cassette | None
+    source: str
+    no_backend: bool = False
+    stale: bool = False
+    stale_roles: set[str] = field(default_factory=set)
+    mismatch: str = ""
+    used: int = 0
+    truncated: bool = False
+    tools: list[Tool] = field(default_factory=list)
+    offered: tuple[Tool, ...] = ()
+
+    @property
+    def exchanges(self) -> Sequence[Exchange]:
+        """The recorded exchanges."""
+        return () if self.cassette is None else self.cassette.exchanges
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         """Answer as `complete_sync` does, which never waits."""
@@ -111,48 +115,47 @@ class Replay:
 
     def complete_sync(self, request: ModelRequest) -> ModelAnswer:
         """Answer the next call; raises `ReplayError` where the recording has no such exchange next."""
-        if self._no_backend:
-            raise self._mismatch(
-                f"the target calls a model (role {format_value(request.role)}), and no backend is set; "
+        role, position, exchanges = format_value(request.role), self.used, self.exchanges
+        problem = ""
+        if self.no_backend:
+            problem = (
+                f"the target calls a model (role {role}), and no backend is set; "
                 "use --packbench-backend and --packbench-model"
             )
-        if self._cassette is None:
-            raise self._mismatch(
-                f"the target calls a model (role {format_value(request.role)}), and the case has no cassette; "
+        elif self.cassette is None:
+            problem = (
+                f"the target calls a model (role {role}), and the case has no cassette; "
                 "record one (--packbench-mode=record), or write one (for its format: packbench schema cassette)"
             )
-        exchanges = self._cassette.exchanges
-        if self.used >= len(exchanges):
-            raise self._mismatch(
-                f"call {self.used + 1} (role {format_value(request.role)}) exceeds the "
-                f"{len(exchanges)} recorded ones; {_ADVICE}"
+        elif position >= len(exchanges):
+            problem = f"call {position + 1} (role {role}) exceeds the {len(exchanges)} recorded ones; {_ADVICE}"
+        elif exchanges[position].role != request.role:
+            recorded = format_value(exchanges[position].role)
+            problem = (
+                f"/exchanges/{position}/role: got {recorded}; the call of the target has the role {role}; {_ADVICE}"
             )
-        exchange = exchanges[self.used]
-        if exchange.role != request.role:
-            raise self._mismatch(
-                f"/exchanges/{self.used}/role: got {format_value(exchange.role)}; the call of the target has the "
-                f"role {format_value(request.role)}; {_ADVICE}"
-            )
+        if problem:
+            raise self._mismatch(problem)
+        exchange = exchanges[position]
         self.used += 1
-        if request.tools and request.tools != self._offered:
-            self._offered = request.tools
+        if request.tools and request.tools != self.offered:
+            self.offered = request.tools
             self.tools += request.tools
         if not self._is_of(exchange.request_sha256, request.as_json()):
             self.stale = True
             self.stale_roles.add(request.role)
+        counted, unread = exchange.usage, exchange.problem
         answer = ModelAnswer(
             content=exchange.answer,
             refusal=exchange.refusal,
-            usage=Usage(tokens_input=exchange.usage.tokens_input, tokens_output=exchange.usage.tokens_output),
+            usage=Usage(tokens_input=counted.tokens_input, tokens_output=counted.tokens_output),
             tool_calls=tuple(
-                ToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in exchange.tool_calls
+                [ToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in exchange.tool_calls]
             ),
+            problem=None if unread is None else AnswerProblem(unread.kind, unread.message),
         )
-        if exchange.problem is None:
-            return answer
-        problem = AnswerProblem(exchange.problem.kind, exchange.problem.message)
-        self.truncated = self.truncated or problem.kind == "truncated"
-        return replace(answer, problem=problem).readable()
+        self.truncated |= unread is not None and unread.kind == "truncated"
+        return answer.readable()
 
     def result(self, request: dict[str, Any]) -> Any:
         """Return the recorded result of a target outside this process (role `verify`); sets `stale`.
@@ -166,12 +169,12 @@ class Replay:
         """
         from pytest_packbench.model.cassette import VERIFY_ROLE
 
-        if self._cassette is None:
+        if self.cassette is None:
             raise self._mismatch(
                 "the target runs outside this process, so its result is replayed, and the case has no cassette; "
                 "record one (--packbench-mode=record)"
             )
-        exchanges = self._cassette.exchanges
+        exchanges = self.exchanges
         if len(exchanges) != 1 or exchanges[0].role != VERIFY_ROLE:
             roles = ", ".join(exchange.role for exchange in exchanges) or "none"
             raise self._mismatch(
@@ -189,21 +192,21 @@ class Replay:
     def _is_of(self, sha256: str | None, request: dict[str, Any]) -> bool:
         """Whether an answer is that to a request; one that a person wrote answers any request, a recorded one none."""
         if sha256 is None:
-            return self._cassette is not None and self._cassette.origin == "authored"
+            return self.cassette is not None and self.cassette.origin == "authored"
         return sha256 == canonical_sha256(request)
 
     def finish(self) -> None:
         """Report other tools than the recorded ones, and exchanges that were not replayed, as a mismatch."""
-        if self._cassette is not None and not self.mismatch and (self.tools or self._cassette.conditions.tools):
+        if self.cassette is not None and not self.mismatch and (self.tools or self.cassette.conditions.tools):
             from pytest_packbench.engine.conditions import tools_problem
 
-            tools = self._cassette.conditions.tools
-            if tools is None and self._cassette.origin == "recorded":
+            tools = self.cassette.conditions.tools
+            if tools is None and self.cassette.origin == "recorded":
                 tools = ()
             problem = tools_problem(tools, self.tools)
             if problem:
                 self._mismatch(f"{problem}; {_ADVICE}")
-        recorded = len(self._cassette.exchanges) if self._cassette is not None else 0
+        recorded = len(self.exchanges)
         if not self.mismatch and self.used < recorded:
             self._mismatch(
                 f"the target made only {self.used} of the {recorded} recorded calls; {_ADVICE}"
@@ -211,7 +214,7 @@ class Replay:
             )
 
     def _mismatch(self, message: str) -> ReplayError:
-        mismatch = f"{self._source}: {message}"
+        mismatch = f"{self.source}: {message}"
         self.mismatch = self.mismatch or mismatch
         return ReplayError(mismatch)
 
@@ -228,16 +231,18 @@ def recording_of(context: SuiteContext, loaded: LoadedCase, state: AttemptState)
     tools: list[Tool] | None = None
     exchanges: list[dict[str, Any]] = []
     prompts = context.options.record_prompts and context.pack.keeps_prompts(loaded.case)
-    through_gateway = has_gateway_exchanges(context, state)
-    gateway = [call.as_exchange(prompts) for call in state.traffic.calls] if through_gateway and state.traffic else []
+    # a server does not run for a replay
+    can_run = not context.caller.opaque or context.caller.runs_offline
+    own = state.traffic.calls if state.traffic is not None and can_run else ()
+    gateway = [call.as_exchange(prompts) for call in own]
     if context.caller.opaque and not gateway and state.request is not None:
         sha256 = canonical_sha256(state.request.as_json())
-        usage = _usage(state.usage)
+        usage = _usage(state)
         said = {"answer": state.payload}
         if state.unread is not None:
             said = {"answer": state.unread.text, "problem": state.unread.problem()}
         exchanges = [{"role": VERIFY_ROLE, **said, "request_sha256": sha256, **usage}]
-    elif state.meter is not None and (state.meter.calls or _is_recorded(context, loaded)):
+    elif state.meter is not None and (state.meter.calls or find_recording(context.suite, loaded.case.id).exists()):
         # an attempt without calls replaces an older recording that has some
         calls = state.meter.calls
         exchanges = model_exchanges(calls, prompts=prompts)
@@ -254,23 +259,27 @@ def recording_of(context: SuiteContext, loaded: LoadedCase, state: AttemptState)
         "case_id": loaded.case.id,
         "input_sha256": loaded.input_sha256,
         "origin": "recorded",
-        "llm_backend": state.backend,
-        "llm_model": state.model,
-        "recorded_at": format_timestamp(state.finished_ns),
+        "llm_backend": state.llm_backend,
+        "llm_model": state.llm_model,
+        "recorded_at": state.timestamp,
         "conditions": redact(recorded_conditions(context, tools)),
         "exchanges": exchanges,
         **({"gateway": gateway} if gateway else {}),
     }
 
 
-def has_gateway_exchanges(context: SuiteContext, state: AttemptState) -> bool:
-    """Whether an attempt made calls through the gateway that can be replayed: a server does not run for a replay."""
-    can_run = not context.caller.opaque or context.caller.runs_offline
-    return can_run and state.traffic is not None and bool(state.traffic.calls)
-
-
-def _is_recorded(context: SuiteContext, loaded: LoadedCase) -> bool:
-    return find_recording(context.suite, loaded.case.id).exists()
+def recorded_answers(
+    recording: dict[str, Any], context: SuiteContext, state: AttemptState
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the answers in the recording of an attempt, each with its source and its keys there."""
+    for call, exchange in zip(state.traffic.calls if state.traffic else (), recording.get("gateway", ()), strict=False):
+        said = {name: exchange[name] for name in _GATEWAY_ANSWER.intersection(exchange)}
+        # events of a stream split what the model wrote
+        yield f"the answer to {call}", {**said, "deltas": call.joined_texts()}
+    for number, exchange in enumerate(recording["exchanges"], start=1):
+        source = f"the answer to call {number} (role {format_value(exchange['role'])})"
+        said = {name: exchange[name] for name in _ANSWER.intersection(exchange)}
+        yield "the result" if context.caller.opaque else source, said
 
 
 def store_recording(suite: Suite, case_id: str, data: dict[str, Any]) -> tuple[Cassette, str]:
@@ -289,13 +298,11 @@ def store_recording(suite: Suite, case_id: str, data: dict[str, Any]) -> tuple[C
 
     older = find_recording(suite, case_id)
     cassette = Cassette.model_validate(data)
-    path = suite.pending_path(case_id)
-    if not older.exists():
-        path = suite.cassette_path(case_id)
-    elif _is_same(older, cassette):
+    path = suite.pending_path(case_id) if older.exists() else suite.cassette_path(case_id)
+    if older.exists() and _is_same(older, cassette):
         path.unlink(missing_ok=True)
-        return cassette, canonical_sha256(data)
-    write_recording(path, data)
+    else:
+        write_recording(path, data)
     return cassette, canonical_sha256(data)
 
 
@@ -417,11 +424,12 @@ def transcript(attempt: AttemptState, *, prompts: bool) -> list[tuple[str, str, 
     """
     if not prompts:
         return []
-    lines = []
-    recorded_calls = attempt.cassette.gateway if attempt.cassette is not None and attempt.meter is None else ()
-    own = [call.model_dump() for call in recorded_calls if call.request is not None]
-    if attempt.traffic is not None and not attempt.traffic.has_recording:
-        own = [call.as_exchange() for call in attempt.traffic.calls]
+    lines, traffic = [], attempt.traffic
+    if traffic is not None and not traffic.has_recording:
+        own = [call.as_exchange() for call in traffic.calls]
+    else:
+        replayed = attempt.cassette.gateway if attempt.cassette is not None else ()
+        own = [call.model_dump() for call in replayed if call.request is not None]
     if own:
         from pytest_packbench.engine.gateway.exchanges import transcript_of
 
@@ -450,19 +458,20 @@ def _text_of(content: object) -> str:
 
 
 def _exchange(call: ModelCall, answer: ModelAnswer, prompt: dict[str, Any]) -> dict[str, Any]:
-    return {
+    stated = {
         "role": call.request.role,
         **prompt,
         "answer": answer.content,
-        **({} if answer.refusal is None else {"refusal": answer.refusal}),
+        "refusal": answer.refusal,
         "request_sha256": call.request_sha256,
         **_usage(answer.usage),
-        **({"tool_calls": [tool_call.as_json() for tool_call in answer.tool_calls]} if answer.tool_calls else {}),
-        **({} if answer.problem is None else {"problem": answer.problem._asdict()}),
+        "tool_calls": [tool_call.as_json() for tool_call in answer.tool_calls],
+        "problem": None if answer.problem is None else answer.problem._asdict(),
     }
+    return {name: value for name, value in stated.items() if value or name == "answer"}
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: Usage | AttemptState) -> dict[str, Any]:
     counts = {"tokens_input": usage.tokens_input, "tokens_output": usage.tokens_output}
     known = {name: count for name, count in counts.items() if count is not None}
     return {"usage": known} if known else {}

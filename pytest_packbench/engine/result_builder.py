@@ -6,7 +6,7 @@ import json
 import platform
 import sys
 import time
-from dataclasses import astuple, replace
+from dataclasses import astuple, fields, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +20,7 @@ from pytest_packbench.model.record import EVAL_BACKENDS, RecordError, wire_recor
 from pytest_packbench.model.result import (
     EXTENSION_KEYS,
     EXTENSION_VERSION,
+    ROW_FIELDS,
     Attempt,
     CaseInfo,
     EndedAttempt,
@@ -31,21 +32,23 @@ from pytest_packbench.model.run import CAPS
 from pytest_packbench.model.score import UNREAD, Score, describe_score
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack, RecordFacts
     from pytest_packbench.model.redaction import Found, Redactor
-    from pytest_packbench.model.score import Outcome, Verdict
+    from pytest_packbench.model.score import Verdict
     from pytest_packbench.model.suite import Suite
 
 
 _EXTENSION = frozenset(EXTENSION_KEYS)
-# the fields that texts of targets, packs and models can be in
-_REDACTED_FIELDS = frozenset({"match_level", "answer", "judge", "facets", "terms", "llm_model"})
-
-
+# what a result keeps of an attempt; the rest is kept only until it is scored
+_OF_RESULTS = [each.name for each in fields(Attempt) if each.name in ROW_FIELDS or each.name == "payload"]
+# what targets, packs and models write into results and their records
+_OF_OTHERS = frozenset(
+    {"facets", "llm_model", "payload", "message", "match_level", "answer", "judge", "terms", "hook_decisions"}
+)
 # characters of a text that are read for a line about a failed case, and that are shown
 _MAX_READ = 20_000
 _MAX_SHOWN = 200
@@ -89,38 +92,28 @@ class Trial(NamedTuple):
 
 def ended_attempt(case_ref: CaseRef, state: AttemptState) -> EndedAttempt:
     """Return an attempt that has ended without a failure, as it is stored until it is scored."""
-    if case_ref.loaded is None:
-        raise ValueError("a case that can't be read has no attempt")
-    attempt = replace(
-        _attempt_of(state),
-        llm_backend=state.backend,
-        tokens_input=state.usage.tokens_input,
-        tokens_output=state.usage.tokens_output,
-        calls=state.calls,
-        recording=state.recording,
-        unread=None if state.unread is None else state.unread._asdict(),
-        truncated=state.truncated,
-    )
-    # the record's name is asked for when it is scored
-    case = replace(_place_of(case_ref, case_ref.case_id), case_sha256=case_ref.loaded.sha256)
-    return EndedAttempt(case=case, attempt=attempt)
+    # the pack is asked for more when it is scored
+    place = _case_of(case_ref._replace(loaded=None))
+    return EndedAttempt(case=replace(place, case_sha256=_readable(case_ref).sha256), attempt=state.stored())
 
 
 def build_trial(case_ref: CaseRef, attempt: AttemptState, context: SuiteContext, run_id: str) -> Trial:
     """Build the trial of an attempt; an exception of the pack makes it an error."""
+    redactor, secrets = context.redactor, attempt.secrets
     try:
         result = build_result(case_ref, attempt, context, run_id)
-        hidden = attempt.secrets or context.redactor.suspects(_own_text(result))
-        if hidden:
-            result = _redacted(result, context.redactor, attempt.secrets)
+        if secrets or redactor.suspects(_own_text(result)):
+            result = _redacted(result, redactor, secrets)
         if result.record is None:
             # creating a record checks it; what has none should fail here, not where it is written
             json.dumps(result.as_json())
-        # only failed cases show the rows, and building them takes time
-        rows: Sequence[Comparison] = _rows(case_ref, attempt) if result.score.verdict == "failed" else ()
-        if rows or hidden:
-            rows, attempt.score = _redacted_explanation(rows, attempt, context.redactor)
+        rows: Sequence[Comparison] = ()
         if result.score.verdict == "failed":
+            # before they are shortened, or set in columns
+            rows = [
+                replace(row, expected=redactor.json(row.expected, secrets), actual=redactor.json(row.actual, secrets))
+                for row in _rows(case_ref, attempt)
+            ]
             expected, actual = _shown_rows(rows)
             shown = shown_input(case_ref, context)
             result = with_score(result, input_text=shown, expected_text=expected, actual_text=actual)
@@ -130,8 +123,9 @@ def build_trial(case_ref: CaseRef, attempt: AttemptState, context: SuiteContext,
         if attempt.unread is None and case_ref.loaded is not None and (reason := _unwritable(attempt, error)):
             reject_answer(context, case_ref.loaded, attempt, reason)
             return build_trial(case_ref, attempt, context, run_id)
-        failure = redacted_failure(_failure_of(case_ref, error), context.redactor, attempt.secrets)
-        return error_trial(case_ref, failure, trial=attempt.trial)
+        message = f"the pack {case_ref.pack.name} raised {describe_error(error)}"
+        failure = Failure(kind="pack_error", message=message, details=user_frames(error))
+        return error_trial(case_ref, redacted_failure(failure, redactor, secrets), trial=attempt.trial)
     return Trial(result=result, attempt=attempt, rows=rows)
 
 
@@ -145,17 +139,13 @@ def redacted_trial(trial: Trial, redactor: Redactor) -> Trial:
 
 def error_trial(case_ref: CaseRef, failure: Failure, *, trial: int = 0) -> Trial:
     """Build the trial of an attempt that failed outside the engine."""
-    result = unscored_result(case_ref, "error", failure.kind, failure.message, _not_made(trial))
+    result = unscored_result(case_ref, "error", failure.kind, failure.message, trial=trial)
     return Trial(result=result, attempt=AttemptState(failure=failure, trial=trial))
 
 
 def not_run_trial(case_ref: CaseRef, kind: str, message: str, *, trial: int = 0) -> Trial:
     """Build the trial of an attempt that was not made, with the reason's name and a line that explains it."""
-    return Trial(result=unscored_result(case_ref, "not_run", kind, message, _not_made(trial)))
-
-
-def _not_made(trial: int) -> Attempt:
-    return Attempt(trial=trial, timestamp=format_timestamp(time.time_ns()))
+    return Trial(result=unscored_result(case_ref, "not_run", kind, message, trial=trial))
 
 
 def carried_over_trial(result: Result, case_ref: CaseRef) -> Trial:
@@ -181,48 +171,34 @@ def build_result(case_ref: CaseRef, state: AttemptState, context: SuiteContext, 
         RecordError: what the pack returns is not valid in a record.
         Exception: anything else that the pack raises.
     """
-    if case_ref.loaded is None:
-        raise ValueError("a case that can't be read has no attempt")
-    score, outcome = state.score, state.outcome
+    case, score, outcome = _readable(case_ref).case, state.score, state.outcome
     if state.failure is not None or score is None or outcome is None:
         failure = state.failure or Failure(kind="error", message="no score")
         # a cap of the run refused a call
         verdict: Verdict = "not_run" if failure.kind in CAPS else "error"
-        done = Attempt(
-            trial=state.trial,
-            timestamp=format_timestamp(state.finished_ns),
-            duration_ms=state.duration_ms,
-            cost_usd=state.cost_usd,
-            payload=state.payload,
-        )
+        done = _attempt_of(state, ("trial", "timestamp", "duration_ms", "cost_usd", "payload"))
         return unscored_result(case_ref, verdict, failure.kind, failure.message, done)
-    case, done = _case_of(case_ref), _attempt_of(state)
+    described, done = _case_of(case_ref), _attempt_of(state, _OF_RESULTS)
+    if done.llm_backend not in EVAL_BACKENDS:
+        done = replace(done, llm_backend=UNKNOWN)
     score = replace(score, answer=outcome.answer, refused=outcome.refused)
-    reason = case_ref.loaded.case.notes.xfail
-    if reason is not None:
-        message = f"quarantined (xfail): {reason}; {describe_score(score)}"
+    if case.notes.xfail is not None:
+        message = f"quarantined (xfail): {case.notes.xfail}; {describe_score(score)}"
         score = replace(score, verdict="known_hole", kind="xfail", message=message)
-    elif score.verdict not in {"passed", "failed"} or score.score is None:
+        return Result(case=described, attempt=done, score=score)
+    if score.verdict not in {"passed", "failed"} or score.score is None:
         kind, message = score.kind or score.verdict, score.message or score.verdict
         score = replace(score, kind=kind, message=message, valid=False if kind in UNREAD else None)
-    else:
-        facts = record_facts(case_ref.pack, case_ref.loaded.case, None if state.unread is not None else outcome, score)
-        score = replace(
-            score,
-            kind="",
-            message="",
-            decision=facts.agent_decision,
-            judge=facts.judge,
-            utility=facts.utility,
-            valid=facts.valid,
-        )
-        result = Result(case=replace(case, expects_refusal=facts.expected == "refuse"), attempt=done, score=score)
-        return replace(result, record=_record_of(result, facts, state, context, run_id))
-    return Result(case=case, attempt=done, score=score)
+        return Result(case=described, attempt=done, score=score)
+    facts = record_facts(case_ref.pack, case, None if state.unread is not None else outcome, score)
+    score = replace(score, kind="", message="", decision=facts.agent_decision, judge=facts.judge)
+    score = replace(score, utility=facts.utility, valid=facts.valid)
+    result = Result(case=replace(described, expects_refusal=facts.expected == "refuse"), attempt=done, score=score)
+    return replace(result, record=_record_of(result, facts, state, context, run_id))
 
 
 def unscored_result(
-    case_ref: CaseRef, verdict: Verdict, kind: str, message: str, attempt: Attempt | None = None
+    case_ref: CaseRef, verdict: Verdict, kind: str, message: str, attempt: Attempt | None = None, *, trial: int = 0
 ) -> Result:
     """Build the result of a case without a score.
 
@@ -232,6 +208,7 @@ def unscored_result(
         kind: the reason's name.
         message: the reason in one line.
         attempt: what is known of the attempt; by default, that it ended now.
+        trial: its number, where no more is known of it.
     """
     try:
         case = _case_of(case_ref)
@@ -239,7 +216,7 @@ def unscored_result(
         raise
     except BaseException:  # noqa: BLE001 - a pack may be third-party code, and an error needs a result too
         case = _case_of(case_ref._replace(loaded=None))
-    attempt = attempt or Attempt(timestamp=format_timestamp(time.time_ns()))
+    attempt = attempt or Attempt(trial=trial, timestamp=format_timestamp(time.time_ns()))
     return Result(case=case, attempt=attempt, score=Score(verdict=verdict, kind=kind, message=message))
 
 
@@ -263,62 +240,41 @@ def _installed_version(name: str) -> str:
 
 def _own_text(result: Result) -> str:
     """Return what a pack or a rule of the user may have written into a result; the rest is from case and payload."""
-    score = result.score
-    texts = [score.message, score.answer or "", *(term.detail for term in score.terms)]
-    record = result.record
-    if record is not None and (extra := record["packbench"].keys() - _EXTENSION):
-        texts.append(str([record["packbench"][key] for key in extra]))
-    return "\0".join(texts)
+    score, extension = result.score, {} if result.record is None else result.record["packbench"]
+    extra = [str(extension[key]) for key in extension.keys() - _EXTENSION]
+    return "\0".join([score.message, score.answer or "", *(term.detail for term in score.terms), *extra])
 
 
 def _redacted(result: Result, redactor: Redactor, secrets: tuple[Found, ...]) -> Result:
     """Return a result without secrets; what identifies the case stays as it is."""
 
-    def hidden(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-        return {name: redactor.json(values[name], secrets) for name in names if name in values}
+    def without(part: Any, names: Iterable[str]) -> Any:
+        return replace(part, **{name: redactor.json(getattr(part, name), secrets) for name in names})
 
-    def without(part: Any, *names: str) -> Any:
-        return replace(part, **hidden({name: getattr(part, name) for name in names}, names))
+    def own(part: Any) -> Any:
+        return without(part, _OF_OTHERS.intersection(part.__slots__) - {"terms"})
 
-    score, record = without(result.score, "message", "match_level", "answer", "judge"), result.record
-    terms = tuple([without(term, "name", "detail") for term in score.terms])
+    terms = tuple([without(term, ("name", "detail")) for term in result.score.terms])
+    record = result.record
     if record is not None:
         extension = record["packbench"]
-        shown = {name for name in extension if name in _REDACTED_FIELDS or name not in _EXTENSION}
-        texts = hidden(record, ("hook_decisions", "llm_model"))
-        record = {**record, **texts, "packbench": {**extension, **hidden(extension, shown)}}
-    return Result(
-        case=without(result.case, "facets"),
-        attempt=without(result.attempt, "llm_model", "payload"),
-        score=replace(score, terms=terms),
-        record=record,
-    )
-
-
-def _redacted_explanation(
-    rows: Sequence[Comparison], attempt: AttemptState, redactor: Redactor
-) -> tuple[Sequence[Comparison], Score | None]:
-    """Return rows and score without secrets, before they are set in columns."""
-    secrets, score = attempt.secrets, attempt.score
-    shown = [
-        replace(row, expected=redactor.json(row.expected, secrets), actual=redactor.json(row.actual, secrets))
-        for row in rows
-    ]
-    if score is None:
-        return shown, None
-    terms = [replace(term, detail=redactor.json(term.detail, secrets)) for term in score.terms]
-    return shown, replace(score, terms=tuple(terms), message=redactor.json(score.message, secrets))
+        shown = [name for name in extension if name in _OF_OTHERS or name not in _EXTENSION]
+        hidden, texts = (
+            {name: redactor.json(values[name], secrets) for name in names}
+            for values, names in ((extension, shown), (record, _OF_OTHERS.intersection(record)))
+        )
+        record = {**record, **texts, "packbench": {**extension, **hidden}}
+    score = replace(own(result.score), terms=terms)
+    return Result(case=own(result.case), attempt=own(result.attempt), score=score, record=record)
 
 
 def _rows(case_ref: CaseRef, attempt: AttemptState) -> list[Comparison]:
-    case = case_ref.loaded.case if case_ref.loaded is not None else None
     if attempt.unread is not None:
         said = attempt.outcome.answer if attempt.outcome is not None else None
         return [Comparison(what="answer", expected="an answer that can be read", actual=said or "none")]
-    explained: list[object] = list(case_ref.pack.explain(case, attempt.outcome))
-    rows = [row for row in explained if isinstance(row, Comparison)]
-    if len(rows) < len(explained) or not all(isinstance(text, str) for row in rows for text in astuple(row)):
-        raise TypeError(f"explain() returned {explained!r}, expected Comparisons whose fields are str")
+    rows: list[Any] = list(case_ref.pack.explain(_readable(case_ref).case, attempt.outcome))
+    if not all(isinstance(row, Comparison) and all(isinstance(text, str) for text in astuple(row)) for row in rows):
+        raise TypeError(f"explain() returned {rows!r}, expected Comparisons whose fields are str")
     return rows
 
 
@@ -338,20 +294,19 @@ def shown_input(case_ref: CaseRef, context: SuiteContext) -> str:
 def _shown_rows(rows: Sequence[Comparison]) -> tuple[str, str]:
     """Return in two short lines what was expected of a failed case and what came, where they differ."""
     compared = [row for row in rows if row.expected]
-    shown = [row for row in compared if not _is_as_expected(row)] or compared
-    names = [f"{row.what}: " if len(shown) > 1 else "" for row in shown]
-    expected = "; ".join(f"{name}{row.expected}" for name, row in zip(names, shown, strict=True))
-    actual = "; ".join(f"{name}{row.actual}" for name, row in zip(names, shown, strict=True))
-    return _beginning(expected), _beginning(actual)
-
-
-def _is_as_expected(row: Comparison) -> bool:
     # "answer (0101.21)" is more than "answer", not another one
-    return row.actual == row.expected or row.actual.startswith(f"{row.expected} (")
+    differing = [row for row in compared if not f"{row.actual} (".startswith(f"{row.expected} (")]
+    shown = differing or compared
+    names = [f"{row.what}: " if len(shown) > 1 else "" for row in shown]
+    texts = (
+        "; ".join(f"{name}{text}" for name, text in zip(names, column, strict=True))
+        for column in ([row.expected for row in shown], [row.actual for row in shown])
+    )
+    expected, actual = (" ".join(text[:_MAX_READ].split()) for text in texts)
+    return _shortened(expected), _shortened(actual)
 
 
-def _beginning(text: str) -> str:
-    line = " ".join(text[:_MAX_READ].split())
+def _shortened(line: str) -> str:
     return line if len(line) <= _MAX_SHOWN else f"{line[: _MAX_SHOWN - 1].rstrip()}…"
 
 
@@ -364,19 +319,10 @@ def _unwritable(attempt: AttemptState, error: BaseException) -> str:
     return f"the target's result contains an unpaired surrogate {location}; expected text that UTF-8 can encode"
 
 
-def _failure_of(case_ref: CaseRef, error: BaseException) -> Failure:
-    message = f"the pack {case_ref.pack.name} raised {describe_error(error)}"
-    return Failure(kind="pack_error", message=message, details=user_frames(error))
-
-
-def _place_of(case_ref: CaseRef, test_id: str) -> CaseInfo:
-    return CaseInfo(
-        suite=case_ref.suite.name,
-        test_id=test_id,
-        case_id=case_ref.case_id,
-        nodeid=case_ref.nodeid,
-        file=case_ref.file,
-    )
+def _readable(case_ref: CaseRef) -> LoadedCase:
+    if case_ref.loaded is None:
+        raise ValueError("a case that can't be read has no attempt")
+    return case_ref.loaded
 
 
 def _case_of(case_ref: CaseRef) -> CaseInfo:
@@ -386,49 +332,31 @@ def _case_of(case_ref: CaseRef) -> CaseInfo:
         TypeError: the pack returned something other than str.
         Exception: anything else that the pack raises.
     """
-    suite, loaded = case_ref.suite.record_name, case_ref.loaded
-    if loaded is None:
-        return _place_of(case_ref, f"{suite}:{case_ref.folder}:{case_ref.case_id}")
-    case = loaded.case
-    test_id: object = case_ref.pack.test_id(suite, case)
+    suite, pack, loaded = case_ref.suite, case_ref.pack, case_ref.loaded
+    test_id: object = f"{suite.record_name}:{case_ref.folder}:{case_ref.case_id}"
+    about: dict[str, Any] = {"case_id": case_ref.case_id, "nodeid": case_ref.nodeid, "file": case_ref.file}
+    if loaded is not None:
+        case = loaded.case
+        test_id = pack.test_id(suite.record_name, case)
+        facets: object = pack.facets(case)
+        if not isinstance(facets, dict) or not all(isinstance(text, str) for pair in facets.items() for text in pair):
+            raise TypeError(f"facets() returned {facets!r}, expected a dict of str to str")
+        about |= {"case_type": case.case_type, "difficulty": case.difficulty, "tags": case.notes.tags}
+        about |= {"facets": facets, "case_sha256": loaded.sha256}
     if not isinstance(test_id, str) or not test_id:
         raise TypeError(f"test_id() returned {test_id!r}, expected a str that is not empty")
-    facets: object = case_ref.pack.facets(case)
-    if not isinstance(facets, dict) or not all(isinstance(text, str) for pair in facets.items() for text in pair):
-        raise TypeError(f"facets() returned {facets!r}, expected a dict of str to str")
-    return replace(
-        _place_of(case_ref, test_id),
-        case_type=case.case_type,
-        difficulty=case.difficulty,
-        tags=case.notes.tags,
-        facets=facets,
-        case_sha256=loaded.sha256,
-    )
+    return CaseInfo(suite=suite.name, test_id=test_id, **about)
 
 
-def _attempt_of(state: AttemptState) -> Attempt:
-    """Return what results and their rows keep of an attempt."""
-    return Attempt(
-        trial=state.trial,
-        timestamp=format_timestamp(state.finished_ns),
-        duration_ms=state.duration_ms,
-        llm_backend=state.backend if state.backend in EVAL_BACKENDS else UNKNOWN,
-        llm_model=state.model,
-        cost_usd=state.cost_usd,
-        cached=state.cached,
-        cassette_sha256=state.cassette_sha256,
-        stale=state.stale,
-        remark=state.remark,
-        payload=state.payload,
-    )
+def _attempt_of(state: AttemptState, names: Iterable[str]) -> Attempt:
+    return Attempt(**{name: getattr(state, name) for name in names})
 
 
 def _record_of(
     result: Result, facts: RecordFacts, state: AttemptState, context: SuiteContext, run_id: str
 ) -> dict[str, Any]:
     """Return the wire record of a result, with what only the run and the pack know."""
-    suite, pack = context.suite, context.pack
-    row = result.row()
+    suite, pack, row = context.suite, context.pack, result.row()
     stated = row | {
         "version": EXTENSION_VERSION,
         "mode": context.options.mode,
@@ -445,6 +373,8 @@ def _record_of(
     unsaid |= {"refused"} if row["refused"] is (row["decision"] == "refuse") else set()
     unsaid |= set() if state.cached else {"cached", "calls"}
     kept = [name for name in EXTENSION_KEYS if name in stated and name not in unsaid]
+    firings = state.outcome.firings if state.outcome is not None else ()
+    fired = ({"hook": each.hook, "decision": each.decision, "rule": each.rule} for each in firings)
     return wire_record(
         {
             **{name: row[name] for name in ("test_id", "llm_backend", "llm_model", "timestamp")},
@@ -453,19 +383,11 @@ def _record_of(
             "agent_decision": facts.agent_decision,
             "expected": facts.expected,
             "passed": row["verdict"] == "passed",
-            "tokens_input": state.usage.tokens_input,
-            "tokens_output": state.usage.tokens_output,
+            "tokens_input": state.tokens_input,
+            "tokens_output": state.tokens_output,
             "wall_clock_ms": row["duration_ms"],
             "run_id": run_id,
-            "hook_decisions": _hook_decisions(state.outcome),
+            "hook_decisions": [{name: said for name, said in each.items() if said is not None} for each in fired],
             "packbench": {**facts.extra, **{name: stated[name] for name in kept}},
         }
     )
-
-
-def _hook_decisions(outcome: Outcome | None) -> list[dict[str, Any]]:
-    """Return the decisions of guards in the record's form."""
-    return [
-        {"hook": firing.hook, "decision": firing.decision, **({} if firing.rule is None else {"rule": firing.rule})}
-        for firing in (outcome.firings if outcome is not None else ())
-    ]

@@ -42,8 +42,6 @@ class Serving:
         self._mode = mode
         self._is_here = here
         self._undo = ExitStack()
-        self._suites: dict[str, list[object]] = {}
-        self._late: list[tuple[str, str]] = []
         self._elsewhere: dict[str, str | None] = {}
 
     def start(self) -> None:
@@ -92,7 +90,7 @@ class Serving:
     def stop(self) -> None:
         """Stop serving, and restore the variables."""
         if self.gateway is not None:
-            for _, message in [*self._late, *self.gateway.take_late()]:
+            for _, message in self.gateway.take_late():
                 # the run's summary is written
                 print(f"packbench: {message}", file=sys.stderr)  # noqa: T201 - pytest has ended
         self._undo.close()
@@ -126,12 +124,7 @@ class Serving:
             recorded: the exchanges to be replayed, in fixture mode.
             trial: the number of the attempt, from 0.
         """
-        if self.gateway is None:
-            return None
-        suites = self._suites.setdefault(case_id, [])
-        if not any(known is suite for known in suites):
-            suites.append(suite)
-        return self.gateway.open_case(case_id, recorded, trial=trial)
+        return None if self.gateway is None else self.gateway.open_case(case_id, recorded, trial=trial, suite=suite)
 
     @contextmanager
     def outside_process(self, traffic: CaseTraffic) -> Iterator[None]:
@@ -166,12 +159,7 @@ class Serving:
 
     def take_late(self, suite: object) -> list[tuple[str, str]]:
         """Return the calls that a suite's cases left running made after their end: case id and message; forget them."""
-        if self.gateway is None:
-            return []
-        self._late += self.gateway.take_late()
-        found = [late for late in self._late if any(known is suite for known in self._suites.get(late[0], ()))]
-        self._late = [late for late in self._late if late not in found]
-        return found
+        return [] if self.gateway is None else self.gateway.take_late(suite)
 
 
 def _without_keys(environment: Mapping[str, str]) -> dict[str, str]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.model.request import Target, VerifyContext, VerifyRequest, Worlds
+    from pytest_packbench.model.run import RunOptions
 
     RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
     Take = Callable[[Any], Any]
@@ -250,7 +251,7 @@ def as_target(candidate: Any, name: str, adapt: Callable[[Any], Any] | None = No
     for method in ("invoke", "ainvoke"):
         call = getattr(candidate, method, None)
         if callable(call):
-            return _Invoked(call).verify
+            return _invoked(call)
     if not callable(candidate):
         raise TargetError(
             f'target "{name}": expected a function, or an object with verify(), invoke() or ainvoke(), '
@@ -269,18 +270,17 @@ def _is_factory(candidate: Any) -> bool:
         return False
 
 
-class _Invoked:
-    """Calls an object as chains and graphs of other libraries are called: with the input alone."""
+def _invoked(call: Callable[[Any], Any]) -> Target:
+    """Return the target of a method that is called as chains of other libraries are: with the input alone."""
 
-    def __init__(self, call: Callable[[Any], Any]) -> None:
-        self._call = call
-
-    def verify(self, request: VerifyRequest) -> Any:
-        answer = self._call(request.input)
-        return self._awaited(answer) if inspect.isawaitable(answer) else _plain_answer(answer)
-
-    async def _awaited(self, answer: Awaitable[Any]) -> Any:
+    async def awaited(answer: Awaitable[Any]) -> Any:
         return _plain_answer(await answer)
+
+    def verify(request: VerifyRequest) -> Any:
+        answer = call(request.input)
+        return awaited(answer) if inspect.isawaitable(answer) else _plain_answer(answer)
+
+    return verify
 
 
 def _plain_answer(answer: Any) -> Any:
@@ -292,23 +292,14 @@ def _plain_answer(answer: Any) -> Any:
 
 
 def find_target(
-    spec: str,
-    *,
-    replayed: bool,
-    cwd: Path,
-    timeout_s: float,
-    concurrency: int,
-    redactor: Redactor,
-    adapt: Callable[[Any], Any] | None = None,
+    spec: str, options: RunOptions, redactor: Redactor, adapt: Callable[[Any], Any] | None = None
 ) -> tuple[Target, str]:
     """Find a target by its specification.
 
     Args:
         spec: `package.module:attr`, `http://...`, `https://...` or `cmd:...`.
-        replayed: whether the results of targets outside this process are replayed, so that nothing is opened.
-        cwd: the folder in which the processes of `cmd:` start, and from which modules are imported.
-        timeout_s: time limit of one HTTP request, seconds.
-        concurrency: the maximum number of requests in flight, and of processes.
+        options: of the run: modules are imported, and processes start, in its folder. In fixture mode, results of
+            servers are replayed, and nothing is opened.
         redactor: the run's.
         adapt: as that of `as_target`.
 
@@ -318,42 +309,44 @@ def find_target(
     Raises:
         TargetError: one line: what is missing, and where.
     """
+    cwd, most = options.root, options.concurrency
     make_importable(cwd)
     if spec.startswith(("http://", "https://")):
         from pytest_packbench.engine.http_target import HttpTarget, shown_url
 
-        if replayed:
+        if options.mode == "fixture":
             return _ReplayedTarget().verify, shown_url(spec)
-        server = HttpTarget(url=spec, timeout_s=timeout_s, connections=concurrency, redactor=redactor)
+        timeout_s = options.case_timeout_s or options.call_timeout_s
+        server = HttpTarget(url=spec, timeout_s=timeout_s, connections=most, redactor=redactor)
         return server.verify, server.shown
     if spec.startswith("cmd:"):
         from pytest_packbench.engine.command_target import CommandTarget
 
-        command = CommandTarget(command=spec.removeprefix("cmd:"), cwd=cwd, processes=concurrency, redactor=redactor)
+        command = CommandTarget(command=spec.removeprefix("cmd:"), cwd=cwd, processes=most, redactor=redactor)
         return command.verify, f"cmd:{command.shown}"
     return import_target(spec, adapt), spec
 
 
 def import_target(spec: str, adapt: Callable[[Any], Any] | None = None) -> Target:
     """Import a target, `package.module:attr`; raises as `find_target` does."""
-    if not spec.partition(":")[0] or not spec.partition(":")[2]:
-        raise TargetError(f'target "{spec}": expected package.module:attr, http://... or cmd:...')
-    return as_target(import_object(spec, "target"), spec, adapt)
+    candidate = import_object(spec, "target", "package.module:attr, http://... or cmd:...")
+    return as_target(candidate, spec, adapt)
 
 
-def import_object(spec: str, what: str) -> Any:
+def import_object(spec: str, what: str, forms: str = "package.module:attr") -> Any:
     """Import `package.module:attr`.
 
     Args:
         spec: what to import.
         what: the object's purpose, for errors, such as `target`.
+        forms: what else it could be, for errors.
 
     Raises:
         TargetError: one line: what is missing, and where.
     """
     module_name, _, path = spec.partition(":")
     if not module_name or not path:
-        raise TargetError(f'{what} "{spec}": expected package.module:attr')
+        raise TargetError(f'{what} "{spec}": expected {forms}')
     try:
         value: Any = import_module(module_name)
     except ImportError as error:
@@ -374,24 +367,17 @@ def make_importable(folder: Path) -> None:
         sys.path.append(str(folder))
 
 
-def takes_context(target: Target) -> bool:
-    """Whether the target accepts the context beside the request: two positional parameters or `*args`."""
+def _positional(target: Target) -> tuple[int, float]:
+    """Return how many positional arguments a target requires, and how many it accepts; none where it does not say."""
     try:
         parameters = inspect.signature(target).parameters.values()
     except (TypeError, ValueError):
-        return False
+        return 0, 0
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    positional = sum(1 for parameter in parameters if parameter.kind in kinds)
-    return positional >= _PARAMETERS_WITH_CONTEXT or any(
-        parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters
-    )
-
-
-def _requires_context(target: Target) -> bool:
-    parameters = inspect.signature(target).parameters.values()
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    required = [each for each in parameters if each.kind in kinds and each.default is inspect.Parameter.empty]
-    return len(required) >= _PARAMETERS_WITH_CONTEXT
+    defaults = [each.default for each in parameters if each.kind in kinds]
+    takes_any = any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters)
+    required = sum(default is inspect.Parameter.empty for default in defaults)
+    return required, float("inf") if takes_any else len(defaults)
 
 
 class TargetCaller:
@@ -412,7 +398,8 @@ class TargetCaller:
     def __init__(self, target: Target, worlds: Worlds | None = None) -> None:
         self.target = target
         self.worlds = worlds
-        self.takes_context = takes_context(target)
+        required, accepted = _positional(target)
+        self.takes_context = accepted >= _PARAMETERS_WITH_CONTEXT
         self.meets_guards = self.takes_context or worlds is not None
         owner = getattr(target, "__self__", None)
         self.opaque = bool(getattr(owner, "opaque", False))
@@ -420,7 +407,7 @@ class TargetCaller:
         # only the context offers a model
         self.without_model = not getattr(target, "asks_model", True)
         self.asks_model = self.takes_context and not self.opaque and not self.without_model
-        self.requires_context = self.takes_context and _requires_context(target)
+        self.requires_context = required >= _PARAMETERS_WITH_CONTEXT
         self._close = getattr(owner, "aclose", None) if self.opaque else None
         self._loop: asyncio.Runner | None = None
         self._closer: weakref.finalize[Any, Any] | None = None

@@ -5,18 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, StrictBool, model_validator
-from pydantic_core import PydanticCustomError
 
-from pytest_packbench.model.case import CurrentVersion, Fraction, ListOf, StrictModel
+from pytest_packbench.model.case import CurrentVersion, Fraction, ListOf, StrictModel, misfit
 from pytest_packbench.model.run import SUITE_NAME
 from pytest_packbench.model.score import COUNTED, Verdict
 
 BASELINE_VERSION = 1
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
-
-def _misfit(wrong: str, expected: str) -> PydanticCustomError:
-    return PydanticCustomError("score", "score", {"wrong": wrong, "expected": expected})
 
 
 class BaselineCase(StrictModel):
@@ -43,9 +38,9 @@ class BaselineCase(StrictModel):
     @model_validator(mode="after")
     def _score_fits_the_verdict(self) -> Self:
         if self.score is None and self.verdict in COUNTED:
-            raise _misfit(f"the score is missing, but the verdict is {self.verdict}", "a score")
+            raise misfit(f"the score is missing, but the verdict is {self.verdict}", "a score")
         if self.score is not None and self.verdict in {"error", "not_run"}:
-            raise _misfit(f"the score is {self.score:g}, but the verdict is {self.verdict}", "no score")
+            raise misfit(f"the score is {self.score:g}, but the verdict is {self.verdict}", "no score")
         return self
 
 

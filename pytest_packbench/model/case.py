@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints
-from pydantic_core import core_schema
+from pydantic_core import PydanticCustomError, core_schema
 
 ItemT = TypeVar("ItemT")
 # `json.dumps` would create an encoder on each call
@@ -25,37 +26,44 @@ SHA256 = r"^[0-9a-f]{64}$"
 DATE = r"^\d{4}-\d{2}-\d{2}$"
 
 
-class _ZeroToOne:
-    """A number from 0 to 1, with a message of its own for numbers out of range."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Range:
+    """Numbers in a range, with a message of its own for others.
 
-    def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> core_schema.CoreSchema:
-        # no validator in Python, which would be called for each threshold and weight of a case
-        ranged = core_schema.custom_error_schema(
-            core_schema.float_schema(ge=0, le=1, allow_inf_nan=False),
-            custom_error_type="fraction",
-            custom_error_message="a fraction",
-            custom_error_context={"expected": "a number from 0 to 1, such as 0.95"},
-        )
-        return core_schema.chain_schema([core_schema.float_schema(allow_inf_nan=True), ranged])
+    Attributes:
+        schema: validates the range; no validator in Python, which would be called for each threshold of a case.
+        expected: what was expected, for the message.
+        json_schema: its JSON Schema.
+        kind: what has the usual message if it is something else.
+    """
 
-    def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
-        return {"maximum": 1, "minimum": 0, "type": "number"}
-
-
-class _AboveZero:
-    """A threshold: a number above 0, at most 1; every score would reach 0."""
+    schema: core_schema.CoreSchema
+    expected: str
+    json_schema: dict[str, Any]
+    kind: core_schema.CoreSchema = field(default_factory=lambda: core_schema.float_schema(allow_inf_nan=True))
 
     def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> core_schema.CoreSchema:
         ranged = core_schema.custom_error_schema(
-            core_schema.float_schema(gt=SMALLEST_THRESHOLD, le=1, allow_inf_nan=False),
-            custom_error_type="threshold",
-            custom_error_message="a threshold",
-            custom_error_context={"expected": "a number above 0 and at most 1, such as 0.8"},
+            self.schema,
+            custom_error_type="range",
+            custom_error_message="a number in a range",
+            custom_error_context={"expected": self.expected},
         )
-        return core_schema.chain_schema([core_schema.float_schema(allow_inf_nan=True), ranged])
+        return core_schema.chain_schema([self.kind, ranged])
 
     def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
-        return {"exclusiveMinimum": 0, "maximum": 1, "type": "number"}
+        return {**self.json_schema}
+
+
+def CurrentVersion(version: int) -> _Range:  # noqa: N802 - annotates a type
+    """Return the integer of the current version of a format, and no value that equals it in Python."""
+    schema = core_schema.int_schema(strict=True, ge=version, le=version)
+    return _Range(
+        schema=schema,
+        expected=str(version),
+        json_schema={"const": version, "type": "integer"},
+        kind=core_schema.any_schema(),
+    )
 
 
 CaseId = Annotated[str, StringConstraints(pattern=CASE_ID, max_length=CASE_ID_LENGTH)]
@@ -63,34 +71,40 @@ Name = Annotated[str, StringConstraints(pattern=NAME, max_length=80)]
 Text = Annotated[str, StringConstraints(min_length=1)]
 # JSON has only lists, but a frozen model needs tuples
 ListOf = Annotated[tuple[ItemT, ...], Strict(strict=False)]
-Fraction = Annotated[float, _ZeroToOne()]
-Threshold = Annotated[float, _AboveZero()]
+Fraction = Annotated[
+    float,
+    _Range(
+        schema=core_schema.float_schema(ge=0, le=1, allow_inf_nan=False),
+        expected="a number from 0 to 1, such as 0.95",
+        json_schema={"maximum": 1, "minimum": 0, "type": "number"},
+    ),
+]
+Threshold = Annotated[
+    float,
+    _Range(
+        schema=core_schema.float_schema(gt=SMALLEST_THRESHOLD, le=1, allow_inf_nan=False),
+        expected="a number above 0 and at most 1, such as 0.8",
+        json_schema={"exclusiveMinimum": 0, "maximum": 1, "type": "number"},
+    ),
+]
+"""A score that every passing case reaches: above 0, which every score would reach."""
 Difficulty = Literal["easy", "medium", "hard", "expert"]
-
-
-class CurrentVersion(NamedTuple):
-    """The integer of the current version of a format, and no value that equals it in Python."""
-
-    version: int
-
-    def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> core_schema.CoreSchema:
-        """Return the schema."""
-        return core_schema.custom_error_schema(
-            core_schema.int_schema(strict=True, ge=self.version, le=self.version),
-            custom_error_type="version",
-            custom_error_message="a version",
-            custom_error_context={"expected": str(self.version)},
-        )
-
-    def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
-        """Return its JSON Schema."""
-        return {"const": self.version, "type": "integer"}
 
 
 class StrictModel(BaseModel):
     """A frozen pydantic model that converts no types and forbids unknown keys."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
+
+
+def misfit(wrong: str, expected: str) -> PydanticCustomError:
+    """Return the error of a value whose parts do not fit each other, for validators of models.
+
+    Args:
+        wrong: what is wrong, in the place of `got ...`.
+        expected: what was expected.
+    """
+    return PydanticCustomError("misfit", "a misfit", {"wrong": wrong, "expected": expected})
 
 
 Mark = Literal["gold_is_wrong", "also_acceptable", "quarantine"]

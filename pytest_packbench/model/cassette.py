@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 from binascii import Error as Base64Error
 from binascii import a2b_base64
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from pytest_packbench.model.case import CaseId, CurrentVersion, ListOf, StrictModel, Text
-from pytest_packbench.model.request import Usage
 from pytest_packbench.model.run import Origin  # noqa: TC001 - pydantic reads it when the model is made
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-
 
 CASSETTE_VERSION = 2
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -251,16 +246,3 @@ class Cassette(StrictModel):
     conditions: Conditions
     exchanges: ListOf[Exchange]
     gateway: ListOf[GatewayExchange] = ()
-
-    def usage(self, excluded_roles: Container[str] = ()) -> Usage:
-        """Return the tokens of all exchanges except those of some roles; None for a count that one of them lacks."""
-        usages = [exchange.usage for exchange in self.exchanges if exchange.role not in excluded_roles]
-        return Usage(
-            tokens_input=_sum([usage.tokens_input for usage in usages]),
-            tokens_output=_sum([usage.tokens_output for usage in usages]),
-        )
-
-
-def _sum(counts: list[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None

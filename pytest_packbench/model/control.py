@@ -5,9 +5,11 @@ Controls are in `fixtures/controls/` of a suite. They count in no rate and in no
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from pytest_packbench.model.case import CaseId, Fraction, ListOf, StrictModel, Text
 from pytest_packbench.model.cassette import (
@@ -18,9 +20,10 @@ from pytest_packbench.model.cassette import (
     RecordedTarget,
     Version,
 )
-from pytest_packbench.model.errors import Problem, format_value, pluralize
+from pytest_packbench.model.errors import Problem, first_problem, format_value, pluralize
+from pytest_packbench.model.result import adapter
 from pytest_packbench.model.run import STUB
-from pytest_packbench.model.score import UNREAD
+from pytest_packbench.model.score import UNREAD, Score
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,6 +34,7 @@ _NOISE = 1e-9
 Outcome = Literal["as_written", "deviates", "broken", "not_run"]
 """How a control ended: as written; otherwise; it could not be replayed at all; the session ended before it."""
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+_RANKS = ("not_run", "as_written", "deviates", "broken")
 _OWN_FAULTS = frozenset(
     {"case_unreadable", "gateway_off", "hook_error", "no_backend", "offline", "pack_error", "reader_error"}
     | {"scorer_error", "target_missing", "unattributed"}
@@ -124,33 +128,30 @@ class ControlEnd(NamedTuple):
     """How a control ended.
 
     Attributes:
-        verdict: the verdict.
-        score: the score; None without a number.
-        terms: the terms of the score as plain JSON.
-        kind: the name of the reason for a verdict other than passed and failed.
+        score: what its answer came to; its `kind` is empty only for passed and failed.
         decided_by: the check of the pipeline that decided; empty if none did, or the pack does not name it.
-        message: the reason in one line; empty for a score.
     """
 
-    verdict: str
-    score: float | None = None
-    terms: tuple[dict[str, Any], ...] = ()
-    kind: str = ""
+    score: Score
     decided_by: str = ""
-    message: str = ""
 
     @property
     def effective_terms(self) -> list[str]:
         """The names of the terms that change the score."""
-        return list(dict.fromkeys(term["name"] for term in self.terms if _changes_score(term)))
+        terms = (term for term in self.score.terms if term.effect != "note")
+        return list(dict.fromkeys(term.name for term in terms if term.value or term.effect == "zero"))
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
-        return {**self._asdict(), "terms": list(self.terms)}
-
-
-def _changes_score(term: Mapping[str, Any]) -> bool:
-    return term["effect"] == "zero" or (term["effect"] != "note" and bool(term["value"]))
+        score = self.score
+        return {
+            "verdict": score.verdict,
+            "score": score.score,
+            "terms": [term.as_json() for term in score.terms],
+            "kind": score.kind,
+            "decided_by": self.decided_by,
+            "message": score.message,
+        }
 
 
 class Row(NamedTuple):
@@ -205,10 +206,15 @@ class ControlResult(NamedTuple):
     @classmethod
     def from_line(cls, data: Mapping[str, Any]) -> ControlResult:
         """Create it from a line; raises `ValueError` if a key is missing or of a wrong type."""
-        problem = control_line_problem(data)
-        if problem:
-            raise ValueError(problem)
-        return cls(**{name: data[name] for name in cls._fields})
+        missing = next((name for name in cls._fields if name not in data), None)
+        if missing is not None:
+            raise ValueError(f'the key "{missing}" is missing')
+        known = {name: data[name] for name in cls._fields}
+        try:
+            result: ControlResult = adapter(ControlResult).validate_python(known, strict=True)
+        except ValidationError as error:
+            raise ValueError(str(first_problem(error, known))) from None
+        return result
 
     def compared_again(self) -> ControlResult:
         """Return it with the outcome that follows from `expected` and `actual`: a stored one may have been changed.
@@ -220,11 +226,15 @@ class ControlResult(NamedTuple):
             return self
         if self.expected is None or self.actual is None:
             raise ValueError(f"outcome: got {format_value(self.outcome)} without both expected and actual")
+        wrong = ValueError("expected and actual are not those of a control")
         try:
-            end = ControlEnd(**{**self.actual, "terms": tuple(self.actual.get("terms", ()))})
-            deviation = deviation_text(compare(ControlExpected.model_validate(self.expected), end), end)
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-            raise ValueError("expected and actual are not those of a control") from None
+            end = ControlEnd(adapter(Score).validate_python(self.actual), self.actual.get("decided_by", ""))
+            expected = ControlExpected.model_validate(self.expected)
+        except ValidationError:
+            raise wrong from None
+        if end.as_json() != self.actual:
+            raise wrong
+        deviation = deviation_text(compare(expected, end), end)
         return self._replace(outcome="deviates" if deviation else "as_written", message=deviation)
 
 
@@ -285,13 +295,9 @@ def tally_of(results: Iterable[ControlResult], present: int) -> ControlTally | N
         results: what they came to, some perhaps twice.
         present: how many the suite has, or the shard.
     """
-    by_id: dict[str, ControlResult] = {}
-    ranks = ("not_run", "as_written", "deviates", "broken")
-    for result in results:
-        other = by_id.setdefault(result.control, result)
-        if ranks.index(result.outcome) > ranks.index(other.outcome):
-            by_id[result.control] = result
-    controls = tuple(by_id[name] for name in sorted(by_id))
+    name = attrgetter("control")
+    same = (each for _, each in groupby(sorted(results, key=name), key=name))
+    controls = tuple(max(each, key=lambda result: _RANKS.index(result.outcome)) for each in same)
     return ControlTally(controls, max(present, len(controls))) if controls or present else None
 
 
@@ -352,24 +358,24 @@ def _unscored_expectations(expected: ControlExpected) -> Iterator[Problem]:
 
 def compare(expected: ControlExpected, end: ControlEnd) -> list[Row]:
     """Compare how a control ended with how it has to end; one row for each expectation, in the order of the keys."""
-    rows = [_row("verdict", expected.verdict, end.verdict)]
+    score, occurring = end.score, end.effective_terms
+    rows = [_row("verdict", expected.verdict, score.verdict)]
     if expected.kind is not None:
-        rows.append(_row("kind", expected.kind, end.kind or _NOTHING))
+        rows.append(_row("kind", expected.kind, score.kind or _NOTHING))
     if expected.score is not None:
-        agrees = end.score is not None and _is_score(end.score, expected.score)
-        wanted, actual = f"{expected.score:.3f}", _NOTHING if end.score is None else f"{end.score:.3f}"
+        agrees = score.score is not None and _is_score(score.score, expected.score)
+        wanted, actual = f"{expected.score:.3f}", _NOTHING if score.score is None else f"{score.score:.3f}"
         if not agrees and actual == wanted:
-            wanted, actual = str(expected.score), str(end.score)
+            wanted, actual = str(expected.score), str(score.score)
         rows.append(Row("score", wanted, actual, "" if agrees else f"score {actual} instead of {wanted}"))
-    occurring = end.effective_terms
     for name in expected.terms or ():
         deviation = "" if name in occurring else f"no term {name} that changes the score"
         rows.append(Row(f"term {name}", "changes the score", "does" if name in occurring else "does not", deviation))
     # such an answer meets no rule, so that it shows nothing about any
-    for name in sorted(UNREAD.intersection(occurring).difference(expected.terms or ())):
-        reason = next((term["detail"] for term in end.terms if term["name"] == name), name)
-        deviation = f"the answer can't be read, and terms does not name {name}: {reason}"
-        rows.append(Row("answer", "can be read", name, deviation))
+    for term in score.terms:
+        if term.name in UNREAD.intersection(occurring).difference(expected.terms or ()):
+            deviation = f"the answer can't be read, and terms does not name {term.name}: {term.detail}"
+            rows.append(Row("answer", "can be read", term.name, deviation))
     if expected.compares_check:
         rows.append(_row("decided by", expected.decided_by or _NOTHING, end.decided_by or _NOTHING))
     return rows
@@ -378,21 +384,8 @@ def compare(expected: ControlExpected, end: ControlEnd) -> list[Row]:
 def deviation_text(rows: Sequence[Row], end: ControlEnd) -> str:
     """Return in one line what deviates, with the reason where there was no score; empty if nothing does."""
     text = "; ".join(row.deviation for row in rows if row.deviation)
-    reason = ": ".join(filter(None, (end.kind, end.message)))
+    reason = ": ".join(filter(None, (end.score.kind, end.score.message)))
     return f"{text} ({reason})" if text and reason else text
-
-
-def control_line_problem(data: Mapping[str, Any]) -> str:
-    """Return what is wrong with a line of `controls.jsonl`; empty if nothing is."""
-    for name in ControlResult._fields:
-        if name not in data:
-            return f'the key "{name}" is missing'
-        value, is_object = data[name], name in {"expected", "actual"}
-        if not (value is None or isinstance(value, dict)) if is_object else not isinstance(value, str):
-            return f"{name}: got {format_value(value)}; expected {'an object or null' if is_object else 'a string'}"
-    if data["outcome"] not in OUTCOMES:
-        return f"outcome: got {format_value(data['outcome'])}; expected one of {', '.join(OUTCOMES)}"
-    return ""
 
 
 def _is_score(score: float, expected: float) -> bool:

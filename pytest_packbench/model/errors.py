@@ -6,6 +6,7 @@ A problem consists of a JSON pointer (RFC 6901), what was found there and what w
 from __future__ import annotations
 
 import json
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
@@ -13,7 +14,8 @@ from pydantic import BaseModel
 
 from pytest_packbench.limits import InputLimitError
 from pytest_packbench.model.case import CASE_ID, DATE, NAME, SHA256, TARGET
-from pytest_packbench.model.strict_json import escape_unprintable, has_surrogate, printable_repr
+from pytest_packbench.model.run import SUITE_NAME
+from pytest_packbench.model.strict_json import escape_unprintable, has_surrogate, printable_repr, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
 
 UNREADABLE = "(its message cannot be read)"
 _MAX_LENGTH = 60
+_LONGEST_COMPARED = 100
 _EXPECTED = {
     "string_type": "a string",
+    "string_unicode": "a string without half of a surrogate pair",
     "int_type": "an integer",
     "float_type": "a number",
     "bool_type": "true or false",
@@ -43,6 +47,7 @@ _PATTERNS = {
     NAME: "lower-case letters, digits, _ and -, starting with a letter or digit",
     DATE: "a date as YYYY-MM-DD",
     SHA256: "a SHA-256 in hexadecimal",
+    SUITE_NAME: "a name, no path",
     TARGET: "package.module:attr, http://... or cmd:...",
 }
 _RANGES = {
@@ -134,17 +139,10 @@ def json_pointer(location: Iterable[str | int]) -> str:
 
 def surrogate_at(value: object) -> str | None:
     """Return a pointer to the first text with a surrogate, or to the object with such a key; None if there is none."""
-    stack: list[tuple[tuple[str | int, ...], object]] = [((), value)]
-    while stack:
-        path, item = stack.pop()
-        if isinstance(item, str) and has_surrogate(item):
+    for path, item in walk(value):
+        texts = item if isinstance(item, dict) else (item,)
+        if any(isinstance(text, str) and has_surrogate(text) for text in texts):
             return json_pointer(path)
-        if isinstance(item, dict):
-            if any(isinstance(key, str) and has_surrogate(key) for key in item):
-                return json_pointer(path)
-            stack += reversed([((*path, key), member) for key, member in item.items()])
-        elif isinstance(item, list | tuple):
-            stack += reversed([((*path, index), element) for index, element in enumerate(item)])
     return None
 
 
@@ -163,8 +161,14 @@ def format_value(value: object) -> str:
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return `did you mean "..."?` if a known word is similar, otherwise the list of known words."""
     names = list(known)
-    close = get_close_matches(word, names, n=1, cutoff=0.6)
-    return _did_you_mean(close[0]) if close else f"expected one of {', '.join(names)}"
+    return _close_match(word, names) or f"expected one of {', '.join(names)}"
+
+
+def _close_match(word: str, known: Sequence[str]) -> str:
+    """Return `did you mean "..."?` if a known word is similar; otherwise an empty text."""
+    # only the beginning, since comparing takes time
+    close = get_close_matches(word[:_LONGEST_COMPARED], known, n=1, cutoff=0.6)
+    return _did_you_mean(close[0]) if close else ""
 
 
 def duplicate_id(case_id: str, other: str, *, key: str = "id") -> Problem:
@@ -221,10 +225,9 @@ def _problem(detail: ErrorDetails, model: type[BaseModel] | None) -> Problem:
     kind = detail["type"]
     # pydantic inserts names of union members and of constraints, which are not in the file
     # an unknown key is the user's, whatever it is
-    own = location[-1:] if kind == "extra_forbidden" else ()
-    inner = location[: len(location) - len(own)]
-    steps = [step for step in inner if isinstance(step, int) or not step.startswith(("tuple[", "nullable"))]
-    steps += own
+    end = len(location) - (kind == "extra_forbidden")
+    steps = [step for step in location[:end] if isinstance(step, int) or not step.startswith(("tuple[", "nullable"))]
+    steps += location[end:]
     if kind == "extra_forbidden" and model is not None:
         word = str(steps[-1])
         names = [step for step in steps[:-1] if isinstance(step, str)]
@@ -234,7 +237,10 @@ def _problem(detail: ErrorDetails, model: type[BaseModel] | None) -> Problem:
     wrong = f"got {format_value(detail['input'])}"
     expected = context.get("expected") or _expected(kind, context)
     if expected:
-        return Problem(json_pointer(steps), str(context.get("wrong", wrong)), f"expected {expected}")
+        is_word = kind == "literal_error" and isinstance(detail["input"], str)
+        meant = _close_match(detail["input"], re.findall("'([^']*)'", expected)) if is_word else ""
+        hint = f"; {meant}" if meant else ""
+        return Problem(json_pointer(steps), str(context.get("wrong", wrong)), f"expected {expected}{hint}")
     message = detail["msg"].removeprefix("Value error, ")
     return Problem(json_pointer(steps), wrong, message[:1].lower() + message[1:])
 

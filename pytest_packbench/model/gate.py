@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
-from pytest_packbench.model.case import CaseId, Fraction, ListOf, Name, StrictModel
+from pytest_packbench.model.case import CaseId, Fraction, ListOf, Name, StrictModel, misfit
 from pytest_packbench.model.metric import COMPLETENESS, MEAN_SCORE
 from pytest_packbench.model.result import UNREADABLE_GROUP
 
@@ -77,24 +76,24 @@ class Gate(StrictModel):
             others = (bounded, named, self.depth is not None, self.confidence is not None, bool(self.must_pass))
             if len(changes) > 1 or any(others):
                 wrong = " and ".join(changes) if len(changes) > 1 else f"{changes[0]} with a metric or another bound"
-                raise _wrong(wrong, "each in a gate of its own, alone or with by")
+                raise misfit(wrong, "each in a gate of its own, alone or with by")
             return self
         if self.must_pass and (bounded or named or self.by is not None):
             wrong = "by" if not (bounded or named) else "a metric or a bound"
-            raise _wrong(f"must_pass with {wrong}", "must_pass in a separate gate")
+            raise misfit(f"must_pass with {wrong}", "must_pass in a separate gate")
         if not self.must_pass and not bounded:
-            raise _wrong(
+            raise misfit(
                 "a gate without a bound",
                 "min, max or both; or max_ratio_to_baseline; or must_pass; or " + ", ".join(CHANGES),
             )
         if not self.must_pass and not named:
-            raise _wrong("a gate without a metric", "metric, such as pass_rate")
+            raise misfit("a gate without a metric", "metric, such as pass_rate")
         if (self.metric == "accuracy") is (self.depth is None):
-            raise _wrong(f"{self.metric} {'without' if self.depth is None else 'with'} depth", "depth with accuracy")
+            raise misfit(f"{self.metric} {'without' if self.depth is None else 'with'} depth", "depth with accuracy")
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise _wrong(f"min {self.min:g} above max {self.max:g}, so that no run passes", "min at most max")
+            raise misfit(f"min {self.min:g} above max {self.max:g}, so that no run passes", "min at most max")
         if self.confidence is not None and (self.metric in _WITHOUT_BOUND or (self.min is None and self.max is None)):
-            raise _wrong(f"confidence with {self.metric}", "confidence with min or max of a rate over cases")
+            raise misfit(f"confidence with {self.metric}", "confidence with min or max of a rate over cases")
         return self
 
 
@@ -137,10 +136,6 @@ class GateResult:
     judged: bool = True
     confidence: float | None = None
 
-    def decided(self, text: str, *, passed: bool, observed: float | None = None, absent: bool = False) -> GateResult:
-        """Return it with a decision."""
-        return replace(self, text=text, passed=passed, observed=observed, absent=absent)
-
     @property
     def subject(self) -> str:
         """The metric and the group: `pass_rate`, `pass_rate (case_type negative)`."""
@@ -158,7 +153,3 @@ def gates_text(gates: Sequence[GateResult]) -> str:
         return f"0 of {len(gates)} judged"
     more = f", {len(gates) - len(judged)} not judged" if len(judged) < len(gates) else ""
     return f"{sum(gate.passed for gate in judged)} of {len(gates)} passed{more}"
-
-
-def _wrong(wrong: str, expected: str) -> PydanticCustomError:
-    return PydanticCustomError("gate", "a gate", {"wrong": wrong, "expected": expected})

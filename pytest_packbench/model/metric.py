@@ -7,10 +7,14 @@ A metric is a share of the results of a run, computed from their profiles.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pydantic import ValidationError
+
+from pytest_packbench.model.errors import first_problem
+from pytest_packbench.model.result import adapter
 from pytest_packbench.model.score import COUNTED, FIXTURE, is_due
 
 if TYPE_CHECKING:
@@ -23,6 +27,10 @@ AUTHORED = "stub"
 COMPLETENESS = "completeness"
 MEAN_SCORE = "mean_score"
 EXPOSURE = "exposure_rate"
+_FIGURE_TEXTS = ("name", "definition", "group", "unit", "note")
+_FIGURE_KEYS = (
+    *("group", "name", "headline", "count", "total", "share", "number", "unit", "interval", "note", "definition"),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,8 +142,8 @@ class Interval(NamedTuple):
         method: the confidence and the method in a few words, such as `95 % Wilson`.
     """
 
-    low: float
-    high: float
+    low: int | float
+    high: int | float
     method: str
 
 
@@ -162,7 +170,8 @@ class Figure:
     definition: str
     count: int | None = None
     total: int | None = None
-    number: float | None = None
+    # a number that is read back stays what it was
+    number: int | float | None = None
     unit: str = ""
     interval: Interval | None = None
     group: str = ""
@@ -196,41 +205,26 @@ class Figure:
         Raises:
             ValueError: it is not a figure.
         """
-        if not isinstance(stored, dict):
-            raise ValueError(f"got {type(stored).__name__}; expected a figure as an object")  # noqa: TRY004 - a mistake in a file
-        names = [each.name for each in fields(cls)]
-        interval = stored.get("interval")
         try:
-            known = {name: stored[name] for name in names} | {
-                "interval": None if interval is None else Interval(**interval)
-            }
-            return cls(**known)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"not a figure: {error}") from None
+            figure: Figure = adapter(Figure).validate_python(stored)
+        except ValidationError as error:
+            raise ValueError(str(first_problem(error, stored))) from None
+        return figure
 
     def with_texts(self, change: Callable[[str], str]) -> Figure:
         """Return the figure with each of its texts changed, such as by a redactor."""
-        return replace(
-            self,
-            name=change(self.name),
-            definition=change(self.definition),
-            group=change(self.group),
-            unit=change(self.unit),
-            note=change(self.note),
-        )
+        changed: dict[str, Any] = {name: change(getattr(self, name)) for name in _FIGURE_TEXTS}
+        return replace(self, **changed)
 
     def as_json(self) -> dict[str, Any]:
         """Return the figure as plain JSON, with its share; the interval is an object or null."""
-        plain: dict[str, Any] = {
-            name: getattr(self, name) for name in ("group", "name", "headline", "count", "total", "share", "number")
-        }
-        interval = None if self.interval is None else self.interval._asdict()
-        return plain | {"unit": self.unit, "interval": interval, "note": self.note, "definition": self.definition}
+        plain = {name: getattr(self, name) for name in _FIGURE_KEYS}
+        return plain | {"interval": None if self.interval is None else self.interval._asdict()}
 
     def _problems(self) -> Iterator[str]:
         if not self.name or not self.definition:
             yield "got no name or no definition; expected both"
-        if any("\n" in text for text in (self.name, self.definition, self.group, self.unit, self.note)):
+        if any("\n" in getattr(self, name) for name in _FIGURE_TEXTS):
             yield "got several lines; expected one"
         if self.number is not None and (self.count is not None or self.total is not None):
             yield "got a number and a count; expected one of them"
@@ -277,14 +271,3 @@ class Panel:
                 raise ValueError(f"panel {self.title!r}: got a row of {len(row)} cells; expected {len(self.head)}")
         if self.matrix and not all(type(cell) is int for row in self.rows for cell in row[1:]):
             raise ValueError(f"panel {self.title!r}: got a matrix with another cell than a count; expected counts")
-
-    def with_texts(self, change: Callable[[str], str]) -> Panel:
-        """Return the panel with each of its texts changed, such as by a redactor."""
-        return replace(
-            self,
-            title=change(self.title),
-            intro=change(self.intro),
-            head=tuple(map(change, self.head)),
-            rows=tuple(tuple(change(cell) if isinstance(cell, str) else cell for cell in row) for row in self.rows),
-            figures=tuple(figure.with_texts(change) for figure in self.figures),
-        )

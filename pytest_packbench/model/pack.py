@@ -17,6 +17,7 @@ from pytest_packbench.model.metric import Figure, Panel
 from pytest_packbench.model.record import EvalDecision
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.model.score import unread_score
+from pytest_packbench.model.strict_json import walk
 from pytest_packbench.model.suite import SuiteConfig
 
 if TYPE_CHECKING:
@@ -508,17 +509,12 @@ class Pack(ABC):
         return ()
 
 
-def _named_values(value: Any, name: str = "") -> Iterator[str]:
+def _named_values(value: Any) -> Iterator[str]:
     """Yield the values in a JSON value that are not empty, each with its name."""
-    if isinstance(value, dict):
-        for key, member in value.items():
-            yield from _named_values(member, str(key))
-    elif isinstance(value, list | tuple):
-        for member in value:
-            yield from _named_values(member, name)
-    elif value is not None and value != "":
-        text = value if isinstance(value, str) else json.dumps(value)
-        yield f"{name}: {text}" if name else text
+    for path, leaf in walk(value):
+        if leaf not in (None, "") and not isinstance(leaf, dict | list | tuple):
+            name = next((f"{key}: " for key in reversed(path) if isinstance(key, str)), "")
+            yield name + (leaf if isinstance(leaf, str) else json.dumps(leaf))
 
 
 def names_checks(pack: Pack) -> bool:

@@ -3,70 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from pytest_packbench.model.case import CaseId, ListOf, Review, StrictModel, Text, canonical_sha256
+from pytest_packbench.model.case import CaseId, ListOf, Review, StrictModel, Text
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import SUITE_NAME
 
 POLICY_VERSION = 1
 CHANGES_NAME = "policy_changes.yaml"
 """The file in a suite's folder that allows changes of its acceptance policy."""
-ABSENT = "absent"
-"""What a change and an entry say instead of a value that is not there."""
-PRESENT, REMOVED = "present", "removed"
-"""What a change states of a whole case or file, and of what is not there any more."""
-MISSING: Any = object()
-"""Stands for a value that is not there, while values are compared; no value of a file equals it."""
-_LONGEST_VALUE = 60
-_DIGEST_LENGTH = 16
 MAX_LINES = 100
 """How many changes a page and a terminal show; `report.json` has all."""
 
 
 class PolicyError(ValueError):
     """An acceptance policy can't be read; one line with what to do."""
-
-
-def short_digest(sha256: str) -> str:
-    """Return the beginning of a hash, for a line and for an entry."""
-    return sha256[:_DIGEST_LENGTH]
-
-
-class CaseFacts(NamedTuple):
-    """A case as far as the acceptance policy depends on it.
-
-    Attributes:
-        file: its file from the suite's folder, with the line if it is one.
-        sha256: hash of the case; None where it could not be read.
-        data: the case as plain JSON, where it differs from that of the other side; None where only the hash is known.
-    """
-
-    file: str
-    sha256: str | None
-    data: dict[str, Any] | None = None
-
-
-Policy: TypeAlias = dict[str, Any]
-"""The acceptance policy of a suite, plain JSON but for its cases. A run stores the first eight of these parts:
-
-- `version`: that of the format.
-- `config`: the content of `suite.yaml` with its defaults.
-- `files`: hashes of the other files in the suite's folder, by path from there.
-- `code`: hashes of the project's files with code of the pack, by path from the project's folder.
-- `hooks`: hashes of the project's files with hooks for target, guards or judges, likewise.
-- `recordings`: hashes of the recordings by path under `fixtures` without suffix; for a run, those of its cases.
-- `settings`: the settings that decide what fails a run, by name.
-- `baseline`: the committed baseline: its hash, or its content; None without one.
-- `cases`: the cases by id, as `CaseFacts`; for a run, with hashes only.
-- `suites`: the names of all suites in its folder of suites.
-- `pack_version`: the version of the pack, of a run.
-- `pipeline`: what a run tested: `target`, `model` and `guards`.
-
-`hooks`, `suites` and `pack_version` are None or absent, and `pipeline` is absent, where they are not known.
-"""
 
 
 class PolicyChange(NamedTuple):
@@ -129,9 +83,9 @@ class PolicyOutcome(NamedTuple):
         loosened, allowed = len(self.loosened), len(self.changes) - len(self.loosened)
         if not self.changes and not self.problems:
             return f"nothing loosened since {self.base}"
-        parts = [f"{loosened} {'change' if loosened == 1 else 'changes'} not allowed"] if loosened else []
+        parts = [f"{pluralize(loosened, 'change')} not allowed"] if loosened else []
         parts += [f"{allowed} allowed by {CHANGES_NAME}"] if allowed else []
-        parts += [f"{len(self.problems)} {'problem' if len(self.problems) == 1 else 'problems'}"] * bool(self.problems)
+        parts += [pluralize(len(self.problems), "problem")] if self.problems else []
         return f"{', '.join(parts)} since {self.base}"
 
     def lines(self) -> list[str]:
@@ -151,15 +105,6 @@ class PolicyOutcome(NamedTuple):
             *advice,
             *self.notes,
         ]
-
-
-def shown(value: Any) -> Any:
-    """Return a value of a change: itself, or for a long one `sha256:` with the beginning of its hash."""
-    if value is MISSING:
-        return ABSENT
-    if len(value_text(value)) <= _LONGEST_VALUE:
-        return value
-    return f"sha256:{short_digest(canonical_sha256(value))}"
 
 
 def same(old: Any, new: Any) -> bool:

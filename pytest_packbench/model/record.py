@@ -9,30 +9,29 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field, fields
-from functools import cache, lru_cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, final, get_args
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, final, get_args, get_type_hints
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import from_json
 
+from pytest_packbench.model.case import NAME, CurrentVersion
+from pytest_packbench.model.errors import first_problem, format_value, json_pointer, suggestion
 from pytest_packbench.model.strict_json import (
-    SURROGATE,
     U32_MAX,
     U64_MAX,
-    JsonReader,
-    SerdeError,
     all_finite,
-    check_value,
-    expected_integer,
+    escape_unprintable,
     has_surrogate,
-    is_plain,
     printable,
     printable_repr,
+    split_json,
+    unwritable,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
 
 EVAL_SCHEMA_VERSION = 1
@@ -43,12 +42,10 @@ _StrictBackend = Literal["stub", "anthropic", "openai", "ollama", "llama_guard"]
 EVAL_BACKENDS: tuple[_StrictBackend, ...] = get_args(_StrictBackend)
 EvalBackend = Literal[_StrictBackend, "unknown"]
 _OPEN_BACKENDS: tuple[EvalBackend, ...] = get_args(EvalBackend)
-_SUITE = r"[a-z0-9][a-z0-9_-]*"
-_SUITE_NAME = re.compile(f"{_SUITE}+")
-_SUITE_PROBLEM = "expected a suite name of a-z, 0-9, _ and -"
+_INTEGER = re.compile(r"0|[1-9][0-9]{0,19}")
 _MAX_CACHED_HOOKS = 1_000
-_LONGEST_COMPARED = 100
-_CLOSE = 0.8
+# a string of valid Unicode: pydantic looks at the characters only if there is a constraint
+_Text = Annotated[str, Field(min_length=0)]
 _U64 = Annotated[int, Field(ge=0, le=U64_MAX)]
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -71,16 +68,13 @@ class HookDecision:
         RecordError: A value has the wrong type or is out of range.
     """
 
-    hook: str
-    decision: str
+    hook: _Text
+    decision: _Text
     rule: Annotated[int, Field(ge=0, le=U32_MAX)] | None = None
 
     def __post_init__(self) -> None:
         """Validate types and ranges."""
-        _check_string("hook", self.hook)
-        _check_string("decision", self.decision)
-        if self.rule is not None:
-            _check_integer("rule", self.rule, U32_MAX)
+        _check(HookDecision, vars(self))
 
 
 @final
@@ -112,10 +106,10 @@ class EvalRecord:
         RecordError: A value has the wrong type or is out of range.
     """
 
-    schema_version: int = EVAL_SCHEMA_VERSION
-    test_suite: Annotated[str, Field(pattern=f"^{_SUITE}$")]
-    test_id: str
-    attack_category: str
+    schema_version: Annotated[int, CurrentVersion(EVAL_SCHEMA_VERSION)] = EVAL_SCHEMA_VERSION
+    test_suite: Annotated[str, Field(pattern=NAME)]
+    test_id: _Text
+    attack_category: _Text
     agent_decision: EvalDecision
     expected: EvalDecision
     passed: bool
@@ -124,36 +118,16 @@ class EvalRecord:
     tokens_output: _U64 | None = None
     wall_clock_ms: _U64
     llm_backend: EvalBackend
-    llm_model: str
-    run_id: str
-    timestamp: str
+    llm_model: _Text
+    run_id: _Text
+    timestamp: _Text
     packbench: dict[str, Any] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         """Validate types, ranges and enums."""
-        _check_integer("schema_version", self.schema_version, U32_MAX)
-        _check_version(self.schema_version)
-        for name in ("test_suite", "test_id", "attack_category", "llm_model", "run_id", "timestamp"):
-            _check_string(name, getattr(self, name))
-        if not _SUITE_NAME.fullmatch(self.test_suite):
-            raise RecordError(f"test_suite: {_SUITE_PROBLEM}, got {printable_repr(self.test_suite)}")
-        _check_variant("agent_decision", self.agent_decision, EVAL_DECISIONS)
-        _check_variant("expected", self.expected, EVAL_DECISIONS)
-        _check_variant("llm_backend", self.llm_backend, _OPEN_BACKENDS)
-        _check_instance("passed", self.passed, bool)
-        _check_instance("hook_decisions", self.hook_decisions, tuple)
-        for hook in self.hook_decisions:
-            _check_instance("hook_decisions", hook, HookDecision)
-        _check_integer("wall_clock_ms", self.wall_clock_ms, U64_MAX)
-        for name in ("tokens_input", "tokens_output"):
-            if getattr(self, name) is not None:
-                _check_integer(name, getattr(self, name), U64_MAX)
+        _check(EvalRecord, vars(self))
         if self.packbench is not None:
-            _check_instance("packbench", self.packbench, dict)
-            try:
-                check_value(self.packbench)
-            except SerdeError as error:
-                raise RecordError(str(error.inside("packbench"))) from None
+            _check_extension(self.packbench)
 
     @classmethod
     def from_json_line(cls, line: str | bytes, *, strict: bool = True) -> EvalRecord:
@@ -209,11 +183,8 @@ class EvalRecord:
 
 
 _NAMES = tuple(each.name for each in fields(EvalRecord))
-_TEXTS = (
-    *("test_suite", "test_id", "attack_category", "agent_decision", "expected", "llm_backend", "llm_model"),
-    *("run_id", "timestamp"),
-)
-_Assembled = TypeVar("_Assembled", HookDecision, EvalRecord)
+_WIRE_NAMES = _NAMES[1:]
+_Noun = TypeVar("_Noun", HookDecision, EvalRecord)
 
 
 def wire_record(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,10 +197,12 @@ def wire_record(values: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         RecordError: A value has the wrong type or is out of range.
     """
-    if not _is_surely_valid(values):
-        # the constructor validates each value
-        EvalRecord.from_json(values)
-    present = {name: values[name] for name in _NAMES[1:] if values[name] is not None}
+    # the constructor validates each hook
+    hooks = tuple([HookDecision(**hook) for hook in values["hook_decisions"]])
+    _check(EvalRecord, {"schema_version": EVAL_SCHEMA_VERSION, **values, "hook_decisions": hooks})
+    if values["packbench"] is not None:
+        _check_extension(values["packbench"])
+    present = {name: values[name] for name in _WIRE_NAMES if values[name] is not None}
     return {"schema_version": EVAL_SCHEMA_VERSION, **present}
 
 
@@ -242,115 +215,57 @@ def strict_problem(record: EvalRecord) -> str | None:
     Returns:
         One line that starts with the field, or None if the reader of spec eval_record.rs accepts it.
     """
-    if record.test_suite not in EVAL_SUITES:
-        return f"test_suite: {_not_among(record.test_suite, EVAL_SUITES)}"
-    if record.llm_backend not in EVAL_BACKENDS:
-        return f"llm_backend: {_not_among(record.llm_backend, EVAL_BACKENDS)}"
+    for name, known in (("test_suite", EVAL_SUITES), ("llm_backend", EVAL_BACKENDS)):
+        value = getattr(record, name)
+        if value not in known:
+            return f"{name}: got {format_value(value)}; {suggestion(value, known)}"
     return None
 
 
-def _assemble(kind: type[_Assembled], values: dict[str, Any]) -> _Assembled:
+@cache
+def _fields_of(kind: type) -> type[BaseModel]:
+    """Return the model that validates the fields of a class."""
+    hints: dict[str, Any] = {name: (hint, ...) for name, hint in get_type_hints(kind, include_extras=True).items()}
+    return create_model(kind.__name__, __config__=ConfigDict(strict=True), **hints)
+
+
+def _check(kind: type, values: Mapping[str, Any]) -> None:
+    """Raise `RecordError` unless values are those of the fields of a class."""
+    try:
+        _fields_of(kind).model_validate(values)
+    except ValidationError as error:
+        problem = str(first_problem(error, values)).removeprefix("/")
+        raise RecordError(escape_unprintable(problem)) from None
+
+
+def _check_extension(extension: object) -> None:
+    if type(extension) is not dict:
+        raise RecordError(f"packbench: expected an object, got {printable_repr(extension)}")
+    found = unwritable(extension)
+    if found is not None:
+        raise RecordError(f"packbench{json_pointer(found[0])}: {found[1]}")
+
+
+def _packbench_of(text: str, *, finite: bool = True) -> dict[str, Any]:
+    """Parse the `packbench` object from its part of a line; raises RecordError."""
+    try:
+        extension = from_json(text, allow_inf_nan=False)
+    except (ValueError, TypeError) as error:
+        # a str may contain a surrogate, which is a TypeError
+        raise RecordError(f"packbench: {error}") from None
+    if type(extension) is not dict:
+        raise RecordError(f"packbench: expected an object, got {printable(text)}")
+    if finite and not all_finite(extension.values()):
+        raise RecordError("packbench: a number is out of range")
+    return extension
+
+
+def _assemble(kind: type[_Noun], values: dict[str, Any]) -> _Noun:
     """Create an instance from validated values of all fields, without calling the constructor."""
     instance = object.__new__(kind)
     # One assignment for all fields: one per field makes reading records four times as slow.
     object.__setattr__(instance, "__dict__", values)
     return instance
-
-
-def _one_of(allowed: Iterable[str]) -> str:
-    return f"expected one of {', '.join(allowed)}"
-
-
-def _not_among(value: object, allowed: Collection[str]) -> str:
-    """Describe a value that is none of the allowed ones, with the one that may be meant."""
-    return f"{_one_of(allowed)}, got {printable_repr(value)}{_did_you_mean(value, allowed)}"
-
-
-def _did_you_mean(value: object, allowed: Iterable[str]) -> str:
-    """Return the allowed word that a value resembles, such as `agentdojo` for `Agent Dojo`; empty if there is none."""
-    from difflib import get_close_matches  # valid records need no suggestion
-
-    if not isinstance(value, str):
-        return ""
-    # only the beginning, since comparing takes time
-    letters = {_letters(word): word for word in allowed}
-    close = get_close_matches(_letters(value[:_LONGEST_COMPARED]), letters, n=1, cutoff=_CLOSE)
-    return f'; did you mean "{letters[close[0]]}"?' if close else ""
-
-
-def _letters(word: str) -> str:
-    return "".join(char for char in word.lower() if char.isalnum())
-
-
-def _check_version(version: int) -> None:
-    if version != EVAL_SCHEMA_VERSION:
-        raise RecordError(f"schema_version: expected {EVAL_SCHEMA_VERSION}, got {version}")
-
-
-def _check_instance(name: str, value: object, kind: type) -> None:
-    # Subclasses are rejected here and below: a bool is not a token count, an enum member does not print as its string.
-    if type(value) is not kind:
-        raise RecordError(f"{name}: expected {kind.__name__}, got {printable_repr(value)}")
-
-
-def _check_string(name: str, value: object) -> None:
-    if type(value) is not str:
-        raise RecordError(f"{name}: expected a string, got {printable_repr(value)}")
-    if has_surrogate(value):
-        raise RecordError(f"{name}: unpaired surrogate in {printable_repr(value)}")
-
-
-def _check_integer(name: str, value: object, maximum: int) -> None:
-    if type(value) is not int or not 0 <= value <= maximum:
-        raise RecordError(f"{name}: {expected_integer(maximum)}, got {printable_repr(value)}")
-
-
-def _check_variant(name: str, value: object, allowed: Collection[str]) -> None:
-    if type(value) is not str or value not in allowed:
-        raise RecordError(f"{name}: {_not_among(value, allowed)}")
-
-
-def _is_surely_valid(values: Mapping[str, Any]) -> bool:
-    """Return whether values are certainly valid, as nearly all are; False means that they need a full validation."""
-    texts = [values[name] for name in _TEXTS]
-    counts = [values["wall_clock_ms"]]
-    counts += [values[name] for name in ("tokens_input", "tokens_output") if values[name] is not None]
-    for hook in values["hook_decisions"]:
-        texts += (hook["hook"], hook["decision"])
-        rule = hook.get("rule", 0)
-        if type(rule) is not int or not 0 <= rule <= U32_MAX:
-            return False
-    for text in texts:
-        if type(text) is not str:
-            return False
-    for count in counts:
-        if type(count) is not int or not 0 <= count <= U64_MAX:
-            return False
-    joined = "".join(texts)
-    return (
-        type(values["passed"]) is bool
-        and (joined.isascii() or SURROGATE.search(joined) is None)
-        and _SUITE_NAME.fullmatch(values["test_suite"]) is not None
-        and values["agent_decision"] in EVAL_DECISIONS
-        and values["expected"] in EVAL_DECISIONS
-        and values["llm_backend"] in _OPEN_BACKENDS
-        and type(values["packbench"]) is dict
-        and is_plain(values["packbench"])
-    )
-
-
-def _packbench_of(text: str, *, finite: bool = True) -> dict[str, Any]:
-    """Parse the `packbench` object from its part of a line; raises SerdeError."""
-    try:
-        extension = from_json(text, allow_inf_nan=False)
-    except (ValueError, TypeError) as error:
-        # A str may contain a surrogate, which is a TypeError.
-        raise SerdeError(str(error)) from None
-    if type(extension) is not dict:
-        raise SerdeError(f"expected an object, got {printable(text)}")
-    if finite and not all_finite(extension.values()):
-        raise SerdeError("a number is out of range")
-    return extension
 
 
 def _wire_pattern(template: str) -> str:
@@ -369,7 +284,7 @@ _PLACEHOLDERS = {
     "TEXT": r'[^"\\\x00-\x1f\ud800-\udfff]*+',
     "U32": "0|[1-9][0-9]{0,8}",
     "U64": "0|[1-9][0-9]{0,18}",
-    "SUITE": _SUITE_NAME.pattern,
+    "SUITE": "[a-z0-9][a-z0-9_-]*+",
     "DECISION": "|".join(EVAL_DECISIONS),
     "BACKEND": "|".join(_OPEN_BACKENDS),
     "OBJECT": r"\{.*\}",
@@ -398,40 +313,25 @@ def _read_fast(line: str, *, strict: bool) -> EvalRecord | None:
     match = _compiled(_ORDINARY).fullmatch(line)
     if match is None:
         return None
-    groups = match.groups()
-    suite, test_id, category, decision, expected, passed, hooks, tokens_input, tokens_output = groups[:9]
-    wall_clock_ms, backend, model, run_id, timestamp, packbench = groups[9:]
-    if strict and (suite not in EVAL_SUITES or backend not in EVAL_BACKENDS):
+    values: dict[str, Any] = dict(zip(_WIRE_NAMES, match.groups(), strict=True))
+    if strict and (values["test_suite"] not in EVAL_SUITES or values["llm_backend"] not in EVAL_BACKENDS):
         return None
+    hooks, extension = values["hook_decisions"], values["packbench"]
     # a long text is not likely to occur again
     hooks_in = _hooks_in if hooks and len(hooks) > _MAX_CACHED_HOOKS else _known_hooks
-    extension = None
-    if packbench is not None:
+    values["hook_decisions"] = hooks_in(hooks) if hooks else ()
+    values["passed"] = values["passed"] == "true"
+    values["schema_version"] = EVAL_SCHEMA_VERSION
+    for name in ("tokens_input", "tokens_output", "wall_clock_ms"):
+        if number := values[name]:
+            values[name] = int(number)
+    if extension is not None:
         try:
-            extension = _packbench_of(packbench, finite=not strict)
-        except SerdeError:
+            known = _packbench_of(extension, finite=not strict)
+        except RecordError:
             return None
-    return _assemble(
-        EvalRecord,
-        {
-            "schema_version": EVAL_SCHEMA_VERSION,
-            "test_suite": suite,
-            "test_id": test_id,
-            "attack_category": category,
-            "agent_decision": decision,
-            "expected": expected,
-            "passed": passed == "true",
-            "hook_decisions": hooks_in(hooks) if hooks else (),
-            "tokens_input": int(tokens_input) if tokens_input else None,
-            "tokens_output": int(tokens_output) if tokens_output else None,
-            "wall_clock_ms": int(wall_clock_ms),
-            "llm_backend": backend,
-            "llm_model": model,
-            "run_id": run_id,
-            "timestamp": timestamp,
-            "packbench": None if strict else extension,
-        },
-    )
+        values["packbench"] = None if strict else known
+    return _assemble(EvalRecord, values)
 
 
 def _hooks_in(text: str) -> tuple[HookDecision, ...]:
@@ -446,83 +346,93 @@ def _hooks_in(text: str) -> tuple[HookDecision, ...]:
 _known_hooks = lru_cache(maxsize=1024)(_hooks_in)
 
 
-def _variant(allowed: Collection[str]) -> Callable[[JsonReader], str]:
-    """Return a reader of one of several strings."""
-
-    def read(reader: JsonReader) -> str:
-        value = reader.variant()
-        if value not in allowed:
-            raise SerdeError(_not_among(value, allowed))
-        return value
-
-    return read
-
-
-def _optional(read: Callable[[JsonReader], int]) -> Callable[[JsonReader], int | None]:
-    """Return a reader of `null` or of what `read` reads."""
-    return lambda reader: None if reader.null() else read(reader)
-
-
-def _suite(reader: JsonReader) -> str:
-    value = reader.variant()
-    if not _SUITE_NAME.fullmatch(value):
-        raise SerdeError(f"{_SUITE_PROBLEM}, got {printable_repr(value)}{_did_you_mean(value, EVAL_SUITES)}")
-    return value
-
-
-def _hooks(reader: JsonReader) -> tuple[HookDecision, ...]:
-    return tuple(
-        HookDecision(**values) for values in reader.sequence(lambda each: each.struct(_HOOK_FIELDS, {"rule": None}))
-    )
-
-
-_u32 = partial(JsonReader.integer, maximum=U32_MAX)
-_u64 = partial(JsonReader.integer, maximum=U64_MAX)
-_HOOK_FIELDS: Mapping[str, Callable[[JsonReader], Any]] = {
-    "hook": JsonReader.string,
-    "decision": JsonReader.string,
-    "rule": _optional(_u32),
-}
-_STRICT_FIELDS: Mapping[str, Callable[[JsonReader], Any]] = {
-    "schema_version": _u32,
-    "test_suite": _variant(EVAL_SUITES),
-    "test_id": JsonReader.string,
-    "attack_category": JsonReader.string,
-    "agent_decision": _variant(EVAL_DECISIONS),
-    "expected": _variant(EVAL_DECISIONS),
-    "passed": JsonReader.boolean,
-    "hook_decisions": _hooks,
-    "tokens_input": _optional(_u64),
-    "tokens_output": _optional(_u64),
-    "wall_clock_ms": _u64,
-    "llm_backend": _variant(EVAL_BACKENDS),
-    "llm_model": JsonReader.string,
-    "run_id": JsonReader.string,
-    "timestamp": JsonReader.string,
-}
-_OPEN_FIELDS = {**_STRICT_FIELDS, "test_suite": _suite, "llm_backend": _variant(_OPEN_BACKENDS)}
-# Not among the fields: the array form contains the fields of the spec only.
-_OPEN_EXTRA = {"packbench": lambda reader: _packbench_of(reader.skip())}
-_DEFAULTS = {
-    "schema_version": EVAL_SCHEMA_VERSION,
-    "hook_decisions": (),
-    "tokens_input": None,
-    "tokens_output": None,
-}
-
-
 def _read_any(line: str, *, strict: bool) -> EvalRecord:
     """Parse any line, value by value; raises RecordError."""
     if has_surrogate(line):
         raise RecordError("not UTF-8: contains an unescaped surrogate")
-    reader = JsonReader(line)
     try:
-        if strict:
-            values = reader.struct(_STRICT_FIELDS, _DEFAULTS)
-        else:
-            values = reader.struct(_OPEN_FIELDS, _DEFAULTS, _OPEN_EXTRA)
-        reader.end()
-    except SerdeError as error:
+        record = _struct(line, EvalRecord, _NAMES[:-1], extra=() if strict else ("packbench",))
+    except ValueError as error:
         raise RecordError(str(error)) from None
-    _check_version(values["schema_version"])
-    return _assemble(EvalRecord, {"packbench": None, **values})
+    problem = strict_problem(record) if strict else None
+    if problem is not None:
+        raise RecordError(problem)
+    return record
+
+
+def _struct(text: str, kind: type[_Noun], names: tuple[str, ...], extra: tuple[str, ...] = ()) -> _Noun:
+    """Read a struct: an object in any order, or an array in the order of the fields.
+
+    Args:
+        text: the JSON text.
+        kind: the class; fields with a default may be missing.
+        names: the fields; other keys are skipped.
+        extra: further fields that only an object has.
+
+    Raises:
+        ValueError: the text is no such struct.
+    """
+    texts = _texts_in(text, names, extra)
+    known = {name: _PARSERS.get(name, _scalar)(member) for name, member in texts.items()}
+    values = {each.name: known.get(each.name, each.default) for each in fields(kind)}
+    _check(kind, {name: value for name, value in values.items() if value is not MISSING})
+    return _assemble(kind, values)
+
+
+def _texts_in(text: str, names: tuple[str, ...], extra: tuple[str, ...]) -> dict[str, str]:
+    """Return the texts of the members with these names; arguments as in `_struct`."""
+    opener, members = split_json(text)
+    if opener == "[":
+        if len(members) > len(names):
+            raise RecordError(f"expected at most {len(names)} values, got {len(members)}")
+        return {name: member for name, (_, member) in zip(names, members, strict=False)}
+    if opener != "{":
+        raise RecordError(f"expected an object, got {printable(text.strip()) or 'nothing'}")
+    texts: dict[str, str] = {}
+    for key, member in members:
+        if key in texts:
+            raise RecordError(f"{key}: duplicate key")
+        if key in names + extra:
+            texts[key] = member
+    return texts
+
+
+_WORDS = {"true": True, "false": False, "null": None}
+
+
+def _scalar(text: str) -> Any:
+    """Return the value of a string, a word or a number; an empty list for any other, which no field may be."""
+    if text.startswith('"'):
+        return json.loads(text)
+    if text.startswith(("[", "{")):
+        return []
+    # `-0` is a float to serde_json; int() raises ValueError for thousands of digits
+    return _WORDS[text] if text in _WORDS else int(text) if _INTEGER.fullmatch(text) else float(text)
+
+
+def _variant(text: str) -> Any:
+    """Return the name of an enum's variant: a string, or serde's map form `{"name": null}`."""
+    opener, members = split_json(text)
+    if opener == "{" and len(members) == 1 and members[0][1] == "null":
+        return members[0][0]
+    return _scalar(text)
+
+
+def _hooks(text: str) -> tuple[HookDecision, ...]:
+    opener, members = split_json(text)
+    if opener != "[":
+        raise RecordError(f"hook_decisions: expected an array, got {printable(text)}")
+    hooks = []
+    for number, (_, member) in enumerate(members):
+        try:
+            hooks.append(_struct(member, HookDecision, ("hook", "decision", "rule")))
+        except ValueError as error:
+            raise RecordError(f"hook_decisions[{number}]: {error}") from None
+    return tuple(hooks)
+
+
+_PARSERS: Mapping[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("test_suite", "agent_decision", "expected", "llm_backend"), _variant),
+    "hook_decisions": _hooks,
+    "packbench": _packbench_of,
+}

@@ -18,6 +18,9 @@ from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
+from pytest_packbench.model.errors import json_pointer
+from pytest_packbench.model.strict_json import walk
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -344,16 +347,8 @@ class Redactor:
 
     def add(self, values: Iterable[str], what: str = "a value of an option or a header") -> None:
         """Add secret values; a value that may be ordinary text is ignored."""
-        known, tokens, encoded = dict(self._known), dict(self._tokens), set(self._base64)
-        for value in values:
-            text = value.strip()
-            if _may_be_key(text, words=True):
-                _add_forms(known, encoded, text, what)
-            elif _MIN_TOKEN_LENGTH <= len(text) < MIN_LENGTH and _is_mixed(text):
-                tokens[text] = what
-        # replaced as a whole: another thread may be searching
-        self._known, self._tokens, self._base64 = known, tokens, encoded
-        self._needles = (*known, *tokens, *_SUSPECT_WORDS)
+        texts = (value.strip() for value in values)
+        self._learn((text, what) for text in texts if _may_be_key(text, words=True) or _may_be_token(text))
 
     def refresh(self) -> None:
         """Read the environment again if it has more variables: a target may load keys."""
@@ -361,13 +356,21 @@ class Redactor:
         if size == self._size:
             return
         self._size = size
+        self._learn(
+            (part, f"the value of {name}")
+            for name, value in list(self._environment.items())
+            for part in _secrets_of_variable(name, value, named=name in self._names)
+        )
+
+    def _learn(self, secrets: Iterable[tuple[str, str]]) -> None:
+        """Add secrets, each with what it is; a short one is a token."""
         known, tokens, encoded = dict(self._known), dict(self._tokens), set(self._base64)
-        for name, value in list(self._environment.items()):
-            for part in _secrets_of_variable(name, value, named=name in self._names):
-                if len(part) < MIN_LENGTH:
-                    tokens[part] = f"the value of {name}"
-                else:
-                    _add_forms(known, encoded, part, f"the value of {name}")
+        for secret, what in secrets:
+            if len(secret) < MIN_LENGTH:
+                tokens[secret] = what
+            else:
+                _add_forms(known, encoded, secret, what)
+        # replaced as a whole: another thread may be searching
         self._known, self._tokens, self._base64 = known, tokens, encoded
         self._needles = (*known, *tokens, *_SUSPECT_WORDS)
 
@@ -414,19 +417,13 @@ class Redactor:
 
     def find(self, value: Any) -> tuple[Found, ...]:
         """Return the secrets in a JSON value, in order."""
-        every = []
-        stack: list[tuple[str, Any]] = [("", value)]
-        while stack:
-            pointer, item = stack.pop()
-            if isinstance(item, dict):
-                every += [found._replace(pointer=pointer) for key in item for found in self.find(key)]
-                stack += reversed([(f"{pointer}/{_escaped(str(key))}", member) for key, member in item.items()])
-            elif isinstance(item, list | tuple):
-                stack += reversed([(f"{pointer}/{index}", member) for index, member in enumerate(item)])
-            else:
-                text = _printed(item)
+        every: list[Found] = []
+        for path, item in walk(value):
+            texts = item if isinstance(item, dict) else () if isinstance(item, list | tuple) else (item,)
+            for text in map(_printed, texts):
                 every += [
-                    Found(text[span.start : span.end], span.what, pointer, span.is_known) for span in self._spans(text)
+                    Found(text[span.start : span.end], span.what, json_pointer(path), span.is_known)
+                    for span in self._spans(text)
                 ]
         return tuple(every)
 
@@ -672,6 +669,10 @@ def _is_secret_url(text: str) -> bool:
     return any(len(step) >= _LONG_WORD and _is_mixed(step) for step in parts.path.split("/"))
 
 
+def _may_be_token(text: str) -> bool:
+    return _MIN_TOKEN_LENGTH <= len(text) < MIN_LENGTH and _is_mixed(text)
+
+
 def _is_mixed(text: str) -> bool:
     return any(map(str.isalpha, text)) and any(map(str.isdigit, text))
 
@@ -773,10 +774,6 @@ def _merged(spans: Iterable[_Span]) -> list[_Span]:
 
 def _span(match: re.Match[str]) -> tuple[int, int]:
     return match.span(match.lastindex or 0)
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 # at the first text that needs it: most runs need none

@@ -141,10 +141,17 @@ class Result(EndedAttempt):
         attempt: what the target did.
         score: what that came to.
         record: the wire record with its `packbench` object; None if the attempt leaves no record.
+        folded: of a case over several trials, how many of them passed and how many there were; None for one attempt.
     """
 
     score: Score
     record: dict[str, Any] | None = None
+    folded: tuple[int, int] | None = None
+
+    @property
+    def trials(self) -> tuple[int, int]:
+        """How many trials passed, quarantined or not if there is one, and how many there were."""
+        return self.folded or (int(self.score.verdict == "passed"), 1)
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as plain JSON, for xdist and the journal."""

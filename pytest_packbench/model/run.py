@@ -7,7 +7,9 @@ import re
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
+
+from pydantic import Field, Strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,6 +19,8 @@ BUNDLED = "bundled/"
 """How the name of a suite of the installed package begins where the project has suites of its own."""
 SUITE_NAME = r"^(bundled/)?[^/\\.\x00-\x1f][^/\\\x00-\x1f]*$"
 """The name of a suite in a stored file: no path."""
+Text = Annotated[str, Field(pattern="")]
+"""A text of Unicode, without half of a surrogate pair, which a string of Python may have."""
 Mode = Literal["fixture", "live", "record"]
 """How model calls are answered: from recordings, by a model, or by a model whose answers are recorded."""
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -225,20 +229,20 @@ class Run:
         findings: remarks on the run as a whole, one line each.
     """
 
-    run_id: str
-    suite: str
-    description: str
-    pack: str
-    pack_version: str
-    suite_sha256: str
-    bundled: bool
-    mode: str
-    target: str
-    started_at: str
-    finished_at: str
-    backend: str | None = None
-    model: str | None = None
-    partial: str = ""
+    run_id: Text
+    suite: Annotated[str, Field(pattern=SUITE_NAME)]
+    description: Text
+    pack: Text
+    pack_version: Text
+    suite_sha256: Text
+    bundled: Annotated[bool, Strict()]
+    mode: Text
+    target: Text
+    started_at: Text
+    finished_at: Text
+    backend: Text | None = None
+    model: Text | None = None
+    partial: Text = ""
     versions: dict[str, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     findings: tuple[str, ...] = ()

@@ -1,159 +1,154 @@
-"""JSON Schemas of a record and of a report."""
+"""JSON Schemas of a record and of a report, generated from the classes of what they contain."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
+from pytest_packbench.model.case import CurrentVersion
+from pytest_packbench.model.gate import GateResult  # noqa: TC001 - pydantic reads the types of fields
 from pytest_packbench.model.policy import POLICY_VERSION
-from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord
+from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import extension_model, row_model
-from pytest_packbench.model.run import MODES, RUN_DOCUMENT_VERSION
-from pytest_packbench.model.score import QUARANTINE, VERDICTS
-
-_STRING = {"type": "string"}
-_BOOLEAN = {"type": "boolean"}
-_COUNT = {"type": "integer", "minimum": 0}
-_STRING_MAP = {"type": "object", "additionalProperties": _STRING}
-_NUMBER_OR_NULL = {"type": ["number", "null"]}
-_COUNT_OR_NULL = {"type": ["integer", "null"], "minimum": 0}
-_FIGURE = {
-    "type": "object",
-    "required": [
-        *("group", "name", "headline", "count", "total", "share", "number", "unit", "interval", "note", "definition")
-    ],
-    "properties": {
-        **dict.fromkeys(("group", "name", "unit", "note", "definition"), _STRING),
-        "headline": _BOOLEAN,
-        **dict.fromkeys(("count", "total"), _COUNT_OR_NULL),
-        "share": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
-        "number": _NUMBER_OR_NULL,
-        "interval": {
-            "type": ["object", "null"],
-            "required": ["low", "high", "method"],
-            "properties": {"low": {"type": "number"}, "high": {"type": "number"}, "method": _STRING},
-        },
-    },
-}
+from pytest_packbench.model.run import RUN_DOCUMENT_VERSION, Run
+from pytest_packbench.model.score import Count, Share, Verdict  # noqa: TC001 - likewise
 
 
-def _record_schema() -> dict[str, Any]:
+class Totals(BaseModel):
+    """The counts of cases."""
+
+    selected: Count
+    verdicts: dict[Verdict, Count]
+    quarantined: dict[Literal["skip", "xfail"], Count]
+
+
+class StoredInterval(BaseModel):
+    """A confidence interval."""
+
+    low: float
+    high: float
+    method: str
+
+
+class StoredFigure(BaseModel):
+    """A named figure of the run, with its share."""
+
+    group: str
+    name: str
+    headline: bool
+    count: Count | None
+    total: Count | None
+    share: Share | None
+    number: float | None
+    unit: str
+    interval: StoredInterval | None
+    note: str
+    definition: str
+
+
+class StoredComparison(BaseModel):
+    """What has changed since the baseline."""
+
+    requested: str
+    baseline: str | None
+    problem: str
+    conditions: list[Any]
+    failed: bool
+
+
+class StoredPolicy(BaseModel):
+    """The acceptance policy."""
+
+    version: Annotated[int, CurrentVersion(POLICY_VERSION)]
+    config: dict[str, Any]
+    files: dict[str, str]
+    code: dict[str, str]
+    recordings: dict[str, str]
+    settings: dict[str, Any]
+    baseline: Any
+
+
+class StoredControls(BaseModel):
+    """The counts of controls, and which did not end as written."""
+
+    present: Count
+    selected: Count
+    as_written: Count
+    deviates: Count
+    broken: Count
+    not_run: Count
+    wrong: list[str]
+
+
+class StoredChange(BaseModel):
+    """One change of the acceptance policy."""
+
+    what: str
+    file: str
+    key: str
+    old: Any
+    new: Any
+    case: str
+    reason: str
+    allowed: bool
+
+
+class StoredChanges(BaseModel):
+    """The changes of the acceptance policy since its base."""
+
+    base: str
+    failed: bool
+    changes: list[StoredChange]
+    problems: list[str]
+    notes: list[str]
+
+
+class Document(BaseModel):
+    """The run."""
+
+    version: Annotated[int, CurrentVersion(RUN_DOCUMENT_VERSION)]
+    status: Literal["passed", "failed", "partial"]
+    complete: bool
+    run: Run
+    totals: Totals
+    figures: list[StoredFigure] = []
+    gates: list[GateResult]
+    comparison: StoredComparison | None = None
+    policy: StoredPolicy | None = None
+    controls: StoredControls | None = None
+    policy_changes: StoredChanges | None = None
+    cases: list[Any]
+
+
+def _record() -> dict[str, Any]:
     """Return the schema of a record, as far as a schema can express it: `EvalRecord` is stricter."""
     schema = TypeAdapter(EvalRecord).json_schema()
     extension = extension_model().model_json_schema()
     schema["$defs"] |= extension.pop("$defs")
     schema["properties"]["packbench"] = extension
-    schema["properties"]["schema_version"] = {"const": EVAL_SCHEMA_VERSION}
     return schema
 
 
-_ROW = {**row_model().model_json_schema(), "additionalProperties": False}
+def _document() -> dict[str, Any]:
+    schema = Document.model_json_schema()
+    row = row_model().model_json_schema()
+    schema["$defs"] |= row.pop("$defs")
+    schema["properties"]["cases"]["items"] = {**row, "additionalProperties": False}
+    return schema
+
+
 RECORD: dict[str, Any] = {
+    **_record(),
     "title": "EvalRecord",
     "description": "One line of records.jsonl: eval record, wire version 1. A strict reader accepts three suites only.",
-    **_record_schema(),
 }
+_DOCUMENT = _document()
 REPORT: dict[str, Any] = {
-    "$defs": _ROW.pop("$defs"),
+    "$defs": _DOCUMENT.pop("$defs"),
     "title": "Report",
     "description": "report.json: the document of pytest-json-report with the run under the key packbench.",
     "type": "object",
     "required": ["packbench"],
-    "properties": {
-        "packbench": {
-            "type": "object",
-            "required": ["version", "status", "complete", "run", "totals", "gates", "cases"],
-            "properties": {
-                "version": {"const": RUN_DOCUMENT_VERSION},
-                "status": {"enum": ["passed", "failed", "partial"]},
-                "complete": _BOOLEAN,
-                "run": {
-                    "type": "object",
-                    "required": ["run_id", "suite", "pack", "pack_version", "suite_sha256", "mode", "target"],
-                    "properties": {
-                        "run_id": _STRING,
-                        "suite": _STRING,
-                        "mode": {"enum": list(MODES)},
-                        "bundled": _BOOLEAN,
-                        "partial": _STRING,
-                        "versions": _STRING_MAP,
-                    },
-                },
-                "totals": {
-                    "type": "object",
-                    "required": ["selected", "verdicts", "quarantined"],
-                    "properties": {
-                        "selected": _COUNT,
-                        "verdicts": {"type": "object", "required": list(VERDICTS), "additionalProperties": _COUNT},
-                        "quarantined": {"type": "object", "required": list(QUARANTINE), "additionalProperties": _COUNT},
-                    },
-                },
-                "figures": {"type": "array", "items": _FIGURE},
-                "gates": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "required": ["metric", "passed"],
-                        "properties": {
-                            "passed": _BOOLEAN,
-                            "judged": _BOOLEAN,
-                            "confidence": {"type": ["number", "null"]},
-                            "proven": {"type": ["boolean", "null"]},
-                        },
-                    },
-                },
-                "comparison": {
-                    "type": "object",
-                    "required": ["requested", "baseline", "problem", "conditions", "failed"],
-                    "properties": {"requested": _STRING, "problem": _STRING, "failed": _BOOLEAN},
-                },
-                "policy": {
-                    "type": "object",
-                    "required": ["version", "config", "files", "code", "recordings", "settings", "baseline"],
-                    "properties": {
-                        "version": {"const": POLICY_VERSION},
-                        "config": {"type": "object"},
-                        "files": _STRING_MAP,
-                        "code": _STRING_MAP,
-                        "recordings": _STRING_MAP,
-                        "settings": {"type": "object"},
-                    },
-                },
-                "controls": {
-                    "type": "object",
-                    "required": ["present", "selected", "as_written", "deviates", "broken", "not_run", "wrong"],
-                    "properties": {
-                        **dict.fromkeys(("present", "selected", "as_written", "deviates", "broken", "not_run"), _COUNT),
-                        "wrong": {"type": "array", "items": _STRING},
-                    },
-                },
-                "policy_changes": {
-                    "type": "object",
-                    "required": ["base", "failed", "changes", "problems", "notes"],
-                    "properties": {
-                        "base": _STRING,
-                        "failed": _BOOLEAN,
-                        "changes": {
-                            "type": "array",
-                            "items": {
-                                "type": "object",
-                                "required": ["what", "file", "key", "old", "new", "case", "reason", "allowed"],
-                                "properties": {
-                                    **dict.fromkeys(("what", "file", "key", "case", "reason"), _STRING),
-                                    "allowed": _BOOLEAN,
-                                },
-                            },
-                        },
-                        "problems": {"type": "array", "items": _STRING},
-                        "notes": {"type": "array", "items": _STRING},
-                    },
-                },
-                "cases": {
-                    "type": "array",
-                    "items": _ROW,
-                },
-            },
-        }
-    },
+    "properties": {"packbench": _DOCUMENT},
 }

@@ -1,20 +1,18 @@
-"""JSON by the rules of Rust's serde_json: a reader of typed fields, and a validation of values before writing.
+"""JSON that means the same to every program: its grammar, and values that can be written and read back unchanged.
 
-Python's `json` accepts more than serde_json (repeated keys, `NaN`, `-0` as an integer, unpaired surrogates) and less in
-two cases (depth, integers of many digits). The rules here are those of serde_json for a derived struct; values of
-unknown keys only have to match the grammar.
+Python's `json` accepts more than other readers (repeated keys, `NaN`, unpaired surrogates) and less than serde_json in
+two cases (depth, integers of many digits).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from itertools import count
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
 
 U32_MAX = 2**32 - 1
@@ -28,7 +26,6 @@ _SPACE = re.compile(r"[ \t\n\r]*+")
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F][0-9a-fA-F][0-9a-fA-F][0-9a-fA-F])*+')
 # Everything up to the next structural character, so that a message can show all of `01240` or `NaN`.
 _BARE = re.compile(r'[^ \t\n\r,:"\[\]{}]*+')
-_INTEGER = re.compile(r"0|[1-9][0-9]{0,19}")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
 _CLOSER = {"[": "]", "{": "}"}
 _MAX_LENGTH = 60
@@ -108,20 +105,6 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
-class SerdeError(ValueError):
-    """A text was rejected: `problem` in one line, and the `path` of the field, or "" for the whole text."""
-
-    def __init__(self, problem: str, path: str = "") -> None:
-        super().__init__(f"{path}: {problem}" if path else problem)
-        self.problem = problem
-        self.path = path
-
-    def inside(self, name: str) -> SerdeError:
-        """Return the same error for the struct or list that contains the value as `name`."""
-        dot = "." if self.path and not self.path.startswith("[") else ""
-        return SerdeError(self.problem, f"{name}{dot}{self.path}")
-
-
 def has_surrogate(text: str) -> bool:
     """Return whether a text contains a surrogate, which UTF-8 cannot encode."""
     return not text.isascii() and SURROGATE.search(text) is not None
@@ -162,14 +145,32 @@ def printable_repr(value: object) -> str:
         return f"a huge {type(value).__name__}"
 
 
-def check_value(value: Any) -> None:
-    """Raise SerdeError unless a value can be written as JSON and read back unchanged."""
-    if not is_plain(value):
-        _check_json(value, depth=1)
+def walk(value: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Yield a JSON value and what it contains, in order, each with the keys and indexes that lead to it."""
+    pending: list[tuple[tuple[str | int, ...], Any]] = [((), value)]
+    while pending:
+        path, item = pending.pop()
+        yield path, item
+        if isinstance(item, dict):
+            pending += reversed([((*path, key), member) for key, member in item.items()])
+        elif isinstance(item, list | tuple):
+            pending += reversed([((*path, index), element) for index, element in enumerate(item)])
+
+
+def unwritable(value: Any) -> tuple[tuple[str | int, ...], str] | None:
+    """Return the first place in an array or object that can't be written as JSON and read back unchanged.
+
+    Returns:
+        The keys and indexes that lead to it, and what is wrong there; None if there is no such place.
+    """
+    if is_plain(value):
+        return None
+    problems = ((path, _problem_of(item, depth=len(path))) for path, item in walk(value))
+    return next((found for found in problems if found[1]), None)
 
 
 def is_plain(value: Any) -> bool:  # noqa: C901 - a function call per value takes twice as long
-    """Return whether an array or object certainly passes `check_value`, as nearly all do; False is not certain."""
+    """Return whether an array or object is certainly not `unwritable`, as nearly all are not; False is not certain."""
     pending = [(value, 1)]
     while pending:
         container, depth = pending.pop()
@@ -209,233 +210,102 @@ def all_finite(values: Iterable[Any]) -> bool:
     return True
 
 
-def _check_json(value: Any, *, depth: int) -> None:
-    """Raise SerdeError with the path of the first value that cannot be written."""
-    kind = type(value)
-    if kind is not dict and kind is not list:
-        _check_scalar(value)
-        return
-    if depth > _MAX_DEPTH:
-        raise SerdeError(f"nested deeper than {_MAX_DEPTH}")
-    for name, item in value.items() if kind is dict else enumerate(value):
-        if kind is dict and (type(name) is not str or has_surrogate(name)):
-            raise SerdeError(f"expected a key of valid Unicode, got {printable_repr(name)}")
-        try:
-            _check_json(item, depth=depth + 1)
-        except SerdeError as error:
-            raise error.inside(printable(name) if isinstance(name, str) else f"[{name}]") from None
+def _problem_of(item: object, *, depth: int) -> str:
+    """Return why an item of a value can't be written; empty if nothing but its members may be wrong."""
+    if type(item) is dict or type(item) is list:
+        keys = item if type(item) is dict else ()
+        wrong = [name for name in keys if type(name) is not str or has_surrogate(name)]
+        if wrong:
+            return f"expected a key of valid Unicode, got {printable_repr(wrong[0])}"
+        return f"nested deeper than {_MAX_DEPTH}" if depth >= _MAX_DEPTH else ""
+    if type(item) is str:
+        return f"unpaired surrogate in {printable_repr(item)}" if has_surrogate(item) else ""
+    if type(item) is float:
+        return "" if isfinite(item) else f"expected a finite number, got {item}"
+    if type(item) is int:
+        return f"expected an integer of at most {_MAX_BITS} bits" if item.bit_length() > _MAX_BITS else ""
+    return "" if item is None or type(item) is bool else f"expected a JSON value, got {printable_repr(item)}"
 
 
-def _check_scalar(value: object) -> None:
-    if type(value) is str:
-        if has_surrogate(value):
-            raise SerdeError(f"unpaired surrogate in {printable_repr(value)}")
-    elif type(value) is float:
-        if not isfinite(value):
-            raise SerdeError(f"expected a finite number, got {value}")
-    elif type(value) is int:
-        if value.bit_length() > _MAX_BITS:
-            raise SerdeError(f"expected an integer of at most {_MAX_BITS} bits")
-    elif value is not None and type(value) is not bool:
-        raise SerdeError(f"expected a JSON value, got {printable_repr(value)}")
+def split_json(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """Split a JSON text, which only has to match the grammar, however deep it is and however many digits it has.
+
+    Args:
+        text: the text, without unescaped surrogates.
+
+    Returns:
+        Its first character, empty for a blank text; and the members of an array or object, each with its key, which is
+        empty in an array.
+
+    Raises:
+        ValueError: it is no JSON, or a key of the object contains half of a surrogate pair; one line.
+    """
+    scanner = _Scanner(text)
+    opener = scanner.peek()
+    members = []
+    if opener in _CLOSER:
+        members = scanner.members()
+    elif opener:
+        scanner.skip()
+    if scanner.peek():
+        raise scanner.malformed("the end of the line")
+    return opener, members
 
 
-class JsonReader:
+class _Scanner:
     """A cursor over one JSON text. Every method reads one item and moves the cursor behind it.
 
-    Every method raises SerdeError if serde_json would reject the text.
+    Every method raises ValueError if the text violates the grammar.
     """
 
     __slots__ = ("_position", "_text")
 
     def __init__(self, text: str) -> None:
-        """Start before `text`, which must not contain unescaped surrogates."""
         self._text = text
         self._position = 0
 
-    def struct(
-        self,
-        fields: Mapping[str, Callable[[JsonReader], Any]],
-        defaults: Mapping[str, Any],
-        extra: Mapping[str, Callable[[JsonReader], Any]] | None = None,
-    ) -> dict[str, Any]:
-        """Read a struct: an object in any order, or an array in the order of `fields`.
-
-        Args:
-            fields: the reader of each field.
-            defaults: the values of missing fields; fields without a default are required.
-            extra: the readers of optional keys that only the object form has.
-
-        Returns:
-            The values of all fields, and of the extra keys that are present. Other keys are skipped.
-        """
-        opener = self._peek()
-        if opener == "{":
-            values = self._object({**fields, **(extra or {})})
-        elif opener == "[":
-            values = self._array(fields)
-        else:
-            raise self._unexpected("expected an object")
-        for name in fields:
-            if name not in values:
-                if name not in defaults:
-                    raise SerdeError("missing", name)
-                values[name] = defaults[name]
-        return values
-
-    def _object(self, fields: Mapping[str, Callable[[JsonReader], Any]]) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        for _ in self._members("}"):
-            name = self._string("a key in double quotes")
-            self._consume(":")
-            read = fields.get(name)
-            if read is None:
-                self.skip()
-            elif name in values:
-                raise SerdeError("duplicate key", name)
-            else:
-                values[name] = self._inside(name, read)
-        return values
-
-    def _array(self, fields: Mapping[str, Callable[[JsonReader], Any]]) -> dict[str, Any]:
-        values: dict[str, Any] = {}
+    def members(self) -> list[tuple[str, str]]:
+        """Read an array or object, whose first character is next."""
+        closer = _CLOSER[self.peek()]
         self._position += 1
-        for name, read in fields.items():
-            if self._peek() == "]":
-                break
-            if values:
-                self._consume(",", "a comma or ]")
-            values[name] = self._inside(name, read)
-        self._consume("]", f"] after {len(values)} values")
-        return values
-
-    def sequence(self, read: Callable[[JsonReader], Any]) -> list[Any]:
-        """Read an array; `read` reads each item."""
-        if self._peek() != "[":
-            raise self._unexpected("expected an array")
-        return [self._inside(f"[{number}]", read) for number in self._members("]")]
-
-    def _members(self, closer: str) -> Iterator[int]:
-        """Iterate over the members of an object or array, with the cursor before each; yields their numbers."""
-        self._position += 1
-        if self._peek() != closer:
-            yield 0
-            for number in count(1):
-                if self._peek() == closer:
-                    break
+        found: list[tuple[str, str]] = []
+        while self.peek() != closer:
+            if found:
                 self._consume(",", f"a comma or {closer}")
-                yield number
+            key: str = json.loads(self._key(closer))
+            if has_surrogate(key):
+                raise ValueError(f"unpaired surrogate in {printable_repr(key)}")
+            found.append((key, self.skip()))
         self._position += 1
-
-    def string(self) -> str:
-        """Read a string that is valid Unicode after its escapes are decoded."""
-        return self._string("a string")
-
-    def _string(self, what: str) -> str:
-        if self._peek() != '"':
-            raise self._unexpected(f"expected {what}")
-        token = self._string_token()
-        if "\\" not in token:
-            return token[1:-1]
-        value: str = json.loads(token)
-        if has_surrogate(value):
-            raise SerdeError(f"unpaired surrogate in {printable(token)}")
-        return value
-
-    def _string_token(self) -> str:
-        start = self._position
-        match = _STRING.match(self._text, start)
-        self._position = match.end() if match else start
-        # Not _consume(), which would skip an unescaped line end.
-        if self._text[self._position : self._position + 1] != '"':
-            raise self._malformed("the rest of a string")
-        self._position += 1
-        return self._text[start : self._position]
-
-    def integer(self, maximum: int) -> int:
-        """Read an integer 0..`maximum` without sign, fraction or exponent (`-0` is a float to serde_json)."""
-        token = self._bare()
-        # The pattern limits the length: int() raises ValueError for thousands of digits.
-        value = int(token) if _INTEGER.fullmatch(token) else -1
-        if not 0 <= value <= maximum:
-            raise self._unexpected(expected_integer(maximum))
-        self._position += len(token)
-        return value
-
-    def boolean(self) -> bool:
-        """Read `true` or `false`."""
-        for word in ("true", "false"):
-            if self._literal(word):
-                return word == "true"
-        raise self._unexpected("expected true or false")
-
-    def null(self) -> bool:
-        """Read a `null` if it is next, and return whether it was."""
-        return self._literal("null")
-
-    def variant(self) -> str:
-        """Read the name of an enum variant: a string, or serde's map form `{"name": null}`."""
-        if self._peek() != "{":
-            return self.string()
-        self._position += 1
-        name = self.string()
-        self._consume(":")
-        if not self.null():
-            raise self._unexpected("expected null")
-        self._consume("}")
-        return name
+        return found
 
     def skip(self) -> str:
-        """Skip one value, which only has to match the grammar, and return its text."""
+        """Read one value and return its text."""
         closers: list[str] = []
-        opener = self._peek()
+        opener = self.peek()
         start = self._position
         while True:
             if opener in _CLOSER:
                 self._position += 1
                 closers.append(_CLOSER[opener])
-                if self._peek() != closers[-1]:
-                    self._skip_key(closers[-1])
-                    opener = self._peek()
+                if self.peek() != closers[-1]:
+                    self._key(closers[-1])
+                    opener = self.peek()
                     continue
             elif opener == '"':
-                self._string_token()
+                self._string()
             else:
-                self._skip_bare()
-            while closers and self._peek() == closers[-1]:
+                self._word()
+            while closers and self.peek() == closers[-1]:
                 self._position += 1
                 closers.pop()
             if not closers:
                 return self._text[start : self._position]
             self._consume(",", f"a comma or {closers[-1]}")
-            self._skip_key(closers[-1])
-            opener = self._peek()
+            self._key(closers[-1])
+            opener = self.peek()
 
-    def _skip_key(self, closer: str) -> None:
-        if closer == "}":
-            if self._peek() != '"':
-                raise self._unexpected("expected a key in double quotes")
-            self._string_token()
-            self._consume(":")
-
-    def _skip_bare(self) -> None:
-        token = self._bare()
-        if token not in ("true", "false", "null") and not _NUMBER.fullmatch(token):
-            raise self._malformed("a value")
-        self._position += len(token)
-
-    def end(self) -> None:
-        """Check that nothing but white space follows."""
-        if self._peek():
-            raise self._malformed("the end of the line")
-
-    def _inside(self, name: str, read: Callable[[JsonReader], Any]) -> Any:
-        try:
-            return read(self)
-        except SerdeError as error:
-            raise error.inside(name) from None
-
-    def _peek(self) -> str:
+    def peek(self) -> str:
         """Move to the next character that is not white space and return it; "" at the end."""
         char = self._text[self._position : self._position + 1]
         if char > " ":
@@ -444,32 +314,41 @@ class JsonReader:
         self._position = match.end() if match else self._position
         return self._text[self._position : self._position + 1]
 
-    def _consume(self, char: str, what: str = "") -> None:
-        if self._peek() != char:
-            raise self._malformed(what or char)
-        self._position += 1
-
-    def _literal(self, word: str) -> bool:
-        if self._bare() != word:
-            return False
-        self._position += len(word)
-        return True
-
-    def _bare(self) -> str:
-        """Return the text up to the next structural character, without moving behind it."""
-        self._peek()
+    def malformed(self, what: str) -> ValueError:
+        """Return the error of a text that has something else than `what` next."""
         match = _BARE.match(self._text, self._position)
-        return match[0] if match else ""
+        found = (match[0] if match else "") or self._text[self._position : self._position + 1]
+        got = printable(found) or "the end of the line"
+        return ValueError(f"expected {what} at column {self._position + 1}, got {got}")
 
-    def _unexpected(self, problem: str) -> SerdeError:
-        """Return the error for a value of the wrong type: what was expected and what was found."""
-        bare = self._bare()
-        string = _STRING.match(self._text, self._position)
-        end = string.end() + 1 if string else self._position + (len(bare) or 1)
-        token = self._text[self._position : end]
-        return SerdeError(f"{problem}, got {printable(token) or 'nothing'}")
+    def _key(self, closer: str) -> str:
+        """Read the key of a member and the colon; an array has an empty one."""
+        if closer == "]":
+            return '""'
+        if self.peek() != '"':
+            raise self.malformed("a key in double quotes")
+        key = self._string()
+        self._consume(":", ":")
+        return key
 
-    def _malformed(self, what: str) -> SerdeError:
-        """Return the error for text that violates the grammar."""
-        char = printable(self._text[self._position : self._position + 1]) or "the end of the line"
-        return SerdeError(f"expected {what} at column {self._position + 1}, got {char}")
+    def _string(self) -> str:
+        start = self._position
+        match = _STRING.match(self._text, start)
+        self._position = match.end() if match else start
+        # not _consume(), which would skip an unescaped line end
+        if self._text[self._position : self._position + 1] != '"':
+            raise self.malformed("the rest of a string")
+        self._position += 1
+        return self._text[start : self._position]
+
+    def _word(self) -> None:
+        match = _BARE.match(self._text, self._position)
+        word = match[0] if match else ""
+        if word not in ("true", "false", "null") and not _NUMBER.fullmatch(word):
+            raise self.malformed("a value")
+        self._position += len(word)
+
+    def _consume(self, char: str, what: str) -> None:
+        if self.peek() != char:
+            raise self.malformed(what)
+        self._position += 1

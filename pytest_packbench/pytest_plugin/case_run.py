@@ -1,21 +1,22 @@
 """One case in one pytest item: attempted or not, then scored, compared with its threshold and reported.
 
-Items of case files and marked tests share this; in a marked test the test itself makes the attempt.
+Items of case files, marked tests and controls share this; in a marked test the test itself makes the attempt.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic_core import from_json
 
-from pytest_packbench.cases.files import find_case, format_location, load_case
+from pytest_packbench.cases.files import find_case, format_location, is_unread, load_case
 from pytest_packbench.engine.attempt import Failure, attempt, settle_stored, user_frames
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.result_builder import (
@@ -27,27 +28,36 @@ from pytest_packbench.engine.result_builder import (
     not_run_trial,
     redacted_trial,
 )
-from pytest_packbench.engine.targets import TimeLimit
 from pytest_packbench.model.errors import CaseError, describe_error
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.model.result import Result, result_sent
 from pytest_packbench.model.run import TEST_TARGET_PREFIX
 from pytest_packbench.model.score import is_broken, judged, reported
-from pytest_packbench.plugin import CONTEXTS, KEEP, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID
+from pytest_packbench.plugin import CONTEXTS, KEEP, PREFETCHER, RESULTS_ATTRIBUTE, RESUMED, RUN_ID, rootdir_of
+from pytest_packbench.pytest_plugin.explain import (
+    explain_error,
+    explain_failure,
+    explanation_at,
+    show_difference,
+    worst_trial,
+)
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_packbench.engine.attempt import AttemptState
+    from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Comparison, Pack
-    from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
+    from pytest_packbench.pytest_plugin.collection import Collector
+    from pytest_packbench.runs.journal import Entry
 
 
 RUN = "packbench_run"
-"""The attribute of an item for its case."""
+"""The attribute of an item for its case or control."""
 
 
 class CaseFailure(AssertionError):  # noqa: N818 - tools show the name, and a failed case is not an error
@@ -62,12 +72,91 @@ class CaseBroken(Exception):  # noqa: N818 - likewise
 CaseFailure.__module__ = CaseBroken.__module__ = "builtins"
 
 
-class FixturelessItem(pytest.Item):
-    """An item without fixtures, for plugins that expect the attributes of a test function at each item."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class ItemRun:
+    """What an item runs, a case or a control, and what its reports show of it.
+
+    Attributes:
+        item: pytest's item.
+        nodeid: the item's node id, without the group that xdist may append.
+        suite: the suite.
+        file: the file as in node ids.
+        line: the line in a file of many, from 1; 0 if the file has one case or control.
+        explanation: the text to show if the item does not pass.
+        keywords: the keywords of the item's last report.
+        own_properties: the number of properties in its reports that are not the user's.
+        attempt_s: the duration of its attempts, seconds, which is reported as that of the test.
+    """
+
+    item: pytest.Item
+    nodeid: str
+    suite: Suite
+    file: str
+    line: int
+    explanation: str = ""
+    keywords: Mapping[str, Any] | None = None
+    own_properties: int = 0
+    attempt_s: float = 0.0
+
+    def execute(self) -> None:
+        """Make the attempt, in the setup of the item; a problem here is an error."""
+        raise NotImplementedError
+
+    def decide(self) -> None:
+        """Decide whether the item passes, in its call; a problem here is a failure."""
+        raise NotImplementedError
+
+    def new_results(self, when: str, error: BaseException | None) -> tuple[Any, ...]:
+        """Return the results that the report of a phase has to carry to the recorder, each once.
+
+        Args:
+            when: the phase, `setup` or `call`.
+            error: the exception that has ended it.
+        """
+        raise NotImplementedError
+
+    def explains(self, error: BaseException) -> bool:
+        """Whether the explanation is that of an exception that ended a phase."""
+        return isinstance(error, CaseFailure | CaseBroken)
+
+    def complete(self, report: pytest.TestReport, error: BaseException | None) -> None:
+        """Complete the report of a phase, which `error` has ended: its explanation and its duration."""
+        # share equal keywords: pytest keeps all reports, each with the names of all parent folders
+        if self.keywords == report.keywords:
+            report.keywords = self.keywords
+        self.keywords = report.keywords
+        self.set_duration(report)
+        if error is None or not self.explains(error) or not (self.explanation or isinstance(error, CaseBroken)):
+            return
+        text = self.explanation or str(error)
+        # only a failure has a location
+        report.longrepr = explanation_at(report.location, text) if report.failed else text  # type: ignore[assignment]  # pytest's own is private
+
+    def set_duration(self, report: pytest.TestReport) -> None:
+        """Report the attempts as the duration of the test: editors show that of its call only."""
+        if report.when == "setup":
+            self.attempt_s = self.time_attempts(report.duration)
+            report.duration = 0.0 if report.passed else self.attempt_s
+        elif report.when == "call":
+            report.duration += self.attempt_s
+
+    def time_attempts(self, setup_s: float) -> float:
+        """Return how long the attempts took, given how long the setup did, seconds."""
+        return setup_s
+
+
+class CaseItem(pytest.Item):
+    """One case, or one control, as a test.
+
+    Attributes:
+        packbench_run: the case or control, and what came of it.
+    """
+
+    packbench_run: ItemRun
 
     @property
     def fixturenames(self) -> list[str]:
-        """The names of its fixtures: none."""
+        """The names of its fixtures: none, for plugins that expect the attributes of a test function at each item."""
         return []
 
     @property
@@ -75,28 +164,86 @@ class FixturelessItem(pytest.Item):
         """The values of its fixtures: none."""
         return {}
 
+    @property
+    def ihook(self) -> Any:
+        """The hooks of the file: pytest would look them up for each path again."""
+        return self.parent.ihook if self.parent is not None else super().ihook
 
-def without_own_traceback(excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
-    """Return the traceback that pytest shows of an exception, empty for a broken case.
+    @cached_property
+    def location(self) -> tuple[str, int | None, str]:
+        """File, line and id for reports; pytest's own computation takes longer than reading the case."""
+        path, line, name = self.reportinfo()
+        root = str(rootdir_of(self.config)) + os.sep
+        text = str(path)
+        if not text.isprintable():
+            return (self.packbench_run.file, line, name)
+        if not text.startswith(root):
+            # outside rootdir pytest finds the relative path
+            return super().location
+        relative, file = text.removeprefix(root), self.packbench_run.file
+        # equal but for the separators of Windows: the same object saves memory
+        return (file if relative == file else relative, line, name)
 
-    It would show only this package, and pytest would parse each file for it, in each case.
+    def setup(self) -> None:
+        """Run and score the case; pytest reports a problem here as an error."""
+        self.packbench_run.execute()
+
+    def runtest(self) -> None:
+        """Compare score and threshold; pytest reports a problem here as a failure."""
+        self.packbench_run.decide()
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Return the explanation of a case that does not pass; pytest shows any other exception."""
+        # without a traceback, which would show only this package
+        if isinstance(excinfo.value, CaseFailure | CaseBroken | pytest.xfail.Exception):
+            return self.packbench_run.explanation or str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def _traceback_filter(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
+        """Return no traceback of a broken case: pytest would parse the files of this package for it, in each case.
+
+        It is pytest's, which has no public way to leave out a traceback in the setup.
+        """
+        traceback = excinfo.traceback
+        return type(traceback)([]) if isinstance(excinfo.value, CaseBroken) else traceback
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Return the file, the line from 0, and the id, as editors need them."""
+        return self.path, max(self.packbench_run.line - 1, 0), self.name
+
+
+class Folder(pytest.Directory):
+    """A folder of a suite.
+
+    Attributes:
+        collector: has the suites, and knows whether an argument names a file.
     """
-    traceback = excinfo.traceback
-    return type(traceback)([]) if isinstance(excinfo.value, CaseBroken) else traceback
+
+    def __init__(self, *, collector: Collector, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.collector = collector
+
+    def entries(self) -> list[os.DirEntry[str]]:
+        """Return what is in the folder, sorted by name, as pytest does."""
+        with os.scandir(self.path) as iterator:
+            return sorted(iterator, key=lambda entry: entry.name)
+
+    def found_at(self, path: Path, *, is_folder: bool) -> Iterator[pytest.Item | pytest.Collector]:
+        """Yield what pytest and its plugins collect at a path in the folder."""
+        if is_folder:
+            folder = self.ihook.pytest_collect_directory(path=path, parent=self)
+            yield from [folder] if folder is not None else []
+        elif path.is_file() or is_unread(path.name):
+            yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class CaseRun:
+class CaseRun(ItemRun):
     """A case in an item, and the results of its attempts.
 
     Attributes:
-        item: pytest's item.
-        nodeid: the item's node id, without the group that xdist may append.
-        suite: the case's suite.
         pack: the suite's pack.
         path: the case file, absolute.
-        file: the case file as in node ids.
-        line: the case's line in a file of many, from 1; 0 if the file has one case.
         name: the case's id, or a substitute if it has no valid one.
         loaded: the case; None if it can't be read.
         problem: why it can't be run, in one line; empty otherwise.
@@ -104,21 +251,12 @@ class CaseRun:
         test_function: node id of the marked test function that runs the case; empty for the item of a case file.
         results: the results of the attempts, one for each trial, once all have ended.
         result: the result of the case: of its only trial, or of all of them.
-        explanation: the text to show for a verdict other than `passed`.
         reported: the result that is in a report already.
-        keywords: the keywords of the item's last report.
-        own_properties: the number of properties in its reports that are not the user's.
         rows: expected against actual values of a failed case.
-        attempt_s: the duration of its attempts, seconds, which is reported as that of the test.
     """
 
-    item: pytest.Item
-    nodeid: str
-    suite: Suite
     pack: Pack
     path: Path
-    file: str
-    line: int
     name: str
     loaded: LoadedCase | None
     problem: str
@@ -126,12 +264,8 @@ class CaseRun:
     test_function: str = ""
     results: tuple[Result, ...] = ()
     result: Result | None = None
-    explanation: str = ""
     reported: Result | None = None
-    keywords: Mapping[str, Any] | None = None
-    own_properties: int = 0
     rows: Sequence[Comparison] = ()
-    attempt_s: float = 0.0
 
     @property
     def where(self) -> str:
@@ -145,14 +279,13 @@ class CaseRun:
 
     def case_ref(self) -> CaseRef:
         """Return the case's identity and location for records."""
-        return case_ref_of(
-            self.suite,
-            self.pack,
-            self.path,
-            file=self.file,
-            line=self.line,
-            name=self.name,
+        return CaseRef(
+            suite=self.suite,
+            pack=self.pack,
+            case_id=self.name,
             nodeid=self.nodeid,
+            file=_record_file(self.suite, self.path, self.file, self.line),
+            folder=self.path.parent.name,
             loaded=self.loaded,
         )
 
@@ -166,7 +299,9 @@ class CaseRun:
             pytest.skip.Exception: the case is quarantined, or the run has reached a limit.
         """
         if self.result is not None:
-            self._repeat_verdict(self.result)
+            # the plugin may have dropped the report with the result
+            self.reported = None
+            self._stop_unscored(self.result)
             return
         case_ref = self.case_ref()
         unattempted = self.unattempted_trial(case_ref)
@@ -181,12 +316,16 @@ class CaseRun:
         return None if skip is None else not_run_trial(case_ref, "skip", f"quarantined (skip): {skip}")
 
     def _attempt(self, case_ref: CaseRef) -> list[Trial]:
-        stash = self.item.config.stash
-        contexts = stash[CONTEXTS]
-        resumed = {number: carried_over_trial(result, case_ref) for number, result in self.resumed_results().items()}
-        keep = stash[KEEP]
-        if len(resumed) == contexts.settings.trials:
-            return [resumed[number] for number in sorted(resumed)]
+        config = self.item.config
+        contexts = config.stash[CONTEXTS]
+        earlier = self.earlier()
+        trials = {
+            number: carried_over_trial(entry, case_ref)
+            for number, entry in earlier.items()
+            if isinstance(entry, Result)
+        }
+        if len(trials) == contexts.settings.trials:
+            return list(trials.values())
         try:
             context = contexts.context(self.suite)
         except TargetError as error:
@@ -194,31 +333,22 @@ class CaseRun:
             return [error_trial(case_ref, Failure(kind="target_missing", message=str(error), details=details))]
         if self.loaded is None:
             raise ValueError("an unreadable case is not attempted")
-        for number, ended in self.resumed_attempts().items():
-            resumed[number] = build_trial(case_ref, settle_stored(context, self.loaded, ended), context, stash[RUN_ID])
-            keep(resumed[number].result)
-        prefetcher = stash.get(PREFETCHER, None)
+        for number in earlier.keys() - trials.keys():
+            ended = settle_stored(context, self.loaded, earlier[number])
+            trials[number] = kept_trial(config, case_ref, ended, context)
+        prefetcher = config.stash.get(PREFETCHER, None)
         if prefetcher is not None:
-            return prefetcher.wait_for_trials(self, resumed)
-        if resumed:
-            return list(resumed.values())
-        trial = build_trial(case_ref, attempt(context, self.loaded), context, stash[RUN_ID])
-        keep(trial.result)
-        return [trial]
+            return prefetcher.wait_for_trials(self, trials)
+        if not trials:
+            trials[0] = kept_trial(config, case_ref, attempt(context, self.loaded), context)
+        return list(trials.values())
 
-    def resumed_results(self) -> Mapping[int, Result]:
-        """Return the case's results in the run that is resumed, by the number of the trial."""
+    def earlier(self) -> dict[int, Entry]:
+        """Return what the run that is resumed has of the case by trial, in order: results, and those not scored yet."""
         resumed = self.item.config.stash.get(RESUMED, None)
         if resumed is None or self.problem or self.loaded is None:
             return {}
-        return resumed.trials(self.suite, self.name)
-
-    def resumed_attempts(self) -> Mapping[int, EndedAttempt]:
-        """Return the attempts whose target had ended in the run that is resumed, by the number of the trial."""
-        resumed = self.item.config.stash.get(RESUMED, None)
-        if resumed is None or self.problem or self.loaded is None:
-            return {}
-        return resumed.ended(self.suite, self.name)
+        return dict(sorted(resumed.kept(self.suite, self.name).items()))
 
     def call_record_hooks(self, case_ref: CaseRef, trial: Trial) -> Trial:
         """Call `pytest_packbench_record` with a trial's record; the trial is an error if a hook raises."""
@@ -247,19 +377,28 @@ class CaseRun:
         self.results = tuple(trial.result for trial in trials)
         result = self.results[0]
         if len(trials) > 1:
-            from pytest_packbench.analysis.trials import fold_case
+            from pytest_packbench.analysis.counting import fold_case
 
             result = fold_case(self.results, self.suite.config.trials_rule())
         self.result = result
+        if self.is_broken(result):
+            trial = next(trial for trial in trials if self.is_broken(trial.result))
+            self.explanation = explain_error(self, trial)
+            # an earlier session made an attempt that is kept
+            failure = trial.attempt.failure if trial.attempt is not None else None
+            self._stop_unscored(trial.result, failure.raised if failure is not None else None)
+        self._stop_unscored(result)
+        if result.score.verdict == "failed":
+            self.rows = worst_trial(trials).rows
+            self.explanation = explain_failure(self, trials)
+
+    def _stop_unscored(self, result: Result, raised: BaseException | None = None) -> None:
+        """Stop if a result has no score, where the user's code `raised`: there a debugger stops."""
         if result.score.verdict == "not_run":
             pytest.skip(_reason(result))
         if self.is_broken(result):
-            self._stop_broken(trials)
-        elif result.score.verdict == "failed":
-            from pytest_packbench.pytest_plugin.explain import explain_failure, worst_trial
-
-            self.rows = worst_trial(trials).rows
-            self.explanation = explain_failure(self, trials)
+            stop = CaseBroken(printable(result.score.message))
+            raise stop.with_traceback(raised.__traceback__) if raised is not None else stop
 
     def decide(self) -> None:
         """Compare score and threshold.
@@ -285,20 +424,28 @@ class CaseRun:
         self.explanation = self.explanation or line
         raise CaseFailure(line)
 
-    def note_error(self, error: BaseException) -> None:
-        """Record an exception that ended a phase without a result; for case files the recorder does so from reports."""
+    def new_results(self, when: str, error: BaseException | None) -> tuple[Any, ...]:  # noqa: ARG002 - others need them
+        """Return the results once they are known, and add the properties of the case to its item."""
+        if self.result is None or self.result is self.reported:
+            return ()
+        self.reported = self.result
+        added = properties(self.result)
+        if not set(added) <= set(self.item.user_properties):
+            self.own_properties += len(added)
+            self.item.user_properties.extend(added)
+        return self.results
 
-    def explains(self, error: BaseException) -> bool:
-        """Whether the explanation is that of an exception that ended a phase."""
-        return isinstance(error, CaseFailure | CaseBroken)
+    def complete(self, report: pytest.TestReport, error: BaseException | None) -> None:
+        """Complete the report of a phase, for PyCharm and TeamCity as well."""
+        ItemRun.complete(self, report, error)
+        if error is not None and self.rows and report.failed and hasattr(self.item.config, "_teamcityReporting"):
+            show_difference(self.item, self.rows)
 
-    def _repeat_verdict(self, result: Result) -> None:
-        # the plugin may have dropped the report with the result
-        self.reported = None
-        if result.score.verdict == "not_run":
-            pytest.skip(_reason(result))
-        if self.is_broken(result):
-            raise CaseBroken(printable(result.score.message))
+    def time_attempts(self, setup_s: float) -> float:
+        """Return how long the attempts took."""
+        attempt_s = sum(result.attempt.duration_ms for result in self.results) / 1000
+        # with prefetching the setup only waited: the attempts ran in parallel to other cases
+        return attempt_s if self.results and PREFETCHER in self.item.config.stash else max(attempt_s, setup_s)
 
     @property
     def _mode(self) -> str:
@@ -309,17 +456,6 @@ class CaseRun:
         """Whether pytest reports a result as an error."""
         return is_broken(result.score.verdict, self._mode)
 
-    def _stop_broken(self, trials: list[Trial]) -> None:
-        trial = next(trial for trial in trials if self.is_broken(trial.result))
-        from pytest_packbench.pytest_plugin.explain import explain_error
-
-        self.explanation = explain_error(self, trial)
-        # an earlier session made an attempt that is kept
-        failure = trial.attempt.failure if trial.attempt is not None else None
-        stop = CaseBroken(printable(trial.result.score.message))
-        # a debugger stops where the user's code raised
-        raise stop.with_traceback(failure.raised.__traceback__) if failure is not None and failure.raised else stop
-
 
 def _reason(result: Result) -> str:
     """Return the message of a result as one line: pytest's summary has a line for each test."""
@@ -328,30 +464,41 @@ def _reason(result: Result) -> str:
 
 def run_of(item: pytest.Item) -> CaseRun | None:
     """Return the case of an item; None if it has none."""
+    run = item_run(item)
+    return run if isinstance(run, CaseRun) else None
+
+
+def file_run(item: pytest.Item) -> CaseRun | None:
+    """Return the case of an item of a case file; None for others, and for marked tests, which make their attempt."""
+    run = run_of(item)
+    return run if run is not None and not run.test_function else None
+
+
+def item_run(item: pytest.Item) -> ItemRun | None:
+    """Return the case or the control of an item; None if it is another test."""
     # an attribute, because a stash per item would take more memory than its case
-    run: CaseRun | None = getattr(item, RUN, None)
+    run: ItemRun | None = getattr(item, RUN, None)
     return run
 
 
 class Reporter:
-    """Completes the reports of cases, in the process that runs them."""
-
-    def pytest_enter_pdb(self) -> None:
-        """Remove the time limit of the case that runs."""
-        TimeLimit.remove()
+    """Completes the reports of cases and controls, in the process that runs them."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Add the results and the explanation of a case to the report of a phase."""
-        run = run_of(item)
+        run = item_run(item)
         if run is None:
             return (yield)
-        error = call.excinfo.value if call.excinfo is not None else None
-        has_result = call.when != "teardown" and _has_new_result(run, error)
+        is_over = call.when == "teardown"
+        error = None if is_over or call.excinfo is None else call.excinfo.value
+        results = () if is_over else run.new_results(call.when, error)
         report = yield
-        _complete(report, run, None if call.when == "teardown" else error, has_result=has_result)
+        if results:
+            setattr(report, RESULTS_ATTRIBUTE, results)
+        run.complete(report, error)
         return report
 
 
@@ -384,7 +531,9 @@ def encode_report(report: pytest.TestReport) -> None:
     """Encode a report's results for xdist: as ASCII, because it can't send lone surrogates of answers."""
     results = getattr(report, RESULTS_ATTRIBUTE, None)
     if results is not None:
-        setattr(report, RESULTS_ATTRIBUTE, json.dumps([result.as_json() for result in results]))
+        # what a control came to is a tuple
+        lines = [result.as_json() if isinstance(result, Result) else result for result in results]
+        setattr(report, RESULTS_ATTRIBUTE, json.dumps(lines))
 
 
 def decode_report(report: pytest.TestReport) -> None:
@@ -397,29 +546,32 @@ def decode_report(report: pytest.TestReport) -> None:
         except ValueError:
             # a lone surrogate, or nested deeply
             decoded = json.loads(results)
-        setattr(report, RESULTS_ATTRIBUTE, tuple(map(result_sent, decoded)))
+        setattr(report, RESULTS_ATTRIBUTE, tuple(map(_result_sent, decoded)))
     text = report.longrepr
     if report.failed and isinstance(text, str) and is_of_case(report):
-        from pytest_packbench.pytest_plugin.explain import explanation_at
-
         report.longrepr = explanation_at(report.location, text)  # type: ignore[assignment]  # pytest's own is private
 
 
-def case_ref_of(
-    suite: Suite, pack: Pack, path: Path, *, file: str, line: int, name: str, nodeid: str, loaded: LoadedCase | None
-) -> CaseRef:
-    """Return a case's identity and location for records; the arguments are as in `CaseRun`."""
+def _result_sent(line: Any) -> Any:
+    if isinstance(line, dict):
+        return result_sent(line)
+    from pytest_packbench.model.control import ControlResult
+
+    return ControlResult(*line)
+
+
+def kept_trial(config: pytest.Config, case_ref: CaseRef, made: AttemptState, context: SuiteContext) -> Trial:
+    """Return the trial of an attempt that was made, whose result is stored at once."""
+    trial = build_trial(case_ref, made, context, config.stash[RUN_ID])
+    config.stash[KEEP](trial.result)
+    return trial
+
+
+def _record_file(suite: Suite, path: Path, file: str, line: int) -> str:
+    """Return the location of a case for records; the arguments are as in `CaseRun`."""
     # a bundled suite is named without this machine's folders
     location = f"bundled:{suite.record_name}/{path.relative_to(suite.path).as_posix()}" if suite.bundled else file
-    return CaseRef(
-        suite=suite,
-        pack=pack,
-        case_id=name,
-        nodeid=nodeid,
-        file=format_location(location, line) if line else location,
-        folder=path.parent.name,
-        loaded=loaded,
-    )
+    return format_location(location, line)
 
 
 def uncollected_case_ref(suite: Suite, pack: Pack, path: Path, *, file: str, name: str, nodeid: str) -> CaseRef:
@@ -429,63 +581,18 @@ def uncollected_case_ref(suite: Suite, pack: Pack, path: Path, *, file: str, nam
     if case is not None:
         with suppress(CaseError):
             loaded = load_case(case, pack.case_model, file=file, pack=pack.name)
-    line = case.line if case is not None else 0
-    return case_ref_of(suite, pack, path, file=file, line=line, name=name, nodeid=nodeid, loaded=loaded)
+    return CaseRef(
+        suite=suite,
+        pack=pack,
+        case_id=name,
+        nodeid=nodeid,
+        file=_record_file(suite, path, file, case.line if case is not None else 0),
+        folder=path.parent.name,
+        loaded=loaded,
+    )
 
 
 def _reaches_threshold(result: Result) -> bool:
     if result.score.score is None or result.score.threshold is None or result.score.verdict == "failed":
         return result.score.verdict == "passed"
     return judged(result.score.score, result.score.threshold) == "passed"
-
-
-def _has_new_result(run: CaseRun, error: BaseException | None) -> bool:
-    """Whether a phase has produced a result; its properties are added to the item."""
-    if error is not None and run.result is None:
-        run.note_error(error)
-    if run.result is None or run.result is run.reported:
-        return False
-    run.reported = run.result
-    added = properties(run.result)
-    if not set(added) <= set(run.item.user_properties):
-        run.own_properties += len(added)
-        run.item.user_properties.extend(added)
-    return True
-
-
-def _complete(report: pytest.TestReport, run: CaseRun, error: BaseException | None, *, has_result: bool) -> None:
-    # share equal keywords: pytest keeps all reports, each with the names of all parent folders
-    if run.keywords == report.keywords:
-        report.keywords = run.keywords
-    run.keywords = report.keywords
-    if has_result:
-        setattr(report, RESULTS_ATTRIBUTE, run.results)
-    if not run.test_function:
-        _time_attempts(report, run, has_result=has_result)
-    if error is None:
-        return
-    if run.explains(error) and (run.explanation or isinstance(error, CaseBroken)):
-        from pytest_packbench.pytest_plugin.explain import explanation_at
-
-        text = run.explanation or str(error)
-        # only a failure has a location
-        report.longrepr = explanation_at(report.location, text) if report.failed else text  # type: ignore[assignment]  # as above
-    if run.test_function and report.failed and run.result is not None and run.is_broken(run.result):
-        # as for case files: everything up to the score is setup
-        report.when = "setup"
-    if run.rows and report.failed and hasattr(run.item.config, "_teamcityReporting"):
-        from pytest_packbench.pytest_plugin.explain import show_difference
-
-        show_difference(run.item, run.rows)
-
-
-def _time_attempts(report: pytest.TestReport, run: CaseRun, *, has_result: bool) -> None:
-    """Report the attempts as the duration of the test: editors show that of its call only."""
-    if has_result:
-        attempt_s = sum(result.attempt.duration_ms for result in run.results) / 1000
-        # with prefetching the setup only waited: the attempts ran in parallel to other cases
-        waited = PREFETCHER in run.item.config.stash
-        run.attempt_s = attempt_s if waited else max(attempt_s, report.duration)
-        report.duration = 0.0 if report.passed else run.attempt_s
-    elif report.when == "call":
-        report.duration += run.attempt_s

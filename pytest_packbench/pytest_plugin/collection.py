@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from inspect import unwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,7 +22,6 @@ from pytest_packbench.cases.files import (
     is_hidden,
     is_line_name,
     is_stray,
-    is_unread,
     leaves_project,
     line_name,
     no_lines,
@@ -40,21 +39,20 @@ from pytest_packbench.limits import CASE, read_regular
 from pytest_packbench.model.errors import CaseError, duplicate_id
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
-from pytest_packbench.model.suite import CONFIG_NAME
-from pytest_packbench.plugin import CONTROL, arguments_of, rootdir_of
-from pytest_packbench.pytest_plugin.case_run import CaseFailure, CaseRun, FixturelessItem, run_of, without_own_traceback
+from pytest_packbench.plugin import arguments_of, rootdir_of
+from pytest_packbench.pytest_plugin.case_run import CaseItem, CaseRun, Folder, file_run, run_of
 from pytest_packbench.pytest_plugin.integrations import opt_out_of_reruns
 from pytest_packbench.pytest_plugin.suites import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.errors import Problem
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.run import Shard
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.selection import Selection
+    from pytest_packbench.pytest_plugin.settings import Selection
     from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
@@ -64,126 +62,64 @@ _IGNORING_FOLDERS = {"main", "hypothesispytest"}
 _IGNORING = ("collect_ignore", "collect_ignore_glob")
 
 
-class CaseItem(FixturelessItem):
-    """One case as a test.
-
-    Attributes:
-        packbench_run: the case, and the results of its attempts.
-    """
-
-    def __init__(
-        self, *, suite: Suite, pack: Pack, loaded: LoadedCase | None, problem: str, line: int = 0, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.packbench_run = CaseRun(
-            item=self,
-            # the same object as in reports, to save memory
-            nodeid=self.nodeid,
-            suite=suite,
-            pack=pack,
-            path=self.path,
-            file=self.parent.nodeid if self.parent is not None else str(self.path),
-            line=line,
-            name=self.name,
-            loaded=loaded,
-            problem=problem,
-        )
-        for mark in marks_of(suite, loaded):
-            self.add_marker(mark)
-
-    @property
-    def ihook(self) -> Any:
-        """The hooks of the file: pytest would look them up for each path again."""
-        return self.parent.ihook if self.parent is not None else super().ihook
-
-    @cached_property
-    def location(self) -> tuple[str, int | None, str]:
-        """File, line and id for reports; pytest's own computation takes longer than reading the case."""
-        path, line, name = self.reportinfo()
-        root = str(rootdir_of(self.config)) + os.sep
-        text = str(path)
-        if not text.isprintable():
-            return (self.packbench_run.file, line, name)
-        if not text.startswith(root):
-            # outside rootdir pytest finds the relative path
-            return super().location
-        relative, file = text.removeprefix(root), self.packbench_run.file
-        # equal but for the separators of Windows: the same object saves memory
-        return (file if relative == file else relative, line, name)
-
-    def setup(self) -> None:
-        """Run and score the case; pytest reports a problem here as an error."""
-        self.packbench_run.execute()
-
-    def runtest(self) -> None:
-        """Compare score and threshold; pytest reports a problem here as a failure."""
-        self.packbench_run.decide()
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return the explanation of a failed case; pytest shows any other exception."""
-        if isinstance(excinfo.value, CaseFailure):
-            return self.packbench_run.explanation
-        if isinstance(excinfo.value, pytest.xfail.Exception):
-            # without a traceback, which would show only this package
-            return self.packbench_run.explanation or str(excinfo.value)
-        return super().repr_failure(excinfo, style)
-
-    def _traceback_filter(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
-        # of pytest, which has no public way to leave out a traceback in the setup
-        return without_own_traceback(excinfo)
-
-    def reportinfo(self) -> tuple[Path, int, str]:
-        """Return the file, the case's line from 0, and its id, as editors need them."""
-        return self.path, max(self.packbench_run.line - 1, 0), self.name
-
-
 class CaseFile(pytest.File):
     """A file of one case.
 
     Attributes:
         suite: the suite of the case.
         pack: the suite's pack.
+        problem: why the file is not read, although it looks like a case; None for a case.
     """
 
-    def __init__(self, *, suite: Suite, pack: Pack, **kwargs: Any) -> None:
+    def __init__(self, *, suite: Suite, pack: Pack, problem: Problem | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.suite = suite
         self.pack = pack
+        self.problem = problem
 
     @property
     def ihook(self) -> Any:
         """The hooks of the folder: the same conftest.py files apply to both."""
         return self.parent.ihook if self.parent is not None else super().ihook
 
-    def collect(self) -> Iterator[CaseItem]:
+    def collect(self) -> Iterator[pytest.Item]:
         """Return the case, or an item whose setup reports why it can't be read, so that a bad file hides no other."""
-        loaded, problem = None, ""
+        if self.problem is not None:
+            yield self._unread(self.name, self.problem).item
+            return
         name = self.path.stem
         try:
             raw = read_regular(self.path, CASE)
             loaded = parse_case(raw, self.pack.case_model, source=self.nodeid, stem=name, pack=self.pack.name)
         except CaseError as error:
-            problem = str(error)
+            yield self._new(name, None, str(error)).item
         except OSError as error:
-            problem = str(CaseError(self.nodeid, [unreadable_file(error)]))
-        yield CaseItem.from_parent(self, name=name, suite=self.suite, pack=self.pack, loaded=loaded, problem=problem)
+            yield self._unread(name, unreadable_file(error)).item
+        else:
+            yield self._new(name, loaded).item
 
+    def _unread(self, name: str, problem: Problem) -> CaseRun:
+        return self._new(name, None, str(CaseError(self.nodeid, [problem])))
 
-class StrayFile(CaseFile):
-    """A file that looks like a case but is not read as one: an item that is an error.
-
-    Attributes:
-        problem: why it is not read.
-    """
-
-    def __init__(self, *, problem: Problem, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.problem = problem
-
-    def collect(self) -> Iterator[CaseItem]:
-        """Return an item named after the file, whose setup reports what to do."""
-        problem = str(CaseError(self.nodeid, [self.problem]))
-        yield CaseItem.from_parent(self, name=self.name, suite=self.suite, pack=self.pack, loaded=None, problem=problem)
+    def _new(self, name: str, loaded: LoadedCase | None, problem: str = "", line: int = 0) -> CaseRun:
+        """Return a case in a new item."""
+        item: CaseItem = CaseItem.from_parent(self, name=name)
+        item.packbench_run = run = CaseRun(
+            item=item,
+            # the same object as in reports, to save memory
+            nodeid=item.nodeid,
+            suite=self.suite,
+            pack=self.pack,
+            path=self.path,
+            file=self.nodeid,
+            line=line,
+            name=name,
+            loaded=loaded,
+            problem=problem,
+        )
+        for mark in marks_of(self.suite, loaded):
+            item.add_marker(mark)
+        return run
 
 
 class CaseLines(CaseFile):
@@ -200,53 +136,47 @@ class CaseLines(CaseFile):
         # the substitutes for missing ids are known only after all lines are read
         self.only = frozenset() if any(map(is_line_name, only)) else only
 
-    def collect(self) -> Iterator[CaseItem]:
+    def collect(self) -> Iterator[pytest.Item]:
         """Yield the cases line by line; a bad line becomes an item whose setup reports what is wrong."""
-        first: dict[str, CaseItem] = {}
+        first: dict[str, CaseRun] = {}
         problem, has_lines = no_lines(), False
         try:
             for line in case_lines(self.path):
                 has_lines = True
-                item = self._item(line)
-                if item is None:
-                    continue
-                other = first.setdefault(item.name, item)
-                yield item if other is item else self._duplicate(item, other)
+                run = self._read(line)
+                if run is not None:
+                    other = first.setdefault(run.name, run)
+                    yield run.item if other is run else self._duplicate(run, other).item
         except OSError as error:
             problem, has_lines = unreadable_file(error), False
         # such a file counts as one case, in one shard
         if not has_lines and (self.shard is None or self.path.stem in self.shard):
-            yield self._new_item(0, self.path.stem, None, str(CaseError(self.nodeid, [problem])))
+            yield self._unread(self.path.stem, problem).item
 
-    def _item(self, line: CaseLine) -> CaseItem | None:
+    def _read(self, line: CaseLine) -> CaseRun | None:
+        """Return the case of a line; None if it is not requested, or in another shard."""
         name = None
         if self.only or self.shard is not None:
-            name = read_id(line.raw) or line_name(self.path.name, line.number)
+            name = _name_of(self.path, line)
             if (self.only and name not in self.only) or (self.shard is not None and name not in self.shard):
                 return None
-        loaded, problem = None, ""
         try:
             source = format_location(self.nodeid, line.number)
             loaded = parse_case(line.raw, self.pack.case_model, source=source, stem=None, pack=self.pack.name)
-            name = loaded.case.id
         except CaseError as error:
-            problem = str(error)
-            name = name or read_id(line.raw) or line_name(self.path.name, line.number)
-        return self._new_item(line.number, name, loaded, problem)
+            return self._new(name or _name_of(self.path, line), None, str(error), line.number)
+        return self._new(loaded.case.id, loaded, line=line.number)
 
-    def _duplicate(self, item: CaseItem, other: CaseItem) -> CaseItem:
-        """Return an item named after its line for the second case of an id: node ids must differ."""
-        line = item.packbench_run.line
-        named = self._new_item(line, line_name(self.path.name, line), None, item.packbench_run.problem)
-        _set_duplicate(other.packbench_run, item.packbench_run.where)
-        _set_duplicate(named.packbench_run, other.packbench_run.where, item.name)
+    def _duplicate(self, run: CaseRun, other: CaseRun) -> CaseRun:
+        """Return the second case of an id in an item named after its line: node ids must differ."""
+        named = self._new(line_name(self.path.name, run.line), None, run.problem, run.line)
+        _set_duplicate(other, run.where)
+        _set_duplicate(named, other.where, run.name)
         return named
 
-    def _new_item(self, line: int, name: str, loaded: LoadedCase | None, problem: str) -> CaseItem:
-        item: CaseItem = CaseItem.from_parent(
-            self, name=name, suite=self.suite, pack=self.pack, loaded=loaded, problem=problem, line=line
-        )
-        return item
+
+def _name_of(path: Path, line: CaseLine) -> str:
+    return read_id(line.raw) or line_name(path.name, line.number)
 
 
 class NoCases(pytest.File):
@@ -257,17 +187,15 @@ class NoCases(pytest.File):
         yield from ()
 
 
-class CaseFolder(pytest.Directory):
+class CaseFolder(Folder):
     """A folder of cases: its case files are collected without calling every plugin for each.
 
     Attributes:
-        collector: has the suites.
         linked: whether it, or a parent folder, is a symbolic link.
     """
 
-    def __init__(self, *, collector: Collector, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.collector = collector
         self.linked: bool = self.path.is_symlink() or (isinstance(self.parent, CaseFolder) and self.parent.linked)
 
     @property
@@ -282,9 +210,7 @@ class CaseFolder(pytest.Directory):
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
         """Yield the content of the folder sorted by name, as pytest does."""
         may_ignore = self._may_ignore_files()
-        with os.scandir(self.path) as iterator:
-            entries = sorted(iterator, key=lambda entry: entry.name)
-        for entry in entries:
+        for entry in self.entries():
             is_folder, is_case = _is_folder(entry), _is_case(entry.name)
             if is_case and not is_folder and not self.collector.may_be_in_shard(entry.name):
                 continue
@@ -296,15 +222,11 @@ class CaseFolder(pytest.Directory):
                 continue
             if (may_ignore or is_folder or not is_case) and self._is_ignored(path, with_parents=is_folder):
                 continue
-            if is_folder:
-                folder = self.ihook.pytest_collect_directory(path=path, parent=self)
-                yield from [folder] if folder is not None else []
-            elif is_case:
+            if is_case and not is_folder:
                 # a broken link as well: it counts as a case that can't be read
-                file = self.collector.pytest_collect_file(path, self)
-                yield from self._nodes(file)
-            elif entry.is_file() or is_unread(entry.name):
-                yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
+                yield from self._nodes(self.collector.pytest_collect_file(path, self))
+            else:
+                yield from self.found_at(path, is_folder=is_folder)
 
     def _is_uncounted_link(self, entry: os.DirEntry[str], path: Path) -> bool:
         return (self.linked or entry.is_symlink()) and not self.collector.is_counted(path)
@@ -374,7 +296,6 @@ class Collector:
     Attributes:
         by_file: whether an argument names a file of cases.
         collected: the number of cases by suite.
-        has_controls: whether a suite of the session has controls, which are run.
         finished: whether collection has finished.
     """
 
@@ -382,25 +303,35 @@ class Collector:
         self._contexts = contexts
         self._single = selection.single
         self.by_file = bool(selection.files)
-        self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in contexts.suites.values()]
-        self._folders_of_suites = [(str(suite.path) + os.sep, suite) for suite in contexts.suites.values()]
+        suites = contexts.suites.values()
+        self._suites = [(str(suite.cases_path) + os.sep, suite) for suite in suites]
+        self._folders_of_suites = [(str(suite.path) + os.sep, suite) for suite in suites]
         self._without_cases: set[str] = set()
-        roots = tuple(f"{suite.path.parent}{os.sep}" for suite in contexts.suites.values())
+        roots = tuple(f"{suite.path.parent}{os.sep}" for suite in suites)
         self._named = [
             Path(path) for path, name in arguments_of(contexts.config) if path.startswith(roots) and not name
         ]
         self._root = str(rootdir_of(contexts.config)) + os.sep
-        self._fixtures = {} if contexts.settings.mode != FIXTURE else _fixtures_of(contexts.suites.values())
+        # of suites with controls: their folder, which may be a file by mistake, and the one above it
+        self._controls = {
+            path: suite
+            for suite in suites
+            if contexts.settings.mode == FIXTURE and os.path.lexists(suite.controls_path)
+            for path in (suite.controls_path, suite.controls_path.parent)
+        }
         self._folders: dict[str, frozenset[str]] = {}
         self.collected: dict[str, int] = dict.fromkeys(contexts.suites, 0)
-        self.has_controls = bool(self._fixtures)
         self.finished = False
         self._unused_rules: list[str] = []
 
     def may_be_in_shard(self, name: str) -> bool:
         """Whether a file of cases, by its name, may be in the shard: files of many always are."""
+        return name.endswith(LINES_SUFFIX) or self.is_in_shard(file_stem(name))
+
+    def is_in_shard(self, name: str) -> bool:
+        """Whether a case or a control with this name is in the shard."""
         shard = self._contexts.settings.shard
-        return shard is None or name.endswith(LINES_SUFFIX) or file_stem(name) in shard
+        return shard is None or name in shard
 
     def is_counted(self, folder: Path) -> bool:
         """Whether the cases of a linked folder count there; looked up only for links."""
@@ -412,57 +343,51 @@ class Collector:
             self._folders[suite.name] = frozenset(folder for folder, _ in case_folders(suite.cases_path))
         return self._folders[suite.name]
 
-    def in_shard(self, name: str) -> bool:
-        """Whether a control with this name is in the shard."""
-        shard = self._contexts.settings.shard
-        return shard is None or name in shard
-
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Directory | None:
         """Collect the folders of cases of the requested suites, and those of their controls."""
-        if (folder_of := self._fixtures.get(str(path))) is not None:
-            return folder_of(parent, self)
-        text = str(path) + os.sep
-        if not any(text.startswith(folder) for folder, _ in self._suites):
+        if (suite := self._controls.get(path)) is not None:
+            # most suites have none
+            from pytest_packbench.pytest_plugin.controls import ControlFolder, FixturesFolder
+
+            if path != suite.controls_path:
+                fixtures: pytest.Directory = FixturesFolder.from_parent(parent, path=path, collector=self)
+                return fixtures
+            controls: pytest.Directory = ControlFolder.from_parent(
+                parent, path=path, collector=self, suite=suite, contexts=self._contexts
+            )
+            return controls
+        if _suite_at(str(path) + os.sep, self._suites) is None:
             return None
         nodeid = self.nodeid_of(str(path))
+        # pytest prints both as they are
+        names: dict[str, Any] = {}
         if has_control_characters(nodeid):
-            # pytest prints both as they are
-            return CaseFolder.from_parent(
-                parent, path=path, name=_one_line(path.name), nodeid=_one_line(nodeid), collector=self
-            )
-        folder: CaseFolder = CaseFolder.from_parent(parent, path=path, collector=self)
+            names = {"name": _one_line(path.name), "nodeid": _one_line(nodeid)}
+        folder: CaseFolder = CaseFolder.from_parent(parent, path=path, collector=self, **names)
         return folder
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> CaseFile | None:
         """Collect the case files of the requested suites that are in the shard, and their stray files."""
         text = str(file_path)
-        if _is_case(file_path.name):
-            for folder, suite in self._suites:
-                if text.startswith(folder):
-                    return self._file(file_path, text, parent, suite)
-        for folder, suite in self._folders_of_suites:
-            if text.startswith(folder):
-                return self._stray(file_path, text, parent, suite)
-        return None
-
-    def _stray(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
-        return self._unread(path, text, parent, suite, stray_problem(text)) if is_stray(suite, text) else None
+        suite = _suite_at(text, self._suites) if _is_case(file_path.name) else None
+        if suite is not None:
+            return self._file(file_path, text, parent, suite)
+        suite = _suite_at(text, self._folders_of_suites)
+        if suite is None or not is_stray(suite, text):
+            return None
+        return self._unread(file_path, file_path.name, parent, suite, stray_problem(text))
 
     def _unread(
-        self, path: Path, text: str, parent: pytest.Collector, suite: Suite, problem: Problem, *, name: str = ""
+        self, path: Path, name: str, parent: pytest.Collector, suite: Suite, problem: Problem
     ) -> CaseFile | None:
-        shard, pack = self._contexts.settings.shard, self._contexts.pack_of(suite)
-        if shard is not None and (name or path.name) not in shard:
+        """Return a file that is not read as a case; None where another shard has the `name` by which it counts."""
+        if not self.is_in_shard(name):
             return None
-        file: StrayFile = StrayFile.from_parent(
-            parent,
-            path=path,
-            # pytest prints both as they are, and such a file may have any name
-            name=_one_line(path.name),
-            nodeid=_one_line(self.nodeid_of(text)),
-            suite=suite,
-            pack=pack,
-            problem=problem,
+        # pytest prints both as they are, and such a file may have any name
+        name, nodeid = _one_line(path.name), _one_line(self.nodeid_of(str(path)))
+        pack = self._contexts.pack_of(suite)
+        file: CaseFile = CaseFile.from_parent(
+            parent, path=path, name=name, nodeid=nodeid, suite=suite, pack=pack, problem=problem
         )
         return file
 
@@ -473,21 +398,20 @@ class Collector:
 
     def _file(self, path: Path, text: str, parent: pytest.Collector, suite: Suite) -> CaseFile | None:
         nodeid = self.nodeid_of(text)
+        has_lines = text.endswith(LINES_SUFFIX)
         if has_control_characters(nodeid):
             # in the shard that counts it
-            name = "" if text.endswith(LINES_SUFFIX) else file_stem(path.name)
-            return self._unread(path, text, parent, suite, unprintable_name(nodeid), name=name)
-        pack, shard = self._contexts.pack_of(suite), self._contexts.settings.shard
-        if text.endswith(LINES_SUFFIX):
-            only = self._single.get(text, frozenset())
-            lines: CaseLines = CaseLines.from_parent(
-                parent, path=path, nodeid=nodeid, suite=suite, pack=pack, shard=shard, only=only
-            )
-            return lines
+            name = path.name if has_lines else file_stem(path.name)
+            return self._unread(path, name, parent, suite, unprintable_name(nodeid))
         if not self.may_be_in_shard(path.name):
             return None
+        fields: dict[str, Any] = {"path": path, "nodeid": nodeid, "suite": suite, "pack": self._contexts.pack_of(suite)}
+        if has_lines:
+            only = self._single.get(text, frozenset())
+            lines: CaseLines = CaseLines.from_parent(parent, shard=self._contexts.settings.shard, only=only, **fields)
+            return lines
         # with its name, which pytest would compute more slowly
-        file: CaseFile = CaseFile.from_parent(parent, path=path, name=path.name, nodeid=nodeid, suite=suite, pack=pack)
+        file: CaseFile = CaseFile.from_parent(parent, name=path.name, **fields)
         return file
 
     @pytest.hookimpl(wrapper=True)
@@ -506,8 +430,8 @@ class Collector:
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Count the collected cases, before any is deselected."""
-        if isinstance(item, CaseItem):
-            self.collected[item.packbench_run.suite.name] += 1
+        if (run := file_run(item)) is not None:
+            self.collected[run.suite.name] += 1
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -517,20 +441,19 @@ class Collector:
         """
         self._find_unused_rules(items)
         first: dict[tuple[str, str], CaseRun] = {}
-        controls: set[str] = set()
+        seen: set[tuple[Path, int]] = set()
         repeated: set[pytest.Item] = set()
         for item in items:
-            if self._fixtures and hasattr(item, CONTROL):
-                repeated.update([item] if item.nodeid in controls else [])
-                controls.add(item.nodeid)
-            if isinstance(item, CaseItem):
-                run = item.packbench_run
+            if not isinstance(item, CaseItem):
+                continue
+            run = item.packbench_run
+            if (item.path, run.line) in seen:
+                repeated.add(item)
+                continue
+            seen.add((item.path, run.line))
+            if isinstance(run, CaseRun):
                 other = first.setdefault((run.suite.name, run.name), run)
-                if other is run:
-                    continue
-                if (other.path, other.line) == (run.path, run.line):
-                    repeated.add(item)
-                else:
+                if other is not run:
                     _set_duplicate(run, other.where)
                     _set_duplicate(other, run.where)
         if repeated:
@@ -538,16 +461,14 @@ class Collector:
 
     def _find_unused_rules(self, items: list[pytest.Item]) -> None:
         """Look for rules that no case uses, where all cases of a suite were collected, before any is deselected."""
+        runs = [run for item in items if (run := file_run(item)) is not None]
         for suite in self._contexts.suites.values():
-            runs = [item.packbench_run for item in items if isinstance(item, CaseItem)]
             expected = [_expected_of(run) for run in runs if run.suite is suite]
             values = [value for one in expected if one is not None for value in one]
-            if not values or len(values) < len(expected):
-                continue
-            unused = list(self._contexts.pack_of(suite).unused_rules(values, suite.config))
-            if unused and case_counts(suite, None)[0] == len(expected):
-                file = os.path.relpath(suite.path / CONFIG_NAME, rootdir_of(self._contexts.config))
-                self._unused_rules += [f"{file}: {rule}" for rule in unused]
+            if len(values) == len(expected):
+                unused = self._contexts.unused_rules(suite, values)
+                if unused and case_counts(suite, None)[0] == len(expected):
+                    self._unused_rules += unused
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -571,8 +492,8 @@ class Collector:
                 refuse(config, f"{os.path.relpath(paths[0])}: contains no case; {expected}")
 
     def _refuse_missing_targets(self, session: pytest.Session) -> None:
-        suites = {item.packbench_run.suite.name: item.packbench_run.suite for item in session.items if _is_run(item)}
-        for suite in suites.values():
+        runs = [run for item in session.items if (run := file_run(item)) is not None and _calls_target(run)]
+        for suite in {run.suite.name: run.suite for run in runs}.values():
             try:
                 self._contexts.context(suite)
             except TargetError as error:
@@ -581,37 +502,19 @@ class Collector:
     def _refuse_recorded(self, session: pytest.Session) -> None:
         runs = [run for item in session.items if (run := run_of(item)) is not None]
         # what the resumed run has recorded itself is not recorded again
-        due = [run for run in runs if not run.resumed_results() and not run.resumed_attempts()]
-        recorded = [run.name for run in due if find_recording(run.suite, run.name).exists()]
+        recorded = [run.name for run in runs if not run.earlier() and find_recording(run.suite, run.name).exists()]
         if recorded:
             cases = f"{recorded[0]} has" if len(recorded) == 1 else f"{recorded[0]} and {len(recorded) - 1} more have"
             advice = "select cases without one, or record on your machine and approve the change (packbench accept)"
             refuse(session.config, f"--packbench-mode=record: CI is set, and {cases} a recording; {advice}")
 
 
-def _fixtures_of(suites: Iterable[Suite]) -> dict[str, Callable[[pytest.Collector, Collector], pytest.Directory]]:
-    """Return what collects the folders of recordings and of controls, by path, of suites with controls."""
-    found: dict[str, Callable[[pytest.Collector, Collector], pytest.Directory]] = {}
-    for suite in suites:
-        if os.path.lexists(suite.controls_path) and suite.controls_path.parent.is_dir():
-            # most suites have none
-            from pytest_packbench.pytest_plugin.controls import ControlFolder, FixturesFolder
-
-            for kind, path in ((FixturesFolder, suite.controls_path.parent), (ControlFolder, suite.controls_path)):
-                found[str(path)] = partial(_folder_at, kind, suite, path)
-    return found
+def _suite_at(text: str, suites: Iterable[tuple[str, Suite]]) -> Suite | None:
+    """Return the suite with the folder that a path begins with; None if there is none."""
+    return next((suite for folder, suite in suites if text.startswith(folder)), None)
 
 
-def _folder_at(kind: Any, suite: Suite, path: Path, parent: pytest.Collector, collector: Collector) -> pytest.Directory:
-    folder: pytest.Directory = kind.from_parent(parent, path=path, suite=suite, collector=collector)
-    return folder
-
-
-def _is_run(item: pytest.Item) -> TypeGuard[CaseItem]:
-    """Whether the target is called for an item."""
-    if not isinstance(item, CaseItem):
-        return False
-    run = item.packbench_run
+def _calls_target(run: CaseRun) -> bool:
     return not run.problem and run.loaded is not None and run.loaded.case.notes.skip is None
 
 

@@ -31,7 +31,8 @@ from pytest_packbench.reports.terminal import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
@@ -108,9 +109,9 @@ def worst_trial(trials: Sequence[Trial]) -> Trial:
 def explain_failure(run: CaseRun, trials: Sequence[Trial]) -> str:
     """Explain a case whose score is below its threshold; of several trials, the worst one."""
     worst = worst_trial(trials)
-    score = worst.result.score if worst.attempt is None else worst.attempt.score
-    if score is None or run.result is None:
-        raise ValueError("a failing case has a score")
+    score = worst.result.score
+    if run.result is None:
+        raise ValueError("a failing case has a result")
     heading = [headline(score)]
     if len(trials) > 1:
         heading = trials_lines([trial.result for trial in trials], run.result, run.suite.config.trials_rule())
@@ -205,7 +206,7 @@ def _context_lines(run: CaseRun, attempt: AttemptState | None) -> list[str]:
     return [
         f"case:     {run.where}",
         f"cassette: {cassette} ({exchanges})" if cassette else f"cassette: {exchanges}",
-        *([f"model:    {attempt.backend} {attempt.model}, {pluralize(attempt.calls, 'call')}"] if live else []),
+        *([f"model:    {attempt.llm_backend} {attempt.llm_model}, {pluralize(attempt.calls, 'call')}"] if live else []),
         f"re-run:   {rerun_command(run)}",
     ]
 
@@ -216,28 +217,36 @@ def _argument(run: CaseRun) -> str:
     if run.test_function:
         file, separator, name = run.nodeid.partition("::")
         return f"{os.path.relpath(rootdir_of(config) / file, folder)}{separator}{name}"
-    path = os.path.relpath(run.path, folder)
-    if path.startswith(os.pardir) and run.suite.bundled:
-        path = str(run.path)
-    return f"{path}::{run.name}"
+    return f"{path_argument(config, run.path, run.suite)}::{run.name}"
+
+
+def path_argument(config: pytest.Config, path: Path, suite: Suite) -> str:
+    """Return the path of a file of a suite as an argument of pytest: relative, but for a bundled suite elsewhere."""
+    relative = os.path.relpath(path, config.invocation_params.dir)
+    return str(path) if relative.startswith(os.pardir) and suite.bundled else relative
 
 
 def _options(contexts: SessionSuites, suite: Suite) -> tuple[tuple[str, str], ...]:
     settings = contexts.settings
-    mode = ("mode", "" if settings.mode == "fixture" else settings.mode)
-    context = contexts.opened(suite)
+    target, guards = target_options(contexts, suite)
+    return (
+        ("mode", "" if settings.mode == "fixture" else settings.mode),
+        target,
+        ("backend", settings.backend),
+        ("model", settings.model),
+        ("base-url", _base_url(contexts.opened(suite), settings)),
+        guards,
+        ("trials", str(settings.trials) if settings.trials > 1 else ""),
+    )
+
+
+def target_options(contexts: SessionSuites, suite: Suite) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return the options, by name, for the same target and the same guards; each value is empty where none is set."""
+    settings, context = contexts.settings, contexts.opened(suite)
     # as in records: a URL or a command may contain a secret
     target = context.target_name if settings.target and context is not None else settings.target
     guards = "none" if settings.guards == () else ",".join(settings.guards or ())
-    return (
-        mode,
-        ("target", target),
-        ("backend", settings.backend),
-        ("model", settings.model),
-        ("base-url", _base_url(context, settings)),
-        ("guard", guards),
-        ("trials", str(settings.trials) if settings.trials > 1 else ""),
-    )
+    return ("target", target), ("guard", guards)
 
 
 def _base_url(context: SuiteContext | None, settings: Settings) -> str:
@@ -260,29 +269,29 @@ class ErrorGroups:
     """Shows equal errors once, and explains the first failing cases, in the process that the user started."""
 
     def __init__(self) -> None:
-        self._all: list[pytest.TestReport | pytest.CollectReport] = []
-        self._failed: list[pytest.TestReport] = []
+        self._all: dict[str, list[Any]] = {}
         self._unexplained: list[pytest.TestReport] = []
         self._original: list[tuple[pytest.TestReport, Explanation]] = []
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, object, object]:
         """Leave out repeated errors and further failures in pytest's sections, but not in its short summary."""
-        self._failed = list(terminalreporter.stats.get("failed", ()))
-        if len(self._failed) > _MAX_EXPLAINED and terminalreporter.config.option.tbstyle not in {"no", "line"}:
-            self._unexplained = _unexplained(terminalreporter, filter(_is_failing_case, self._failed))
-            hidden_failures = set(map(id, self._unexplained))
-            shown = [report for report in self._failed if id(report) not in hidden_failures]
-            terminalreporter.stats["failed"] = shown
-        self._all = list(terminalreporter.stats.get("error", ()))
-        repeated = _repeated(self._all) if len(self._all) > 1 else []
-        for group in repeated:
+        style = terminalreporter.config.option.tbstyle
+        stats = terminalreporter.stats
+        self._all = {name: stats[name] for name in ("failed", "error") if name in stats}
+        failed, errors = (self._all.get(name, []) for name in ("failed", "error"))
+        if len(failed) > _MAX_EXPLAINED and style not in {"no", "line"}:
+            self._unexplained = _unexplained(terminalreporter, filter(_is_failing_case, failed))
+        hidden = set(map(id, self._unexplained))
+        for group in _repeated(errors):
             self._shorten(group)
-        hidden = {id(report) for group in repeated for report, _ in group[1:]}
-        if hidden:
-            terminalreporter.stats["error"] = [report for report in self._all if id(report) not in hidden]
-        if terminalreporter.config.option.tbstyle == "line":
-            self._leave_lines()
+            hidden.update(id(report) for report, _ in group[1:])
+        for name, reports in self._all.items():
+            stats[name] = [report for report in reports if id(report) not in hidden]
+        if style == "line":
+            # pytest writes the location and the message in a line
+            for report, explanation in _explained((*failed, *errors)):
+                self._show(report, explanation, text="")
         result = yield
         # of two changes of a report, the first one knows its own explanation
         for report, explanation in reversed(self._original):
@@ -294,10 +303,7 @@ class ErrorGroups:
 
         It does not list the cases that fail only a gate. They are explained here.
         """
-        if self._all:
-            terminalreporter.stats["error"] = self._all
-        if self._failed:
-            terminalreporter.stats["failed"] = self._failed
+        terminalreporter.stats |= self._all
         if self._unexplained:
             is_listed = "f" in terminalreporter.reportchars
             _name_others(terminalreporter, self._unexplained, is_listed=is_listed)
@@ -317,44 +323,44 @@ class ErrorGroups:
         if others:
             _name_others(reporter, others, is_listed=False)
 
-    def _leave_lines(self) -> None:
-        """Leave only the location and the message of each report, which pytest writes in a line."""
-        for report in (*self._failed, *self._all):
-            explanation: object = report.longrepr
-            if isinstance(report, pytest.TestReport) and isinstance(explanation, Explanation):
-                self._original.append((report, explanation))
-                report.longrepr = replace(explanation, text="")  # type: ignore[assignment]  # as above
-
     def _shorten(self, group: list[tuple[pytest.TestReport, Explanation]]) -> None:
         from pytest_packbench.analysis.listing import name_some
-        from pytest_packbench.model.errors import pluralize
 
         (first, explanation), *others = group
-        self._original += group
         names = name_some([_name(report) for report, _ in others[:_MAX_NAMED]], len(others))
         text = f"{explanation.text}\nthe same error in {pluralize(len(others), 'more case')}: {names}"
-        first.longrepr = replace(explanation, text=text)  # type: ignore[assignment]  # as above
+        self._show(first, explanation, text=text)
         for report, other in others:
-            crash = replace(other.reprcrash, message=f"the same error as {_name(first)}")
-            report.longrepr = replace(other, reprcrash=crash)  # type: ignore[assignment]  # as above
+            self._show(report, other, reprcrash=replace(other.reprcrash, message=f"the same error as {_name(first)}"))
+
+    def _show(self, report: pytest.TestReport, explanation: Explanation, **changed: Any) -> None:
+        """Change the explanation of a report until the end of pytest's summary."""
+        self._original.append((report, explanation))
+        report.longrepr = replace(explanation, **changed)  # type: ignore[assignment]  # as above
+
+
+def _explained(
+    reports: Iterable[pytest.TestReport | pytest.CollectReport],
+) -> Iterator[tuple[pytest.TestReport, Explanation]]:
+    """Yield the reports with an explanation: others are those of errors that no case has, and of collection."""
+    for report in reports:
+        explanation: object = report.longrepr
+        if isinstance(report, pytest.TestReport) and isinstance(explanation, Explanation):
+            yield report, explanation
 
 
 def _repeated(
-    reports: list[pytest.TestReport | pytest.CollectReport],
+    reports: Iterable[pytest.TestReport | pytest.CollectReport],
 ) -> list[list[tuple[pytest.TestReport, Explanation]]]:
     """Return the reports with equal errors, in groups of two or more, each with its explanation."""
-    from pytest_packbench.analysis.listing import error_key
-
     groups: dict[str, list[tuple[pytest.TestReport, Explanation]]] = {}
-    for report in reports:
-        # other reports are those of errors that no case has, and of collection
-        explanation: object = report.longrepr
-        if isinstance(report, pytest.TestReport) and isinstance(explanation, Explanation):
-            lines = [line for line in explanation.text.splitlines() if not line.startswith((RERUN, INPUT))]
-            path, crash = report.location[0], explanation.reprcrash
-            text = "\n".join(lines).replace(f"{path}:{crash.lineno}:", f"{path}:")
-            key = error_key(text, report.location[2], path)
-            groups.setdefault(key, []).append((report, explanation))
+    for report, explanation in _explained(reports):
+        from pytest_packbench.analysis.listing import error_key
+
+        lines = [line for line in explanation.text.splitlines() if not line.startswith((RERUN, INPUT))]
+        path = report.location[0]
+        text = "\n".join(lines).replace(f"{path}:{explanation.reprcrash.lineno}:", f"{path}:")
+        groups.setdefault(error_key(text, report.location[2], path), []).append((report, explanation))
     return [group for group in groups.values() if len(group) > 1]
 
 
@@ -371,8 +377,6 @@ def _unexplained(reporter: pytest.TerminalReporter, failing: Iterable[pytest.Tes
 
 def _name_others(reporter: pytest.TerminalReporter, others: list[pytest.TestReport], *, is_listed: bool) -> None:
     """Name further failing cases; with `is_listed`, say where pytest does so."""
-    from pytest_packbench.model.errors import pluralize
-
     where = "in the short test summary below" if is_listed else "in a line each"
     reporter.write_sep("_", f"{pluralize(len(others), 'more failing case')} {where}; -vv explains all")
     for report in () if is_listed else others:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.plugin import CONTROL, JSON_REPORT, JsonReportSubstitute, rootdir_of, ungrouped
-from pytest_packbench.pytest_plugin.case_run import is_of_case, properties, run_of
+from pytest_packbench.plugin import JSON_REPORT, JsonReportSubstitute, rootdir_of, ungrouped
+from pytest_packbench.pytest_plugin.case_run import is_of_case, item_run, properties, run_of
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
@@ -24,9 +24,14 @@ if TYPE_CHECKING:
     from pytest_packbench.pytest_plugin.recorder import Recorder
     from pytest_packbench.reports.github import Annotation, FinishedRun
 
-_NUMBERS = ("score", "threshold")
-_COLUMNS = ("Suite", "Type", "Difficulty", "Score", "Threshold")
-_OF_COLUMNS = ("suite", "case_type", "difficulty", *_NUMBERS)
+_COLUMNS = {
+    "suite": "Suite",
+    "case_type": "Type",
+    "difficulty": "Difficulty",
+    "score": "Score",
+    "threshold": "Threshold",
+}
+"""The heads of the columns of pytest-html, by property."""
 _BEFORE = 2
 """The columns of pytest-html before ours: the result and the test."""
 
@@ -36,11 +41,9 @@ def register_integrations(config: pytest.Config, *, collecting: bool) -> None:
 
     Args:
         config: the session's.
-        collecting: whether collection has started: then the table of pytest-html has its columns already, and
-            `enable_late` enables pytest-json-report.
+        collecting: whether collection has started: then the table of pytest-html has its columns already.
     """
-    if not collecting:
-        enable(config)
+    enable_json_report(config, late=collecting)
     if getattr(config.option, "allure_report_dir", None):
         config.pluginmanager.register(AllureResults(config), "packbench-allure")
     if getattr(config.option, "htmlpath", None) and not collecting:
@@ -78,8 +81,9 @@ class HtmlColumns:
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_results_table_header(self, cells: list[str]) -> None:
         """Add the heads of the columns."""
-        heads = zip(_COLUMNS, _OF_COLUMNS, strict=True)
-        cells[_BEFORE:_BEFORE] = [f'<th class="sortable" data-column-type="{name}">{text}</th>' for text, name in heads]
+        cells[_BEFORE:_BEFORE] = [
+            f'<th class="sortable" data-column-type="{name}">{text}</th>' for name, text in _COLUMNS.items()
+        ]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_results_table_row(self, report: pytest.TestReport, cells: list[str]) -> None:
@@ -89,7 +93,7 @@ class HtmlColumns:
             return
         has_values = hasattr(report, "user_properties") and is_of_case(report)
         values = dict(report.user_properties) if has_values else {}
-        cells[_BEFORE:_BEFORE] = [f'<td class="col-{name}">{_cell(values.get(name))}</td>' for name in _OF_COLUMNS]
+        cells[_BEFORE:_BEFORE] = [f'<td class="col-{name}">{_cell(values.get(name))}</td>' for name in _COLUMNS]
 
 
 def _cell(value: object) -> str:
@@ -102,58 +106,22 @@ def _cell(value: object) -> str:
 
 # collectors and keywords repeat every node id, and logs are in pytest's own sections
 _OMITTED = ("collectors", "keywords", "log")
-_OWN_OPTION = "packbench_json_report"
-"""Whether pytest-json-report runs without its own registration; an option, so that the workers of xdist know it."""
 
 
-def enable(config: pytest.Config) -> None:
+def enable_json_report(config: pytest.Config, *, late: bool = False) -> None:
     """Let pytest-json-report build its document without writing it, unless the user requested one.
 
-    Where pytest has not registered it as a plugin, such as without plugin autoloading, its class is registered.
+    Args:
+        config: the session's.
+        late: whether the session has started: then the hook is called that the plugin has missed.
     """
-    if hasattr(config, "workerinput"):
-        # one that pytest has registered got its option from the controller
-        if getattr(config.option, _OWN_OPTION, False):
-            _start(config)
-    elif not _is_usable(config):
-        pass
-    elif _registered(config) is None:
-        setattr(config.option, _OWN_OPTION, True)
-        _start(config)
-    elif not config.option.json_report:
-        _set_options(config)
-        config.option.json_report = True
-
-
-def enable_late(config: pytest.Config) -> None:
-    """Enable it after the session has started, by calling the hooks that it missed."""
-    if not _is_usable(config) or hasattr(config, "_json_report"):
+    registered = config.pluginmanager.getplugin(JSON_REPORT)
+    # another plugin may have its option
+    has_option = registered is not None and not isinstance(registered, JsonReportSubstitute)
+    is_requested = hasattr(config, "_json_report") or (has_option and config.option.json_report)
+    # it reads pytest's traceback style, which needs the terminal
+    if is_requested or config.pluginmanager.is_blocked(JSON_REPORT) or not hasattr(config.option, "tbstyle"):
         return
-    plugin = _registered(config)
-    if plugin is None:
-        _start(config)
-    else:
-        _set_options(config)
-        config.option.json_report = True
-        plugin.pytest_configure(config)
-    start = getattr(getattr(config, "_json_report", None), "pytest_sessionstart", None)
-    if start is not None:
-        start(session=None)
-
-
-def _is_usable(config: pytest.Config) -> bool:
-    """Whether pytest-json-report is not blocked, and can read pytest's traceback style, which needs the terminal."""
-    return not config.pluginmanager.is_blocked(JSON_REPORT) and hasattr(config.option, "tbstyle")
-
-
-def _registered(config: pytest.Config) -> Any:
-    """Return pytest-json-report as pytest has registered it; None if it has not, or another plugin has its option."""
-    plugin = config.pluginmanager.getplugin(JSON_REPORT)
-    return None if isinstance(plugin, JsonReportSubstitute) else plugin
-
-
-def _start(config: pytest.Config) -> None:
-    """Register the class of pytest-json-report; its options may not exist."""
     try:
         from pytest_jsonreport.plugin import (  # type: ignore[import-untyped]  # it has no types
             JSONReport,
@@ -161,20 +129,17 @@ def _start(config: pytest.Config) -> None:
         )
     except ImportError:
         return
-    _set_options(config)
+    # with -v it would report at the end that it wrote no file
+    config.option.json_report_verbosity = 0
+    config.option.json_report_omit = list(_OMITTED)
+    config.option.json_report_file = config.option.json_report_indent = None
     config.option.json_report_summary = False
-    config.option.json_report_indent = None
     plugin = (JSONReportWorker if hasattr(config, "workerinput") else JSONReport)(config)
     # as it does itself
     config._json_report = plugin  # type: ignore[attr-defined]  # noqa: SLF001 - other plugins look for it there
     config.pluginmanager.register(plugin, "packbench-json-report")
-
-
-def _set_options(config: pytest.Config) -> None:
-    config.option.json_report_file = None
-    config.option.json_report_omit = list(_OMITTED)
-    # with -v it would report at the end that it wrote no file
-    config.option.json_report_verbosity = 0
+    if late and hasattr(plugin, "pytest_sessionstart"):
+        plugin.pytest_sessionstart(session=None)
 
 
 def plugin_report(config: pytest.Config, session: pytest.Session, nodeids: Container[str]) -> dict[str, Any]:
@@ -215,7 +180,7 @@ def refuse_repetition(config: pytest.Config) -> None:
         return
     dist = getattr(config.option, "dist", "no")
     if hasattr(config, "workerinput"):
-        from pytest_packbench.pytest_plugin.xdist_controller import DIST
+        from pytest_packbench.pytest_plugin.xdist import DIST
 
         dist = config.workerinput.get(DIST)
     if dist == "each":
@@ -260,8 +225,7 @@ def opt_out_of_reruns(config: pytest.Config, items: Iterable[pytest.Item]) -> No
     # in this mode the plugin adds up the numbers of option and mark
     own = -general if getattr(config.option, "reruns_mode", "") == "append" else 0
     for item in items:
-        is_own = run_of(item) is not None or hasattr(item, CONTROL)
-        if is_own and (general or item.get_closest_marker("flaky") is not None):
+        if item_run(item) is not None and (general or item.get_closest_marker("flaky") is not None):
             item.add_marker(pytest.mark.flaky(reruns=own), append=False)
 
 

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from pydantic import BaseModel
@@ -19,7 +19,6 @@ from pytest_packbench.engine.result_builder import Trial, build_trial, error_tri
 from pytest_packbench.engine.targets import TimeLimit, timed_out
 from pytest_packbench.model.errors import error_text
 from pytest_packbench.model.score import UNREADABLE
-from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.plugin import CONTEXTS, MARK, RUN_ID, SELECTION, rootdir_of
 from pytest_packbench.pytest_plugin.case_run import (
     RUN,
@@ -31,10 +30,9 @@ from pytest_packbench.pytest_plugin.case_run import (
     uncollected_case_ref,
 )
 from pytest_packbench.pytest_plugin.collection import marks_of
-from pytest_packbench.pytest_plugin.integrations import enable_late
-from pytest_packbench.pytest_plugin.selection import Selection, find_named
 from pytest_packbench.pytest_plugin.session import register
-from pytest_packbench.pytest_plugin.terminal import shown_name
+from pytest_packbench.pytest_plugin.settings import Selection, find_named
+from pytest_packbench.pytest_plugin.terminal import suite_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -90,14 +88,12 @@ def add_marked_tests(config: pytest.Config, tests: str, reports: Iterable[pytest
         names = {"file": test["file"], "name": test["case_id"], "nodeid": test["nodeid"]}
         case_ref = partial(uncollected_case_ref, suite, pack, path, **names)
         recorder.select(suite.name, test["nodeid"], case_ref, test["target"])
+    # what is new has not seen them
+    late = [getattr(config, "_json_report", None)] if is_first else []
     for report in reports:
-        if is_first:
-            decode_report(report)
-            for plugin in (recorder, getattr(config, "_json_report", None)):
-                if plugin is not None:
-                    plugin.pytest_runtest_logreport(report=report)
-        else:
-            recorder.pytest_runtest_logreport(report)
+        decode_report(report)
+        for plugin in filter(None, (recorder, *late)):
+            plugin.pytest_runtest_logreport(report=report)
 
 
 def check_of(item: pytest.Item) -> Callable[[object], Score]:
@@ -123,8 +119,7 @@ class MarkError(ValueError):
     """A mark is invalid; one line with the reason and what to do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkFilter:
+class MarkFilter(NamedTuple):
     """The cases that one mark selects.
 
     Attributes:
@@ -133,7 +128,7 @@ class MarkFilter:
     """
 
     suites: tuple[str, ...]
-    values: Mapping[str, tuple[str, ...]]
+    values: Mapping[str, Sequence[str]]
 
     @classmethod
     def of(cls, mark: pytest.Mark) -> MarkFilter:
@@ -142,19 +137,17 @@ class MarkFilter:
         Raises:
             MarkError: it names no suite, or has an invalid argument.
         """
+        arguments = [*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())]
+        got = f"got {MARK}({', '.join(arguments)})"
         if not mark.args or not all(isinstance(name, str) and name for name in mark.args):
-            raise MarkError(f"got {_mark_text(mark)}; expected names of suites, each a string")
-        filters = {}
-        for name, value in mark.kwargs.items():
-            values = (value,) if isinstance(value, str) else value
+            raise MarkError(f"{got}; expected names of suites, each a string")
+        values = {name: [value] if isinstance(value, str) else value for name, value in mark.kwargs.items()}
+        for name, texts in values.items():
             if name not in _FILTERS:
-                raise MarkError(
-                    f'got {_mark_text(mark)}; unknown argument "{name}"; expected one of {", ".join(_FILTERS)}'
-                )
-            if not isinstance(values, list | tuple) or not values or not all(isinstance(text, str) for text in values):
-                raise MarkError(f"got {_mark_text(mark)}; expected a string for {name}, or a list of strings")
-            filters[name] = tuple(values)
-        return cls(suites=tuple(dict.fromkeys(mark.args)), values=filters)
+                raise MarkError(f'{got}; unknown argument "{name}"; expected one of {", ".join(_FILTERS)}')
+            if not isinstance(texts, list | tuple) or not texts or not all(isinstance(text, str) for text in texts):
+                raise MarkError(f"{got}; expected a string for {name}, or a list of strings")
+        return cls(tuple(dict.fromkeys(mark.args)), values)
 
     def matches(self, case: SuiteCase) -> bool:
         """Whether the mark selects a case; an unreadable one is matched only by its folder, so that it is reported."""
@@ -236,9 +229,7 @@ class MarkedRun(CaseRun):
             # in a fixture pytest would report a failure as an error; `end` raises it after the test
             if self.phase != "setup" or isinstance(stop, CaseBroken):
                 raise
-        if trial.attempt is None or trial.attempt.score is None:
-            raise RuntimeError("a check without a score raises")
-        return trial.attempt.score
+        return trial.result.score
 
     def end(self) -> None:
         """Check that the test called the check, and raise an exception of it that the test has swallowed."""
@@ -265,8 +256,22 @@ class MarkedRun(CaseRun):
         self.conclude([self._score(AttemptState(started_ns=self.phase_started_ns, failure=failure))])
         raise CaseBroken(message)
 
-    def note_error(self, error: BaseException) -> None:
-        """Turn an exception of the test or of a fixture, before the check, into a result."""
+    def new_results(self, when: str, error: BaseException | None) -> tuple[Any, ...]:
+        """Return the results; an exception of the test or of a fixture, before the check, is one."""
+        if error is not None and self.result is None:
+            self._note_error(error)
+        return CaseRun.new_results(self, when, error)
+
+    def complete(self, report: pytest.TestReport, error: BaseException | None) -> None:
+        """Complete the report of a phase: as for case files, everything up to the score is setup."""
+        CaseRun.complete(self, report, error)
+        if error is not None and report.failed and self.result is not None and self.is_broken(self.result):
+            report.when = "setup"
+
+    def set_duration(self, report: pytest.TestReport) -> None:
+        """Leave the durations as they are: the test itself makes the attempt."""
+
+    def _note_error(self, error: BaseException) -> None:
         if isinstance(error, pytest.skip.Exception | pytest.xfail.Exception):
             trial = not_run_trial(self.case_ref(), "skipped_elsewhere", self._first_line(error))
         else:
@@ -306,7 +311,7 @@ class MarkedTests:
         self._shown_path = partial(shown_path, root=rootdir_of(config))
         self._cases: dict[str, tuple[SuiteCase, ...]] = {}
         self._contexts: dict[tuple[str, str], SuiteContext] = {}
-        self._selected: list[MarkedRun] = []
+        self._counts: Counter[str] = Counter()
 
     def cases_for(self, suites: Sequence[Suite], mark_filter: MarkFilter) -> list[SuiteCase]:
         """Return the cases that a mark selects; each suite is read once per session.
@@ -335,13 +340,10 @@ class MarkedTests:
             MarkError: there is such a rule.
         """
         expected = [case.loaded.case.expected for case in cases if case.loaded is not None]
-        if not expected or len(expected) < len(cases):
-            # the rule may be for a case that can't be read
-            return
-        unused = list(self.contexts.pack_of(suite).unused_rules(expected, suite.config))
+        # the rule may be for a case that can't be read
+        unused = self.contexts.unused_rules(suite, expected) if len(expected) == len(cases) else ()
         if unused:
-            file = self._shown_path(suite.path / CONFIG_NAME)
-            raise MarkError("; ".join(f"{file}: {rule}" for rule in unused))
+            raise MarkError("; ".join(unused))
 
     def context(self, run: MarkedRun) -> SuiteContext:
         """Return the context of a suite in one test function."""
@@ -357,22 +359,18 @@ class MarkedTests:
             setattr(item, RUN, _run_for(self, item, case))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Store the selected tests, and refuse a case that is run twice."""
+        """Count the selected tests, and refuse a case that is run twice."""
         runs = [run for item in session.items if (run := run_of(item)) is not None]
-        self._selected = [run for run in runs if isinstance(run, MarkedRun)]
+        self._counts = Counter(run.suite.name for run in runs if run.test_function)
         _refuse_doubles(runs)
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """List the suites of marked tests, which were not known when the header was written."""
-        counts: dict[str, int] = {}
-        for run in self._selected:
-            counts[run.suite.name] = counts.get(run.suite.name, 0) + 1
-        mode = self.contexts.settings.mode
+        mode, suites = self.contexts.settings.mode, self.contexts.suites
         return [
-            f"packbench: suite {shown_name(suite)}, pack {suite.config.pack}, {mode} mode, "
-            f"run by {counts[name]} marked tests"
-            for name, suite in self.contexts.suites.items()
-            if name in counts
+            f"{suite_line(suite, mode)}, run by {self._counts[name]} marked tests"
+            for name, suite in suites.items()
+            if self._counts[name]
         ]
 
     @pytest.hookimpl(tryfirst=True)
@@ -476,11 +474,6 @@ def _parameters(cases: Sequence[SuiteCase], *, several: bool) -> list[object]:
     return parameters
 
 
-def _mark_text(mark: pytest.Mark) -> str:
-    arguments = [*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())]
-    return f"{MARK}({', '.join(arguments)})"
-
-
 def _suite_of_mark(config: pytest.Config, name: str) -> Suite:
     """Return a suite that a mark names, and register the session's plugins if it is the first.
 
@@ -498,22 +491,17 @@ def _suite_of_mark(config: pytest.Config, name: str) -> Suite:
     if _REFUSED in config.stash:
         raise pytest.UsageError(config.stash[_REFUSED])
     if CONTEXTS not in config.stash:
-        _register(config)
+        try:
+            register(config, collecting=True)
+        except pytest.UsageError as error:
+            # a partial registration is not repeated: the next mark gets the same error
+            config.stash[_REFUSED] = str(error)
+            raise
     suite = config.stash[CONTEXTS].join(known[name])
     recorder = _recorder_of(config)
     if recorder is not None:
         recorder.add(suite)
     return suite
-
-
-def _register(config: pytest.Config) -> None:
-    try:
-        register(config, collecting=True)
-    except pytest.UsageError as error:
-        # a partial registration is not repeated: the next mark gets the same error
-        config.stash[_REFUSED] = str(error)
-        raise
-    enable_late(config)
 
 
 def _recorder_of(config: pytest.Config) -> Recorder | None:
@@ -541,17 +529,19 @@ def _check_settings(config: pytest.Config) -> None:
 
 def _refuse_doubles(runs: Sequence[CaseRun]) -> None:
     """Turn a case that is selected twice into errors that name each other: a run measures each case once."""
-    first: dict[tuple[Path, str], CaseRun] = {(run.path, run.name): run for run in runs if not run.test_function}
-    for run in runs:
+    first: dict[tuple[Path, str], CaseRun] = {}
+    # items of case files first: their own duplicates have an error already
+    for run in sorted(runs, key=lambda run: bool(run.test_function)):
         other = first.setdefault((run.path, run.name), run)
         if other is run or not run.test_function:
             continue
         for duplicate, twin in ((run, other), (other, run)):
             if not duplicate.problem:
-                problem = f"the case is run twice, by {duplicate.nodeid} and by {twin.nodeid}"
-                duplicate.problem = f"{problem}; select one of them, or run pytest for each"
-                if duplicate.test_function:
-                    duplicate.kind = "case_twice"
+                duplicate.problem = (
+                    f"the case is run twice, by {duplicate.nodeid} and by {twin.nodeid}; "
+                    "select one of them, or run pytest for each"
+                )
+                duplicate.kind = "case_twice" if duplicate.test_function else duplicate.kind
 
 
 def _attempt_of(result: object, started_ns: int) -> AttemptState:

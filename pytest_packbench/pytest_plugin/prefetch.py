@@ -10,27 +10,24 @@ import pytest
 from pytest_packbench.engine.attempt import Failure, redacted_failure
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.engine.output import StreamRouter, is_outside_cases
-from pytest_packbench.engine.result_builder import Trial, build_trial, ended_attempt, error_trial, not_run_trial
-from pytest_packbench.engine.runner import Runner
-from pytest_packbench.engine.scheduler import AttemptKey, FinishedAttempt, Job, SchedulerOptions
+from pytest_packbench.engine.result_builder import Trial, ended_attempt, error_trial, not_run_trial
+from pytest_packbench.engine.runner import AttemptKey, Flight, Job, Runner, RunnerOptions
 from pytest_packbench.engine.targets import Watchdog
 from pytest_packbench.model.errors import describe_error
-from pytest_packbench.plugin import KEEP, RUN_ID
-from pytest_packbench.pytest_plugin.case_run import run_of
+from pytest_packbench.plugin import KEEP
+from pytest_packbench.pytest_plugin.case_run import file_run, kept_trial
+from pytest_packbench.pytest_plugin.terminal import FAILING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from pytest_packbench.engine.attempt import AttemptState
-    from pytest_packbench.engine.result_builder import CaseRef
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.pytest_plugin.case_run import CaseRun
     from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
 _LOOKAHEAD_FACTOR = 2
-FAILING = frozenset({"failed", "error"})
-"""The verdicts that a progress line counts as failing."""
 
 
 class Prefetcher:
@@ -52,7 +49,6 @@ class Prefetcher:
         self._config = config
         self._contexts = contexts
         self._runs: dict[str, CaseRun] = {}
-        self._case_refs: dict[AttemptKey, CaseRef] = {}
         self._finished_trials: dict[AttemptKey, Trial] = {}
         self._planned: dict[str, list[Job]] = {}
         self._is_planned = False
@@ -61,7 +57,7 @@ class Prefetcher:
         settings = contexts.settings
         self._trials = settings.trials
         throttle = contexts.clients.throttle
-        options = SchedulerOptions(
+        options = RunnerOptions(
             throttle=throttle,
             # a worker of xdist knows only its next case
             lookahead=0 if settings.debugged else throttle.max_limit * (1 if self._is_worker else _LOOKAHEAD_FACTOR),
@@ -110,7 +106,7 @@ class Prefetcher:
         """Plan ahead within the item, and release attempts that it did not take."""
         self._next_item = nextitem
         result = yield
-        run = _prefetched_run(item)
+        run = file_run(item)
         if run is not None:
             # another plugin may have skipped the item
             self.runner.discard(AttemptKey(run.nodeid, trial) for trial in range(self._trials))
@@ -135,7 +131,7 @@ class Prefetcher:
 
     def pytest_enter_pdb(self) -> None:
         """Restore the terminal for a debugger, and remove the time limit."""
-        self.runner.remove_limit()
+        self.runner.limit_s = None
         self.clear()
         self.tick = self.clear = lambda: None
         self._streams.stop()
@@ -155,7 +151,7 @@ class Prefetcher:
         self.close()
 
     def _plan(self, items: Iterable[pytest.Item]) -> None:
-        runs = [run for item in items if (run := _prefetched_run(item)) is not None and not _may_be_skipped(item)]
+        runs = [run for item in items if (run := file_run(item)) is not None and not _may_be_skipped(item)]
         self._runs.update({run.nodeid: run for run in runs})
         jobs = {run.nodeid: list(self._jobs(run)) for run in runs if run.nodeid not in self._planned}
         self._planned.update(jobs)
@@ -169,9 +165,9 @@ class Prefetcher:
         except TargetError:
             # the item itself reports it
             return
-        resumed, ended = run.resumed_results(), run.resumed_attempts()
+        earlier = run.earlier()
         for trial in range(self._trials):
-            if trial not in resumed and trial not in ended:
+            if trial not in earlier:
                 yield Job(key=AttemptKey(run.nodeid, trial), context=context, loaded=run.loaded)
 
     def _ended(self, job: Job, attempt: AttemptState) -> bool:
@@ -179,17 +175,20 @@ class Prefetcher:
         if attempt.secrets:
             # only the whole result can be scored, and only the redacted one may be stored
             return False
-        case_ref = self._case_refs[job.key] = self._runs[job.key.nodeid].case_ref()
+        case_ref = self._runs[job.key.nodeid].case_ref()
         try:
             return self.on_ended(ended_attempt(case_ref, attempt))
         except Exception:  # noqa: BLE001 - its result is stored all the same, or reported as an error
             return False
 
-    def _settled(self, done: FinishedAttempt) -> None:
+    def _settled(self, done: Flight) -> None:
         key = done.job.key
-        case_ref = self._case_refs.pop(key, None) or self._runs[key.nodeid].case_ref()
+        case_ref = self._runs[key.nodeid].case_ref()
         try:
-            trial = self._trial_of(case_ref, done)
+            if done.kind:
+                trial = not_run_trial(case_ref, done.kind, done.message, trial=key.trial)
+            else:
+                trial = kept_trial(self._config, case_ref, done.attempt, done.job.context)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - an error of a pack must not end the wait for another case
@@ -200,13 +199,6 @@ class Prefetcher:
         self.failing += trial.result.score.verdict in FAILING
         self._finished_trials[key] = trial
 
-    def _trial_of(self, case_ref: CaseRef, done: FinishedAttempt) -> Trial:
-        if done.attempt is None:
-            return not_run_trial(case_ref, done.kind, done.message, trial=done.job.key.trial)
-        trial = build_trial(case_ref, done.attempt, done.job.context, self._config.stash[RUN_ID])
-        self._config.stash[KEEP](trial.result)
-        return trial
-
     def _route(self) -> None:
         """Separate the output and logs of cases from what pytest captures."""
         self._streams.start()
@@ -215,12 +207,6 @@ class Prefetcher:
             handler = getattr(logs, name, None)
             if handler is not None:
                 handler.addFilter(is_outside_cases)
-
-
-def _prefetched_run(item: pytest.Item) -> CaseRun | None:
-    """Return the case of an item of a case file; a marked test makes its own attempt."""
-    run = run_of(item)
-    return run if run is not None and not run.test_function else None
 
 
 def _may_be_skipped(item: pytest.Item) -> bool:

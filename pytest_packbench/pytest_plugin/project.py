@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-from contextlib import redirect_stderr, redirect_stdout
+import re
+import sys
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -16,15 +18,19 @@ from pytest_packbench.pytest_plugin.settings import hook_files, read_settings, s
 from pytest_packbench.pytest_plugin.suites import open_suites, packs_of_hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from pytest_packbench.model.suite import Suite
-    from pytest_packbench.pytest_plugin.suites import SessionSuites
+    from pytest_packbench.engine.contexts import SuiteContext
 
 T = TypeVar("T")
 
 PLUGIN = "packbench"
 """The name of this plugin's entry point."""
+
+
+# behind a line with the usage of pytest, argparse says what is wrong
+_ERROR = re.compile(r"^[ \t]*(?:ERROR:(?! usage:)|.*?: error: |(?=ImportError while))(.*)", re.MULTILINE)
+_RAISED = re.compile(r"^[ \t]*E[ \t]+(.*)", re.MULTILINE)
 
 
 class ProjectError(ValueError):
@@ -43,13 +49,14 @@ def read_project() -> Project | None:
     return _in_pytest([], _read, has_suites=False)
 
 
-def with_suite(name: str, options: Sequence[str], use: Callable[[SessionSuites, Suite], T]) -> T:
+def with_suite(name: str, options: Sequence[str], use: Callable[[SuiteContext], T], *, root: Path | None = None) -> T:
     """Open a suite as a run in fixture mode does, with the project's hooks and settings, and use it.
 
     Args:
         name: the name of the suite.
         options: more options of pytest, such as `--packbench-guard=NAME`.
-        use: called with the suites of the session and the suite; its output is that of the command.
+        use: called with the context of the suite; its output is that of the command.
+        root: the folder of suites; None for the project's.
 
     Returns:
         What `use` returns.
@@ -61,11 +68,30 @@ def with_suite(name: str, options: Sequence[str], use: Callable[[SessionSuites, 
     def opened(config: pytest.Config) -> T:
         suites = open_suites(config, read_settings(config), config.stash[SELECTION].suites)
         try:
-            return use(suites, next(iter(suites.suites.values())))
+            return use(suites.context(next(iter(suites.suites.values()))))
         finally:
             suites.close()
 
-    return _in_pytest([f"--packbench-suite={name}", "--packbench-mode=fixture", *options], opened)
+    always = [] if root is None else [f"--override-ini=packbench_root={root.resolve()}"]
+    # the last ones count
+    always += ["--packbench-mode=fixture", "-pno:cacheprovider"]
+    with _without_traces():
+        return _in_pytest([f"--packbench-suite={name}", *options, *always], opened)
+
+
+@contextmanager
+def _without_traces() -> Iterator[None]:
+    """Import modules of the project without keeping them, and without files that the command does not name."""
+    writes_bytecode, path, modules = sys.dont_write_bytecode, sys.path[:], set(sys.modules)
+    sys.dont_write_bytecode = True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode, sys.path[:] = writes_bytecode, path
+        project = f"{Path.cwd()}{os.sep}"
+        for name in set(sys.modules) - modules:
+            if str(getattr(sys.modules[name], "__file__", None)).startswith(project):
+                del sys.modules[name]
 
 
 def _read(config: pytest.Config) -> Project | None:
@@ -78,60 +104,57 @@ def _read(config: pytest.Config) -> Project | None:
 
 def _in_pytest(options: Sequence[str], use: Callable[[pytest.Config], T], *, has_suites: bool = True) -> T:
     """Let pytest read the project, and return what a function makes of it in the place of the session."""
-    printed, session = io.StringIO(), _Session(use, has_suites=has_suites)
+    results: list[T] = []
+    plugins = [_Session(lambda config: results.append(use(config))), *([] if has_suites else [_NoSuites()])]
     # plain asserts: modules of the command that are loaded already can't be rewritten, and pytest would warn of them
     arguments = ["--capture=no", "--assert=plain", *options]
     if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
         arguments += ["-p", PLUGIN]
-    with redirect_stdout(io.StringIO()), redirect_stderr(printed):
-        status = pytest.main(arguments, plugins=[session, _OwnConftests()])
-    if status != pytest.ExitCode.OK or not session.results:
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as printed:
+        status = pytest.main(arguments, plugins=plugins)
+    if status != pytest.ExitCode.OK or not results:
         raise ProjectError(_message_of(printed.getvalue()))
-    return session.results[0]
+    return results[0]
 
 
-class _OwnConftests:
-    """Lets pytest import the conftest.py of the project's root, and of its ini key `testpaths`; others may be data."""
+class _Session:
+    """Lets pytest import the project's own conftest.py, and calls a function in the place of a test session."""
+
+    def __init__(self, use: Callable[[pytest.Config], None]) -> None:
+        self._use = use
 
     # after this plugin's own, which takes arguments for suites, and before that of pytest
     @pytest.hookimpl
     def pytest_load_initial_conftests(self, early_config: pytest.Config) -> None:
-        """Name the files: below a folder, pytest would import those of `test*` as well."""
+        """Name the conftest.py of the root, and of the ini key `testpaths`; others may be data.
+
+        Below a folder, pytest would import those of `test*` as well.
+        """
         folders = (early_config.rootpath / name for name in (".", *early_config.getini("testpaths")))
         paths = [str(path) for folder in folders if (path := folder / "conftest.py").is_file()]
         namespace = early_config.known_args_namespace
         namespace.file_or_dir = paths
         namespace.noconftest |= not paths
 
-
-class _Session(Generic[T]):
-    """Calls a function in the place of a test session; its result is the only one of `results`."""
-
-    def __init__(self, use: Callable[[pytest.Config], T], *, has_suites: bool) -> None:
-        self._use = use
-        self._has_suites = has_suites
-        self.results: list[T] = []
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_load_initial_conftests(self, early_config: pytest.Config) -> Generator[None]:
-        """Request no suite unless one is opened: the command may be there to create the one in the ini file."""
-        if not self._has_suites:
-            early_config.known_args_namespace.packbench_suite = []
-        return (yield)
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> int:
         """Call the function, and return an exit code so that no session starts."""
-        self.results.append(self._use(config))
+        self._use(config)
         return int(pytest.ExitCode.OK)
+
+
+class _NoSuites:
+    """Requests no suite: the command may be there to create the one in the ini file."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_load_initial_conftests(self, early_config: pytest.Config) -> Generator[None]:
+        """Take the place of the option before this plugin reads it."""
+        early_config.known_args_namespace.packbench_suite = []
+        return (yield)
 
 
 def _message_of(printed: str) -> str:
     """Return the line of pytest's error output that names the error, with the exception of a conftest.py."""
-    lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    first = next((line for line in lines if line.startswith(("ERROR:", "ImportError while"))), "".join(lines[:1]))
-    if first.startswith("ERROR: usage:"):
-        # argparse says what is wrong behind it
-        first = next((line.partition(": error: ")[2] for line in lines if ": error: " in line), first)
-    raised = [line.removeprefix("E").strip() for line in lines if line.startswith("E ")]
-    return " ".join([first.removeprefix("ERROR:").strip(), *raised[-1:]]) or "pytest did not start"
+    named, raised = _ERROR.search(printed), _RAISED.findall(printed)
+    first = named[1] if named is not None else next(filter(str.strip, printed.splitlines()), "pytest did not start")
+    return " ".join([first.strip(), *raised[-1:]])

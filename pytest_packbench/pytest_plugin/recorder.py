@@ -5,7 +5,6 @@ Only the controller, or the only process, has one; a worker of xdist runs cases 
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,14 +18,12 @@ from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording, recording_problem
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
 from pytest_packbench.model.errors import describe_error, pluralize
-from pytest_packbench.model.pack import can_accept, figures_of, paired_figures_of, panels_of
+from pytest_packbench.model.pack import can_accept, panels_of
 from pytest_packbench.model.policy import PolicyChange, PolicyError
 from pytest_packbench.model.result import Attempt, Result, format_timestamp, models_of
 from pytest_packbench.model.run import CAPS, CLUSTER_SETTING, CONTROL_OWNER, PROGRAM_RUNS, RECORD_PROMPTS, Run
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.plugin import (
-    CONTROL,
-    CONTROL_ATTRIBUTE,
     CONTROLLER,
     JOURNALED_ATTRIBUTE,
     PREFETCHER,
@@ -38,10 +35,9 @@ from pytest_packbench.plugin import (
     ungrouped,
 )
 from pytest_packbench.policy import PolicyProject, compare_policy, open_base, policy_of
-from pytest_packbench.pytest_plugin.case_run import run_of, uncollected_case_ref
+from pytest_packbench.pytest_plugin.case_run import CaseRun, item_run, run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.integrations import plugin_report
-from pytest_packbench.pytest_plugin.selection import find_named
-from pytest_packbench.pytest_plugin.settings import hook_files, settings_of_policy
+from pytest_packbench.pytest_plugin.settings import find_named, hook_files, settings_of_policy
 from pytest_packbench.runs.folder import DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
 from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_process_spending, target_names
@@ -51,11 +47,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from typing import Any
 
-    from pytest_packbench.analysis.baseline import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.model.control import ControlResult, ControlTally
+    from pytest_packbench.model.control import ControlResult, ControlTally, Outcome
     from pytest_packbench.model.metric import Panel
-    from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.policy import PolicyBase
@@ -82,8 +76,7 @@ class SuiteRun:
         case_count: the number of cases of the suite, at the end.
         due_count: the number of them that the suite, or the shard, has to run.
         conclusion: gates and figures of the run, at the end.
-        selected_controls: the selected controls by node id, each with its file.
-        control_results: what they came to so far, by node id.
+        control_results: what the selected controls came to so far, by node id; at first, not run.
         controls: what they came to, at the end; None if there are none.
         control_note: why none was replayed, in a line; empty if that is not so.
     """
@@ -97,7 +90,6 @@ class SuiteRun:
     case_count: int = 0
     due_count: int = 0
     conclusion: Conclusion | None = None
-    selected_controls: dict[str, str] = field(default_factory=dict)
     control_results: dict[str, ControlResult] = field(default_factory=dict)
     controls: ControlTally | None = None
     control_note: str = ""
@@ -164,10 +156,11 @@ class Recorder:
         run.targets.update([target] if target else [])
         self._runs_by_nodeid[nodeid] = run
 
-    def select_control(self, suite_name: str, nodeid: str, file: str) -> None:
-        """Add a selected control, once."""
+    def select_control(self, suite_name: str, nodeid: str) -> None:
+        """Add a selected control, once; until it is replayed, it was not run."""
         run = self._runs_by_nodeid[nodeid] = self.runs[suite_name]
-        run.selected_controls[nodeid] = file
+        if nodeid not in run.control_results:
+            run.control_results[nodeid] = _unreplayed(run, nodeid, "not_run", "not run")
 
     def reject(self, nodeids: Iterable[str], message: str) -> None:
         """Turn what a worker reported into errors, because it ran something else than this process has.
@@ -196,11 +189,11 @@ class Recorder:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Add the selected cases; under xdist they come from the workers."""
         for item in session.items:
-            run = run_of(item)
-            if run is not None:
+            run = item_run(item)
+            if isinstance(run, CaseRun):
                 self.select(run.suite.name, run.nodeid, run.case_ref, run.target)
-            elif (suite := getattr(item, CONTROL, None)) is not None:
-                self.select_control(suite.name, item.nodeid, item.nodeid.rpartition("::")[0])
+            elif run is not None:
+                self.select_control(run.suite.name, run.nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -208,19 +201,22 @@ class Recorder:
         # removed, because other plugins may write reports as JSON
         results = report.__dict__.pop(RESULTS_ATTRIBUTE, None)
         journaled = report.__dict__.pop(JOURNALED_ATTRIBUTE, False)
-        control = report.__dict__.pop(CONTROL_ATTRIBUTE, "")
-        if control:
-            self._note_control(control)
+        if results and isinstance(results[0], Result):
+            self.runs[results[0].case.suite].results.add_case(results, journaled=journaled)
             return
         if results:
-            self.runs[results[0].case.suite].results.add_case(results, journaled=journaled)
+            (control,) = results
+            self.runs[control.suite].control_results[control.nodeid] = control
             return
         if report.passed:
             return
         nodeid = ungrouped(report.nodeid, self._runs_by_nodeid)
         run = self._runs_by_nodeid.get(nodeid)
-        if run is not None and nodeid in run.selected_controls:
-            self._note_lost_control(run, nodeid, report)
+        if run is not None and nodeid in run.control_results:
+            # it failed or was skipped outside of its own code
+            if report.failed or run.control_results[nodeid].outcome == "not_run":
+                outcome: Outcome = "broken" if report.failed else "not_run"
+                run.control_results[nodeid] = _unreplayed(run, nodeid, outcome, _first_line(report))
             return
         if run is None or nodeid in run.results.by_nodeid:
             return
@@ -240,41 +236,19 @@ class Recorder:
         else:
             run.results.add_case((result,))
 
-    def _note_control(self, text: str) -> None:
-        """Record what a control came to, as `control_of` has put it on a report."""
-        from pytest_packbench.model.control import ControlResult
-
-        result = ControlResult(*json.loads(text))
-        self.runs[result.suite].control_results[result.nodeid] = result
-
-    def _note_lost_control(self, run: SuiteRun, nodeid: str, report: pytest.TestReport) -> None:
-        """Record a control that failed or was skipped outside of its own code."""
-        if nodeid in run.control_results and not report.failed:
-            return
-        from pytest_packbench.model.control import ControlResult
-
-        file, _, name = nodeid.rpartition("::")
-        outcome: Any = "not_run" if report.skipped else "broken"
-        result = ControlResult(run.suite.name, name, nodeid, file, outcome, message=_first_line(report))
-        run.control_results[nodeid] = result
-
     def _conclude_controls(self, run: SuiteRun) -> None:
         """Count the controls of a suite; those that pytest did not report were not run."""
         settings = self.contexts.settings
         present = count_controls(run.suite.controls_path, settings.shard)
         prior = run.results.writer.prior
-        if not present or not (run.selected or run.selected_controls or prior is not None):
+        if not present or not (run.selected or run.control_results or prior is not None):
             return
         if settings.mode != FIXTURE:
             run.control_note = f"{pluralize(present, 'control')}: fixture mode only"
             return
-        from pytest_packbench.model.control import ControlResult, tally_of
+        from pytest_packbench.model.control import tally_of
 
-        results = [
-            run.control_results.get(nodeid)
-            or ControlResult(run.suite.name, nodeid.rpartition("::")[2], nodeid, file, "not_run", message="not run")
-            for nodeid, file in run.selected_controls.items()
-        ]
+        results = list(run.control_results.values())
         if prior is not None:
             results += self._carried_controls(run, {result.control for result in results})
         run.controls = tally_of(results, present)
@@ -297,16 +271,15 @@ class Recorder:
 
         Attempts whose target had ended are scored.
         """
-        resumed = self.resumed.trials(run.suite, case_ref.case_id) if self.resumed is not None else {}
-        # results of a changed case are not used
+        kept = self.resumed.kept(run.suite, case_ref.case_id) if self.resumed is not None else {}
+        # answers to a changed case are not used
         sha256 = case_ref.loaded.sha256 if case_ref.loaded is not None else None
         unchanged = {
-            number: carried_over_trial(result, case_ref).result
-            for number, result in resumed.items()
-            if result.case.case_sha256 == sha256
+            number: carried_over_trial(entry, case_ref).result if isinstance(entry, Result) else entry
+            for number, entry in kept.items()
+            if entry.case.case_sha256 == sha256
         }
-        ended = self.resumed.ended(run.suite, case_ref.case_id) if self.resumed is not None else {}
-        entries: dict[int, Entry] = {**ended, **unchanged, **journaled, **run.results.unreported(case_ref.nodeid)}
+        entries: dict[int, Entry] = {**unchanged, **journaled, **run.results.unreported(case_ref.nodeid)}
         trials = {number: self._scored(run, case_ref, entry) for number, entry in entries.items()}
         return {number: result for number, result in trials.items() if result is not None}
 
@@ -335,10 +308,8 @@ class Recorder:
         results = self.runs[ended.case.suite].results
         if results.add_ended(ended):
             return True
-        if results.problems and self.contexts.settings.mode != "fixture":
-            from pytest_packbench.engine.metering import UNWRITABLE  # fixture mode does not count
-
-            self.contexts.clients.ledger.stop(UNWRITABLE, f"{results.problems[-1]}; answers would be lost")
+        if results.problems:
+            self.contexts.stop_unstored(results.problems[-1])
         return False
 
     def check_resumed(self) -> None:
@@ -425,8 +396,11 @@ class Recorder:
         self.note_late(run.suite.name, self.contexts.take_late(run.suite))
         # of several messages the first counts, as in an attempt
         messages = dict(reversed(self._late.pop(run.suite.name, [])))
-        if run.selected_controls and any(name.startswith(CONTROL_OWNER) for name in messages):
-            self._note_late_controls(run, messages, session)
+        for nodeid, control in run.control_results.items():
+            message = messages.get(CONTROL_OWNER + control.control)
+            if message is not None:
+                run.control_results[nodeid] = control._replace(outcome="broken", message=message)
+                session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
         kind = "offline" if self.contexts.settings.mode == "fixture" else "unattributed"
         for nodeid, trials in list(run.results.by_nodeid.items()):
             message = messages.get(trials[0].case.case_id)
@@ -449,21 +423,13 @@ class Recorder:
         )
         run.results.add_case(tuple(errors))
 
-    def _note_late_controls(self, run: SuiteRun, messages: Mapping[str, str], session: pytest.Session) -> None:
-        """Turn controls into broken ones whose threads or tasks were refused when their result was known already."""
-        for nodeid, result in run.control_results.items():
-            message = messages.get(CONTROL_OWNER + result.control)
-            if message is not None:
-                run.control_results[nodeid] = result._replace(outcome="broken", message=message)
-                session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
-
     def _finish(self, run: SuiteRun, session: pytest.Session) -> None:
         settings = self.contexts.settings
         run.case_count, run.due_count = case_counts(run.suite, settings.shard)
         self._conclude_controls(run)
         if not run.selected and not self._is_empty_shard(run, session):
             # controls alone can be replayed: they are no run of the suite
-            if not run.selected_controls:
+            if not run.control_results:
                 self._note_empty(run, session)
             return
         self._add_missing_results(run, interrupted=session.exitstatus == pytest.ExitCode.INTERRUPTED)
@@ -475,19 +441,18 @@ class Recorder:
         run.ordered = run.results.ordered()
         writer = run.results.writer
         metadata = replace(self._metadata(run, run.ordered, time.time_ns()), findings=self._findings(run))
-        earlier = self._earlier(run, metadata)
         run.conclusion = conclude(
             metadata,
             run.ordered,
             run.suite.config,
-            self.contexts.pack_of(run.suite),
-            earlier,
+            self.contexts.pack_of(run.suite).depths,
+            self._earlier(run, metadata),
             scope="shard" if settings.shard is not None else "part" if len(run.selected) < run.case_count else "whole",
         )
-        figures = self._figures(run, run.conclusion, earlier)
-        run.conclusion = replace(run.conclusion, controls=run.controls, **figures, **self._policy(run))
+        run.conclusion = self._with_figures(run, run.conclusion)
+        run.conclusion = replace(run.conclusion, controls=run.controls, **self._policy(run))
         writer.close_journal()
-        if not run.results.guard(partial(self._write, run, run.conclusion, earlier)):
+        if not run.results.guard(partial(self._write, run, run.conclusion)):
             run.problems.append(self._resumable(run))
 
     def _resumable(self, run: SuiteRun) -> str:
@@ -537,7 +502,7 @@ class Recorder:
         outcome = compare_policy(self.policy_base, suite, pack, project, skipped, tested)
         return {"policy": outcome, "stored_policy": stored}
 
-    def _write(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> None:
+    def _write(self, run: SuiteRun, conclusion: Conclusion) -> None:
         from pytest_packbench.reports.page.case_data import root_link
         from pytest_packbench.reports.story import summary_markdown
 
@@ -546,7 +511,7 @@ class Recorder:
         writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
         place = self.place(run, root_link(rootdir_of(self.config), writer.folder))
         writer.write_page(SUMMARY, summary_markdown(conclusion, place=place))
-        writer.write_page(PAGE, self._page(run, conclusion, earlier))
+        writer.write_page(PAGE, self._page(run, conclusion))
         if outcome is not None and outcome.compared is not None:
             from pytest_packbench.reports.diff import diff_markdown
 
@@ -554,43 +519,27 @@ class Recorder:
                 DIFF, self._redact(diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
             )
 
-    def _page(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> str:
+    def _page(self, run: SuiteRun, conclusion: Conclusion) -> str:
         """Return the page of the run."""
-        from pytest_packbench.analysis.trials import trials_rule_of
         from pytest_packbench.cases.recordings import hide_prompts, source_texts
-        from pytest_packbench.pytest_plugin.explain import rerun_options
-        from pytest_packbench.reports.page import (
-            baseline_cases,
-            missing_cases,
-            page_html,
-            run_page,
-            shown_results,
-            trend_of,
-        )
-        from pytest_packbench.reports.page.case_data import CaseSources, case_blocks, root_link
-        from pytest_packbench.runs.history import like_runs, verdict_rows
+        from pytest_packbench.reports.page import page_html, page_of_run
+        from pytest_packbench.reports.page.case_data import CaseSources, root_link
 
-        metadata, folder = conclusion.run, run.results.writer.folder
-        like = like_runs(folder.parent, metadata, models=conclusion.statistics.models)
-        cases_count = conclusion.statistics.totals.selected
-        texts = source_texts(run.suite, rootdir_of(self.config), is_checked=False)
-        pack, is_recorded = self.contexts.pack_of(run.suite), self.contexts.settings.record_prompts
-        cases = case_blocks(
-            shown_results(lambda: run.ordered, cases_count),
-            CaseSources(*hide_prompts(texts, pack, are_kept=is_recorded)),
-            baseline=baseline_cases(conclusion.baseline, None if earlier is None else earlier.stored),
-            history=verdict_rows(like),
+        pack, folder, root = self.contexts.pack_of(run.suite), run.results.writer.folder, rootdir_of(self.config)
+        texts = source_texts(run.suite, root, is_checked=False)
+        place = self.place(run, root_link(root, folder))
+        page = page_of_run(
+            conclusion,
+            lambda: run.ordered,
+            folder=folder,
+            sources=CaseSources(*hide_prompts(texts, pack, are_kept=self.contexts.settings.record_prompts)),
             redact=self.contexts.redactor.json,
-            run=metadata.run_id,
-            rule=trials_rule_of(metadata, run.suite.config.trials_rule()),
-            root_link=root_link(rootdir_of(self.config), folder),
-            options=rerun_options(self.contexts, run.suite, is_marked=bool(run.targets)),
+            root_link=place.root,
+            options=place.options,
             can_accept=can_accept(pack, run.suite.config),
+            panels=self._panels(run, conclusion),
         )
-        notes = missing_cases(cases_count)
-        panels = self._panels(run, conclusion)
-        page = run_page(conclusion, run.ordered, cases=cases, trend=trend_of(like), notes=notes, panels=panels)
-        return page_html([page], title=metadata.suite, redact=self._redact)
+        return page_html([page], title=conclusion.run.suite, redact=self._redact)
 
     def _panels(self, run: SuiteRun, conclusion: Conclusion) -> tuple[Panel, ...]:
         pack = self.contexts.pack_of(run.suite)
@@ -634,19 +583,16 @@ class Recorder:
     def _score_unselected(self, run: SuiteRun) -> None:
         """Score the ended attempts of a resumed run at cases that this session did not select."""
         prior = run.results.writer.prior
-        if prior is None or not prior.ended:
-            return
         reported = {trials[0].case.case_id for trials in run.results.by_nodeid.values()}
-        for case_id, attempts in prior.ended.items():
-            if case_id in reported:
+        for ended in prior.entries() if prior is not None else ():
+            if isinstance(ended, Result) or ended.case.case_id in reported:
                 continue
-            for ended in attempts.values():
-                file, _, name = ended.case.nodeid.rpartition("::")
-                pack, path = self.contexts.pack_of(run.suite), rootdir_of(self.config) / file
-                case_ref = uncollected_case_ref(run.suite, pack, path, file=file, name=name, nodeid=ended.case.nodeid)
-                result = self._scored(run, case_ref, ended)
-                if result is not None:
-                    prior.add(result)
+            file, _, name = ended.case.nodeid.rpartition("::")
+            pack, path = self.contexts.pack_of(run.suite), rootdir_of(self.config) / file
+            case_ref = uncollected_case_ref(run.suite, pack, path, file=file, name=name, nodeid=ended.case.nodeid)
+            result = self._scored(run, case_ref, ended)
+            if prior is not None and result is not None:
+                prior.add(result)
 
     def _findings(self, run: SuiteRun) -> tuple[str, ...]:
         own = (*self._replaced(run), *self._unrecorded(run))
@@ -658,17 +604,21 @@ class Recorder:
             run.problems.append(self.contexts.redactor.text(problem))
             return own
 
-    def _figures(self, run: SuiteRun, conclusion: Conclusion, earlier: BaselineLookup | None) -> dict[str, Any]:
-        """Return what the conclusion says of the pack's figures, and of those that changed since the baseline."""
-        pack = self.contexts.pack_of(run.suite)
+    def _with_figures(self, run: SuiteRun, conclusion: Conclusion) -> Conclusion:
+        """Return a conclusion with the figures of the pack, without secrets; without them if it raises."""
+        from pytest_packbench.analysis.conclusion import with_figures
+
         try:
-            found = {"figures": figures_of(pack, run.ordered), **_paired(pack, run, conclusion.baseline, earlier)}
+            conclusion = with_figures(conclusion, self.contexts.pack_of(run.suite), lambda: run.ordered)
         except Exception as error:  # noqa: BLE001 - packs are the user's code
             problem = f"the pack {run.suite.config.pack} raised in figures: {type(error).__name__}: {error}"
             run.problems.append(self.contexts.redactor.text(problem))
-            return {}
-        names = found.keys() & {"figures", "paired_figures"}
-        return found | {name: tuple(figure.with_texts(self._redact) for figure in found[name]) for name in names}
+            return conclusion
+        figures, paired = (
+            tuple(figure.with_texts(self._redact) for figure in each)
+            for each in (conclusion.figures, conclusion.paired_figures)
+        )
+        return replace(conclusion, figures=figures, paired_figures=paired)
 
     def _replaced(self, run: SuiteRun) -> tuple[str, ...]:
         """Say how many answers of the resumed run were asked for again: the first ones may have been worse."""
@@ -784,19 +734,13 @@ class Recorder:
         return values
 
 
-def _paired(
-    pack: Pack, run: SuiteRun, outcome: BaselineOutcome | None, earlier: BaselineLookup | None
-) -> dict[str, Any]:
-    """Return what a conclusion says of the figures that changed since its baseline."""
-    if outcome is None or outcome.compared is None or earlier is None or earlier.stored is None:
-        return {}
-    from pytest_packbench.runs.stored import complete_results
+def _unreplayed(run: SuiteRun, nodeid: str, outcome: Outcome, message: str) -> ControlResult:
+    """Return what a control came to that was not replayed, or failed outside of its own code."""
+    # most suites have none
+    from pytest_packbench.model.control import ControlResult
 
-    try:
-        return {"paired_figures": paired_figures_of(pack, complete_results(earlier.stored.source), run.ordered)}
-    except (StoredRunError, OSError) as error:
-        warning = "; ".join(filter(None, (outcome.warning, f"figures not compared: {error}")))
-        return {"baseline": outcome._replace(warning=warning)}
+    file, _, name = nodeid.rpartition("::")
+    return ControlResult(run.suite.name, name, nodeid, file, outcome, message=message)
 
 
 def _release_cases(suite: Suite, session: pytest.Session) -> None:

@@ -84,9 +84,11 @@ class ChangedCases:
             runs = [run for item in session.items if (run := run_of(item)) is not None and not run.test_function]
             of_suite = [run for run in runs if run.suite.name == suite]
             changed = [run.name for run in of_suite if prior.was_scored_differently(run.name, _sha256(run))]
-            if changed and not self._resumed.rerun_changed:
-                refusal = self._resumed.refusal_message(suite, [f"{name_cases(changed)} changed"])
-                refuse(session.config, f"{OPTION}: {refusal}")
+            try:
+                if changed:
+                    self._resumed.require_rerun(suite, [f"{name_cases(changed)} changed"])
+            except ResumeError as error:
+                refuse(session.config, f"{OPTION}: {error}")
             for case_id in changed:
                 prior.discard(case_id)
 

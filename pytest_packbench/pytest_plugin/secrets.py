@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.plugin import CONTROL, RESULTS_ATTRIBUTE
-from pytest_packbench.pytest_plugin.case_run import run_of
+from pytest_packbench.plugin import RESULTS_ATTRIBUTE
+from pytest_packbench.pytest_plugin.case_run import item_run
+from pytest_packbench.pytest_plugin.explain import Explanation
 
 if TYPE_CHECKING:
     import logging
@@ -37,7 +38,7 @@ class Secrets:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         # what was captured in earlier phases of an item is in its later reports too
-        self._sections: list[tuple[str, str]] = []
+        self._section = lru_cache(redactor.text)
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Redact what is logged to the terminal or to a file at once."""
@@ -50,14 +51,16 @@ class Secrets:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Redact a report that all plugins have completed."""
         report = yield
-        run = run_of(item)
-        if run is None and not hasattr(item, CONTROL):
+        run = item_run(item)
+        if run is None:
             return report
-        if report.sections:
-            report.sections = self._redacted_sections(report.sections)
+        if report.when == "setup":
+            # a target may have loaded keys since
+            self._section.cache_clear()
+        report.sections = [(name, self._section(text)) for name, text in report.sections]
         if report.longrepr is not None:
             report.longrepr = self._redacted(report.longrepr)
-        if run is None or len(report.user_properties) > run.own_properties:
+        if len(report.user_properties) > run.own_properties:
             report.user_properties = self._redacted(report.user_properties)
         attributes = vars(report)
         if not attributes.keys() <= _KNOWN:
@@ -95,15 +98,6 @@ class Secrets:
             if name != "tests":
                 json_report[name] = self._redacted(value)
 
-    def _redacted_sections(self, sections: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        known, hide = self._sections, self._redactor.text
-        redacted = []
-        for index, (name, text) in enumerate(sections):
-            is_known = index < len(known) and known[index][0] is text
-            redacted.append((name, known[index][1] if is_known else hide(text)))
-        self._sections = [(raw, text) for (_, raw), (_, text) in zip(sections, redacted, strict=True)]
-        return redacted
-
     def _redacted(self, value: Any) -> Any:
         return _map_texts(value, self._redactor.text)
 
@@ -122,9 +116,7 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
         return {_map_texts(key, change): _map_texts(item, change) for key, item in value.items()}
     if type(value) in {list, tuple}:
         return type(value)(_map_texts(item, change) for item in value)
-    if type(value).__name__ == "Explanation":
-        from pytest_packbench.pytest_plugin.explain import Explanation
-
+    if isinstance(value, Explanation):
         return Explanation(change(value.text), replace(value.reprcrash, message=change(value.reprcrash.message)))
     if type(value).__module__.startswith("_pytest._code"):
         for name, item in vars(value).items():

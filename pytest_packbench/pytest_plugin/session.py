@@ -27,23 +27,21 @@ from pytest_packbench.plugin import (
     THRESHOLDS,
     collect_less_garbage,
 )
-from pytest_packbench.pytest_plugin.case_run import Reporter, run_of
+from pytest_packbench.pytest_plugin.case_run import Reporter, file_run, run_of
 from pytest_packbench.pytest_plugin.collection import Collector
 from pytest_packbench.pytest_plugin.explain import ErrorGroups
 from pytest_packbench.pytest_plugin.integrations import refuse_repetition, register_integrations
 from pytest_packbench.pytest_plugin.recorder import Recorder
 from pytest_packbench.pytest_plugin.secrets import Secrets
-from pytest_packbench.pytest_plugin.selection import check_controls, check_shard
-from pytest_packbench.pytest_plugin.settings import read_settings
+from pytest_packbench.pytest_plugin.settings import check_selected, read_settings
 from pytest_packbench.pytest_plugin.suites import open_suites
-from pytest_packbench.pytest_plugin.terminal import Terminal
+from pytest_packbench.pytest_plugin.terminal import Progress, Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
     from pytest_packbench.pytest_plugin.suites import SessionSuites
-    from pytest_packbench.runs.resume import ResumedRun
 
 
 def register(config: pytest.Config, *, collecting: bool = False) -> None:
@@ -65,51 +63,51 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
         config.args[:] = [argument for argument in config.args if argument not in selection.contained]
     contexts = open_suites(config, read_settings(config), selection.suites)
     config.stash[CONTEXTS] = contexts
-    check_shard(contexts, selection)
-    check_controls(contexts, selection)
+    check_selected(contexts, selection)
     collector = Collector(contexts, selection)
-    config.pluginmanager.register(collector, "packbench-collector")
-    config.pluginmanager.register(GarbageCollection(), "packbench-garbage")
-    config.pluginmanager.register(Reporter(), "packbench-reporter")
-    config.pluginmanager.register(Secrets(contexts.redactor), "packbench-secrets")
-    config.pluginmanager.register(LastResort(), "packbench-last-resort")
-    if collector.has_controls:
-        from pytest_packbench.pytest_plugin.controls import ControlReporter
-
-        config.pluginmanager.register(ControlReporter(), "packbench-controls")
+    _add(config, collector, GarbageCollection(), Reporter(), Secrets(contexts.redactor), LastResort())
     register_integrations(config, collecting=collecting)
     prefetcher = None if collecting else _start_prefetcher(config, contexts)
     config.stash[RUN_ID] = _run_id(config)
-    _resume(config, contexts, collecting=collecting)
+    if contexts.settings.resume:
+        _resume(config, contexts, collecting=collecting)
     if hasattr(config, "workerinput"):
-        from pytest_packbench.pytest_plugin.xdist_worker import Worker
+        from pytest_packbench.pytest_plugin.xdist import Worker
 
-        config.pluginmanager.register(Worker(collector, contexts, prefetcher), "packbench-worker")
-        return
+        _add(config, Worker(collector, contexts, prefetcher))
+    else:
+        _register_reporting(config, collector, contexts, prefetcher)
+
+
+def _register_reporting(
+    config: pytest.Config, collector: Collector, contexts: SessionSuites, prefetcher: Prefetcher | None
+) -> None:
+    """Register what takes results and shows them, in the controller of xdist or the only process."""
     recorder = Recorder(config, contexts, collector)
     recorder.check_resumed()
-    config.pluginmanager.register(recorder, "packbench-recorder")
     errors = ErrorGroups()
-    config.pluginmanager.register(errors, "packbench-errors")
-    config.pluginmanager.register(Terminal(recorder, errors), "packbench-terminal")
-    config.pluginmanager.register(Termination(), "packbench-termination")
+    _add(config, recorder, errors, Terminal(recorder, errors), Termination())
     if os.environ.get("GITHUB_STEP_SUMMARY") or os.environ.get("GITHUB_ACTIONS") == "true":
         from pytest_packbench.pytest_plugin.integrations import GitHub
 
-        config.pluginmanager.register(GitHub(recorder, os.environ), "packbench-github")
+        _add(config, GitHub(recorder, os.environ))
     config.stash[KEEP] = recorder.journal
     if prefetcher is not None:
         prefetcher.on_ended = recorder.journal_ended
     if contexts.settings.mode != "fixture" and not config.option.collectonly:
-        from pytest_packbench.pytest_plugin.progress import Progress
-
         progress = Progress(config, recorder, prefetcher)
-        config.pluginmanager.register(progress, "packbench-progress")
+        _add(config, progress)
         if prefetcher is not None:
             prefetcher.tick, prefetcher.clear = progress.tick, progress.clear
     controller = config.pluginmanager.getplugin(CONTROLLER)
     if controller is not None:
         controller.attach(recorder)
+
+
+def _add(config: pytest.Config, *plugins: object) -> None:
+    """Register plugins of the session, a `Recorder` as `packbench-recorder`."""
+    for plugin in plugins:
+        config.pluginmanager.register(plugin, f"packbench-{type(plugin).__name__.lower()}")
 
 
 def _check_no_plan(config: pytest.Config) -> None:
@@ -122,8 +120,6 @@ def _check_no_plan(config: pytest.Config) -> None:
 
 
 def _resume(config: pytest.Config, contexts: SessionSuites, *, collecting: bool) -> None:
-    if not contexts.settings.resume:
-        return
     if collecting:
         raise pytest.UsageError(
             "--packbench-resume: tests marked with packbench_cases can't be resumed; run them without it"
@@ -132,30 +128,27 @@ def _resume(config: pytest.Config, contexts: SessionSuites, *, collecting: bool)
 
     resumed = resumed_run(config, contexts)
     config.add_cleanup(resumed.release)
-    _check_from_files(resumed)
-    config.stash[RUN_ID], config.stash[RESUMED] = resumed.run_id, resumed
-    config.pluginmanager.register(ChangedCases(resumed), "packbench-changes")
-
-
-def _check_from_files(resumed: ResumedRun) -> None:
-    """Refuse a run with marked tests: they would be reported as a changed target."""
     for suite, prior in resumed.prior.items():
+        # marked tests would be reported as a changed target
         targets = prior.run.target.split(", ") if prior.run is not None else []
         if any(target.startswith(TEST_TARGET_PREFIX) for target in targets) and not resumed.rerun_changed:
             raise pytest.UsageError(
                 f'--packbench-resume: run {resumed.run_id} of suite "{suite}" has tests marked with packbench_cases, '
                 "which can't be resumed; start a new run"
             )
+    config.stash[RUN_ID], config.stash[RESUMED] = resumed.run_id, resumed
+    _add(config, ChangedCases(resumed))
 
 
 def _run_id(config: pytest.Config) -> str:
     from pytest_packbench.runs.folder import new_run_id
 
-    seed = ""
-    if hasattr(config, "workerinput") or config.pluginmanager.hasplugin(CONTROLLER):
-        from pytest_packbench.pytest_plugin.xdist_controller import RUN_SEED, SEED
+    controller = config.pluginmanager.getplugin(CONTROLLER)
+    seed = controller.seed if controller is not None else ""
+    if hasattr(config, "workerinput"):
+        from pytest_packbench.pytest_plugin.xdist import SEED
 
-        seed = getattr(config, "workerinput", {}).get(SEED) or config.stash.get(RUN_SEED, "")
+        seed = config.workerinput.get(SEED, "")
     return new_run_id(seed)
 
 
@@ -166,7 +159,7 @@ def _start_prefetcher(config: pytest.Config, contexts: SessionSuites) -> Prefetc
     from pytest_packbench.pytest_plugin.prefetch import Prefetcher
 
     config.stash[PREFETCHER] = prefetcher = Prefetcher(config, contexts)
-    config.pluginmanager.register(prefetcher, "packbench-prefetcher")
+    _add(config, prefetcher)
     return prefetcher
 
 
@@ -279,15 +272,13 @@ class LastResort:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> None:
         """Let other tests, and the fixtures of marked tests, take as long as they like."""
-        run = run_of(item)
-        if run is None or run.test_function:
+        if file_run(item) is None:
             Watchdog.cancel()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         """Let the end of fixtures take as long as it likes: of marked tests, and of the session."""
-        run = run_of(item)
-        if nextitem is None or run_of(nextitem) is None or run is None or run.test_function:
+        if file_run(item) is None or nextitem is None or run_of(nextitem) is None:
             Watchdog.cancel()
 
     @pytest.hookimpl(trylast=True)
@@ -297,7 +288,8 @@ class LastResort:
 
     @pytest.hookimpl(trylast=True)
     def pytest_enter_pdb(self) -> None:
-        """Start it again with the next case, likewise."""
+        """Start it again with the next case, likewise, and remove the time limit of this one."""
+        TimeLimit.remove()
         Watchdog.cancel()
 
     @pytest.hookimpl(tryfirst=True)

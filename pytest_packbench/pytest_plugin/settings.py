@@ -1,4 +1,7 @@
-"""The settings of a session, read and checked once; an error names the option, variable or ini key."""
+"""What a session is asked for: its settings, read and checked once, and the suites requested, by name or by path.
+
+An error names the option, variable or ini key. Of suites it looks only at folders, and reads none.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +11,39 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pytest
 
-from pytest_packbench.cases.suites import suite_names
-from pytest_packbench.model.run import RECORDED, STUB, Caps, RunOptions, Shard
+# the module, because tests replace its SUITES
+from pytest_packbench import plugin
+from pytest_packbench.cases.files import LINES_SUFFIX, SUFFIXES, file_stem, find_case, is_line_name
+from pytest_packbench.cases.recordings import count_controls, needs_gateway
+from pytest_packbench.cases.suites import describe_case_counts, named_suites, suite_names, unknown_suite_message
+from pytest_packbench.model.errors import pluralize
+from pytest_packbench.model.run import MODES, RECORDED, STUB, Caps, RunOptions, Shard, shard_of
+from pytest_packbench.model.score import FIXTURE
+from pytest_packbench.model.suite import CONTROLS, FIXTURES
 from pytest_packbench.packs import TARGET_FILES
-from pytest_packbench.plugin import BY_NAME, REMOVED, rootdir_of, setting_of
+from pytest_packbench.plugin import BY_NAME, LEFT_OUT, REMOVED, SELECTION, rootdir_of, setting_of, suites_root
 from pytest_packbench.policy import DEFAULT_SETTINGS, HOOKS, policy_settings
-from pytest_packbench.pytest_plugin.selection import home_of
 from pytest_packbench.runs.folder import BASELINE_WORDS, is_run_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pytest_packbench.cases.suites import FoundSuite
+    from pytest_packbench.pytest_plugin.suites import SessionSuites
 
 
-NumberT = TypeVar("NumberT", int, float)
 _CONCURRENCY = 8
 _CASE_TIMEOUT_S = {"fixture": 60.0, "live": 300.0, "record": 300.0}
-_CALL_TIMEOUT_S = 120.0
 _MAX_CALLS = 100
-_MAX_OUTPUT_TOKENS = 4096
 _YES_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+# an alarm of the operating system has no shorter time, and none of many years
+_SHORTEST_S = 1e-3
+_LONGEST_S = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,28 +85,185 @@ class Settings(RunOptions):
         return self.mode != "fixture" or self.concurrency > 1 or is_limited_by_thread
 
 
-def _baseline(value: str, home: Path, *, optional: bool) -> str:
-    if value in BASELINE_WORDS or is_run_id(value):
-        return value
-    path = Path(os.path.normpath(home / value))
-    if not path.exists() and not optional:
-        expected = f"{', '.join(BASELINE_WORDS)}, the id of a run or a path"
-        raise pytest.UsageError(f"--packbench-baseline: no run at {path}; expected {expected}")
-    return str(path)
+class Selection(NamedTuple):
+    """What the command line requests, before any suite is read.
+
+    Attributes:
+        named: suites requested by name, with the name that they have in the run.
+        required: those of them that an option or the environment names, not the ini file: some of their cases must run.
+        suites: all suites requested, by name or by a path in them.
+        files: the files of cases among the arguments, absolute, with the names of the cases behind `::`; with none
+            if the whole file is requested as well.
+        single: those of them that no other argument requests as a whole.
+        contained: the arguments that another one contains.
+    """
+
+    named: tuple[str, ...]
+    suites: tuple[FoundSuite, ...]
+    files: Mapping[str, frozenset[str]] = MappingProxyType({})
+    single: Mapping[str, frozenset[str]] = MappingProxyType({})
+    required: tuple[str, ...] = ()
+    contained: tuple[str, ...] = ()
 
 
-def _cache(value: str, home: Path, mode: str) -> Path | None:
-    if not value or mode == "fixture":
-        return None
-    path = Path(os.path.normpath(home / value))
-    if path.exists() and not path.is_dir():
-        raise pytest.UsageError(f"--packbench-cache: {path} is not a folder; expected a folder, or a new name")
-    return path
+def find_named(config: pytest.Config) -> tuple[Path, dict[str, FoundSuite]]:
+    """Return the folder of the project's suites, which may be missing, and the suites by the names that they have."""
+    root = suites_root(config, home_of(config))
+    return root, named_suites(root, plugin.SUITES)
 
 
-# an alarm of the operating system has no shorter time, and none of many years
-_SHORTEST_S = 1e-3
-_LONGEST_S = 1e6
+def home_of(config: pytest.Config) -> Path:
+    """Return the folder that relative paths start from: rootdir, unless an argument in the installed package moved it.
+
+    Without a configuration file pytest derives rootdir from the arguments.
+    """
+    is_moved = (
+        config.inipath is None
+        and config.known_args_namespace.rootdir is None
+        and _under(plugin.arguments_of(config), plugin.SUITES)
+    )
+    return config.invocation_params.dir if is_moved else rootdir_of(config)
+
+
+def activate(config: pytest.Config, collected: list[str]) -> None:
+    """Find the requested suites, and add their folders to what pytest collects.
+
+    A suite of which an argument selects a part is not added. Without a requested suite nothing changes. Suites of the
+    ini file are added to what pytest collects anyway; with paths on the command line, only those under a path.
+
+    Args:
+        config: the session's.
+        collected: the arguments of pytest, or what it collects without any.
+
+    Raises:
+        pytest.UsageError: a suite does not exist.
+    """
+    value, source = setting_of("suite", config.known_args_namespace, config.getini)
+    names, from_ini = suite_names(value), source.startswith("ini")
+    root, known = find_named(config)
+    arguments, texts = plugin.arguments_of(config), config.known_args_namespace.file_or_dir
+    under = _under(arguments, root, plugin.SUITES)
+    if not names and not under:
+        return
+    for name in names:
+        if name not in known:
+            raise pytest.UsageError(f"--packbench-suite: {unknown_suite_message(name, known, root)}")
+    selected = {suite for suite in known.values() for path, _ in under if _selects(path, suite)}
+    paths = plugin.command_line_paths(config)
+    if from_ini and paths:
+        outside = [name for name in names if known[name] not in selected and not _is_under(known[name], paths, config)]
+        names = [name for name in names if name not in outside]
+        if outside:
+            config.stash[LEFT_OUT] = ", ".join(outside)
+        if not names and not under:
+            return
+    named = {known[name] for name in names}
+    suites = tuple(dict.fromkeys(suite for suite in known.values() if suite in selected or suite in named))
+    files, single = _files(under)
+    config.stash[SELECTION] = Selection(
+        named=tuple(suite.name for suite in named),
+        suites=suites,
+        files=files,
+        single=single,
+        required=() if from_ini else tuple(suite.name for suite in named),
+        contained=tuple(
+            text for text, each in zip(texts, arguments, strict=True) if _is_contained(each, arguments, under)
+        ),
+    )
+    if not texts:
+        collected[:] = [_argument(path, config) for path in collected] if from_ini else []
+    # as above, pytest before 9.0 drops an argument that contains another one
+    whole = [suite for suite in dict.fromkeys(known[name] for name in names) if suite not in selected]
+    added = [suite for suite in whole if not _is_under(suite, collected, config)]
+    collected += [_argument(str(suite.path), config) for suite in added]
+
+
+def _argument(path: str, config: pytest.Config) -> str:
+    """Return a path as an argument of pytest, which would take what follows `[` or `::` for the name of a test."""
+    if "[" not in path and "::" not in path:
+        return path
+    relative = os.path.relpath(path, config.invocation_params.dir)
+    return path if "[" in relative or "::" in relative else relative
+
+
+def wants_gateway(config: pytest.Config) -> bool:
+    """Whether calls of targets' own model clients have to be recorded or replayed; looks at a few recordings."""
+    namespace = config.known_args_namespace
+    # an invalid value is an error when all settings are read
+    wanted, mode = (setting_of(name, namespace, config.getini)[0] for name in ("gateway", "mode"))
+    if wanted == "off" or mode not in MODES or SELECTION not in config.stash or namespace.collectonly:
+        return False
+    folders = (suite.path / FIXTURES for suite in config.stash[SELECTION].suites)
+    return mode != "fixture" or wanted == "on" or needs_gateway(folders)
+
+
+def _is_under(suite: FoundSuite, paths: Iterable[str], config: pytest.Config) -> bool:
+    """Whether one of the paths is a folder that contains the suite."""
+    folders = tuple(os.path.normpath(config.invocation_params.dir / path) + os.sep for path in paths)
+    return str(suite.path).startswith(folders)
+
+
+def _selects(path: str, suite: FoundSuite) -> bool:
+    return suite.contains(path) or path == str(suite.path.parent)
+
+
+def _under(arguments: list[tuple[str, str]], *roots: Path) -> list[tuple[str, str]]:
+    """Return the arguments under one of the roots, as `arguments_of` returns them."""
+    folders = tuple(f"{root}{os.sep}" for root in roots)
+    return [(path, name) for path, name in dict.fromkeys(arguments) if (path + os.sep).startswith(folders)]
+
+
+def _is_contained(argument: tuple[str, str], arguments: list[tuple[str, str]], under: list[tuple[str, str]]) -> bool:
+    """Whether an argument under a root of suites is in another one, as pytest 9 leaves it out."""
+    path, name = argument
+    return argument in under and any(
+        f"{path}{os.sep}".startswith(f"{other}{os.sep}") and (name or path != other)
+        for other, other_name in arguments
+        if not other_name
+    )
+
+
+def _files(under: list[tuple[str, str]]) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+    cases: dict[str, set[str]] = {}
+    for path, name in under:
+        if path.endswith(SUFFIXES):
+            cases.setdefault(path, set()).add(name)
+    whole = {path for path, name in under if not name}
+    files = {path: frozenset() if "" in names else frozenset(names) for path, names in cases.items()}
+    single = {
+        path: names
+        for path, names in files.items()
+        if names and whole.isdisjoint(str(parent) for parent in Path(path).parents)
+    }
+    return files, single
+
+
+def show_suites(config: pytest.Config) -> int:
+    """Print the suites and return the exit code: 0, or 4 if the rules of a suite can't be read."""
+    root, known = find_named(config)
+    from pytest_packbench.pytest_plugin.suites import known_packs, read_suite
+
+    packs = known_packs(config)
+    status = pytest.ExitCode.OK
+    lines: list[str] = []
+    suites = list(dict.fromkeys(known.values()))
+    for bundled in (False, True):
+        listed = [suite for suite in suites if suite.bundled is bundled]
+        if not listed and (bundled or not root.is_dir()):
+            continue
+        heading = "bundled suites" if bundled else f"suites under {os.path.relpath(root)}"
+        lines.append(f"{heading}: {len(listed) or 'none'}")
+        for found in listed:
+            try:
+                config_of = read_suite(config, found, packs).config
+                description = f"pack {config_of.pack}: {config_of.description}"
+            except pytest.UsageError as error:
+                description, status = f"can't be used: {error}", pytest.ExitCode.USAGE_ERROR
+            controls = count_controls(found.path / FIXTURES / CONTROLS)
+            counted = f"; {pluralize(controls, 'control')}" if controls else ""
+            lines.append(f"  {found.name}: {describe_case_counts(found.path / 'cases')}{counted}; {description}")
+    sys.stdout.write("\n".join(lines or [f"suites under {os.path.relpath(root)}: none"]) + "\n")
+    return int(status)
 
 
 class _Reader:
@@ -101,47 +271,74 @@ class _Reader:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self._home = home_of(config)
 
-    def value(self, name: str, allowed: tuple[str, ...] | None = None) -> Any:
-        """Return a value, one of `allowed` if that is set."""
+    def given(self, name: str, expected: str = "") -> tuple[Any, str]:
+        """Return a setting with its source.
+
+        Args:
+            name: its name.
+            expected: what an option has to have for a value; empty if it may be without.
+        """
         value, source = setting_of(name, self._config.option, self._config.getini)
+        if expected and source.startswith("--") and not value:
+            raise pytest.UsageError(f"{source}: got no value; expected {expected}")
+        return value, source
+
+    def value(self, name: str, allowed: Iterable[str] | None = None) -> Any:
+        """Return a value, one of `allowed` if that is set."""
+        value, source = self.given(name)
         if allowed is not None and value not in allowed:
             # an empty value means not set
             listed = ", ".join(filter(None, allowed))
             raise pytest.UsageError(f"{source}: got {value!r}; expected one of {listed}")
         return value
 
+    def text(self, name: str) -> str:
+        """Return a value as text."""
+        return str(self.value(name))
+
     def choice(self, name: str) -> Any:
         """Return a value, one of the choices of its option."""
         option = BY_NAME[name].option or {}
-        return self.value(name, tuple(option["choices"]))
+        return self.value(name, option["choices"])
 
-    def integer(self, name: str, *, minimum: int = 1) -> int | None:
-        """Return a whole number, at least `minimum`; None if it is not set."""
-        number: int | None = self._number(
-            name, int, f"a whole number, {minimum} or more", lambda number: number >= minimum
-        )
-        return number
+    def yes(self, name: str) -> bool:
+        """Return whether a setting is yes."""
+        return _YES_NO[self.value(name, _YES_NO)]
 
-    def real(self, name: str, *, minimum: float | None = None, maximum: float = math.inf) -> float | None:
-        """Return a number from `minimum`, or above 0 without one, to `maximum`; None if it is not set."""
-        upper = "" if maximum == math.inf else f", at most {maximum:.0f}"
-        expected = f"a number{' above 0' if minimum is None else f', {minimum:g} or more'}{upper}"
-        number: float | None = self._number(
-            name,
-            float,
-            expected,
-            lambda number: (number > 0 if minimum is None else number >= minimum) and number <= maximum,
-        )
-        return number
+    def number(
+        self, name: str, kind: type[int | float] = int, *, minimum: float | None = 1, maximum: float = math.inf
+    ) -> Any:
+        """Return a number from `minimum`, or above 0 where that is None, to `maximum`; None if it is not set."""
+        value, source = self.given(name)
+        if value in {"", None}:
+            return None
+        try:
+            number = kind(value)
+            fits = (
+                math.isfinite(number) and number <= maximum and (number > 0 if minimum is None else number >= minimum)
+            )
+        except (ValueError, OverflowError):
+            fits = False
+        if fits:
+            return number
+        least = " above 0" if minimum is None else f", {minimum:g} or more"
+        most = "" if maximum == math.inf else f", at most {maximum:.0f}"
+        noun = "a whole number" if kind is int else "a number"
+        raise pytest.UsageError(f"{source}: got {value!r}; expected {noun}{least}{most}")
 
-    def names(self, name: str) -> tuple[str, ...] | None:
-        """Return names, repeated or separated by commas; None if there are none."""
-        return tuple(suite_names(self.value(name))) or None
+    def seconds(self, name: str) -> Any:
+        """Return a time limit; None if it is not set."""
+        return self.number(name, float, minimum=_SHORTEST_S if name == "case_timeout" else None, maximum=_LONGEST_S)
+
+    def path(self, text: str) -> Path:
+        """Return a path, relative to the folder that they start from, as an absolute one."""
+        return Path(os.path.normpath(self._home / text))
 
     def backend(self) -> str:
         """Return the name of a backend, `stub` or `recorded`; empty where nothing is set."""
-        name = str(self.value("backend"))
+        name = self.text("backend")
         if name in {"", STUB, RECORDED}:
             return name
         from pytest_packbench.backends import backend_names, is_backend
@@ -151,41 +348,44 @@ class _Reader:
             return name
         return str(self.value("backend", (*backend_names(), STUB, RECORDED)))
 
-    def policy_from(self) -> str:
-        """Return the base of acceptance policies; empty where none is set."""
-        value, source = setting_of("policy_from", self._config.option, self._config.getini)
-        if not value and source.startswith("--"):
-            raise pytest.UsageError(f"{source}: got no value; expected a commit, a branch, a run id or a path of a run")
-        return str(value)
-
-    def given(self, name: str, expected: str) -> tuple[Any, str]:
-        """Return a setting with its source; with an option that has no value, as of an unset variable, all would run.
-
-        Raises:
-            pytest.UsageError: the option has no value.
-        """
-        value, source = setting_of(name, self._config.option, self._config.getini)
-        if source.startswith("--") and not value:
-            raise pytest.UsageError(f"{source}: got no value; expected {expected}, or no such option")
-        return value, source
+    def guards(self) -> tuple[str, ...] | None:
+        """Return the names of guards; None where nothing is set."""
+        names = tuple(suite_names(self.value("guard"))) or None
+        if names is None or "none" not in names:
+            return names
+        if names != ("none",):
+            raise pytest.UsageError("--packbench-guard: got none and other guards; expected none alone, or guards only")
+        return ()
 
     def shard(self) -> Shard | None:
         """Return the shard; None if it is not set."""
-        value, source = self.given("shard", "a part such as 2/5")
+        # without a value, as of an unset variable, all would run
+        value, source = self.given("shard", "a part such as 2/5, or no such option")
         try:
             return Shard.parse(str(value)) if value else None
         except ValueError as error:
             raise pytest.UsageError(f"{source}: {error}") from None
 
+    def baseline(self, *, optional: bool) -> str:
+        """Return what to compare with: a word, the id of a run, or a path."""
+        value = self.text("baseline")
+        if value in BASELINE_WORDS or is_run_id(value):
+            return value
+        path = self.path(value)
+        if not path.exists() and not optional:
+            expected = f"{', '.join(BASELINE_WORDS)}, the id of a run or a path"
+            raise pytest.UsageError(f"--packbench-baseline: no run at {path}; expected {expected}")
+        return str(path)
+
     def conditions(self, baseline: str) -> str:
         """Return the conditions on the comparison with a baseline; empty where none are set."""
-        value, source = setting_of("fail_on", self._config.option, self._config.getini)
+        value, source = self.given("fail_on")
         text = str(value)
         if not text:
             return ""
         if baseline == "none":
             raise pytest.UsageError(f"{source}: got {text!r} without a baseline; expected --packbench-baseline as well")
-        from pytest_packbench.analysis.comparison import FIGURES, ConditionError, parse_conditions
+        from pytest_packbench.analysis.changes import FIGURES, ConditionError, parse_conditions
 
         try:
             parse_conditions(text, FIGURES)
@@ -193,25 +393,15 @@ class _Reader:
             raise pytest.UsageError(f"{source}: {error}") from None
         return text
 
-    def _number(self, name: str, kind: Callable[[Any], NumberT], expected: str, fits: Callable[[NumberT], bool]) -> Any:
-        value, source = setting_of(name, self._config.option, self._config.getini)
-        if value in {"", None}:
+    def cache(self, mode: str) -> Path | None:
+        """Return the folder of the response cache; None where nothing is set, and in fixture mode."""
+        value = self.text("cache")
+        if not value or mode == "fixture":
             return None
-        try:
-            number = kind(value)
-        except (ValueError, OverflowError):
-            raise pytest.UsageError(f"{source}: got {value!r}; expected {expected}") from None
-        if not math.isfinite(number) or not fits(number):
-            raise pytest.UsageError(f"{source}: got {value!r}; expected {expected}")
-        return number
-
-
-def _guards(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    if names is None or "none" not in names:
-        return names
-    if names != ("none",):
-        raise pytest.UsageError("--packbench-guard: got none and other guards; expected none alone, or guards only")
-    return ()
+        path = self.path(value)
+        if path.exists() and not path.is_dir():
+            raise pytest.UsageError(f"--packbench-cache: {path} is not a folder; expected a folder, or a new name")
+        return path
 
 
 def being_debugged(config: pytest.Config) -> bool:
@@ -226,68 +416,63 @@ def being_debugged(config: pytest.Config) -> bool:
     return asked or by_pdb or "pydevd" in sys.modules
 
 
-def _refuse_removed(config: pytest.Config) -> None:
-    for name, instead in REMOVED.items():
-        value, source = setting_of(name, config.option, config.getini)
-        if value is not None:
-            raise pytest.UsageError(f"{source}: there is no such setting any more; {instead}")
-
-
 def read_settings(config: pytest.Config) -> Settings:
     """Read the settings.
 
     Raises:
         pytest.UsageError: a value is invalid; one line with its source and what is expected.
     """
-    _refuse_removed(config)
     read = _Reader(config)
+    for name, instead in REMOVED.items():
+        value, source = read.given(name)
+        if value is not None:
+            raise pytest.UsageError(f"{source}: there is no such setting any more; {instead}")
     mode = read.choice("mode")
-    fixture = mode == "fixture"
     debugged = being_debugged(config)
-    trials = read.integer("trials") or 1
-    if fixture and trials > 1:
+    trials = read.number("trials") or 1
+    if mode == "fixture" and trials > 1:
         raise pytest.UsageError(
             f"--packbench-trials: got {trials} in fixture mode, in which all trials are equal; "
             "use --packbench-mode=live or record"
         )
-    limit = read.real("case_timeout", minimum=_SHORTEST_S, maximum=_LONGEST_S) or _CASE_TIMEOUT_S[mode]
-    home = home_of(config)
-    optional = _YES_NO[read.value("baseline_optional", tuple(_YES_NO))]
-    baseline = _baseline(str(read.value("baseline")), home, optional=optional)
+    limit = read.seconds("case_timeout") or _CASE_TIMEOUT_S[mode]
+    optional = read.yes("baseline_optional")
+    baseline = read.baseline(optional=optional)
+    caps = {name: read.number(f"max_{name}", float, minimum=None) for name in ("cost", "seconds")}
     return Settings(
         mode=mode,
-        target=str(read.value("target")),
+        target=read.text("target"),
         backend=read.backend(),
-        model=str(read.value("model")),
-        base_url=str(read.value("base_url")),
-        guards=_guards(read.names("guard")),
+        model=read.text("model"),
+        base_url=read.text("base_url"),
+        guards=read.guards(),
         debugged=debugged,
-        concurrency=1 if debugged else read.integer("concurrency") or (_CONCURRENCY if mode == "live" else 1),
+        concurrency=1 if debugged else read.number("concurrency") or (_CONCURRENCY if mode == "live" else 1),
         trials=trials,
-        caps=Caps(tokens=read.integer("max_tokens"), cost=read.real("max_cost"), seconds=read.real("max_seconds")),
-        max_calls=read.integer("max_calls") or _MAX_CALLS,
+        caps=Caps(tokens=read.number("max_tokens"), **caps),
+        max_calls=read.number("max_calls") or _MAX_CALLS,
         case_timeout_s=None if debugged else limit,
-        call_timeout_s=read.real("call_timeout", maximum=_LONGEST_S) or _CALL_TIMEOUT_S,
-        retries=read.integer("retries", minimum=0) or 0,
-        temperature=read.real("temperature", minimum=0, maximum=2) or 0.0,
-        max_output_tokens=read.integer("max_output_tokens") or _MAX_OUTPUT_TOKENS,
+        call_timeout_s=read.seconds("call_timeout"),
+        retries=read.number("retries", minimum=0),
+        temperature=read.number("temperature", float, minimum=0, maximum=2),
+        max_output_tokens=read.number("max_output_tokens"),
         gate=read.choice("gate"),
         gateway=read.choice("gateway"),
         shard=read.shard(),
-        output=Path(os.path.normpath(home / read.value("output"))),
+        output=read.path(read.value("output")),
         baseline=baseline,
         baseline_optional=optional,
         fail_on=read.conditions(baseline),
-        policy_from=read.policy_from(),
-        resume=str(read.given("resume", "latest, a run id or the folder of a run")[0]),
+        policy_from=str(read.given("policy_from", "a commit, a branch, a run id or a path of a run")[0]),
+        resume=str(read.given("resume", "latest, a run id or the folder of a run, or no such option")[0]),
         resume_changed=read.value("resume_changed", ("refuse", "run")),
-        cache=_cache(str(read.value("cache")), home, mode),
+        cache=read.cache(mode),
         stale_is_error=read.value("stale", ("warn", "error")) == "error",
-        record_prompts=_YES_NO[read.value("record_prompts", tuple(_YES_NO))],
-        allow_processes=_YES_NO[read.value("allow_processes", tuple(_YES_NO))],
+        record_prompts=read.yes("record_prompts"),
+        allow_processes=read.yes("allow_processes"),
         root=rootdir_of(config),
-        home=home,
-        files={name: Path(os.path.normpath(home / path)) for name in TARGET_FILES if (path := read.value(name))},
+        home=home_of(config),
+        files={name: read.path(path) for name in TARGET_FILES if (path := read.value(name))},
         workers=int(getattr(config, "workerinput", {}).get("workercount", 1)),
         stops=(KeyboardInterrupt, pytest.exit.Exception),
     )
@@ -307,3 +492,48 @@ def hook_files(config: pytest.Config) -> tuple[str, ...]:
     functions = (implementation.function for caller in callers for implementation in caller.get_hookimpls())
     codes = (getattr(inspect.unwrap(function), "__code__", None) for function in functions)
     return tuple(sorted({code.co_filename for code in codes if code is not None}))
+
+
+def check_selected(contexts: SessionSuites, selection: Selection) -> None:
+    """Check that the cases that the command line names are in the shard, and that its controls are replayed.
+
+    Raises:
+        pytest.UsageError: a case is in another shard, or a control is named in a mode that asks a model.
+    """
+    mode, shard = contexts.settings.mode, contexts.settings.shard
+    for path, names, kind in _files_of(contexts, selection):
+        if kind == "control" and mode != FIXTURE:
+            raise pytest.UsageError(
+                f"--packbench-mode={mode}: {os.path.relpath(path)} is a control, which only fixture mode replays; "
+                "leave out the path, or the mode"
+            )
+        for name in sorted(names or ([] if path.endswith(LINES_SUFFIX) else [file_stem(path)])):
+            if shard is not None and name not in shard and not is_line_name(name):
+                raise pytest.UsageError(
+                    f"--packbench-shard: {name} is in shard {shard_of(name, shard.count)}/{shard.count}, not in "
+                    f"{shard}; to run a case by its path, leave out the shard"
+                )
+
+
+def check_cases_exist(contexts: SessionSuites, selection: Selection) -> None:
+    """Check that the cases that the command line names exist.
+
+    Raises:
+        pytest.UsageError: one of them does not.
+    """
+    for path, names, kind in _files_of(contexts, selection):
+        file = os.path.relpath(path)
+        if not os.path.exists(path):  # noqa: PTH110 - it is text already
+            raise pytest.UsageError(f"file not found: {file}")
+        for name in sorted(names):
+            if find_case(path, name) is None or (not path.endswith(LINES_SUFFIX) and name != file_stem(path)):
+                raise pytest.UsageError(f"not found: {file}::{name}: no {kind} of the file has this id")
+
+
+def _files_of(contexts: SessionSuites, selection: Selection) -> Iterator[tuple[str, frozenset[str], str]]:
+    """Yield the files that the command line names in the folders of suites: names in it, and `case` or `control`."""
+    for suite in contexts.suites.values():
+        for kind, folder in (("case", suite.cases_path), ("control", suite.controls_path)):
+            for path, names in selection.files.items():
+                if path.startswith(f"{folder}{os.sep}"):
+                    yield path, names, kind

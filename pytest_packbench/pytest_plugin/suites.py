@@ -1,18 +1,18 @@
-"""The session's suites: passes settings and hooks to the engine, and turns its errors into usage errors."""
+"""The session's suites: passes settings and hooks to the engine, and turns its errors into usage errors.
+
+It also starts the gateway of a session, before any conftest.py or target is imported: clients read its address at
+import.
+"""
 
 from __future__ import annotations
 
-import sys
+import os
 from contextlib import contextmanager
-from dataclasses import fields
-from functools import cache, partial
-from hashlib import sha256
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_packbench import __version__
 from pytest_packbench.cases import load
 from pytest_packbench.engine.contexts import SuiteContexts, UserHooks, shown_path
 from pytest_packbench.engine.external_io import TargetError
@@ -22,11 +22,11 @@ from pytest_packbench.model.redaction import redact_options
 from pytest_packbench.model.run import SetupError
 from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.packs.registry import PackError, Packs
-from pytest_packbench.plugin import RESUMED, SELECTION, SERVING, rootdir_of, setting_of
+from pytest_packbench.plugin import PREFETCHER, RESUMED, SERVING, rootdir_of, setting_of
 from pytest_packbench.reports.terminal import expected_text, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from pytest_packbench.cases.suites import FoundSuite
     from pytest_packbench.engine.contexts import SuiteContext
@@ -38,26 +38,9 @@ if TYPE_CHECKING:
     from pytest_packbench.pytest_plugin.settings import Settings
 
 
-_PACKS_HOOK = b"pytest_packbench_packs"
 REFUSED = "packbench_refused"
 """Where a worker of xdist leaves a usage error for the controller."""
-
-
-_MAX_NAMED = 5
-# of the process that reports, or of one machine
-_OWN_SETTINGS = frozenset(
-    {"baseline", "baseline_optional", "cache", "concurrency", "debugged", "fail_on", "files", "home", "output"}
-    | {"policy_from", "resume", "resume_changed", "root", "stops", "workers"}
-)
-CONTROLLERS, WORKERS = "on this machine", "on the worker's"
-"""Where a process is, in messages that the controller shows."""
-NOT_SENT = "workers elsewhere do not get the environment of this machine"
-# files of a suite that only the process that reports reads
-_OWN_FILES = frozenset({"baseline.json", "policy_changes.yaml"})
-# what xdist copies to other machines
-_COPIED = frozenset({"pytest", "_pytest"})
-# what an installed package lacks, and what it has instead of the suites
-_NOT_INSTALLED = frozenset({"starter", "_suites"})
+_PACKS_HOOK = b"pytest_packbench_packs"
 
 
 def refuse(config: pytest.Config, message: str) -> NoReturn:
@@ -150,7 +133,7 @@ class SessionSuites(SuiteContexts):
         # other plugins may have options with keys
         secrets = redact_options([str(word) for word in config.invocation_params.args])[1]
         serving = config.stash.get(SERVING, None)
-        late = None if settings.gateway == "off" or settings.mode != "fixture" else partial(_serve_late, config)
+        late = None if settings.gateway == "off" or settings.mode != "fixture" else partial(serve, config)
         names = setting_of("secrets", config.option, config.getini)[0]
         super().__init__(
             settings, packs, _hooks_of(config), secrets, secret_names=names, serving=serving, serve_late=late
@@ -176,12 +159,25 @@ class SessionSuites(SuiteContexts):
                 self.add(suite)
         return self.suites[found.name]
 
+    def stop_unstored(self, problem: str) -> None:
+        """Let a run that asks models start no more attempts, because of a problem with storing their answers."""
+        if self.settings.mode != "fixture":
+            from pytest_packbench.engine.metering import UNWRITABLE  # fixture mode does not count
+
+            self.clients.ledger.stop(UNWRITABLE, f"{problem}; answers would be lost")
+
+    def unused_rules(self, suite: Suite, expected: Sequence[Any]) -> list[str]:
+        """Return the rules of a suite that none of these cases uses, given their `expected`, with its file."""
+        file = shown_path(suite.path / CONFIG_NAME, rootdir_of(self.config))
+        unused = self.pack_of(suite).unused_rules(expected, suite.config) if expected else ()
+        return [f"{file}: {rule}" for rule in unused]
+
     def expected_text(self, case_refs: Iterable[CaseRef]) -> str:
         """Describe how many model calls these cases are expected to make, without those of a resumed run."""
         resumed = self.config.stash.get(RESUMED, None)
         expected = self.expected_calls(
             case_refs,
-            lambda case_ref: resumed.count_kept(case_ref.suite, case_ref.case_id) if resumed is not None else 0,
+            lambda case_ref: len(resumed.kept(case_ref.suite, case_ref.case_id)) if resumed is not None else 0,
         )
         return expected_text(expected, self.settings.mode)
 
@@ -199,12 +195,6 @@ def open_suites(config: pytest.Config, settings: Settings, found: Iterable[Found
         for suite in suites:
             contexts.prepare(suite)
     return contexts
-
-
-def _serve_late(config: pytest.Config) -> Serving:
-    from pytest_packbench.pytest_plugin.gateway import serve
-
-    return serve(config)
 
 
 def _hooks_of(config: pytest.Config) -> UserHooks:
@@ -226,139 +216,51 @@ def _hooks_of(config: pytest.Config) -> UserHooks:
     return UserHooks(target=target, guards=guards, judges=judges)
 
 
-def common_ground(contexts: SessionSuites, *, known: Iterable[str] = ()) -> dict[str, Any]:
-    """Return what all processes of a run must have in common, as plain JSON.
+def serve(config: pytest.Config) -> Serving:
+    """Start the gateway, once, and stop it at the end of the session.
 
-    Args:
-        contexts: the suites of the session.
-        known: the names of suites that were compared already.
+    Raises:
+        pytest.UsageError: variables of one provider lead to different addresses.
     """
-    names = contexts.suites.keys() - set(known)
-    root = rootdir_of(contexts.config)
-    return {
-        "package": _package(),
-        "settings": _settings(contexts.settings),
-        "selected": sorted(suite.name for suite in _selected(contexts)),
-        "suites": {name: _suite(contexts, contexts.suites[name]) for name in sorted(names)},
-        "modules": {name: _digest(root / name) for name in _project_modules(contexts)},
-    }
+    if SERVING not in config.stash:
+        mode = setting_of("mode", config.known_args_namespace, config.getini)[0]
+        # a controller imports targets too, which must find a key and no network
+        from pytest_packbench.engine.serving import Serving
+
+        config.stash[SERVING] = serving = Serving(mode, here=mode == "fixture" or not _is_controller(config))
+        config.add_cleanup(serving.stop)
+        try:
+            serving.start()
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from None
+        config.pluginmanager.register(OtherTests(serving), "packbench-other-tests")
+    return config.stash[SERVING]
 
 
-def differences(theirs: Mapping[str, Any], contexts: SessionSuites, *, there: str, here: str) -> list[str]:
-    """Return what another process of the run does not have in common with this one, one phrase each.
+class OtherTests:
+    """Runs tests that are no cases of files with the variables as the user has set them."""
 
-    Args:
-        theirs: what the other process returned from `common_ground`.
-        contexts: the suites of this one.
-        there: where the other process is, in the words of the message.
-        here: where this one is.
-    """
-    if theirs["package"] != _package():
-        version = theirs["package"][0]
-        if version != __version__:
-            return [f"pytest-packbench is {version} {there}, {__version__} {here}; install the same version"]
-        return [f"the code of pytest-packbench {version} is not the same; install the same one"]
-    found = []
-    own = _settings(contexts.settings)
-    for name in sorted(theirs["settings"].keys() | own.keys()):
-        values = [settings.get(name, "not known") for settings in (theirs["settings"], own)]
-        if values[0] != values[1]:
-            found.append(f"{name} is {values[0] or 'not set'} {there}, {values[1] or 'not set'} {here}")
-    if found:
-        found[-1] += f"; use options or the ini file, because {NOT_SENT}"
-    selected = sorted(suite.name for suite in _selected(contexts))
-    if theirs["selected"] != selected:
-        found.append(f"the suites are {', '.join(theirs['selected'])} {there}, {', '.join(selected)} {here}")
-    for name, suite in theirs["suites"].items():
-        if name in contexts.suites:
-            found += _suite_differences(name, suite, _suite(contexts, contexts.suites[name]), (there, here))
-    root = rootdir_of(contexts.config)
-    files = [name for name, digest in theirs["modules"].items() if _digest(root / name) != digest]
-    return [*found, *_listed(files, "")]
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Restore the variables for another test, unless cases may run at the same time."""
+        from pytest_packbench.pytest_plugin.case_run import file_run
+
+        # a marked test calls its model itself, without the gateway
+        if PREFETCHER in item.config.stash or file_run(item) is not None:
+            return (yield)
+        with self._serving.restored():
+            return (yield)
 
 
-def _suite_differences(
-    name: str, theirs: Mapping[str, Any], own: Mapping[str, Any], places: tuple[str, str]
-) -> Iterator[str]:
-    if theirs["path"] != own["path"]:
-        hint = ""
-        if own["bundled"]:
-            hint = "; a bundled suite runs on other machines as a copy: packbench init --from NAME, and commit it"
-        yield f"suite {name} is {theirs['path']} {places[0]}, {own['path']} {places[1]}{hint}"
-        return
-    if theirs["pack"] != own["pack"]:
-        yield f"the pack of suite {name} is {theirs['pack']} {places[0]}, {own['pack']} {places[1]}"
-    files = sorted(
-        file
-        for file in theirs["files"].keys() | own["files"].keys()
-        if theirs["files"].get(file) != own["files"].get(file)
-    )
-    yield from _listed(files, f"suite {name}: ")
-
-
-def _listed(files: list[str], start: str) -> Iterator[str]:
-    if files:
-        more = f" and {len(files) - _MAX_NAMED} more" if len(files) > _MAX_NAMED else ""
-        verb = "differs or is missing" if len(files) == 1 else "differ or are missing"
-        yield f"{start}{', '.join(files[:_MAX_NAMED])}{more} {verb}; check out the same commit on both machines"
-
-
-@cache
-def _package() -> list[str]:
-    """Return the version of this package, and a hash of its code."""
-    folder = Path(__file__).parents[1]
-    code = sha256()
-    for path in sorted(folder.rglob("*.py")):
-        name = path.relative_to(folder)
-        if _NOT_INSTALLED.isdisjoint(name.parts):
-            code.update(f"{name.as_posix()} {_digest(path)}\n".encode())
-    return [__version__, code.hexdigest()]
-
-
-def _settings(settings: Settings) -> dict[str, str]:
-    """Return the settings that decide what a case is asked and how it is judged, as text."""
-    values = {each.name: getattr(settings, each.name) for each in fields(settings) if each.name not in _OWN_SETTINGS}
-    texts = {name: "" if value is None else str(value) for name, value in values.items()}
-    files = {name: shown_path(path, settings.home) for name, path in settings.files.items()}
-    return texts | {name: f"{path} {_digest(settings.home / path)}".strip() for name, path in files.items()}
-
-
-def _selected(contexts: SessionSuites) -> Iterable[Any]:
-    selection = contexts.config.stash.get(SELECTION, None)
-    return () if selection is None else selection.suites
-
-
-def _suite(contexts: SessionSuites, suite: Suite) -> dict[str, Any]:
-    pack = contexts.pack_of(suite)
-    files: dict[str, str] = {}
-    for path in suite.path.rglob("*"):
-        name = path.relative_to(suite.path)
-        hidden = any(part.startswith((".", "__pycache__")) for part in name.parts)
-        if not hidden and path.suffix != ".md" and name.as_posix() not in _OWN_FILES:
-            digest = _digest(path)
-            files |= {name.as_posix(): digest} if digest else {}
-    folder = shown_path(suite.path, rootdir_of(contexts.config))
-    return {"path": folder, "bundled": suite.bundled, "pack": f"{pack.name} {pack.version}", "files": files}
-
-
-def _project_modules(contexts: SessionSuites) -> list[str]:
-    """Return the project's Python files that this process has imported, relative to rootdir."""
-    root = rootdir_of(contexts.config)
-    loaded = [*sys.modules.values(), *contexts.config.pluginmanager.get_plugins()]
-    files = {str(file) for module in loaded if (file := getattr(module, "__file__", None))}
-    names = set()
-    for file in files:
-        path = Path(file)
-        if path.suffix == ".py" and path.is_relative_to(root) and not path.is_relative_to(sys.prefix):
-            name = path.relative_to(root)
-            if name.parts[0] not in _COPIED and "site-packages" not in name.parts:
-                names.add(name.as_posix())
-    return sorted(names)
-
-
-def _digest(path: Path) -> str:
-    """Return a hash of a file; empty where there is none, or it can't be read."""
-    try:
-        return sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-    except OSError:
-        return ""
+def _is_controller(config: pytest.Config) -> bool:
+    """Whether the session is that of the controller of xdist, which runs no case: each of its workers has a gateway."""
+    # without xdist there are no such options
+    options = vars(config.known_args_namespace)
+    if options.get("numprocesses") == 0:
+        return False
+    distributes = options.get("numprocesses") or options.get("distload") or options.get("dist", "no") != "no"
+    # xdist sets the variable in workers before it reads their options, which are those of the controller
+    return bool(distributes) and not options.get("usepdb") and "PYTEST_XDIST_WORKER" not in os.environ

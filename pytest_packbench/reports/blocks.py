@@ -7,6 +7,7 @@ say, such as a table without rows or a section without parts, is not written.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pytest_packbench.analysis.formatting import DASH, figure_interval, figure_value, grouped_figures
 from pytest_packbench.analysis.listing import MAX_ROWS
+from pytest_packbench.reports.plots import interval_svgs
 from pytest_packbench.reports.terminal import one_line, printable, text_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_packbench.model.metric import Figure
 
@@ -83,9 +85,11 @@ _VERDICTS = {
     "known_hole": ("○", "plain"),
     "not_run": ("\u2013", "plain"),
     "quarantined": ("‖", "plain"),
+    "partial": ("\u2013", "warn"),
 }
-"""The sign and the colour of each verdict."""
-Row: TypeAlias = "Sequence[str | int | Cell | None]"
+"""The sign and the colour of each verdict of a case, and of the statuses of a run."""
+Value: TypeAlias = "str | int | Cell | None"
+Row: TypeAlias = Sequence[Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,6 @@ class Table:
         numbers: the columns with numbers, which are aligned to the right.
         css: classes of the page's style.
         quiet: whether only screen readers get the title on the page, because a heading says the same.
-        printed: whether it is on the printed sheet of the page.
     """
 
     title: str
@@ -148,12 +151,11 @@ class Table:
     numbers: Sequence[int] = ()
     css: str = ""
     quiet: bool = False
-    printed: bool = True
 
-    def columns(self) -> list[int]:
-        """Return the columns in which some row has a value or a drawing."""
+    def columns(self, *, drawn: bool = False) -> list[int]:
+        """Return the columns in which some row has a value, or a drawing where these are `drawn`."""
         every = [*self.rows, *self.last]
-        return [column for column in range(len(self.head)) if any(_has_value(row[column]) for row in every)]
+        return [column for column in range(len(self.head)) if any(_is_shown(row[column], drawn) for row in every)]
 
     def more(self, shown: int) -> str:
         """Say how many rows there are if more than these; else return an empty text."""
@@ -183,13 +185,15 @@ class Section:
         title: what they are about.
         blocks: the blocks.
         folded: whether a reader opens it with a click, where the medium can do that.
-        css: classes of the page's style for the title.
+        css: classes of the page's style, such as `screen` for what is not printed, or `printed` for what only is.
+        name: what links to it name, in HTML; unique on the page.
     """
 
     title: str
     blocks: Sequence[Block]
     folded: bool = False
     css: str = ""
+    name: str = ""
 
 
 Block: TypeAlias = Text | Points | Facts | Table | Code | Markup | Section
@@ -308,20 +312,20 @@ def _markdown_table(table: Table, max_rows: int) -> str:
     return f"{lines}\n\n{escape_markdown(more, _CELL)}" if more else lines
 
 
-def _markdown_cell(cell: str | int | Cell | None) -> str:
+def _markdown_cell(cell: Value) -> str:
     shown = escape_markdown(_said(cell), _CELL)
     return f"[{shown}]({cell.href})" if isinstance(cell, Cell) and cell.href else shown
 
 
-def _said(cell: str | int | Cell | None) -> str:
+def _said(cell: Value) -> str:
     """Return what text and Markdown show of a cell."""
     if isinstance(cell, Cell):
         return f"{cell.text}: {cell.below}" if cell.below else cell.text or DASH
     return DASH if cell is None else str(cell) or DASH
 
 
-def _has_value(cell: str | int | Cell | None) -> bool:
-    return _said(cell) != DASH or (isinstance(cell, Cell) and bool(cell.svg))
+def _is_shown(cell: Value, drawn: bool) -> bool:  # noqa: FBT001 - as in `Table.columns`
+    return _said(cell) != DASH or (drawn and isinstance(cell, Cell) and bool(cell.svg))
 
 
 # the same values recur within a column
@@ -367,31 +371,40 @@ def _html(block: Block, level: int, redact: Callable[[str], str]) -> str:
         case Text(said, strong, sign, color, css) if said:
             badge = f"{_badge(sign, color, redact)} " if sign else ""
             shown = html_text(said, redact)
-            written = f"<p{_class(css)}>{badge}{f'<strong>{shown}</strong>' if strong else shown}</p>\n"
-        case Points(items, css) if items:
-            shown = "".join(f"<li>{html_text(item, redact)}</li>" for item in items)
-            written = f"<ul{_class(css)}>{shown}</ul>\n"
-        case Facts(items) if items:
+            written = _element("p", f"{badge}<strong>{shown}</strong>" if strong else f"{badge}{shown}", css)
+        case Points(items, css):
+            written = _element("ul", "".join(f"<li>{html_text(item, redact)}</li>" for item in items), css)
+        case Facts(items):
             pairs = ((html_text(name, redact), html_text(said, redact)) for name, said in items)
-            shown = "".join(f"<dt>{name}</dt><dd>{said}</dd>" for name, said in pairs)
-            written = f'<dl class="facts">{shown}</dl>\n'
-        case Code(said) if said:
-            written = f"<pre>{html_text(said, redact)}</pre>\n"
+            written = _element("dl", "".join(f"<dt>{name}</dt><dd>{said}</dd>" for name, said in pairs), "facts")
+        case Code(said):
+            written = _element("pre", html_text(said, redact))
         case Table():
             written = _html_table(block, redact)
-        case Section(title, parts, folded, css):
-            inner, shown = html(parts, level=level + 1, redact=redact), html_text(title, redact)
-            if folded and inner:
-                written = f"<details><summary>{shown}</summary>\n{inner}</details>\n"
-            elif inner:
-                written = f"<h{level}{_class(css)}>{shown}</h{level}>\n{inner}"
+        case Section(title, parts) if inner := html(parts, level=level + 1, redact=redact):
+            written = _html_section(block, html_text(title, redact), inner, level)
         case Markup(markup):
             written = redact(markup)
     return written
 
 
+def _html_section(section: Section, title: str, inner: str, level: int) -> str:
+    name, css = section.name, _class(section.css)
+    if section.folded:
+        return f"<details><summary>{title}</summary>\n{inner}</details>\n"
+    if name:
+        heading = f'<h{level} id="{name}-title">{title}</h{level}>\n'
+        return f'<section id="{name}" aria-labelledby="{name}-title"{css}>\n{heading}{inner}</section>\n'
+    written = f"<h{level}>{title}</h{level}>\n{inner}"
+    return f"<div{css}>\n{written}</div>\n" if css else written
+
+
+def _element(tag: str, inner: str, css: str = "") -> str:
+    return f"<{tag}{_class(css)}>{inner}</{tag}>\n" if inner else ""
+
+
 def _html_table(table: Table, redact: Callable[[str], str]) -> str:
-    columns = table.columns()
+    columns = table.columns(drawn=True)
     if not columns:
         return ""
     head = "".join(
@@ -403,11 +416,10 @@ def _html_table(table: Table, redact: Callable[[str], str]) -> str:
         for number, row in enumerate((*table.rows, *table.last))
     )
     title, more = html_text(table.title, redact), html_text(table.more(len(table.rows)), redact)
-    below = f'<p class="more">{more}</p>\n' if more else ""
+    caption = f"<caption{_class('quiet' * table.quiet)}>{title}</caption>\n"
     return (
-        f'<div{_class("scroll" if table.printed else "scroll no-print")} role="region" aria-label="{title}" '
-        f'tabindex="0">\n<table{_class(table.css)}>\n<caption{_class("quiet" * table.quiet)}>{title}</caption>\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n{below}</div>\n"
+        f'<div class="scroll" role="region" aria-label="{title}" tabindex="0">\n<table{_class(table.css)}>\n{caption}'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n{_element('p', more, 'more')}</div>\n"
     )
 
 
@@ -437,27 +449,26 @@ def _class(css: str) -> str:
 
 
 def verdict_cell(verdict: str, said: str = "") -> Cell:
-    """Return a verdict, with what was answered."""
+    """Return a verdict of a case or the status of a run, with what was answered."""
     sign, color = _VERDICTS.get(verdict, ("", "plain"))
     return Cell(verdict.replace("_", " "), one_line(said, _ANSWER), sign=sign, color=color)
 
 
 def figure_tables(figures: Iterable[Figure], title: str = "Figures", *, defined: bool = False) -> list[Table]:
     """Return a table for each group of figures, with their definitions in a column of their own if `defined`."""
-    head = ("figure", "value", "interval", "definition")
-    return [
-        Table(
-            f"{title}: {group}" if group else title,
-            head,
-            [
-                (
-                    Cell(each.name, note=each.definition),
-                    figure_value(each),
-                    figure_interval(each),
-                    each.definition if defined else None,
-                )
-                for each in members
-            ],
-        )
-        for group, members in grouped_figures(figures)
-    ]
+    tables = []
+    for group, members in grouped_figures(figures):
+        scale, drawings = interval_svgs([(each.share, each.interval) for each in members])
+        rows = [
+            (
+                Cell(each.name, note=each.definition),
+                figure_value(each),
+                figure_interval(each),
+                each.definition if defined else None,
+                Cell("", svg=drawing),
+            )
+            for each, drawing in zip(members, drawings, strict=True)
+        ]
+        head = ("figure", "value", "interval", "definition", scale)
+        tables.append(Table(f"{title}: {group}" if group else title, head, rows))
+    return tables

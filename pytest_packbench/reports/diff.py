@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_packbench.analysis.comparison import SMALLER, THRESHOLD, Change
+from pytest_packbench.analysis.changes import SMALLER, THRESHOLD
+from pytest_packbench.analysis.counting import cluster_facet, dependence_note, facet_words
 from pytest_packbench.analysis.formatting import format_change, format_mean
 from pytest_packbench.analysis.intervals import unseen_rate_bound
-from pytest_packbench.analysis.trials import cluster_facet, dependence_note, facet_words
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.reports.blocks import Points, Section, Table, Text, figure_tables, markdown, verdict_cell
 from pytest_packbench.runs.folder import DIFF
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_packbench.analysis.baseline import BaselineOutcome
-    from pytest_packbench.analysis.comparison import ComparedCase, FailCondition, RunComparison
+    from pytest_packbench.analysis.changes import BaselineOutcome, Change, Comparison, FailCondition
     from pytest_packbench.analysis.intervals import PairedMean
     from pytest_packbench.model.metric import Figure
-    from pytest_packbench.reports.blocks import Block, Cell, Row
+    from pytest_packbench.model.result import Result
+    from pytest_packbench.reports.blocks import Block, Row
 
 _SIGNIFICANCE = 0.05
+# characters of an answer that a row has
+_MAX_ANSWER = 400
 _SMALLEST_P = 0.001
 _WHERE = "each run's report.json lists all"
 _KINDS = {
@@ -38,12 +41,11 @@ _KINDS = {
     "added": ("", "Added"),
 }
 """The kinds of changes, the worst first: in words for the summary of a run, if it lists them, and as a title."""
-_HEAD = ("case", "change", "before", "now", "score", "why")
 _COUNTS = "A case may count in several rows. Below, it is listed once, where the change is worst."
 
 
 def diff_markdown(
-    comparison: RunComparison,
+    comparison: Comparison,
     failed: Sequence[FailCondition] = (),
     notes: Sequence[str] = (),
     figures: Sequence[Figure] = (),
@@ -71,16 +73,13 @@ def diff_markdown(
             [Text(_COUNTS), Table("", ("cases", "number"), [("In both runs", comparison.common), *numbers])],
         ),
         *figure_tables(figures, defined=True),
-        *(
-            Table(title, _HEAD, changed_rows(comparison, kind), counted(comparison, kind), _WHERE)
-            for kind, (_, title) in _KINDS.items()
-        ),
+        *(changes_table(title, comparison, {kind: ""}) for kind, (_, title) in _KINDS.items()),
     ]
     title = f"packbench: {comparison.current.suite} compared - {comparison_headline(comparison)}"
     return markdown([Section(title, blocks)]) + "\n"
 
 
-def worst_changes(comparison: RunComparison, max_rows: int) -> Table:
+def worst_changes(comparison: Comparison, max_rows: int) -> Table:
     """Return the cases that changed most, the worst first, for the summary of a run; smaller changes are left out.
 
     Args:
@@ -88,58 +87,73 @@ def worst_changes(comparison: RunComparison, max_rows: int) -> Table:
         max_rows: how many cases are listed.
     """
     words = {kind: word for kind, (word, _) in _KINDS.items() if word}
-    rows = [row for kind, word in words.items() for row in changed_rows(comparison, kind, word)[:max_rows]]
-    total = sum(counted(comparison, kind) for kind in words)
-    return Table("Changed since the baseline", _HEAD, rows[:max_rows], total, f"{DIFF} lists all")
+    table = changes_table("Changed since the baseline", comparison, words)
+    return replace(table, rows=table.rows[:max_rows], where=f"{DIFF} lists all")
 
 
-def counted(comparison: RunComparison, kind: str) -> int:
-    """Return how many cases a comparison lists under a kind, each case under one."""
-    return comparison.listed[kind].count if kind in comparison.listed else comparison.counts()[kind]
-
-
-def changed_rows(comparison: RunComparison, kind: str, word: str = "") -> list[Row]:
-    """Return the cases that a comparison lists under a kind, the worst first: case, change, before, now, score, why.
+def changes_table(title: str, comparison: Comparison, words: Mapping[str, str]) -> Table:
+    """Return the first cases that a comparison lists under some kinds, each case under one, the worst first.
 
     Args:
+        title: what the table shows.
         comparison: the comparison.
-        kind: one of `LISTED`, `removed` or `added`.
-        word: what the rows say of the change.
+        words: what the rows say of the change, by kind: those of `LISTED`, `removed` and `added`.
     """
-    if kind == "removed":
-        return [(each.test_id, word, _only(each), None, format_mean(each.score), None) for each in comparison.removed]
-    if kind == "added":
-        return [(each.test_id, word, None, _only(each), format_mean(each.score), None) for each in comparison.added]
-    return [_changed_row(change, word) for change in comparison.listed[kind].first]
+    rows: list[Row] = []
+    total = 0
+    for kind, word in words.items():
+        if kind in comparison.listed:
+            listed = comparison.listed[kind]
+            rows += [_changed_row(change, word, comparison.reasons(change)) for change in listed.first]
+            total += listed.count
+        else:
+            ends = comparison.removed if kind == "removed" else comparison.added
+            rows += [_row_of_one_run(case, word, is_before=kind == "removed") for case in ends.first]
+            total += ends.count
+    return Table(title, ("case", "change", "before", "now", "score", "why"), rows, total, _WHERE)
 
 
-def _only(case: ComparedCase) -> Cell:
-    return verdict_cell(case.verdict, case.answer or "")
+def _row_of_one_run(case: Result, word: str, *, is_before: bool) -> Row:
+    end = verdict_cell(case.score.verdict, _answer(case) or "")
+    return case.case.test_id, word, *((end, None) if is_before else (None, end)), format_mean(case.score.score), None
 
 
-def _changed_row(change: Change, word: str) -> Row:
-    before, now = change.answer_before, change.answer_after
-    lacking = ("", "")
+def _answer(case: Result) -> str | None:
+    return None if case.score.answer is None else case.score.answer[:_MAX_ANSWER]
+
+
+def _mismatch(case: Result) -> str:
+    """Return of a failure what was expected, and what was answered if the short answer is something else, in words."""
+    score = case.score
+    if not (score.expected_text and score.actual_text):
+        return ""
+    actual = "" if score.actual_text == score.answer else f"got {score.actual_text[:_MAX_ANSWER]}, "
+    return f"{actual}expected {score.expected_text[:_MAX_ANSWER]}"
+
+
+def _changed_row(change: Change, word: str, reasons: Sequence[str]) -> Row:
+    before, now = map(_answer, change)
+    lacking = ["", ""]
     if before is None or now is None or before == now:
         # the short answers do not show what changed
-        lacking = (change.mismatch_before, change.mismatch_after)
+        lacking = list(map(_mismatch, change))
     said = [
         f"{answer or ''} ({mismatch})".strip() if mismatch else answer or ""
         for answer, mismatch in zip((before, now), lacking, strict=True)
     ]
-    score = f"{format_mean(change.score_before)} to {format_mean(change.score_after)}"
+    score = f"{format_mean(change.scores[0])} to {format_mean(change.scores[1])}"
     delta = "" if change.delta is None else f" ({format_change(change.delta)})"
     return (
         change.test_id,
         word,
-        verdict_cell(change.before, said[0]),
-        verdict_cell(change.after, said[1]),
+        verdict_cell(change.verdicts[0], said[0]),
+        verdict_cell(change.verdicts[1], said[1]),
         f"{score}{delta}",
-        "; ".join(change.reasons),
+        "; ".join(reasons),
     )
 
 
-def _runs(comparison: RunComparison) -> Table:
+def _runs(comparison: Comparison) -> Table:
     """Return a table of the two runs."""
     fields = ("run_id", "finished_at", "mode", "target", "backend", "model", "partial")
     rows = [
@@ -174,12 +188,12 @@ def baseline_lines(outcome: BaselineOutcome) -> list[str]:
     ]
 
 
-def comparison_headline(comparison: RunComparison) -> str:
+def comparison_headline(comparison: Comparison) -> str:
     """Return in a few words what got worse or better, each case once, and which cases are not compared."""
     return "; ".join(part for part in (_compared_cases(comparison), _other_cases(comparison)) if part)
 
 
-def _compared_cases(comparison: RunComparison) -> str:
+def _compared_cases(comparison: Comparison) -> str:
     if not comparison.unchanged:
         return "no unchanged case in common" if comparison.common else "no case in common"
     counts = {kind: rows.count for kind, rows in comparison.listed.items()}
@@ -197,7 +211,7 @@ def _compared_cases(comparison: RunComparison) -> str:
     return f"no score changed by {THRESHOLD:g} or more, {smaller} by less" if smaller else "no score changed"
 
 
-def _other_cases(comparison: RunComparison) -> str:
+def _other_cases(comparison: Comparison) -> str:
     """Count the cases that are not compared: a failing case may have been removed, or edited until it passed."""
     counts = comparison.counts()
     numbers = {
@@ -217,7 +231,7 @@ def _counted(noun: str, **numbers: int) -> str:
     )
 
 
-def sentences(comparison: RunComparison) -> list[str]:
+def sentences(comparison: Comparison) -> list[str]:
     """Return sentences that explain the statistics."""
     texts = list(trials_sentences(comparison))
     mean, facet = comparison.mean, cluster_facet(comparison.current)
@@ -272,7 +286,7 @@ def _interval(mean: PairedMean, low: float, high: float, facet: str) -> str:
     return f". {seen}: {bound} {other} (exact one-sided 95 % bound), a mean change of {ends}"
 
 
-def trials_sentences(comparison: RunComparison) -> Iterator[str]:
+def trials_sentences(comparison: Comparison) -> Iterator[str]:
     """Yield a sentence on the trials of the cases, if any of the runs has several."""
     before, now = comparison.trials
     if before == now == 1:
@@ -285,7 +299,7 @@ def trials_sentences(comparison: RunComparison) -> Iterator[str]:
     yield f"{text}{advice}."
 
 
-def _flips(comparison: RunComparison) -> list[str]:
+def _flips(comparison: Comparison) -> list[str]:
     if not comparison.lost + comparison.won:
         return []
     chance = "unlikely to be chance" if comparison.p_flips < _SIGNIFICANCE else "may be chance"

@@ -6,15 +6,14 @@ Annotations are workflow commands. GitHub's limits are 10 errors and 1 MiB of su
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import quote
 
 from pytest_packbench.analysis.conclusion import run_verdict
+from pytest_packbench.analysis.counting import by_case, fold_case, trials_rule_of
 from pytest_packbench.analysis.formatting import format_score, format_terms
 from pytest_packbench.analysis.listing import MAX_ROWS
-from pytest_packbench.analysis.trials import fold_trials, trials_rule_of
 from pytest_packbench.limits import LIMITS, read_regular
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.score import is_broken
@@ -38,8 +37,7 @@ _ROWS = (MAX_ROWS, 100, 30, 10, 3)
 _WIDTH = 400
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishedRun:
+class FinishedRun(NamedTuple):
     """A suite's run at its end.
 
     Attributes:
@@ -55,8 +53,7 @@ class FinishedRun:
     place: Place = NOWHERE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Annotation:
+class Annotation(NamedTuple):
     """An annotation on a file.
 
     Attributes:
@@ -103,9 +100,9 @@ def run_annotations(runs: Iterable[FinishedRun], max_annotations: int = MAX_ANNO
     errors: list[Annotation] = []
     failures: list[tuple[float, Annotation]] = []
     for run in runs:
-        gates += (*_policy_annotations(run), *_baseline_annotations(run), *_gate_annotations(run))
-        gates += _control_annotations(run)
-        for result in fold_trials(run.results, trials_rule_of(run.conclusion.run)):
+        gates += _decisions(run)
+        rule = trials_rule_of(run.conclusion.run)
+        for result in (fold_case(trials, rule) for trials in by_case(iter(run.results))):
             if result.score.verdict in {"error", "vacuous"} and not result.score.quarantined:
                 errors.append(_error_annotation(run.conclusion.run, result))
             elif result.score.counted and result.score.verdict == "failed":
@@ -190,77 +187,49 @@ def _pages(run: FinishedRun) -> Iterator[str]:
     yield markdown([Section(title, [Text(one_line(verdict.sentence, _WIDTH), strong=True)])]) + "\n"
 
 
-def _policy_annotations(run: FinishedRun) -> Iterator[Annotation]:
-    outcome = run.conclusion.policy
-    if outcome is None or not outcome.failed:
-        return
-    title = f"{run.conclusion.run.suite}: acceptance policy"
-    lines = [*outcome.problems, *(change.line for change in outcome.loosened)]
-    more = [f"and {len(lines) - MAX_GATES} more"] if len(lines) > MAX_GATES else []
-    message = "\n".join(one_line(line, _WIDTH) for line in (outcome.headline, *lines[:MAX_GATES], *more))
-    yield Annotation(level="error", title=title, message=message, file=run.rules)
+def _decisions(run: FinishedRun) -> Iterator[Annotation]:
+    """Yield what failed the run as a whole: policy, baseline, gates and controls."""
+    conclusion, rules = run.conclusion, run.rules
+    suite, policy, controls = conclusion.run.suite, conclusion.policy, conclusion.controls
+    if policy is not None and policy.failed:
+        lines = [*policy.problems, *(change.line for change in policy.loosened)]
+        more = [f"and {len(lines) - MAX_GATES} more"] if len(lines) > MAX_GATES else []
+        yield _error(f"{suite}: acceptance policy", rules, policy.headline, *lines[:MAX_GATES], *more)
+    for text in conclusion.baseline.failures if conclusion.baseline is not None else ():
+        yield _error(f"{suite}: baseline", rules, text)
+    failed = [gate for gate in conclusion.gates if not gate.passed]
+    for number, gate in enumerate(failed[:MAX_GATES], 1):
+        others = _others(number, len(failed), "gate", suite)
+        yield _error(f"{suite}: gate {one_line(gate.subject)}", rules, gate.text, *others)
+    wrong = () if controls is None else controls.wrong
+    for number, control in enumerate(wrong[:MAX_GATES], 1):
+        title = f"{suite}: control {one_line(control.control)} did not end as written"
+        yield _error(title, control.file, control.message, *_others(number, len(wrong), "control", suite))
 
 
-def _baseline_annotations(run: FinishedRun) -> Iterator[Annotation]:
-    outcome = run.conclusion.baseline
-    for text in outcome.failures if outcome is not None else ():
-        title = f"{run.conclusion.run.suite}: baseline"
-        yield Annotation(level="error", title=title, message=one_line(text, _WIDTH), file=run.rules)
+def _others(number: int, total: int, noun: str, suite: str) -> list[str]:
+    """Return a line about those that have no annotation, for the last one that has."""
+    left = total - number
+    return [f"and {pluralize(left, f'other {noun}')} of {suite}"] if left and number == MAX_GATES else []
 
 
-def _gate_annotations(run: FinishedRun) -> list[Annotation]:
-    suite, failed = run.conclusion.run.suite, [gate for gate in run.conclusion.gates if not gate.passed]
-    gates = [
-        Annotation(
-            level="error",
-            title=f"{suite}: gate {one_line(gate.subject)}",
-            message=one_line(gate.text, _WIDTH),
-            file=run.rules,
-        )
-        for gate in failed[:MAX_GATES]
-    ]
-    if len(failed) > MAX_GATES:
-        more = f"and {pluralize(len(failed) - MAX_GATES, 'other gate')} of {suite}"
-        gates[-1] = replace(gates[-1], message=f"{gates[-1].message}\n{more}")
-    return gates
-
-
-def _control_annotations(run: FinishedRun) -> list[Annotation]:
-    wrong = () if run.conclusion.controls is None else run.conclusion.controls.wrong
-    controls = [
-        Annotation(
-            level="error",
-            title=f"{run.conclusion.run.suite}: control {one_line(control.control)} did not end as written",
-            message=one_line(control.message, _WIDTH),
-            file=control.file,
-        )
-        for control in wrong[:MAX_GATES]
-    ]
-    if len(wrong) > MAX_GATES:
-        more = f"and {pluralize(len(wrong) - MAX_GATES, 'other control')} of {run.conclusion.run.suite}"
-        controls[-1] = replace(controls[-1], message=f"{controls[-1].message}\n{more}")
-    return controls
+def _error(title: str, file: str, *lines: str) -> Annotation:
+    return Annotation("error", title, "\n".join(one_line(line, _WIDTH) for line in lines), file)
 
 
 def _error_annotation(run: Run, result: Result) -> Annotation:
-    kind = f" ({result.score.kind})" if result.score.kind else ""
-    return Annotation(
-        level="error" if is_broken(result.score.verdict, run.mode) else "warning",
-        title=f"{result.case.suite}: {result.case.case_id}: {result.score.verdict}{kind}",
-        message=one_line(result.score.message or result.score.verdict, _WIDTH),
-        file=result.case.file,
-    )
+    verdict, kind = result.score.verdict, f" ({result.score.kind})" if result.score.kind else ""
+    title = f"{result.case.suite}: {result.case.case_id}: {verdict}{kind}"
+    annotation = _error(title, result.case.file, result.score.message or verdict)
+    return annotation if is_broken(verdict, run.mode) else annotation._replace(level="warning")
 
 
 def _failure_annotation(run: Run, result: Result) -> Annotation:
     score, threshold = format_score(result.score.score, result.score.threshold)
-    answer = f"answer: {one_line(result.score.answer)}\n" if result.score.answer else ""
-    return Annotation(
-        level="warning" if run.settings.get("gate") == "suite" else "error",
-        title=f"{result.case.suite}: {result.case.case_id} scored {score} < {threshold}",
-        message=f"{answer}{one_line(format_terms(result.score.terms, details=True), _WIDTH)}",
-        file=result.case.file,
-    )
+    answer = [f"answer: {one_line(result.score.answer)}"] if result.score.answer else []
+    title = f"{result.case.suite}: {result.case.case_id} scored {score} < {threshold}"
+    annotation = _error(title, result.case.file, *answer, format_terms(result.score.terms, details=True))
+    return annotation._replace(level="warning") if run.settings.get("gate") == "suite" else annotation
 
 
 def _escape_data(text: str) -> str:

@@ -37,16 +37,16 @@ from pytest_packbench.reports.blocks import (
     text,
     verdict_cell,
 )
-from pytest_packbench.reports.terminal import costs, one_line, policy_lines, quoted, spent_text
+from pytest_packbench.reports.plots import interval_svgs
+from pytest_packbench.reports.terminal import lost_terms, one_line, policy_lines, quoted, spent_text
 from pytest_packbench.runs.metadata import recorded_spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.analysis.listing import CaseRow, Listing
-    from pytest_packbench.analysis.statistics import Group, Statistics, Totals
-    from pytest_packbench.analysis.trials import TrialFigures
+    from pytest_packbench.analysis.counting import Group, Statistics, Totals, TrialFigures
+    from pytest_packbench.analysis.listing import Listing
     from pytest_packbench.model.control import ControlTally
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.result import Result
@@ -72,23 +72,29 @@ _UNJUDGED = {
     "quarantined": "Quarantined (by the notes of the case)",
 }
 _JUDGED = ("type", "score", "match", "depth", "answer", "trials passed")
-_COLUMNS: dict[str, Callable[[CaseRow], str | int | Cell | None]] = {
-    "verdict": lambda row: verdict_cell("quarantined" if row.case.score.quarantined else row.case.score.verdict),
-    "type": lambda row: row.case.case.case_type,
-    "score": lambda row: _score(row.case),
-    "match": lambda row: row.case.score.match_level,
-    "depth": lambda row: row.case.score.match_depth,
-    "trials passed": lambda row: f"{row.passed} / {row.trials}" if row.trials > 1 else None,
-    "input": lambda row: one_line(row.case.score.input_text, _ANSWER),
-    "expected": lambda row: one_line(row.case.score.expected_text, _ANSWER),
-    "actual": lambda row: one_line(row.case.score.actual_text or row.case.score.answer or "", _ANSWER),
-    "answer": lambda row: row.case.score.answer,
-    "points lost by": lambda row: ", ".join(costs(row.case.score.terms)),
-    "terms": lambda row: format_terms(row.case.score.terms),
-    "terms in detail": lambda row: format_terms(row.case.score.terms, details=True),
-    "kind": lambda row: row.case.score.kind,
-    "message": lambda row: row.case.score.message,
-    "file": lambda row: row.case.case.file,
+
+
+def _score(case: Result) -> str | None:
+    return None if case.score.score is None else format_score_and_threshold(case.score.score, case.score.threshold)
+
+
+_COLUMNS: dict[str, Callable[[Result], str | int | Cell | None]] = {
+    "verdict": lambda case: verdict_cell("quarantined" if case.score.quarantined else case.score.verdict),
+    "type": lambda case: case.case.case_type,
+    "score": _score,
+    "match": lambda case: case.score.match_level,
+    "depth": lambda case: case.score.match_depth,
+    "trials passed": lambda case: "{} / {}".format(*case.trials) if case.trials[1] > 1 else None,
+    "input": lambda case: one_line(case.score.input_text, _ANSWER),
+    "expected": lambda case: one_line(case.score.expected_text, _ANSWER),
+    "actual": lambda case: one_line(case.score.actual_text or case.score.answer or "", _ANSWER),
+    "answer": lambda case: case.score.answer,
+    "points lost by": lambda case: ", ".join(term.name for term in lost_terms(case.score.terms)),
+    "terms": lambda case: format_terms(case.score.terms),
+    "terms in detail": lambda case: format_terms(case.score.terms, details=True),
+    "kind": lambda case: case.score.kind,
+    "message": lambda case: case.score.message,
+    "file": lambda case: case.case.file,
 }
 """What a table of cases may say of each case."""
 # the score of a case is that of all its trials, and these are those of one
@@ -147,11 +153,16 @@ def summary_markdown(conclusion: Conclusion, *, max_rows: int = MAX_ROWS, place:
         gates_table([gate for gate in conclusion.gates if not gate.passed], "Failed gates"),
         *_changes(conclusion),
         case_table(
-            "Failed", listing, "failed", failed, max_rows=_FIRST, link=lambda case: place.address(case.case.file)
+            "Failed",
+            listing,
+            ["failed"],
+            failed,
+            max_rows=_FIRST,
+            name=lambda case: Cell(case.case.case_id, href=place.address(case.case.file)),
         ),
         *error_blocks(listing, _FIRST),
         *figure_tables(figure for figure in conclusion.figures if figure.headline),
-        Text(_used(conclusion)),
+        Text(used_sentence(conclusion)),
         *_command(listing, run, place),
         *_folded_parts(conclusion),
     ]
@@ -181,9 +192,9 @@ def summary_lines(conclusion: Conclusion, *, max_cases: int = MAX_CASES) -> list
             *figure_tables(figure for figure in conclusion.all_figures if figure.headline),
             *rate_tables(conclusion.statistics, ["case_type"]),
             Section("Gates", [Points([gate.text for gate in conclusion.gates])]),
-            case_table("Failed", listing, "failed", ("score", "trials passed", "terms"), max_rows=max_cases),
+            case_table("Failed", listing, ["failed"], ("score", "trials passed", "terms"), max_rows=max_cases),
             *error_blocks(listing, max_cases),
-            case_table("Stale recordings", listing, "stale", (), max_rows=max_cases),
+            case_table("Stale recordings", listing, ["stale"], (), max_rows=max_cases),
             *([] if is_unseen else [since]),
             Points(policy_lines(conclusion.policy)),
         ]
@@ -241,12 +252,18 @@ def wrong_controls(tally: ControlTally | None, max_rows: int = MAX_ROWS) -> Tabl
     return Table("Controls that deviate or could not be replayed", head, rows, len(wrong))
 
 
-def gates_table(gates: Sequence[GateResult], title: str = "") -> Table:
-    """Return how each gate decided, with its arithmetic."""
-    return Table(title, ("gate", "result", "arithmetic"), [_gate_row(gate) for gate in gates])
+def gates_table(
+    gates: Sequence[GateResult], title: str = "", draw: Callable[[GateResult], str] = lambda _: ""
+) -> Table:
+    """Return how each gate decided, with its arithmetic; `draw` returns a drawing of it for HTML."""
+    return Table(
+        title,
+        ("gate", "result", "arithmetic", "against the limit"),
+        [(*_gate_cells(gate), Cell("", svg=draw(gate))) for gate in gates],
+    )
 
 
-def _gate_row(gate: GateResult) -> Row:
+def _gate_cells(gate: GateResult) -> tuple[str, Cell, str]:
     verdict, color = ("PASS", "pass") if gate.passed else ("FAIL", "fail")
     arithmetic = gate.text.removeprefix(gate.subject).removesuffix(f": {verdict}").lstrip(": ")
     if not gate.judged:
@@ -259,58 +276,53 @@ def _gate_row(gate: GateResult) -> Row:
 def case_table(
     title: str,
     listing: Listing,
-    name: str,
+    tables: Sequence[str],
     columns: Sequence[str],
     *,
     max_rows: int = MAX_ROWS,
-    link: Callable[[Result], str] = lambda _: "",
+    name: Callable[[Result], Cell] = lambda case: Cell(case.case.case_id),
 ) -> Table:
     """Return a table of cases.
 
     Args:
         title: what it shows.
         listing: the cases of the run.
-        name: which of its tables.
+        tables: which of its tables, one after the other.
         columns: what it says of each case, by the names of `_COLUMNS`.
-        max_rows: how many rows it has at most, 1 to `MAX_ROWS`; the others are counted.
-        link: returns where the name of a case leads; empty for nowhere.
+        max_rows: how many rows it has of each table at most, 1 to `MAX_ROWS`; the others are counted.
+        name: returns what names a case.
     """
     rows = [
-        (Cell(row.case.case.case_id, href=link(row.case)), *(_COLUMNS[column](row) for column in columns))
-        for row in listing.first(name, max_rows)
+        (name(case), *(_COLUMNS[column](case) for column in columns))
+        for table in tables
+        for case in listing.first(table, max_rows)
     ]
     worst = _OF_WORST if listing.repeated else frozenset()
     head = ("case", *(f"{column} (worst trial)" if column in worst else column for column in columns))
-    return Table(title, head, rows, listing.count(name))
-
-
-def _score(case: Result) -> str | None:
-    return None if case.score.score is None else format_score_and_threshold(case.score.score, case.score.threshold)
+    return Table(title, head, rows, sum(map(listing.count, tables)))
 
 
 def error_blocks(listing: Listing, max_groups: int) -> Iterator[Block]:
     """Yield the errors of most cases, equal ones together."""
     groups = listing.error_groups(max_groups)
-    rows = []
-    for group in groups:
-        first = group.first[0].case
-        names = name_some([row.case.case.case_id for row in group.first], group.count)
-        rows.append(
-            (
-                names,
-                group.count if group.count > 1 else None,
-                first.score.kind or first.score.verdict,
-                first.score.message,
-            )
+    rows = [
+        (
+            name_some([case.case.case_id for case in group.first], group.count),
+            group.count if group.count > 1 else None,
+            score.kind or score.verdict,
+            score.message,
         )
+        for group in groups
+        for score in (group.first[0].score,)
+    ]
     yield Table("Errors and vacuous cases", ("case", "cases", "kind", "message"), rows)
     hidden = listing.count("broken") - sum(group.count for group in groups)
     if hidden:
         yield Text(f"{pluralize(hidden, 'more case')} without a score; report.json lists all.")
 
 
-def _used(conclusion: Conclusion) -> str:
-    """Return what a live run used, and how long its attempts took."""
+def used_sentence(conclusion: Conclusion) -> str:
+    """Return what a live run used, and how long its attempts took; empty in fixture mode."""
     run, times = conclusion.run, conclusion.times
     if run.mode == FIXTURE:
         return ""
@@ -325,7 +337,7 @@ def _used(conclusion: Conclusion) -> str:
 
 def _command(listing: Listing, run: Run, place: Place) -> Iterator[Block]:
     """Yield the command that runs the cases again that did not pass."""
-    cases = [row.case for name in ("failed", "broken") for row in listing.first(name, _FIRST)][:_FIRST]
+    cases = [case for name in ("failed", "broken") for case in listing.first(name, _FIRST)][:_FIRST]
     if not cases:
         return
     total = listing.count("failed") + listing.count("broken")
@@ -359,13 +371,13 @@ def _folded_parts(conclusion: Conclusion) -> Iterator[Section]:
     )
     yield folded(
         f"Failed: {listing.count('failed')}, with the terms of their scores",
-        case_table("", listing, "failed", (*_JUDGED, "terms in detail")),
+        case_table("", listing, ["failed"], (*_JUDGED, "terms in detail")),
     )
     without = sum(map(listing.count, _UNJUDGED))
-    unjudged = (case_table(title, listing, name, ("kind", "message", "file")) for name, title in _UNJUDGED.items())
+    unjudged = (case_table(title, listing, [name], ("kind", "message", "file")) for name, title in _UNJUDGED.items())
     yield folded(f"Without a verdict that counts: {without}", *unjudged)
-    yield folded(f"Passed: {listing.count('passed')}", case_table("", listing, "passed", (*_JUDGED, "terms")))
-    stale = case_table("", listing, "stale", ("file",))
+    yield folded(f"Passed: {listing.count('passed')}", case_table("", listing, ["passed"], (*_JUDGED, "terms")))
+    stale = case_table("", listing, ["stale"], ("file",))
     yield folded(f"Stale recordings: {listing.count('stale')}", stale)
     yield folded("About this run", about(run, statistics))
 
@@ -396,27 +408,25 @@ def _share(value: float) -> str:
 
 def rate_tables(statistics: Statistics, names: Iterable[str] | None = None) -> list[Table]:
     """Return a table for what the cases are grouped by, or for some of these; the last row is of all cases."""
-    groups = statistics.grouped()
-    return [
-        Table(
-            f"By {name.replace('_', ' ')}",
-            (name.replace("_", " "), "passed", "rate", _WILSON, "mean score", "not judged"),
-            [_rate_row(group, group.value or UNREADABLE_GROUP) for group in groups[name]],
-            last=[_rate_row(statistics.overall, "all cases")],
-            numbers=range(1, 6),
-        )
-        for name in (groups if names is None else groups.keys() & names)
-    ]
+    groups, tables = statistics.grouped(), []
+    for name in groups if names is None else groups.keys() & names:
+        of = [*groups[name], statistics.overall]
+        scale, drawings = interval_svgs([(group.pass_rate, group.interval) for group in of])
+        *rows, last = (_rate_row(group, drawing) for group, drawing in zip(of, drawings, strict=True))
+        head = (name.replace("_", " "), "passed", "rate", _WILSON, "mean score", "not judged", scale)
+        tables.append(Table(f"By {head[0]}", head, rows, last=[last], numbers=range(1, 6)))
+    return tables
 
 
-def _rate_row(group: Group, label: str) -> Row:
+def _rate_row(group: Group, drawing: str) -> Row:
     return (
-        label,
+        group.value or (UNREADABLE_GROUP if group.name else "all cases"),
         f"{group.passed} / {group.n}",
         format_percent(group.passed, group.n),
         format_interval(group.interval),
         format_mean(group.mean_score),
         group.selected - group.n or None,
+        Cell("", svg=drawing),
     )
 
 

@@ -191,18 +191,17 @@ def headline(score: Score) -> str:
     describes the match or is the only one: of several criteria, any may have given too few points.
     """
     terms = score.terms
-    names = costs(terms)
+    names = [term.name for term in lost_terms(terms)]
     if not names and (score.match_level is not None or len(terms) == 1):
         names = [term.name for term in terms[:1]]
     why = f" ({', '.join(names)})" if names else ""
     return f"{describe_score(score)}{why}"
 
 
-def costs(terms: Iterable[Term]) -> list[str]:
-    """Return the names of the terms that cost points, else of those that gave none."""
-    every = tuple(terms)
-    lost = [term.name for term in every if term.effect == "zero" or (term.effect == "add" and term.value < 0)]
-    return lost or [term.name for term in every if term.effect == "add" and not term.value]
+def lost_terms(terms: Sequence[Term], *, or_without: bool = True) -> list[Term]:
+    """Return the terms that cost points; if none did, those that gave none where these are asked for (`or_without`)."""
+    lost = [term for term in terms if term.effect == "zero" or (term.effect == "add" and term.value < 0)]
+    return lost or [term for term in terms if or_without and term.effect == "add" and not term.value]
 
 
 def quoted(text: str) -> str:
@@ -220,7 +219,7 @@ def trials_lines(trials: Sequence[Result], verdict: Result, rule: str | dict[str
         verdict: the case's result over all trials.
         rule: the trials rule.
     """
-    from pytest_packbench.analysis.trials import MEAN, has_hard_fail, trials_rule_text
+    from pytest_packbench.analysis.counting import MEAN, has_hard_fail, trials_rule_text
 
     passed = sum(trial.score.verdict == "passed" for trial in trials)
     mean = "no mean score"

@@ -19,17 +19,15 @@ from pydantic import ValidationError
 from pytest_packbench.atomic import replace_atomic
 from pytest_packbench.limits import LIMITS, format_size, lines_of, open_regular
 from pytest_packbench.model.errors import first_problem
-from pytest_packbench.model.result import EndedAttempt, Result, ended_from, ended_line, result_from
+from pytest_packbench.model.result import EndedAttempt, Result, adapter, ended_from, ended_line, result_from
+from pytest_packbench.model.run import Run
 from pytest_packbench.runs.folder import WORKER_JOURNALS
 from pytest_packbench.runs.lines import finite_line
-from pytest_packbench.runs.metadata import RunFieldError, parse_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from io import FileIO
     from pathlib import Path
-
-    from pytest_packbench.model.run import Run
 
 
 _LIMIT = LIMITS["journal"]
@@ -67,7 +65,7 @@ class Journal:
         # unbuffered: a line that a full disk refused must not be written together with a later one
         self._file = path.open("ab", buffering=0)
         self._writing = threading.Lock()
-        try_lock(self._file)
+        _lock(self._file.fileno())
         self._end = self._file.seek(0, os.SEEK_END)
         if header is not None and self._end == 0:
             try:
@@ -109,60 +107,35 @@ class Journal:
         self.close()
 
 
-def read_journal(path: Path) -> list[Result]:
-    """Return the results of a journal in the order in which they were appended.
-
-    Returns:
-        All results; both results of a case that ran twice.
-
-    Raises:
-        OSError: the file cannot be read.
-        JournalError: a line is not an entry.
-    """
-    return [entry for entry in read_entries(path) if isinstance(entry, Result)]
-
-
-def read_entries(path: Path) -> list[Entry]:
-    """Return the entries of a journal in the order in which they were appended.
+def read_journal(path: Path) -> tuple[Run | None, list[Entry]]:
+    """Return the run of a journal's header, and its entries in the order in which they were appended.
 
     A last line without a line end that cannot be read was cut short by a crash and is ignored.
 
+    Returns:
+        The run, None without a header: the file is empty, or an older version wrote it; and all entries, both results
+        of a case that ran twice.
+
     Raises:
         OSError: the file cannot be read.
-        JournalError: another line is not an entry.
+        JournalError: another line is neither an entry nor a header, or the header has another version.
     """
-    entries = []
-    for data, location in _objects(path):
-        if HEADER_KEY not in data:
+    run, entries = None, []
+    with open_regular(path) as file:
+        for number, line in enumerate(lines_of(file, _LIMIT), start=1):
             try:
-                entries.append(parse_entry(data))
+                if len(line) > _LIMIT.size:
+                    raise JournalError(f"longer than {format_size(_LIMIT.size)}; {_LIMIT.advice}")  # noqa: TRY301 - as a line that is not valid
+                entry = _parse_line(line)
             except JournalError as error:
-                raise JournalError(f"{location}: {error}") from None
-    return entries
-
-
-def read_header(path: Path) -> Run | None:
-    """Return the run of a journal's header; None without one: the file is empty, or an older version wrote it.
-
-    Raises:
-        OSError: the file cannot be read.
-        JournalError: the header has another version or does not describe a run, or the first line is not part of a
-            journal.
-    """
-    header, _ = next(_objects(path), ({}, ""))
-    if HEADER_KEY not in header:
-        return None
-    if header[HEADER_KEY] != JOURNAL_VERSION:
-        version = f"{header[HEADER_KEY]!r:.60}"
-        raise JournalError(f"{path}:1: /{HEADER_KEY}: got {version}; this version reads {JOURNAL_VERSION}")
-    run = header.get("run")
-    if not isinstance(run, dict):
-        raise JournalError(f"{path}:1: /run: expected an object")
-    try:
-        return parse_run(run)
-    except RunFieldError as error:
-        problem = f"not a run: unexpected {error.name}" if error.name else error.value
-        raise JournalError(f"{path}:1: /run: {problem}") from None
+                if not line.endswith(b"\n") and len(line) <= _LIMIT.size:
+                    break
+                raise JournalError(f"{path}:{number}: {error}") from None
+            if isinstance(entry, Run):
+                run = entry
+            else:
+                entries.append(entry)
+    return run, entries
 
 
 def rewrite_journal(path: Path, run: Run, entries: Iterable[Entry]) -> None:
@@ -237,67 +210,51 @@ def read_worker_journals(folder: Path) -> dict[str, dict[int, Entry]]:
     journals: list[list[Entry]] = []
     for path in sorted(folder.glob(WORKER_JOURNALS)):
         with suppress(OSError, JournalError):
-            journals.append(read_entries(path))
+            journals.append(read_journal(path)[1])
     attempts: dict[str, dict[int, Entry]] = {}
     for entry in last_attempts(journals):
         attempts.setdefault(entry.case.nodeid, {})[entry.attempt.trial] = entry
     return attempts
 
 
-def try_lock(file: FileIO) -> bool:
-    """Lock an open file until it is closed or the process ends, even if the process is killed.
+def _lock(descriptor: int) -> bool:
+    """Lock an open file or folder until it is closed or the process ends, even if the process is killed.
 
     Returns:
-        False if another process has locked the file; True otherwise, also where the file system has no locks.
+        False if another process has locked it; True otherwise, also where the file system has no locks.
     """
     try:
-        _lock(file.fileno())
+        if sys.platform == "win32":
+            from filelock import lock_descriptor
+
+            return lock_descriptor(descriptor, blocking=False)
+        # filelock imports asyncio, which a run in fixture mode does without
+        from fcntl import LOCK_EX, LOCK_NB, flock
+
+        flock(descriptor, LOCK_EX | LOCK_NB)
     except (BlockingIOError, PermissionError):
+        # as some file systems raise
         return False
     except OSError:
         return True
     return True
 
 
-def _lock(descriptor: int) -> None:
-    """Lock an open file.
-
-    Raises:
-        BlockingIOError: another process has locked it; some file systems raise `PermissionError` instead.
-        OSError: it can't be locked.
-    """
-    if sys.platform == "win32":
-        from filelock import lock_descriptor
-
-        if not lock_descriptor(descriptor, blocking=False):
-            raise BlockingIOError(descriptor)
-    else:
-        # filelock imports asyncio, which a run in fixture mode does without
-        from fcntl import LOCK_EX, LOCK_NB, flock
-
-        flock(descriptor, LOCK_EX | LOCK_NB)
-
-
 def lock_folder(folder: Path) -> int | None:
     """Lock a folder, other than by the files in it, until its descriptor is closed or the process ends.
 
     Returns:
-        The descriptor; a negative number where folders can't be locked; None if another process has locked it.
+        The descriptor; a negative number where folders can't be opened; None if another process has locked it.
     """
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:
         # as on Windows
         return -1
-    try:
-        _lock(descriptor)
-    except (BlockingIOError, PermissionError):
-        os.close(descriptor)
-        return None
-    except OSError:
-        os.close(descriptor)
-        return -1
-    return descriptor
+    if _lock(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def is_locked(path: Path) -> bool:
@@ -305,7 +262,7 @@ def is_locked(path: Path) -> bool:
     # opening a pipe would wait forever
     if path.is_file():
         with suppress(OSError), path.open("rb", buffering=0) as file:
-            return not try_lock(file)
+            return not _lock(file.fileno())
     return False
 
 
@@ -336,10 +293,6 @@ def parse_entry(data: dict[str, Any]) -> Entry:
         raise JournalError(f"not a result: {first_problem(error, data)}") from None
 
 
-def _not_a_result(error: Exception) -> JournalError:
-    return JournalError(f"not a result: {type(error).__name__}: {' '.join(str(error).split())}")
-
-
 def _write_all(file: FileIO, line: bytes) -> None:
     written = file.write(line)
     while written < len(line):
@@ -347,32 +300,29 @@ def _write_all(file: FileIO, line: bytes) -> None:
         written += file.write(line[written:])
 
 
-def _objects(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the object of each line with its location, without a last line that was cut short."""
-    with open_regular(path) as file:
-        for number, line in enumerate(lines_of(file, _LIMIT), start=1):
-            location = f"{path}:{number}"
-            if len(line) > _LIMIT.size:
-                raise JournalError(f"{location}: longer than {format_size(_LIMIT.size)}; {_LIMIT.advice}")
-            try:
-                data = _parse_line(line)
-                if not line.endswith(b"\n") and HEADER_KEY not in data:
-                    parse_entry(data)
-            except JournalError as error:
-                if not line.endswith(b"\n"):
-                    return
-                raise JournalError(f"{location}: {error}") from None
-            yield data, location
+def _parse_line(line: bytes) -> Run | Entry:
+    """Return the run of a header, or an entry.
 
-
-def _parse_line(line: bytes) -> dict[str, Any]:
+    Raises:
+        JournalError: the line is neither.
+    """
     try:
         data = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise _not_a_result(error) from None
+        raise JournalError(f"not a result: {type(error).__name__}: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):
         raise JournalError("not a result: expected an object")
-    return data
+    if HEADER_KEY not in data:
+        return parse_entry(data)
+    if data[HEADER_KEY] != JOURNAL_VERSION:
+        version = f"{data[HEADER_KEY]!r:.60}"
+        raise JournalError(f"/{HEADER_KEY}: got {version}; this version reads {JOURNAL_VERSION}")
+    try:
+        run: Run = adapter(Run).validate_python(data.get("run"))
+    except ValidationError as error:
+        problem = first_problem(error, data)
+        raise JournalError(f"/run{problem.pointer}: {problem.wrong}; {problem.expected}") from None
+    return run
 
 
 def _line(data: dict[str, Any]) -> bytes:
@@ -398,9 +348,7 @@ def _repair(path: Path) -> None:
         if not last or last.endswith(b"\n"):
             return
         try:
-            data = _parse_line(last)
-            if HEADER_KEY not in data:
-                parse_entry(data)
+            _parse_line(last)
         except JournalError:
             file.truncate(start)
         else:

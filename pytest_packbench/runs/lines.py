@@ -8,29 +8,30 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
+from pydantic import ValidationError
 from pydantic_core import to_json
 
-from pytest_packbench.atomic import encode_utf8, replace_atomic
+from pytest_packbench.atomic import encode_utf8
 from pytest_packbench.limits import PAYLOAD, RECORD, format_size, lines_of, open_regular
+from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.record import EvalRecord, RecordError, strict_problem
-from pytest_packbench.model.result import ERROR_LINE_FIELDS, extension_problem
-from pytest_packbench.model.score import VERDICTS
-from pytest_packbench.model.strict_json import U32_MAX, expected_integer, has_surrogate, parse_strict, printable
-from pytest_packbench.runs.folder import CONTROLS, ERRORS, PAYLOADS, RECORDS, StoredRunError
+from pytest_packbench.model.result import adapter, extension_problem
+from pytest_packbench.model.run import Text  # noqa: TC001 - pydantic reads the types of fields
+from pytest_packbench.model.score import Count, Verdict  # noqa: TC001 - likewise
+from pytest_packbench.model.strict_json import U32_MAX, expected_integer, parse_strict, printable
+from pytest_packbench.runs.folder import CONTROLS, ERRORS, RECORDS, StoredRunError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from pytest_packbench.limits import Limit
     from pytest_packbench.model.control import ControlResult, ControlTally
-    from pytest_packbench.model.result import Result
 
 
 STDIN = "-"
@@ -38,7 +39,6 @@ MAX_SKIPPED_NAMED = 10
 # Unicode White_Space, which Rust trims; str.strip() would also remove U+001C to U+001F
 _WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _READ_BUFFER = 1 << 20
-_WRITE_BUFFER = 1 << 18
 _SCALARS = (str, int)
 _FINITE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 LineT = TypeVar("LineT")
@@ -87,26 +87,48 @@ class ErrorLine(NamedTuple):
         test_id: the case; starts with the suite's name and a colon.
         verdict: one of `VERDICTS`.
         kind: the name of the reason; `skip` or `xfail` for a quarantined case.
-        trial: the number of the attempt, from 0; 0 if the line has none.
         message: the reason in one line.
         file: the case file as the node id names it.
         timestamp: when the case ended, `YYYY-MM-DDTHH:MM:SS.mmmZ`.
+        trial: the number of the attempt, from 0; 0 if the line has none.
     """
 
+    run_id: Text
+    test_id: Text
+    verdict: Verdict
+    kind: Text
+    message: str
+    file: str
+    timestamp: str
+    trial: Count = 0
+
+
+class _PayloadLine(NamedTuple):
+    """One line of `payloads.jsonl`: the result that a target returned."""
+
+    run_id: Text
+    test_id: Text
+    case_id: Text
+    result: Any
+    trial: Count = 0
+
+
+class AttemptLine(NamedTuple):
+    """A line of `records.jsonl`, `errors.jsonl` or `payloads.jsonl`.
+
+    Attributes:
+        location: `FILE:LINE`.
+        run_id: the id of the run.
+        test_id: the case.
+        trial: the number of the attempt, from 0.
+        content: the `EvalRecord`, the `ErrorLine`, or the result that the target returned.
+    """
+
+    location: str
     run_id: str
     test_id: str
-    verdict: str
-    kind: str
-    trial: int = 0
-    message: str = ""
-    file: str = ""
-    timestamp: str = ""
-
-
-# the fields that a report counts by
-_COUNTED_FIELDS = ERROR_LINE_FIELDS[:4]
-_PAYLOAD_FIELDS = ("run_id", "test_id", "case_id")
-_IDS = frozenset(_PAYLOAD_FIELDS)
+    trial: int
+    content: Any
 
 
 def compact_json(value: Any) -> bytes:
@@ -153,27 +175,6 @@ def finite_json(value: Any) -> Any:
     return value
 
 
-@contextmanager
-def open_jsonl(path: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Open a file for JSON objects, one per line; it replaces an existing file when the block ends without an error.
-
-    Args:
-        path: the file; its folder must exist.
-
-    Yields:
-        A function that writes one object; it raises OSError if writing fails, ValueError if a number is not finite.
-
-    Raises:
-        OSError: the file cannot be written; an existing file is unchanged.
-    """
-    with replace_atomic(path, buffer=_WRITE_BUFFER) as file:
-
-        def write(line: dict[str, Any]) -> None:
-            file.write(compact_json(line) + b"\n")
-
-        yield write
-
-
 def record_source(name: str) -> RecordSource:
     """Return the source of a name: a file of records, `-` for standard input, or the folder of a run."""
     folder = Path(name)
@@ -209,11 +210,8 @@ def read_errors(source: RecordSource, *, skipped: SkippedLines | None = None) ->
     return _read(source.errors, _error_line, skipped)
 
 
-def read_run_records(path: Path) -> Iterator[tuple[str, EvalRecord]]:
+def record_lines(path: Path) -> Iterator[AttemptLine]:
     """Read the records of a stored run in order and validate their `packbench` objects.
-
-    Yields:
-        The location of the line, `FILE:LINE`, and its record; blank lines are skipped.
 
     Raises:
         StoredRunError: a line is not a record, or its `packbench` object is invalid.
@@ -224,36 +222,48 @@ def read_run_records(path: Path) -> Iterator[tuple[str, EvalRecord]]:
             record = EvalRecord.from_json_line(line, strict=False)
         except RecordError as error:
             raise StoredRunError(f"{location}: {error}") from None
-        problem = extension_problem(record.packbench) if record.packbench else ""
+        extension = record.packbench or {}
+        problem = extension_problem(extension) if extension else ""
         if problem:
             raise StoredRunError(f"{location}: {problem}")
-        yield location, record
+        yield AttemptLine(location, record.run_id, record.test_id, extension.get("trial", 0), record)
 
 
-def read_run_errors(path: Path, run_id: str, *, alone: bool = False) -> Iterator[ErrorLine]:
+def error_lines(path: Path) -> Iterator[AttemptLine]:
     """Read the error lines of a stored run in order.
 
-    Args:
-        path: the file.
-        run_id: the id of the run.
-        alone: whether the file may have lines of this run only; those of others are skipped otherwise.
-
     Raises:
-        StoredRunError: a line is not an error line, or that of another run.
+        StoredRunError: a line is not an error line.
         OSError: the file cannot be read.
     """
-    for location, data in _values(path):
-        if not isinstance(data, dict) or not all(isinstance(data.get(name, ""), str) for name in ERROR_LINE_FIELDS):
-            raise StoredRunError(f"{location}: expected an object with {', '.join(ERROR_LINE_FIELDS)}")
-        if data.get("verdict") not in VERDICTS or not data.get("test_id"):
-            raise StoredRunError(f"{location}: expected a test_id, and a verdict of {', '.join(VERDICTS)}")
-        if alone:
-            _check_run_id(location, str(data.get("run_id")), run_id)
-        # files of several runs may have been joined
-        if data.get("run_id") == run_id:
-            texts = {name: data.get(name, "") for name in ERROR_LINE_FIELDS}
-            trial = data.get("trial", 0)
-            yield ErrorLine(**texts, trial=trial if isinstance(trial, int) and trial > 0 else 0)
+    for location, line in _lines(path):
+        try:
+            error = _error_line(line)
+        except RecordError as problem:
+            raise StoredRunError(f"{location}: {problem}") from None
+        yield AttemptLine(location, error.run_id, error.test_id, error.trial, error)
+
+
+def payload_lines(path: Path) -> Iterator[AttemptLine]:
+    """Read the results that a run stored, in order.
+
+    Raises:
+        StoredRunError: the file does not exist, or a line of it cannot be read.
+        OSError: the file cannot be read.
+    """
+    if not path.exists():
+        raise StoredRunError(f"{path}: not found: the run stored no results to score again")
+    for location, data in _values(path, PAYLOAD):
+        try:
+            line: _PayloadLine = _checked(_PayloadLine, data)
+        except RecordError as error:
+            raise StoredRunError(f"{location}: not a stored result: {error}") from None
+        yield AttemptLine(location, line.run_id, line.test_id, line.trial, line.result)
+
+
+def read_payloads(path: Path) -> Iterator[tuple[tuple[str, int], Any]]:
+    """Yield the test id and the trial of each result that a run stored, and the result; see `payload_lines`."""
+    return (((line.test_id, line.trial), line.content) for line in payload_lines(path))
 
 
 def read_controls(folder: Path, run_id: str | None = None) -> list[ControlResult]:
@@ -312,206 +322,23 @@ def controls_of_report(folder: Path, run_id: str, counts: object) -> ControlTall
     raise StoredRunError(f"{path} has other controls than the report counts; run the suite again")
 
 
-def read_payloads(path: Path, run_id: str | None = None) -> Iterator[tuple[tuple[str, int], Any]]:
-    """Read the results that a run stored, in order.
-
-    Args:
-        path: the file.
-        run_id: the id that each line has to have; None if any may.
-
-    Yields:
-        The case's test id and the trial, and the result that the target returned.
-
-    Raises:
-        StoredRunError: the file does not exist, or a line of it cannot be read.
-        OSError: the file cannot be read.
-    """
-    if not path.exists():
-        raise StoredRunError(f"{path}: not found: the run stored no results to score again")
-    for location, data in _values(path, PAYLOAD):
-        try:
-            check_line({"result": data["result"], **data})
-        except (ValueError, KeyError, TypeError) as error:
-            raise StoredRunError(f"{location}: not a stored result: {error}") from None
-        _check_run_id(location, data["run_id"], run_id)
-        yield (data["test_id"], data.get("trial", 0)), data["result"]
-
-
-def checked_results(folder: Path, results: Iterable[Result], run_id: str) -> Iterator[Result]:
-    """Yield the results of a run's report, each compared with its line: a file that was changed or cut is an error.
-
-    Args:
-        folder: the folder of the run; a file of records or errors that it lacks is not compared.
-        results: the results, in the order of the report.
-        run_id: the id of the run.
-
-    Raises:
-        StoredRunError: a line can't be read, belongs to no result, or differs from the report; or one is missing.
-        OSError: a file cannot be read.
-    """
-    unscored: dict[tuple[str, int], tuple[str, str]] = {}
-    yield from _with_records(folder / RECORDS, noted_errors(results, unscored), run_id)
-    check_errors(folder, unscored, run_id)
-
-
-def noted_errors(results: Iterable[Result], unscored: dict[tuple[str, int], tuple[str, str]]) -> Iterator[Result]:
-    """Yield results, and keep of those without a score what `check_errors` compares."""
-    for result in results:
-        if not result.score.counted:
-            unscored[result.case.test_id, result.attempt.trial] = result.score.verdict, result.score.kind
-        yield result
-
-
-def check_errors(folder: Path, unscored: Mapping[tuple[str, int], tuple[str, str]], run_id: str) -> None:
-    """Compare the error lines of a run with the results of its report that have no score.
-
-    Args:
-        folder: the folder of the run; without a file of errors nothing is compared.
-        unscored: verdict and kind by test id and trial.
-        run_id: the id of the run.
-
-    Raises:
-        StoredRunError: a line can't be read, belongs to no result, or differs from the report; or one is missing.
-        OSError: the file cannot be read.
-    """
-    path = folder / ERRORS
-    if not os.path.lexists(path):
-        return
-    missing = dict(unscored)
-    for line in read_run_errors(path, run_id, alone=True):
-        if unscored.get((line.test_id, line.trial)) != (line.verdict, line.kind):
-            problem = f"{printable(line.test_id)} is missing in the run's report, or has another verdict or kind there"
-            raise StoredRunError(f"{path}: {problem}; restore both files from the run")
-        if missing.pop((line.test_id, line.trial), None) is None:
-            raise StoredRunError(f"{path}: {printable(line.test_id)} is there twice; restore the file from the run")
-    if missing:
-        test_id = min(missing)[0]
-        raise StoredRunError(f"{path}: the line of {test_id} is missing, which the run's report has; restore the file")
-
-
-def _with_records(path: Path, results: Iterable[Result], run_id: str) -> Iterator[Result]:
-    records = read_run_records(path) if os.path.lexists(path) else None
-    if records is None:
-        yield from results
-        return
-    ahead = next(records, None)
-    for result in results:
-        if (
-            ahead is not None
-            and ahead[1].test_id == result.case.test_id
-            and _trial_of(ahead[1]) == result.attempt.trial
-        ):
-            location, record = ahead
-            _check_run_id(location, record.run_id, run_id)
-            _check_same_end(result, location, record.passed, record.packbench or {})
-            ahead = next(records, None)
-        elif result.score.counted:
-            problem = f"the record of {result.case.test_id} is missing or out of order, but the run's report counts it"
-            raise StoredRunError(f"{path}: {problem}")
-        yield result
-    if ahead is not None:
-        raise StoredRunError(f"{ahead[0]}: {ahead[1].test_id} is out of order, or missing in the run's report")
-
-
-def _trial_of(record: EvalRecord) -> Any:
-    return record.packbench.get("trial", 0) if record.packbench else 0
-
-
-def _check_run_id(location: str, run_id: str, expected: str | None) -> None:
-    if expected is not None and run_id != expected:
-        got = printable(repr(run_id))[:60]
-        raise StoredRunError(f"{location}: run_id: got {got}; expected {expected}; restore the file from the run")
-
-
-def _check_same_end(result: Result, location: str, passed: bool, extension: Mapping[str, Any]) -> None:  # noqa: FBT001 - a value of the record
-    # a record of another program has none of these
-    stated = extension or {"verdict": result.score.verdict, "score": result.score.score}
-    written = (passed, stated.get("verdict"), stated.get("score"))
-    # for Python, true is 1
-    if isinstance(written[-1], bool) or written != (
-        result.score.verdict == "passed",
-        result.score.verdict,
-        result.score.score,
-    ):
-        problem = "has another verdict or score than in the run's report; restore both files from the run"
-        raise StoredRunError(f"{location}: {result.case.test_id} {problem}")
-
-
-class ResultFiles:
-    """Reads the records and payloads of a run in step with the results of its report.
-
-    Args:
-        folder: the run's folder; a missing file counts as empty.
-        run_id: the id that each line has to have; None if any may.
-    """
-
-    def __init__(self, folder: Path, run_id: str | None = None) -> None:
-        self._records = _AttemptLines(folder / RECORDS, RECORD, run_id)
-        self._payloads = _AttemptLines(folder / PAYLOADS, PAYLOAD, run_id)
-
-    def complete(self, row: Result) -> Result:
-        """Return the result of a report row with its record and payload, if they are next in the files.
-
-        Raises:
-            StoredRunError: the following line of a file cannot be read.
-        """
-        payload, record = self._payloads.pop(row), self._records.pop(row)
-        given = None if payload is None else payload.get("result")
-        return replace(row, record=record, attempt=replace(row.attempt, payload=given))
-
-    def end(self) -> None:
-        """Check that all lines were read.
-
-        Raises:
-            StoredRunError: a line belongs to no result, or is out of order.
-        """
-        self._records.end()
-        self._payloads.end()
-
-
-class _AttemptLines:
-    """The lines of one of these files, one per attempt."""
-
-    def __init__(self, path: Path, limit: Limit, run_id: str | None) -> None:
-        self._run_id = run_id
-        self._lines = _attempts(path, limit)
-        self._next = next(self._lines, None)
-
-    def pop(self, result: Result) -> dict[str, Any] | None:
-        if self._next is None or self._next[1:3] != (result.case.test_id, result.attempt.trial):
-            return None
-        location, _, _, line = self._next
-        _check_run_id(location, line["run_id"], self._run_id)
-        if "passed" in line:
-            _check_same_end(result, location, line["passed"], line.get("packbench") or {})
-        self._next = next(self._lines, None)
-        return line
-
-    def end(self) -> None:
-        if self._next is not None:
-            location, test_id = self._next[:2]
-            raise StoredRunError(f"{location}: {test_id} is out of order, or missing in the run's report")
-
-
 def check_line(data: dict[str, Any]) -> None:
     """Check that an object is a valid line of `payloads.jsonl` if it has a result, otherwise of `errors.jsonl`.
 
     Raises:
-        ValueError: it is not; names the key.
+        RecordError: it is not; names the key.
     """
-    is_payload = "result" in data
-    for name in _PAYLOAD_FIELDS if is_payload else ERROR_LINE_FIELDS:
-        if name not in data:
-            raise ValueError(f"{name}: is missing")
-        if not isinstance(data[name], str):
-            raise ValueError(f"{name}: got {data[name]!r:.60}, expected a string")  # noqa: TRY004 - an error of the file, reported like the others
-        if name in _IDS and has_surrogate(data[name]):
-            raise ValueError(f"{name}: unpaired surrogate in {printable(data[name])}")
-    trial = data.get("trial", 0)
-    if type(trial) is not int or trial < 0:
-        raise ValueError(f"trial: got {trial!r:.60}, expected an integer of 0 or more")
-    if not is_payload and data["verdict"] not in VERDICTS:
-        raise ValueError(f"verdict: got {data['verdict']!r:.60}, expected one of {', '.join(VERDICTS)}")
+    _checked(_PayloadLine if "result" in data else ErrorLine, data)
+
+
+def _checked(kind: Any, data: Any) -> Any:
+    """Return the line that an object is."""
+    if not isinstance(data, dict):
+        raise RecordError(f"expected an object with {', '.join(kind._fields)}")
+    try:
+        return adapter(kind).validate_python({name: data[name] for name in kind._fields if name in data})
+    except ValidationError as error:
+        raise RecordError(str(first_problem(error, data))) from None
 
 
 def _lines(path: Path, limit: Limit = RECORD) -> Iterator[tuple[str, bytes]]:
@@ -525,44 +352,21 @@ def _lines(path: Path, limit: Limit = RECORD) -> Iterator[tuple[str, bytes]]:
 
 def _values(path: Path, limit: Limit = RECORD) -> Iterator[tuple[str, Any]]:
     for location, line in _lines(path, limit):
-        yield location, _value(location, line)
-
-
-def _value(location: str, line: bytes) -> Any:
-    try:
-        return parse_strict(line.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise StoredRunError(f"{location}: not UTF-8: {error.reason} at byte {error.start}") from None
-    except RecursionError:
-        raise StoredRunError(f"{location}: not JSON: nested too deeply") from None
-    except ValueError as error:
-        raise StoredRunError(f"{location}: not JSON: {error}") from None
-
-
-def _attempts(path: Path, limit: Limit) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
-    if not os.path.lexists(path):
-        return
-    for location, line in _lines(path, limit):
-        data = _value(location, line)
-        if not isinstance(data, dict) or not isinstance(data.get("test_id"), str):
-            raise StoredRunError(f"{location}: expected an object with test_id")
         try:
-            if limit is RECORD:
-                EvalRecord.from_json_line(line, strict=False)
-            else:
-                check_line({"result": None, **data})
-        except (RecordError, ValueError) as error:
+            yield location, _value(line)
+        except RecordError as error:
             raise StoredRunError(f"{location}: {error}") from None
-        yield location, data["test_id"], _trial(data, location), data
 
 
-def _trial(line: dict[str, Any], location: str) -> int:
-    attempt = line.get("packbench", line)
-    trial = attempt.get("trial", 0) if isinstance(attempt, dict) else None
-    if type(trial) is not int or trial < 0:
-        name = "packbench.trial" if "packbench" in line else "trial"
-        raise StoredRunError(f"{location}: {name}: got {trial!r:.60}, expected an integer of 0 or more")
-    return trial
+def _value(line: bytes | str) -> Any:
+    try:
+        return parse_strict(line if isinstance(line, str) else line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise RecordError(f"not UTF-8: {error.reason} at byte {error.start}") from None
+    except RecursionError:
+        raise RecordError("not JSON: nested too deeply") from None
+    except ValueError as error:
+        raise RecordError(f"not JSON: {error}") from None
 
 
 def _read(path: str, read: Callable[[bytes | str], LineT], skipped: SkippedLines | None) -> Iterator[LineT]:
@@ -627,20 +431,5 @@ def _strict_record(line: bytes | str) -> EvalRecord:
 
 
 def _error_line(line: bytes | str) -> ErrorLine:
-    try:
-        fields = parse_strict(line if isinstance(line, str) else line.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise RecordError(" ".join(str(error).split())) from None
-    if not isinstance(fields, dict):
-        raise RecordError("expected an object")
-    if not all(isinstance(fields.get(name), str) for name in _COUNTED_FIELDS) or fields["verdict"] not in VERDICTS:
-        raise RecordError(
-            f"expected the strings {', '.join(_COUNTED_FIELDS)}, and one of the verdicts {', '.join(VERDICTS)}"
-        )
-    unpaired = next((name for name in _COUNTED_FIELDS if has_surrogate(fields[name])), None)
-    if unpaired is not None:
-        raise RecordError(f"{unpaired}: unpaired surrogate in {printable(fields[unpaired])}")
-    trial = fields.get("trial", 0)
-    if type(trial) is not int or trial < 0:
-        raise RecordError(f"trial: expected an integer of 0 or more, got {printable(repr(trial))}")
-    return ErrorLine(fields["run_id"], fields["test_id"], fields["verdict"], fields["kind"], trial)
+    error: ErrorLine = _checked(ErrorLine, _value(line))
+    return error

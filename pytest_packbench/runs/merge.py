@@ -5,33 +5,32 @@ from __future__ import annotations
 import heapq
 import json
 from dataclasses import dataclass, replace
-from itertools import chain, groupby, islice, pairwise
+from itertools import chain, groupby, pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.run import RECORD_PROMPTS, TEST_TARGET_PREFIX, Shard
 from pytest_packbench.runs.folder import RECORDS, StoredRunError
-from pytest_packbench.runs.lines import ResultFiles, check_errors, controls_of_report, noted_errors
-from pytest_packbench.runs.metadata import SPENT, sum_run_spending
-from pytest_packbench.runs.report import open_report
+from pytest_packbench.runs.lines import controls_of_report
+from pytest_packbench.runs.metadata import MERGED_FROM, SPENT, sum_run_spending
+from pytest_packbench.runs.reading import open_run, sort_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from pytest_packbench.model.control import ControlResult
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
-    from pytest_packbench.runs.report import OpenRun
+    from pytest_packbench.runs.reading import OpenRun
 
 
 SHARD = "shard"
-_MERGED_FROM = "merged_from"
 _REQUIRED_EQUAL = ("suite", "pack", "pack_version", "suite_sha256", "mode")
 # not known to a run without cases
 _REQUIRED_EQUAL_WITH_CASES = ("backend", "model")
 # settings that change no answer
 _EXECUTION_SETTINGS = frozenset({"concurrency", "max_tokens", "max_cost", "max_seconds", RECORD_PROMPTS})
-_PER_RUN_SETTINGS = frozenset({SHARD, _MERGED_FROM, SPENT})
+_PER_RUN_SETTINGS = frozenset({SHARD, MERGED_FROM, SPENT})
 _MAX_NAMED_SHARDS = 10
 _MAX_NAMED_CASES = 5
 
@@ -46,16 +45,11 @@ class Shards:
 
     Attributes:
         count: how many shards the suite was split into.
-        present: the numbers of the shards that are merged, from 1, ascending.
+        missing: the numbers of the shards that are not merged, from 1, ascending.
     """
 
     count: int
-    present: tuple[int, ...]
-
-    @property
-    def missing(self) -> tuple[int, ...]:
-        """The numbers of the shards that are not merged, ascending."""
-        return tuple(sorted(set(range(1, self.count + 1)) - set(self.present)))
+    missing: tuple[int, ...]
 
     def describe(self, numbers: Sequence[int]) -> str:
         """List shards, of many only the first: `1/4, 3/4`."""
@@ -75,35 +69,31 @@ def shards_of(runs: Sequence[Run]) -> Shards | None:
     Raises:
         MergeError: only some of the runs are shards, their shard counts differ, or a shard is there twice.
     """
-    numbers: dict[int, str] = {}
-    counts: dict[int, str] = {}
-    others = [run.run_id for run in runs if SHARD not in run.settings]
-    for run in runs:
-        if SHARD in run.settings:
-            shard = _shard_of(run)
-            if others:
-                raise MergeError(
-                    f"run {run.run_id} is shard {shard}, but run {others[0]} is not a shard; merge them separately"
-                )
-            counts.setdefault(shard.count, f"{shard} (run {run.run_id})")
-            if len(counts) > 1:
-                raise MergeError(f"shard counts differ: {', '.join(sorted(counts.values()))}")
-            if shard.number in numbers:
-                raise MergeError(
-                    f"shard {shard} is passed twice: run {numbers[shard.number]}, run {run.run_id}; pass one of them"
-                )
-            numbers[shard.number] = run.run_id
-    return Shards(count=next(iter(counts)), present=tuple(sorted(numbers))) if counts else None
+    shards = {run.run_id: _shard_of(run) for run in runs if SHARD in run.settings}
+    other = next((run.run_id for run in runs if SHARD not in run.settings), None)
+    of_number: dict[int, str] = {}
+    of_count: dict[int, str] = {}
+    for run_id, shard in shards.items():
+        if other is not None:
+            raise MergeError(f"run {run_id} is shard {shard}, but run {other} is not a shard; merge them separately")
+        of_count.setdefault(shard.count, f"{shard} (run {run_id})")
+        if len(of_count) > 1:
+            raise MergeError(f"shard counts differ: {', '.join(sorted(of_count.values()))}")
+        first = of_number.setdefault(shard.number, run_id)
+        if first != run_id:
+            raise MergeError(f"shard {shard} is passed twice: run {first}, run {run_id}; pass one of them")
+    for count in of_count:
+        return Shards(count=count, missing=tuple(number for number in range(1, count + 1) if number not in of_number))
+    return None
 
 
 def _shard_of(run: Run) -> Shard:
     text = run.settings[SHARD]
-    if not isinstance(text, str):
-        raise MergeError(f"run {run.run_id}: settings.shard: got {text!r}; expected a string")
     try:
         return Shard.parse(text)
-    except ValueError as error:
-        raise MergeError(f"run {run.run_id}: settings.shard: {error}") from None
+    except (TypeError, ValueError) as error:
+        problem = f"got {text!r}; expected a string" if isinstance(error, TypeError) else error
+        raise MergeError(f"run {run.run_id}: settings.shard: {problem}") from None
 
 
 def merged_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ()) -> Run:
@@ -122,16 +112,23 @@ def merged_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ())
         MergeError: the runs do not belong together, or one is there twice.
     """
     runs = sorted(runs, key=lambda run: (run.run_id, run.suite))
+    ids = [run.run_id for run in runs]
     # before the ids: the suites of one session share its id
     for name in _REQUIRED_EQUAL:
-        _check_same(name, [(run.run_id, getattr(run, name)) for run in runs])
-    for before, after in pairwise(runs):
-        if before.run_id == after.run_id:
-            raise MergeError(f"run {before.run_id} is passed twice; pass each run once")
+        _check_same(name, ids, [getattr(run, name) for run in runs])
+    twice = next((before for before, after in pairwise(ids) if before == after), None)
+    if twice is not None:
+        raise MergeError(f"run {twice} is passed twice; pass each run once")
     with_cases = [run for run in runs if run.run_id not in empty] or runs
-    target = _joined_target(with_cases)
+    of_cases = [run.run_id for run in with_cases]
+    # the tests of the user may differ by shard, other targets must be equal
+    targets = {name for run in with_cases for name in run.target.split(", ")}
+    others = [_without_tests(run.target) for run in with_cases]
+    if any(other != others[0] for other in others):
+        _check_same("target", of_cases, [run.target for run in with_cases])
     for name in _REQUIRED_EQUAL_WITH_CASES:
-        _check_same(name, [(run.run_id, getattr(run, name)) for run in with_cases])
+        _check_same(name, of_cases, [getattr(run, name) for run in with_cases])
+    is_same_target = all(run.target == with_cases[0].target for run in with_cases)
     versions: dict[str, set[str]] = {}
     for run in runs:
         for name, version in run.versions.items():
@@ -142,45 +139,39 @@ def merged_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ())
         started_at=min(run.started_at for run in runs),
         finished_at=max(run.finished_at for run in runs),
         partial="",
-        target=target,
+        target=with_cases[0].target if is_same_target else ", ".join(sorted(targets)),
         versions={name: ", ".join(sorted(values)) for name, values in sorted(versions.items())},
-        settings={**_joined_settings(with_cases), _MERGED_FROM: [run.run_id for run in runs]},
+        settings={**_joined_settings(with_cases, of_cases), MERGED_FROM: ids},
     )
 
 
-def _joined_target(runs: Sequence[Run]) -> str:
-    """Return the target of all runs; the tests of the user may differ by shard, other targets must be equal."""
-    targets = [set(run.target.split(", ")) for run in runs]
-    others = {frozenset(name for name in names if not name.startswith(TEST_TARGET_PREFIX)) for names in targets}
-    if len(others) > 1:
-        _check_same("target", [(run.run_id, run.target) for run in runs])
-    distinct = {run.target for run in runs}
-    return distinct.pop() if len(distinct) == 1 else ", ".join(sorted(set().union(*targets)))
+def _without_tests(target: str) -> set[str]:
+    return {name for name in target.split(", ") if not name.startswith(TEST_TARGET_PREFIX)}
 
 
-def _joined_settings(runs: Sequence[Run]) -> dict[str, Any]:
+def _joined_settings(runs: Sequence[Run], ids: Sequence[str]) -> dict[str, Any]:
     joined: dict[str, Any] = {}
     for name in dict.fromkeys(name for run in runs for name in run.settings if name not in _PER_RUN_SETTINGS):
-        values = [(run.run_id, run.settings.get(name)) for run in runs]
+        values = [run.settings.get(name) for run in runs]
         if name not in _EXECUTION_SETTINGS:
-            _check_same(f"settings.{name}", values)
-        if all(value == values[0][1] for _, value in values):
-            joined[name] = values[0][1]
-    # what one run must not show, the page of all would
-    if any(run.settings.get(RECORD_PROMPTS) is False for run in runs):
-        joined[RECORD_PROMPTS] = False
+            _check_same(f"settings.{name}", ids, values)
+        if all(value == values[0] for value in values):
+            joined[name] = values[0]
+        elif name == RECORD_PROMPTS and False in values:
+            # what one run must not show, the page of all would
+            joined[name] = False
     spent = [run.settings[SPENT] for run in runs if isinstance(run.settings.get(SPENT), dict)]
     return {**joined, SPENT: sum_run_spending(spent)} if spent else joined
 
 
-def _check_same(name: str, values: Sequence[tuple[str, Any]]) -> None:
+def _check_same(name: str, ids: Sequence[str], values: Sequence[Any]) -> None:
     by_value: dict[str, list[str]] = {}
-    for run_id, value in values:
+    for run_id, value in zip(ids, values, strict=True):
         by_value.setdefault(json.dumps(value, sort_keys=True), []).append(run_id)
     if len(by_value) > 1:
         listed = [
-            f"{value} in run {ids[0]}{f' and {len(ids) - 1} more' if len(ids) > 1 else ''}"
-            for value, ids in by_value.items()
+            f"{value} in run {of[0]}{f' and {len(of) - 1} more' if len(of) > 1 else ''}"
+            for value, of in by_value.items()
         ]
         raise MergeError(f"the runs do not belong together: {name} is {', '.join(listed)}")
 
@@ -203,26 +194,16 @@ class Merge:
     """
 
     def __init__(self, folders: Iterable[Path], run_id: str) -> None:
-        self._folders: list[Path] = []
-        self._reports: list[OpenRun] = []
-        self._unscored: list[dict[tuple[str, int], tuple[str, str]]] = []
-        empty = []
-        for folder in folders:
-            report = open_report(folder)
-            first = list(islice(report.results, 1))
-            if not first:
-                empty.append(report.run.run_id)
-            self._folders.append(folder)
-            unscored: dict[tuple[str, int], tuple[str, str]] = {}
-            self._unscored.append(unscored)
-            self._reports.append(report._replace(results=noted_errors(chain(first, report.results), unscored)))
-        runs = [report.run for report in self._reports]
-        loosened = next((report.run.run_id for report in self._reports if report.policy_failed), None)
+        # by run id, so that the order of the arguments makes no difference
+        self._runs = sorted((open_run(folder, complete=True) for folder in folders), key=lambda each: each.run.run_id)
+        runs = [opened.run for opened in self._runs]
+        loosened = next((opened.run.run_id for opened in self._runs if opened.policy_failed), None)
         if loosened is not None:
             raise MergeError(
                 f"run {loosened} failed for its acceptance policy, which a merge does not compare; see its changes "
                 "with packbench gate --policy-from BASE, allow or revert them, and run again"
             )
+        empty = [opened.run.run_id for opened in self._runs if not opened.selected]
         self.run = merged_run(runs, run_id, empty=empty)
         self.shards = shards_of(runs)
         self._missing: list[str] = []
@@ -236,7 +217,7 @@ class Merge:
         absent: Callable[[str], Result | None] | None = None,
         changed: Callable[[Result], str] | None = None,
     ) -> Iterator[Result]:
-        """Yield the results of all runs with their records and payloads, in the order of a run's files.
+        """Yield the results of all runs with their records and payloads, in the order of a run's files; once.
 
         Args:
             case_ids: the ids of all cases of the suite, sorted.
@@ -244,11 +225,12 @@ class Merge:
             changed: returns in one line why the suite is not the one of a result; empty if it is.
 
         Raises:
-            MergeError: an attempt is in two runs, the results of a run are not sorted, or the suite has changed.
+            MergeError: an attempt is in two runs, or the suite has changed.
             StoredRunError: a file of a run cannot be read, or a record is missing.
             OSError: a file cannot be read.
         """
-        for _, attempts in groupby(self._results(case_ids, absent, changed), key=lambda result: result.case.test_id):
+        self._suite_size = len(case_ids)
+        for _, attempts in groupby(self._filled(case_ids, absent, changed), key=lambda each: each.case.test_id):
             ran = True
             for result in attempts:
                 ran = ran and _ran(result)
@@ -256,42 +238,36 @@ class Merge:
             self._tests += 1
             self._not_run += not ran
 
-    def _results(
+    def _filled(
         self,
         case_ids: Sequence[str],
         absent: Callable[[str], Result | None] | None,
         changed: Callable[[Result], str] | None,
     ) -> Iterator[Result]:
-        self._suite_size = len(case_ids)
-        ids = [report.run.run_id for report in self._reports]
-        files = [ResultFiles(folder, run_id) for folder, run_id in zip(self._folders, ids, strict=True)]
-        joined = _joined(self._reports, disjoint=self.shards is not None)
-        for each in _filled(joined, case_ids):
-            if isinstance(each, str):
-                self._missing.append(each)
-                filler = absent(each) if absent is not None else None
-                if filler is not None:
-                    yield filler
-                continue
-            number, row = each
-            problem = changed(row) if changed is not None else ""
-            if problem:
-                raise MergeError(f"run {self._reports[number].run.run_id}: {problem}")
-            result = files[number].complete(row)
-            if result.score.counted and result.record is None:
-                problem = f"the record of {row.case.test_id} is missing or out of order, but the run's report counts it"
-                raise StoredRunError(f"{self._folders[number] / RECORDS}: {problem}")
-            yield result
-        for each_file in files:
-            each_file.end()
-        for folder, report, unscored in zip(self._folders, self._reports, self._unscored, strict=True):
-            # they are written again from the report: a damaged file would not be noticed
-            check_errors(folder, unscored, report.run.run_id)
+        """Yield the results of all runs, and what stands for the cases that are in none of them."""
+        merged = heapq.merge(*map(_with_run, self._runs), key=lambda each: sort_key(each[0]))
+        groups = ((case_id, list(group)) for case_id, group in groupby(merged, key=lambda each: each[0].case.case_id))
+        position = 0
+        for case_id, members in chain(groups, [(None, [])]):
+            while position < len(case_ids) and (case_id is None or case_ids[position] <= case_id):
+                if case_ids[position] != case_id:
+                    self._missing.append(case_ids[position])
+                    filler = absent(case_ids[position]) if absent is not None else None
+                    yield from () if filler is None else (filler,)
+                position += 1
+            for result, opened in _of_one(members, disjoint=self.shards is not None):
+                problem = changed(result) if changed is not None else ""
+                if problem:
+                    raise MergeError(f"run {opened.run.run_id}: {problem}")
+                if result.score.counted and result.record is None:
+                    path, name = Path(opened.source).with_name(RECORDS), result.case.test_id
+                    raise StoredRunError(f"{path}: the record of {name} is missing, but the run's report counts it")
+                yield result
 
     @property
     def controls_present(self) -> int:
         """How many controls the suite of the runs had, as their reports count them; of shards each is in one."""
-        counts = [report.controls.get("present") for report in self._reports if isinstance(report.controls, dict)]
+        counts = [opened.controls.get("present") for opened in self._runs if isinstance(opened.controls, dict)]
         return sum(count for count in counts if type(count) is int)
 
     def controls(self) -> list[ControlResult]:
@@ -302,8 +278,7 @@ class Merge:
             OSError: a file can't be read.
         """
         tallies = (
-            controls_of_report(folder, report.run.run_id, report.controls)
-            for folder, report in zip(self._folders, self._reports, strict=True)
+            controls_of_report(Path(opened.source).parent, opened.run.run_id, opened.controls) for opened in self._runs
         )
         return [result for tally in tallies if tally is not None for result in tally.results]
 
@@ -323,77 +298,31 @@ class Merge:
         return "; ".join(reasons)
 
 
+def _with_run(opened: OpenRun) -> Iterator[tuple[Result, OpenRun]]:
+    return ((result, opened) for result in opened.results)
+
+
 def _ran(result: Result) -> bool:
     return result.score.verdict != "not_run" or result.score.quarantined
 
 
-def _joined(reports: Sequence[OpenRun], *, disjoint: bool) -> Iterator[tuple[int, Result]]:
-    """Yield the results of all runs in the order of a run's files; only one case is in memory at a time.
-
-    An attempt may be in one run only, but attempts that did not run are ignored if another run made them.
+def _of_one(members: Sequence[tuple[Result, OpenRun]], *, disjoint: bool) -> Iterator[tuple[Result, OpenRun]]:
+    """Yield the attempts at a case, each of the one run that made it; attempts that did not run are left out then.
 
     Args:
-        reports: the runs, each sorted like a run's files.
+        members: the attempts of all runs, sorted like a run's files, each with its run.
         disjoint: whether no case may be in two runs, as with shards, not even one that did not run.
 
-    Yields:
-        The index of the run in `reports`, and the result.
-
     Raises:
-        MergeError: an attempt is in two runs, or the results of a run are not sorted.
+        MergeError: an attempt is in two runs.
     """
-    # by run id, so that the order of the arguments makes no difference
-    ranked = sorted(range(len(reports)), key=lambda number: reports[number].run.run_id)
-    streams = [_indexed(reports[number], number) for number in ranked]
-    merged = heapq.merge(*streams, key=lambda each: _sort_key(each[1]))
-    for _, group in groupby(merged, key=lambda each: each[1].case.case_id):
-        members = list(group)
-        if len({number for number, _ in members}) == 1:
-            yield from members
-        elif disjoint:
-            raise _duplicate(members, reports)
-        else:
-            yield from _without_idle(members, reports)
-
-
-def _sort_key(result: Result) -> tuple[str, str, int]:
-    return result.case.case_id, result.case.test_id, result.attempt.trial
-
-
-def _indexed(report: OpenRun, number: int) -> Iterator[tuple[int, Result]]:
-    last = ("", "", 0)
-    for result in report.results:
-        key = _sort_key(result)
-        if key < last:
-            raise MergeError(f"{report.source}: {result.case.test_id} follows {last[1]}; expected cases sorted by id")
-        last = key
-        yield number, result
-
-
-def _without_idle(members: list[tuple[int, Result]], reports: Sequence[OpenRun]) -> Iterator[tuple[int, Result]]:
-    for _, group in groupby(members, key=lambda each: _sort_key(each[1])):
+    for _, group in groupby(members, key=lambda each: None if disjoint else sort_key(each[0])):
         attempts = list(group)
-        chosen = [each for each in attempts if _ran(each[1])] or attempts[:1]
-        if len({number for number, _ in chosen}) > 1:
-            raise _duplicate(chosen, reports)
+        chosen = attempts if disjoint else [each for each in attempts if _ran(each[0])] or attempts[:1]
+        runs = {id(opened): opened.run for _, opened in chosen}
+        if len(runs) > 1:
+            shard = [f" (shard {run.settings[SHARD]})" if SHARD in run.settings else "" for run in runs.values()]
+            names = [f"run {run.run_id}{of}" for run, of in zip(runs.values(), shard, strict=True)]
+            both = " and in ".join(names[:2])
+            raise MergeError(f"{members[0][0].case.test_id} is in {both}; each case may be in one run only")
         yield from chosen
-
-
-def _duplicate(members: list[tuple[int, Result]], reports: Sequence[OpenRun]) -> MergeError:
-    runs = [reports[number].run for number in dict.fromkeys(number for number, _ in members)]
-    names = [f"run {run.run_id}{f' (shard {run.settings[SHARD]})' if SHARD in run.settings else ''}" for run in runs]
-    return MergeError(
-        f"{members[0][1].case.test_id} is in {' and in '.join(names[:2])}; each case may be in one run only"
-    )
-
-
-def _filled(results: Iterable[tuple[int, Result]], case_ids: Sequence[str]) -> Iterator[tuple[int, Result] | str]:
-    """Insert the ids of cases without a result, from the sorted `case_ids`, where their results would be."""
-    position = 0
-    for each in results:
-        while position < len(case_ids) and case_ids[position] <= each[1].case.case_id:
-            if case_ids[position] != each[1].case.case_id:
-                yield case_ids[position]
-            position += 1
-        yield each
-    yield from islice(case_ids, position, None)

@@ -1,49 +1,22 @@
-"""Metadata of a run, its spending, and reading both back from a report or a journal."""
+"""What a run says of itself: why it is partial, what its targets were, and what it spent."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
-
-from pytest_packbench.model.run import SUITE_NAME, Run
-from pytest_packbench.model.strict_json import has_surrogate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pytest_packbench.model.result import Result
-    from pytest_packbench.model.run import Shard
+    from pytest_packbench.model.run import Run, Shard
 
 
 SPENT = "spent"
 """The setting with what the run spent: calls, tokens and cost."""
+MERGED_FROM = "merged_from"
+"""The setting with the ids of the runs that a run was merged from."""
 _COUNTS = ("calls", "tokens", "uncounted")
 _MONEY = frozenset({"cost", "currency"})
-_FIELDS = {each.name for each in fields(Run)}
-_TYPES: dict[str, Any] = {
-    **dict.fromkeys(("run_id", "suite", "description", "pack", "pack_version", "suite_sha256", "mode", "target"), str),
-    **dict.fromkeys(("started_at", "finished_at", "partial"), str),
-    **dict.fromkeys(("backend", "model"), str | None),
-    **dict.fromkeys(("versions", "settings"), dict),
-    "bundled": bool,
-}
-
-
-class RunFieldError(ValueError):
-    """A field of a stored run is missing or has the wrong type.
-
-    Attributes:
-        name: the field; empty if fields are missing.
-        value: its value; for missing fields Python's message with their names.
-        expected: what was expected, for the end of a line; empty where the field says it.
-    """
-
-    def __init__(self, name: str, value: Any, expected: str = "") -> None:
-        super().__init__(name, value)
-        self.name = name
-        self.value = value
-        self.expected = expected
 
 
 def partial_reason(
@@ -137,34 +110,3 @@ def sum_run_spending(spent: Sequence[dict[str, Any]]) -> dict[str, Any]:
         else:
             total[name] = values[0] if name == "currency" and same_currency else None
     return total
-
-
-def missing_fields(error: TypeError) -> str:
-    """Return the names from Python's message about missing arguments: `missing: 'run_id' and 'suite'`."""
-    return f"missing: {str(error).rpartition(': ')[2]}" if "missing" in str(error) else str(error)
-
-
-def parse_run(stored: Mapping[str, Any]) -> Run:
-    """Parse the metadata of a run; keys that a later version added are ignored.
-
-    Raises:
-        RunFieldError: a field is missing or has the wrong type.
-    """
-    findings = stored.get("findings", [])
-    if not isinstance(findings, list) or not all(isinstance(line, str) for line in findings):
-        raise RunFieldError("findings", findings)
-    known = {name: value for name, value in stored.items() if name in _FIELDS}
-    try:
-        run = Run(**{**known, "findings": tuple(findings)})
-    except TypeError as error:
-        raise RunFieldError("", missing_fields(error)) from None
-    for name, kind in _TYPES.items():
-        value = getattr(run, name)
-        if not isinstance(value, kind) or (isinstance(value, str) and has_surrogate(value)):
-            raise RunFieldError(name, value)
-    if not re.fullmatch(SUITE_NAME, run.suite):
-        raise RunFieldError("suite", run.suite, ", expected a name, no path")
-    for name, value in run.versions.items():
-        if not isinstance(value, str):
-            raise RunFieldError(f"versions/{name}", value)
-    return run

@@ -7,18 +7,19 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.record import EvalRecord, RecordError
-from pytest_packbench.model.result import EndedAttempt, Result, extension_problem
+from pytest_packbench.model.result import Result, extension_problem
 from pytest_packbench.model.score import KEPT
 from pytest_packbench.runs.folder import JOURNAL, LATEST, REPORT, WORKER_JOURNALS, StoredRunError, is_run_id
-from pytest_packbench.runs.journal import JournalError, is_locked, last_attempts, lock_folder, read_entries, read_header
-from pytest_packbench.runs.lines import ResultFiles, compact_json
+from pytest_packbench.runs.journal import is_locked, last_attempts, lock_folder, read_journal
+from pytest_packbench.runs.lines import compact_json
 from pytest_packbench.runs.metadata import recorded_spending
-from pytest_packbench.runs.report import open_report
+from pytest_packbench.runs.reading import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -64,21 +65,16 @@ class PriorResults:
     Attributes:
         folder: the run's folder.
         run: the run's metadata; None if it ended before they were written, or if all results were discarded.
-        results: scored attempts, which are not repeated, by case id and trial.
-        repeated: how many attempts ended with an error or did not start, and are made again.
-        unfinished: these attempts, by case id and trial, including those of quarantined cases; they are reported for
-            cases that are not selected in this session.
-        ended: attempts whose target had ended, which are scored now and not repeated, by case id and trial.
+        attempts: all attempts, by case id and trial. Those that were scored are not repeated, and those whose target
+            had ended are scored now. Others ended with an error or did not start: they are made again, but for
+            quarantined cases, and reported for cases that are not selected in this session.
         worker_journals: journals of workers that results were read from.
         replaced: how many answers were discarded, because their case or the suite has changed.
     """
 
     folder: Path
     run: Run | None
-    results: dict[str, dict[int, Result]] = field(default_factory=dict)
-    repeated: int = 0
-    unfinished: dict[str, dict[int, Result]] = field(default_factory=dict)
-    ended: dict[str, dict[int, EndedAttempt]] = field(default_factory=dict)
+    attempts: dict[str, dict[int, Entry]] = field(default_factory=dict)
     worker_journals: tuple[Path, ...] = ()
     replaced: int = 0
 
@@ -86,52 +82,48 @@ class PriorResults:
     def of(
         cls, folder: Path, run: Run | None, entries: Iterable[Entry], worker_journals: Sequence[Path] = ()
     ) -> PriorResults:
-        """Sort the attempts of a run into scored, ended and unfinished ones."""
+        """Sort the attempts of a run by case and trial."""
         prior = cls(folder, run, worker_journals=tuple(worker_journals))
         for entry in entries:
-            if not isinstance(entry, Result):
-                prior.ended.setdefault(entry.case.case_id, {})[entry.attempt.trial] = entry
-            else:
-                prior.add(entry)
+            prior.add(entry)
         return prior
 
-    def add(self, result: Result) -> None:
-        """Add a result, scored or unfinished."""
-        if result.score.verdict in KEPT:
-            self.results.setdefault(result.case.case_id, {})[result.attempt.trial] = result
-        else:
-            self.unfinished.setdefault(result.case.case_id, {})[result.attempt.trial] = result
-            self.repeated += not result.score.quarantined
+    def add(self, entry: Entry) -> None:
+        """Add an attempt, or the result of one whose target had ended."""
+        self.attempts.setdefault(entry.case.case_id, {})[entry.attempt.trial] = entry
 
-    def all_entries(self) -> list[Entry]:
+    def entries(self) -> list[Entry]:
         """Return all attempts."""
-        ended = [attempt for trials in self.ended.values() for attempt in trials.values()]
-        return [*self.all_results(), *self.all_unfinished(), *ended]
+        return [entry for trials in self.attempts.values() for entry in trials.values()]
 
-    def all_results(self) -> list[Result]:
-        """Return all scored attempts."""
-        return [result for trials in self.results.values() for result in trials.values()]
-
-    def all_unfinished(self) -> list[Result]:
-        """Return all attempts that ended with an error or did not start."""
-        return [result for trials in self.unfinished.values() for result in trials.values()]
+    def kept(self, case_id: str) -> dict[int, Entry]:
+        """Return the attempts at a case that are not repeated, by trial."""
+        return {trial: entry for trial, entry in self.attempts.get(case_id, {}).items() if _is_kept(entry)}
 
     def was_scored_differently(self, case_id: str, sha256: str | None) -> bool:
         """Return whether an answer to a case belongs to another version of the case than the one with this hash."""
-        attempts: list[Entry] = [*self.results.get(case_id, {}).values(), *self.ended.get(case_id, {}).values()]
-        return any(attempt.case.case_sha256 != sha256 for attempt in attempts)
+        return any(entry.case.case_sha256 != sha256 for entry in self.kept(case_id).values())
 
     def discard(self, case_id: str) -> None:
         """Discard all attempts at a case."""
-        self.replaced += len({*self.results.pop(case_id, {}), *self.ended.pop(case_id, {})})
-        self.unfinished.pop(case_id, None)
+        self.replaced += len(self.kept(case_id))
+        self.attempts.pop(case_id, None)
 
     def clear(self) -> None:
         """Discard everything."""
-        for case_id in {**self.results, **self.ended}:
+        for case_id in [*self.attempts]:
             self.discard(case_id)
-        self.unfinished.clear()
         self.run = None
+
+
+def _is_kept(entry: Entry) -> bool:
+    """Return whether the answer of an attempt is kept: it was scored, or its target had ended."""
+    return not isinstance(entry, Result) or entry.score.verdict in KEPT
+
+
+def _is_repeated(entry: Entry) -> bool:
+    """Return whether an attempt is made again: it ended with an error or did not start."""
+    return isinstance(entry, Result) and entry.score.verdict not in KEPT and not entry.score.quarantined
 
 
 @dataclass(slots=True)
@@ -156,7 +148,7 @@ class ResumedRun:
     recording_sha256: Callable[[Suite, str], str | None] | None
     dropped: list[str] = field(default_factory=list)
     locks: list[int] = field(default_factory=list)
-    _checked: set[tuple[str, str]] = field(default_factory=set)
+    _recordings: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
     def worker_input(self) -> dict[str, Any]:
         """Return what an xdist worker needs to resume the same run, as plain JSON."""
@@ -175,49 +167,31 @@ class ResumedRun:
             ResumeError: one line that names the changes.
         """
         if not self.rerun_changed:
-            raise ResumeError(self.refusal_message(suite, changes, advice))
+            problem = f'run {self.run_id} of suite "{suite}" can\'t be resumed: {"; ".join(changes)}; {advice}'
+            raise ResumeError(problem)
 
-    def refusal_message(self, suite: str, changes: Sequence[str], advice: str = _ADVICE) -> str:
-        """Describe in one line why the run cannot be resumed."""
-        return f'run {self.run_id} of suite "{suite}" can\'t be resumed: {"; ".join(changes)}; {advice}'
-
-    def trials(self, suite: Suite, case_id: str) -> Mapping[int, Result]:
-        """Return the trials of a case that need not be repeated; those scored on another recording are discarded."""
+    def kept(self, suite: Suite, case_id: str) -> Mapping[int, Entry]:
+        """Return the attempts at a case that are not repeated; those that used another recording are discarded."""
         prior = self.prior.get(suite.name)
-        results = prior.results.get(case_id) if prior is not None else None
-        if prior is None or results is None:
-            return {}
-        if (suite.name, case_id) not in self._checked:
-            self._checked.add((suite.name, case_id))
-            if self._used_another(suite, case_id, results.values()):
-                del prior.results[case_id]
-                return {}
-        return results
-
-    def ended(self, suite: Suite, case_id: str) -> Mapping[int, EndedAttempt]:
-        """Return the trials of a case that are scored instead of repeated; not those that used another recording."""
-        prior = self.prior.get(suite.name)
-        attempts = prior.ended.get(case_id) if prior is not None else None
-        if not attempts or self._used_another(suite, case_id, attempts.values()):
-            return {}
-        return attempts
-
-    def _used_another(self, suite: Suite, case_id: str, attempts: Iterable[Entry]) -> bool:
-        """Return whether attempts replayed another recording than the case has now."""
-        hashes = {attempt.attempt.cassette_sha256 for attempt in attempts} - {None}
-        return bool(hashes) and self.recording_sha256 is not None and hashes != {self.recording_sha256(suite, case_id)}
-
-    def count_kept(self, suite: Suite, case_id: str) -> int:
-        """Return the number of trials of a case that are not repeated."""
-        return len({*self.trials(suite, case_id), *self.ended(suite, case_id)})
+        kept = prior.kept(case_id) if prior is not None else {}
+        used = {entry.attempt.cassette_sha256 for entry in kept.values()} - {None}
+        if prior is None or not used or self.recording_sha256 is None:
+            return kept
+        if (suite.name, case_id) not in self._recordings:
+            self._recordings[suite.name, case_id] = self.recording_sha256(suite, case_id)
+        for trial, entry in kept.items():
+            if entry.attempt.cassette_sha256 not in {None, self._recordings[suite.name, case_id]}:
+                del prior.attempts[case_id][trial]
+        return prior.kept(case_id)
 
     def header_line(self, suite: str) -> str:
         """Describe for pytest's header what is kept of a suite."""
         prior = self.prior.get(suite)
-        count = len(prior.all_entries()) - len(prior.all_unfinished()) if prior is not None else 0
-        repeated = f", {prior.repeated} unfinished to repeat" if prior is not None and prior.repeated else ""
-        attempts = pluralize(count, "attempt")
-        return f"packbench: suite {suite}: resuming run {self.run_id}: {attempts} kept{repeated}"
+        entries = prior.entries() if prior is not None else []
+        repeated = sum(map(_is_repeated, entries))
+        kept = f"{pluralize(sum(map(_is_kept, entries)), 'attempt')} kept"
+        unfinished = f", {repeated} unfinished to repeat" if repeated else ""
+        return f"packbench: suite {suite}: resuming run {self.run_id}: {kept}{unfinished}"
 
 
 def find_resumed(
@@ -251,31 +225,17 @@ def find_resumed(
         raise ResumeError(f"no run {run_id} of {_suite_list(suites)} under {base}")
     resumed = ResumedRun(run_id, base, {}, rerun_changed, recording_sha256)
     try:
-        if not is_worker:
-            # before anything is read: of several sessions, one resumes the run
-            _lock_all(resumed, existing.values())
+        # before anything is read: of several sessions, one resumes the run
+        for folder in () if is_worker else existing.values():
+            lock = lock_folder(folder)
+            resumed.locks += [lock] if lock is not None else []
+            if lock is None or _is_running(folder):
+                raise ResumeError(f"run {run_id} is still running; wait until it ends, or stop it")
         resumed.prior = {name: _prior_results(folder, name) for name, folder in existing.items()}
-    except (StoredRunError, JournalError, OSError) as error:
+    except (ValueError, OSError) as error:
         resumed.release()
         raise ResumeError(str(error)) from None
-    except ResumeError:
-        resumed.release()
-        raise
     return resumed
-
-
-def _lock_all(resumed: ResumedRun, folders: Iterable[Path]) -> None:
-    """Lock the folders of a run.
-
-    Raises:
-        ResumeError: another session writes it.
-    """
-    for folder in folders:
-        lock = lock_folder(folder)
-        if lock is not None and lock >= 0:
-            resumed.locks.append(lock)
-        if lock is None or _is_running(folder):
-            raise ResumeError(f"run {resumed.run_id} is still running; wait until it ends, or stop it")
 
 
 def _is_running(folder: Path) -> bool:
@@ -312,12 +272,8 @@ def _locate(requested: str, output: Path, suites: Collection[str], relative_to: 
 
 def _last_resumable(output: Path, suites: Collection[str]) -> str:
     """Return the id of the last run that has attempts to make; without one, that of the last run."""
-    paths = sorted(
-        (path for name in suites if (output / name).is_dir() for path in (output / name).iterdir()),
-        key=lambda path: path.name,
-        reverse=True,
-    )
-    folders = [path for path in paths if path.is_dir() and is_run_id(path.name)]
+    paths = (path for name in suites for path in (output / name).glob("*/") if is_run_id(path.name))
+    folders = sorted(paths, key=lambda path: path.name, reverse=True)
     if not folders:
         raise ResumeError(f"no run of {_suite_list(suites)} under {output}")
     return next((folder.name for folder in folders if _is_resumable(folder)), folders[0].name)
@@ -325,13 +281,11 @@ def _last_resumable(output: Path, suites: Collection[str]) -> str:
 
 def _is_resumable(folder: Path) -> bool:
     """Return whether a run has attempts to make: it was killed, or attempts are unfinished."""
+    if (folder / JOURNAL).exists() or not (folder / REPORT).exists():
+        return True
     try:
-        if (folder / JOURNAL).exists() or not (folder / REPORT).exists():
-            return True
-        report = open_report(folder)
-        return report.status != "passed" and any(
-            result.score.verdict not in KEPT and not result.score.quarantined for result in report.results
-        )
+        stored = open_run(folder, checked=False)
+        return stored.status != "passed" and any(map(_is_repeated, stored.results))
     except (StoredRunError, OSError):
         return False
 
@@ -345,72 +299,54 @@ def _prior_results(folder: Path, suite: str) -> PriorResults:
     journal = folder / JOURNAL
     if journal.exists():
         return _from_journal(journal, suite)
-    # a run may be killed before it writes anything
-    return _from_report(folder) if (folder / REPORT).exists() else PriorResults.of(folder, None, ())
+    if not (folder / REPORT).exists():
+        # a run may be killed before it writes anything
+        return PriorResults.of(folder, None, ())
+    stored = open_run(folder, complete=True)
+    prior = PriorResults.of(folder, stored.run, stored.results)
+    for result in prior.entries():
+        if isinstance(result, Result) and result.score.counted and result.record is None:
+            raise StoredRunError(f"{folder}: the report counts {result.case.test_id}, but it has no record")
+    return prior
 
 
 def _from_journal(journal: Path, suite: str) -> PriorResults:
     folder = journal.parent
-    run = read_header(journal)
     worker_journals = sorted(folder.glob(WORKER_JOURNALS))
-    journals = [read_entries(path) for path in (*worker_journals, journal)]
-    entries = [entry for each in journals for entry in each]
-    if run is None and entries:
-        raise StoredRunError(f"{journal}:1: the header is missing; {_NEW}")
-    for entry in entries:
-        if entry.case.suite != suite:
-            raise StoredRunError(
-                f'{journal}: the result of {_name(entry)}: belongs to the suite "{entry.case.suite}"; {_NEW}'
-            )
-        if isinstance(entry, Result):
-            _check(entry, journal)
+    run, own = read_journal(journal)
+    journals = [*(read_journal(path)[1] for path in worker_journals), own]
+    for entry in chain.from_iterable(journals):
+        if run is None:
+            raise StoredRunError(f"{journal}:1: the header is missing; {_NEW}")
+        problem = _problem(entry) if entry.case.suite == suite else f'belongs to the suite "{entry.case.suite}"'
+        if problem:
+            name = entry.case.test_id if isinstance(entry, Result) else f"case {entry.case.case_id}"
+            raise StoredRunError(f"{journal}: the result of {name}: {problem}; {_NEW}")
     # an attempt may be in the controller's journal and in that of the worker that made it
     return PriorResults.of(folder, run, last_attempts(journals), worker_journals)
 
 
-def _name(entry: Entry) -> str:
-    return entry.case.test_id if isinstance(entry, Result) else f"case {entry.case.case_id}"
-
-
-def _check(result: Result, journal: Path) -> None:
-    """Check that a result of a journal can be reported: its record is valid and states the same."""
-    record, problem = result.record, ""
-    if record is None:
-        problem = "has a score and no record" if result.score.counted else ""
-    else:
-        try:
-            parsed = EvalRecord.from_json_line(json.dumps(record), strict=False)
-            problem = extension_problem(parsed.packbench or {}) or _difference(result, parsed)
-        except RecordError as error:
-            problem = str(error)
+def _problem(entry: Entry) -> str:
+    """Return why a result of a journal can't be reported; empty if its record is valid and states the same."""
+    if not isinstance(entry, Result):
+        return ""
     try:
-        compact_json(result.attempt.payload)
+        compact_json(entry.attempt.payload)
     except (ValueError, RecursionError):
-        problem = problem or "payload: a number is not finite, or it is nested too deeply"
-    if problem:
-        raise StoredRunError(f"{journal}: the result of {result.case.test_id}: {problem}; {_NEW}")
-
-
-def _difference(result: Result, record: EvalRecord) -> str:
-    """Return in which field a result differs from its record; empty if in none."""
+        return "payload: a number is not finite, or it is nested too deeply"
+    if entry.record is None:
+        return "has a score and no record" if entry.score.counted else ""
+    try:
+        record = EvalRecord.from_json_line(json.dumps(entry.record), strict=False)
+    except RecordError as error:
+        return str(error)
     stated = {**(record.packbench or {}), "test_id": record.test_id}
-    if record.passed is not (result.score.verdict == "passed"):
+    if record.passed is not entry.score.passed:
         stated["verdict"] = "passed" if record.passed else "not passed"
-    row = result.row()
+    row = entry.row()
     different = [name for name in _RECORDED_FIELDS if name in stated and stated[name] != row[name]]
-    return f"its record has another {different[0]}" if different else ""
-
-
-def _from_report(folder: Path) -> PriorResults:
-    report, files = open_report(folder), ResultFiles(folder)
-    results = []
-    for row in report.results:
-        result = files.complete(row)
-        if result.score.counted and result.record is None:
-            raise StoredRunError(f"{folder}: the report counts {result.case.test_id}, but it has no record")
-        results.append(result)
-    files.end()
-    return PriorResults.of(folder, report.run, results)
+    other = f"its record has another {different[0]}" if different else ""
+    return extension_problem(record.packbench or {}) or other
 
 
 def check_unchanged(resumed: ResumedRun, now: Run, case_sha256: Callable[[Entry], str | None]) -> None:
@@ -435,20 +371,14 @@ def check_unchanged(resumed: ResumedRun, now: Run, case_sha256: Callable[[Entry]
         resumed.require_rerun(now.suite, changes, _ADVICE if in_files else f"{_SAME_OPTIONS}, {_ADVICE}")
         prior.clear()
         resumed.dropped.append(now.suite)
-    attempts: dict[str, Mapping[int, Entry]] = {**prior.unfinished, **prior.ended, **prior.results}
-    hashes = {case_id: case_sha256(next(iter(trials.values()))) for case_id, trials in attempts.items()}
+    hashes = {case_id: case_sha256(next(iter(trials.values()))) for case_id, trials in prior.attempts.items() if trials}
     missing = [case_id for case_id, sha256 in hashes.items() if sha256 == MISSING_CASE]
-    missing_results = [case_id for case_id in missing if case_id in prior.results or case_id in prior.ended]
-    if missing_results:
-        resumed.require_rerun(now.suite, [f"{name_cases(missing_results)} no longer exists"])
-    changed = [
-        case_id
-        for case_id, sha256 in hashes.items()
-        if sha256 != MISSING_CASE and prior.was_scored_differently(case_id, sha256)
-    ]
-    if changed:
-        resumed.require_rerun(now.suite, [f"{name_cases(changed)} changed"])
-    for case_id in (*missing, *changed):
+    changed = [case_id for case_id, sha256 in hashes.items() if prior.was_scored_differently(case_id, sha256)]
+    for how, is_missing in (("no longer exists", True), ("changed", False)):
+        case_ids = [case_id for case_id in changed if (case_id in missing) is is_missing]
+        if case_ids:
+            resumed.require_rerun(now.suite, [f"{name_cases(case_ids)} {how}"])
+    for case_id in {*missing, *changed}:
         prior.discard(case_id)
 
 

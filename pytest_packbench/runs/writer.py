@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import shutil
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from pytest_packbench.atomic import write_atomic
+from pytest_packbench.atomic import encode_utf8, replace_atomic, write_atomic
 from pytest_packbench.limits import check_link
+from pytest_packbench.model.result import Result, result_from
 from pytest_packbench.runs.folder import (
     CONTROLS,
     DRAFTS,
@@ -22,27 +24,29 @@ from pytest_packbench.runs.folder import (
     ensure_gitignore,
 )
 from pytest_packbench.runs.journal import Journal, rewrite_journal
-from pytest_packbench.runs.lines import open_jsonl
-from pytest_packbench.runs.report import row_line, write_report
+from pytest_packbench.runs.lines import compact_json, finite_json, finite_line
+from pytest_packbench.runs.reading import checked_results, sort_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_packbench.model.baseline import CommittedBaseline
     from pytest_packbench.model.control import ControlResult
-    from pytest_packbench.model.result import EndedAttempt, Result
+    from pytest_packbench.model.result import EndedAttempt
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.resume import PriorResults
 
-_ROWS = "rows.jsonl"
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
+_ROWS = ".rows.tmp"
+"""The rows of the report, until it is written; one of `DRAFTS`."""
 _LEAST_SPACE = 2**20
+_BUFFER = 1 << 18
 
 
 def sort_results(results: Iterable[Result]) -> list[Result]:
     """Sort results by case id, the order of all files."""
-    return sorted(
-        results, key=lambda result: (result.case.case_id, result.case.test_id, result.case.file, result.attempt.trial)
-    )
+    return sorted(results, key=sort_key)
 
 
 class RunWriter:
@@ -73,7 +77,6 @@ class RunWriter:
         self.prior = prior
         self._target = self.folder.with_name(f".{run_id}.tmp") if atomic else self.folder
         self._journal: Journal | None = None
-        self._results: Sequence[Result] = ()
 
     def __enter__(self) -> Self:
         """Create the temporary folder.
@@ -104,7 +107,7 @@ class RunWriter:
             path, prior = self.folder / JOURNAL, self.prior
             if prior is not None:
                 # discarded results must not return after a second crash
-                rewrite_journal(path, header(), prior.all_entries())
+                rewrite_journal(path, header(), prior.entries())
                 for worker_journal in prior.worker_journals:
                     worker_journal.unlink(missing_ok=True)
             self._journal = Journal(path, header)
@@ -150,37 +153,53 @@ class RunWriter:
         if self._journal is not None:
             self._journal.close()
 
-    def write_results(self, results: Sequence[Result]) -> None:
-        """Write `records.jsonl`, `errors.jsonl` (only if there are any) and `payloads.jsonl`.
+    def write_results(self, results: Iterable[Result]) -> None:
+        """Write `records.jsonl`, `errors.jsonl` (only if there are any), `payloads.jsonl`, and the rows of the report.
 
         Args:
-            results: one for each attempt, in order; they are used again for the report.
+            results: one for each attempt, in order, with record and payload; read one by one, and not kept in memory.
+                Its exceptions propagate.
 
         Raises:
             OSError: a file cannot be written; existing files are unchanged.
         """
         self._prepare_output()
         self._target.mkdir(parents=True, exist_ok=True)
-        self._results = results
-        self._write_lines(results)
+        errors_path, run_id = self._target / ERRORS, self._run_id
+        with ExitStack() as files:
 
-    def stream_results(self, results: Iterable[Result]) -> None:
-        """Write the same files from an iterator, without keeping the results in memory; only with `atomic=True`.
+            def opened(path: Path) -> BinaryIO:
+                return files.enter_context(replace_atomic(path, buffer=_BUFFER))
+
+            rows, records, payloads = (opened(self._target / name) for name in (_ROWS, RECORDS, PAYLOADS))
+            errors: BinaryIO | None = None
+            for result in results:
+                rows.write(row_line(result) + b"\n")
+                if result.record is not None:
+                    records.write(_line({**result.record, "run_id": run_id}))
+                else:
+                    errors = errors or opened(errors_path)
+                    errors.write(_line(result.error_line(run_id)))
+                payload, case = result.attempt.payload, result.case
+                if payload is not None:
+                    about = {"test_id": case.test_id, "case_id": case.case_id, "trial": result.attempt.trial}
+                    payloads.write(_line({"run_id": run_id, **about, "result": payload}))
+        if errors is None:
+            # an earlier session of the run may have written it
+            errors_path.unlink(missing_ok=True)
+
+    def written_results(self, suite: str) -> Iterator[Result]:
+        """Yield what `write_results` has written, with records and payloads.
 
         Args:
-            results: one for each attempt, in order, with record and payload; its exceptions propagate.
+            suite: the suite that results name.
 
         Raises:
-            OSError: a file cannot be written.
+            OSError: a file cannot be read.
         """
-        with (self._target / _ROWS).open("xb") as rows:
-
-            def with_rows() -> Iterator[Result]:
-                for result in results:
-                    rows.write(row_line(result) + b"\n")
-                    yield result
-
-            self._write_lines(with_rows())
+        with (self._target / _ROWS).open("rb") as rows:
+            results = (result_from({**json.loads(row), "suite": suite}) for row in rows)
+            yield from checked_results(self._target, results, self._run_id, complete=True)
 
     def write_controls(self, controls: Sequence[ControlResult]) -> None:
         """Write `controls.jsonl`, only if there are any.
@@ -189,13 +208,11 @@ class RunWriter:
             OSError: the file cannot be written.
         """
         path = self._target / CONTROLS
-        if not controls:
+        if controls:
+            write_atomic(path, b"".join(_line(control.line(self._run_id)) for control in controls))
+        else:
             # an earlier session of the run may have written it
             path.unlink(missing_ok=True)
-            return
-        with open_jsonl(path) as write:
-            for control in controls:
-                write(control.line(self._run_id))
 
     def write_page(self, name: str, text: str) -> None:
         """Write a page of the run atomically.
@@ -215,44 +232,18 @@ class RunWriter:
         Raises:
             OSError: a file cannot be written, or the run's folder exists already (`atomic=True`).
         """
-        path = self._target / REPORT
+        rows = self._target / _ROWS
+        with rows.open("rb") as lines:
+            write_report(self._target / REPORT, report or {}, document, (line.rstrip(b"\n") for line in lines))
+        rows.unlink()
         if self._target != self.folder:
-            rows = self._target / _ROWS
-            with rows.open("rb") as lines:
-                write_report(path, report or {}, document, (line.rstrip(b"\n") for line in lines))
-            rows.unlink()
             self._target.rename(self.folder)
-        else:
-            write_report(path, report or {}, document, map(row_line, self._results))
         if document["complete"]:
             write_atomic(self.folder.parent / LATEST, self._run_id + "\n")
         # a killed process may have left temporary files
         drafts = self.folder.glob(DRAFTS) if self.prior is not None else ()
         for path in (self.folder / JOURNAL, *self.folder.glob(WORKER_JOURNALS), *drafts):
             path.unlink(missing_ok=True)
-
-    def _write_lines(self, results: Iterable[Result]) -> None:
-        errors_path, run_id = self._target / ERRORS, self._run_id
-        with ExitStack() as files:
-            records = files.enter_context(open_jsonl(self._target / RECORDS))
-            payloads = files.enter_context(open_jsonl(self._target / PAYLOADS))
-            errors: Callable[[dict[str, Any]], None] | None = None
-            for result in results:
-                if result.record is not None:
-                    records({**result.record, "run_id": run_id})
-                else:
-                    errors = errors or files.enter_context(open_jsonl(errors_path))
-                    errors(result.error_line(run_id))
-                if result.attempt.payload is not None:
-                    about = {
-                        "test_id": result.case.test_id,
-                        "case_id": result.case.case_id,
-                        "trial": result.attempt.trial,
-                    }
-                    payloads({"run_id": run_id, **about, "result": result.attempt.payload})
-        if errors is None:
-            # an earlier session of the run may have written it
-            errors_path.unlink(missing_ok=True)
 
 
 class RunResults:
@@ -285,7 +276,7 @@ class RunResults:
     def mark_journaled(self) -> None:
         """Remember that the prior results of a resumed run are in its journal already; call before any is discarded."""
         if self.writer.prior is not None:
-            self._journaled.update(map(_identity, self.writer.prior.all_results()))
+            self._journaled.update(_identity(each) for each in self.writer.prior.entries() if isinstance(each, Result))
 
     def add_ended(self, ended: EndedAttempt) -> bool:
         """Append an attempt whose target has ended to the open journal, on any thread; return whether it is written."""
@@ -322,13 +313,11 @@ class RunResults:
         """Add the prior results of cases that this session did not select, and return their node ids."""
         if self.writer.prior is None:
             return []
-        scored, unfinished = self.writer.prior.results, self.writer.prior.unfinished
         reported = {trials[0].case.case_id for trials in self.by_nodeid.values()}
         carried = []
-        for case_id in {**scored, **unfinished}:
-            if case_id not in reported:
-                attempts = unfinished.get(case_id, {}) | scored.get(case_id, {})
-                trials = tuple(attempts[number] for number in sorted(attempts))
+        for case_id, attempts in self.writer.prior.attempts.items():
+            trials = tuple(each for _, each in sorted(attempts.items()) if isinstance(each, Result))
+            if trials and case_id not in reported:
                 self.by_nodeid[trials[0].case.nodeid] = trials
                 carried.append(trials[0].case.nodeid)
         return carried
@@ -359,3 +348,87 @@ class RunResults:
 def _identity(result: Result) -> tuple[str, int, str, str]:
     # an error that follows a score may be of the same millisecond
     return result.case.nodeid, result.attempt.trial, result.attempt.timestamp, result.score.verdict
+
+
+def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any], rows: Iterable[bytes]) -> None:
+    """Write a report row by row, so that the text of a large run is never in memory.
+
+    Args:
+        path: the file; its folder must exist.
+        report: the other keys of the file.
+        document: the object of the run, with `cases` last and empty.
+        rows: what `row_line` returns for each result, in order.
+
+    Raises:
+        OSError: the file cannot be written; an existing file is unchanged.
+        ValueError: `cases` is not the last key, or not empty.
+    """
+    if list(document)[-1] != "cases" or document["cases"]:
+        raise ValueError("cases must be the last key of the run document, and empty")
+    text = _encoded({"packbench": document})
+    split = len(text) - len("]}}")
+    with replace_atomic(path) as file:
+        file.write(b"{")
+        for key, value in report.items():
+            # a hook may have added this key
+            if key != "packbench":
+                file.writelines(map(encode_utf8, _member(key, value)))
+        file.write(encode_utf8(text[1:split]))
+        for number, line in enumerate(rows):
+            file.write(b"," + line if number else line)
+        file.write(encode_utf8(text[split:]) + b"\n")
+
+
+def _member(key: str, value: object) -> Iterator[str]:
+    """Yield a key with its value and a comma as JSON, a list such as that of all tests element by element."""
+    if not isinstance(value, list):
+        yield f"{_encoded({key: value})[1:-1]},"
+        return
+    yield _encoded({key: []})[1:-2]
+    for number, element in enumerate(value):
+        yield f",{_encoded(element)}" if number else _encoded(element)
+    yield "],"
+
+
+def _encoded(value: object) -> str:
+    # another plugin's part of the document may have any number
+    return _ENCODER.encode(finite_json(value))
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return compact_json(value) + b"\n"
+
+
+def row_line(result: Result) -> bytes:
+    """Return the row of one result as compact JSON; a number that is not finite becomes null."""
+    return finite_line(result.row())
+
+
+def write_baseline(path: Path, baseline: CommittedBaseline) -> None:
+    """Write a committed baseline, a line for each case, so that a diff shows which cases changed.
+
+    Raises:
+        OSError: it can't be written; an existing file is unchanged.
+    """
+    data = baseline.model_dump(mode="json", exclude_defaults=True)
+    cases = [f"    {_compact(test_id)}: {_compact(case)}" for test_id, case in sorted(data["cases"].items())]
+    history = [f"    {_compact(change)}" for change in data.get("history", [])]
+    text = "\n".join(
+        [
+            "{",
+            f'  "baseline_version": {baseline.baseline_version},',
+            f'  "run": {_compact(data["run"])},',
+            '  "history": [',
+            *([",\n".join(history)] if history else []),
+            "  ],",
+            '  "cases": {',
+            *([",\n".join(cases)] if cases else []),
+            "  }",
+            "}",
+        ]
+    )
+    write_atomic(path, text + "\n")
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -90,7 +90,7 @@ def test_nobody_is_shut_out_of_a_case(browser: Browser, pages: Pages) -> None:
 @pytest.mark.parametrize("kind", ["releases", "compared"])
 def test_exactly_the_planted_flips_are_shown(kind: str, browser: Browser, pages: Pages) -> None:
     with opened(browser, pages(kind)) as shown:
-        named = shown.linked_cases("#baseline")
+        named = shown.linked_cases("#changes")
         # what got worse comes first
         assert sorted(named[: len(projects.LOST)]) == sorted(projects.LOST)
         assert named[len(projects.LOST) :] == list(projects.WON)
@@ -103,7 +103,7 @@ def test_exactly_the_planted_flips_are_shown(kind: str, browser: Browser, pages:
 
 def test_a_case_says_what_was_asked_expected_and_answered(browser: Browser, pages: Pages) -> None:
     with opened(browser, pages("releases")) as shown:
-        shown.page.locator("#baseline").get_by_role("link", name=projects.LOST[0]).first.click()
+        shown.page.locator("#changes").get_by_role("link", name=projects.LOST[0]).first.click()
         view = shown.page.locator("#case-view")
         shown.page.locator(CASE_HEADING).filter(has_text=projects.LOST[0]).wait_for()
         text = view.inner_text()
@@ -202,7 +202,7 @@ def test_without_script_verdict_gates_and_flips_are_readable(browser: Browser, p
     with opened(browser, pages("releases"), script=False) as shown:
         assert "FAILED" in shown.page.locator("#verdict").inner_text().upper()
         assert "87.5" in shown.page.locator("#gates").inner_text()
-        flips = shown.page.locator("#baseline").inner_text()
+        flips = shown.page.locator("#changes").inner_text()
         assert all(name in flips for name in (*projects.LOST, *projects.WON))
         assert projects.NEVER_RIGHT in shown.page.locator("#cases").inner_text()
 
@@ -212,7 +212,7 @@ def test_the_sign_off_is_one_printed_sheet(browser: Browser, pages: Pages) -> No
         shown.page.emulate_media(media="print", color_scheme="dark")
         # A4 without its margins, in CSS pixels
         shown.page.set_viewport_size({"width": 700, "height": 1020})
-        for section in ("verdict", "gates", "baseline"):
+        for section in ("verdict", "gates", "changes"):
             frame = shown.page.locator(f"#{section}").bounding_box()
             assert frame is not None
             assert frame["y"] + frame["height"] < 1020

@@ -27,8 +27,9 @@ from typing import Any
 import pytest
 
 import pytest_packbench.pytest_plugin.session
-import pytest_packbench.pytest_plugin.xdist_worker
+import pytest_packbench.pytest_plugin.xdist
 import pytest_packbench.reports.story
+from pytest_packbench.model.result import Result
 from pytest_packbench.runs.journal import read_journal
 
 _WARM = (pytest_packbench.pytest_plugin, pytest_packbench.reports)
@@ -72,7 +73,9 @@ def run_session(output: str, moment: str, options: list[str]) -> dict[str, Any]:
     """Run pytest once in a child, resuming the run if there is one."""
     runs = sorted(path for path in Path(output, "toy").glob("*") if path.is_dir())
     journals = [path / "journal.jsonl" for path in runs if (path / "journal.jsonl").exists()]
-    scored = sorted({result.case.case_id for path in journals for result in read_journal(path)})
+    scored = sorted(
+        {entry.case.case_id for path in journals for entry in read_journal(path)[1] if isinstance(entry, Result)}
+    )
     CALLS.unlink(missing_ok=True)
     arguments = [*PLUGINS, "--packbench-suite=toy", "--packbench-gate=suite", f"--packbench-output={output}", *options]
     arguments += ["--packbench-resume=latest"] if runs else []

@@ -9,12 +9,12 @@ from typing import Any
 
 import yaml
 
-import pytest_packbench.analysis.policy
 import pytest_packbench.cases.git_tree
+import pytest_packbench.policy
 import pytest_packbench.runs.report
 
 # pytester forgets what a run imported: what is imported here is imported once
-_WARM = (pytest_packbench.analysis, pytest_packbench.cases, pytest_packbench.runs)
+_WARM = (pytest_packbench.cases, pytest_packbench.policy, pytest_packbench.runs)
 DATA: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("data").joinpath("policy.yaml").read_text("utf-8"))
 SUITE = "storage/benchmarks/support"
 IDENTITY = {f"GIT_{who}_{what}": "test@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}

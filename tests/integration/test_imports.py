@@ -33,11 +33,9 @@ ENTRY = {OURS} | {f"{OURS}.{name}" for name in ("plugin", "hookspecs", "packs")}
 PACKS = ("agent_safety", "generic", "tariff")
 LIVE = (
     "engine.metering",
-    "engine.scheduler",
     "engine.runner",
     "engine.cache",
     "pytest_plugin.prefetch",
-    "pytest_plugin.progress",
 )
 """Modules that only live runs, and those with several attempts in flight, need."""
 
@@ -91,7 +89,7 @@ def test_an_unrelated_run_imports_the_entry_point_and_nothing_else(unrelated: py
     assert not (loaded.modules - without.modules) & HEAVY
     workers = run(unrelated, "-n", "1")
     imported = {name for name in workers.modules if name.startswith(OURS)}
-    assert imported <= {*ENTRY, f"{OURS}.pytest_plugin", f"{OURS}.pytest_plugin.xdist_controller"}
+    assert imported <= {*ENTRY, f"{OURS}.pytest_plugin", f"{OURS}.pytest_plugin.xdist"}
     assert not [name for name in workers.files if name.startswith("reports")]
     assert unrelated.runpytest("-p", "no:packbench", "storage").ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
@@ -143,7 +141,7 @@ def test_a_generic_run(suites: Path, pytester: pytest.Pytester, expected: Expect
     write_suite(suites / "sums", sums, pack="generic", rules={"target": "sums:act"})
     modules = imported(pytester, "--packbench-suite=sums")
     assert has_no(modules, *other_packs("generic"), *LIVE, "commands", "cli", "backends.client", "model.cassette")
-    assert has_no(modules, "reports.diff", "reports.github", "runs.resume", "runs.stored", "analysis.comparison")
+    assert has_no(modules, "reports.diff", "reports.github", "runs.resume", "runs.stored", "analysis.changes")
     assert not {"asyncio", "ssl", "concurrent.futures", "filelock", "jsonschema", "regex"} & {*modules}
     expected.check(listed(modules))
     assert {*imported(pytester, "--packbench-suite=sums", "-p", "no:pytest_jsonreport")} <= {*modules}

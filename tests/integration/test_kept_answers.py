@@ -10,7 +10,7 @@ import pytest
 
 from pytest_packbench.cli import main
 from pytest_packbench.model.result import Attempt, EndedAttempt, format_timestamp
-from pytest_packbench.runs.journal import Journal, read_entries
+from pytest_packbench.runs.journal import Journal, read_journal
 from pytest_packbench.runs.report import open_report
 from tests.integration.conftest import json_lines, without_times
 from tests.integration.options.conftest import points
@@ -135,7 +135,7 @@ def test_an_answer_whose_scoring_ends_the_process_is_not_asked_for_again(project
             assert model.run(project, *options, *resume).ret == 9
     asked = len(model.requests)
     (journal,) = journals(project)
-    entries = read_entries(journal)
+    entries = read_journal(journal)[1]
     assert all(isinstance(entry, EndedAttempt) for entry in entries)
     assert 1 <= len(entries) <= asked <= 3
     (project.root / "dying").unlink()

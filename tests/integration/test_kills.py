@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import kills
 from pytest_packbench.model.result import Result
-from pytest_packbench.runs.journal import is_locked, read_entries
+from pytest_packbench.runs.journal import is_locked, read_journal
 from tests.integration.conftest import json_lines
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def test_answers_are_kept_while_the_main_thread_is_busy(bench: kills.Bench) -> N
     os.killpg(process, signal.SIGKILL)
     bench.wait()
     (journal,) = bench.folder.glob("out_busy/kills/*/journal.jsonl")
-    entries = read_entries(journal)
+    entries = read_journal(journal)[1]
     assert {f"question {int(entry.case.case_id[5:])}" for entry in entries} == set(bench.model.sent(time.time()))
     assert len({entry.case.case_id for entry in entries if isinstance(entry, Result)}) < 17
 
@@ -100,7 +100,7 @@ def test_workers_end_when_their_controller_is_killed(bench: kills.Bench) -> None
 def attempts(bench: kills.Bench, output: str) -> set[tuple[str, int]]:
     """Return the attempts in the journals of a run: case and trial."""
     paths = bench.folder.glob(f"{output}/kills/*/journal*.jsonl")
-    entries = [entry for path in paths for entry in read_entries(path)]
+    entries = [entry for path in paths for entry in read_journal(path)[1]]
     # an attempt that was cancelled is made again
     return {
         (entry.case.case_id, entry.attempt.trial)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.pytest_plugin.progress import Standing, progress_line, seconds_left
+from pytest_packbench.pytest_plugin.terminal import Standing, progress_line, seconds_left
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Project
@@ -138,7 +138,7 @@ def test_a_terminal_has_one_line_that_leaves_nothing_behind(project: Project, op
 
 def test_elsewhere_a_line_comes_from_time_to_time(both: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     options = write_cases(both)
-    monkeypatch.setattr("pytest_packbench.pytest_plugin.progress.INTERVAL_S", 0.3)
+    monkeypatch.setattr("pytest_packbench.pytest_plugin.terminal.INTERVAL_S", 0.3)
     for more in ("", "-v"):
         result = both.run(*options, "--packbench-concurrency=1", *more.split())
         lines = [line for line in result.outlines if re.match(r"packbench: \d of 5 done, .*(not known|left)$", line)]

@@ -11,8 +11,7 @@ from pytest_packbench import testing
 from pytest_packbench.cases.load import check_case
 from pytest_packbench.engine.contexts import SuiteContext
 from pytest_packbench.engine.metering import Ledger, LiveModels, PricedBackend
-from pytest_packbench.engine.runner import Runner
-from pytest_packbench.engine.scheduler import AttemptKey, FinishedAttempt, Job, SchedulerOptions, Throttle, WaitTimes
+from pytest_packbench.engine.runner import AttemptKey, Flight, Job, Runner, RunnerOptions, Throttle, WaitTimes
 from pytest_packbench.engine.targets import TargetCaller
 from pytest_packbench.model.case import Case, LoadedCase
 from pytest_packbench.model.pack import Pack, RecordFacts
@@ -138,15 +137,15 @@ class RunnerContext(Runner):
         *,
         most: int = 4,
         waits: dict[str, float] | None = None,
-        on_settled: Callable[[FinishedAttempt], None] | None = None,
+        on_settled: Callable[[Flight], None] | None = None,
         **options: Any,
     ) -> None:
-        self.settled: list[FinishedAttempt] = []
+        self.settled: list[Flight] = []
         self.throttle = Throttle(most)
         fields: dict[str, Any] = {"limit_s": 60.0, "lookahead": 2 * most, "ledger": Ledger(Caps())} | options
         # a target that ignores its cancellation is left behind soon
         fields["waits"] = WaitTimes(**{"cancel_s": 0.05, **(waits or {})})
-        scheduling = SchedulerOptions(throttle=self.throttle, **fields)
+        scheduling = RunnerOptions(throttle=self.throttle, **fields)
         super().__init__(scheduling, on_settled=on_settled or self.settled.append)
 
     def __enter__(self) -> Self:
@@ -158,7 +157,7 @@ class RunnerContext(Runner):
     def attempt(self, job: Job, tick: Callable[[], None] = lambda: None) -> AttemptState:
         finished = self.wait_for(job, tick)
         assert finished.job.key == job.key
-        assert finished.attempt is not None, f"{finished.kind}: {finished.message}"
+        assert not finished.kind, f"{finished.kind}: {finished.message}"
         return finished.attempt
 
     def failures(self, *jobs: Job) -> list[str]:

@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from hypothesis import strategies as st
 
+from pytest_packbench.analysis.changes import Comparison, baseline_outcome
 from pytest_packbench.analysis.conclusion import Conclusion
-from pytest_packbench.analysis.gates import Baseline, gate_tally, judge_gates
+from pytest_packbench.analysis.counting import (
+    MEAN,
+    Numbers,
+    Statistics,
+    by_case,
+    cluster_facet,
+    fold_case,
+    trials_rule_of,
+)
+from pytest_packbench.analysis.gates import GateJudge
 from pytest_packbench.analysis.listing import Listing
-from pytest_packbench.analysis.statistics import Statistics, statistics_of
-from pytest_packbench.analysis.tally import Tally
-from pytest_packbench.analysis.trials import MEAN, trials_rule_of
 from pytest_packbench.model.gate import Gate, GateResult
 from pytest_packbench.model.result import Attempt, CaseInfo, Result
 from pytest_packbench.model.run import Run
@@ -24,13 +31,14 @@ from pytest_packbench.model.score import Score, Term
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.reports.story import summary_lines, summary_markdown
-from pytest_packbench.runs.report import row_line
-from pytest_packbench.runs.writer import sort_results
+from pytest_packbench.runs.stored import BaselineLookup, StoredRun
+from pytest_packbench.runs.writer import row_line, sort_results
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_packbench.analysis.trials import Rule
+    from pytest_packbench.analysis.counting import Rule
+    from pytest_packbench.model.metric import Metric
 
 
 def data(name: str) -> Any:
@@ -100,7 +108,20 @@ def run(**changes: Any) -> Run:
 def statistics(
     results: Iterable[Result], *, levels: Sequence[int] | None = None, trials_rule: Rule = MEAN
 ) -> Statistics:
-    return statistics_of(Tally(trials_rule=trials_rule).add_all(results), levels=levels)
+    return numbers_of(results, rule=trials_rule).statistics(levels)
+
+
+def fold_trials(results: Sequence[Result], rule: Rule = MEAN) -> list[Result]:
+    """Return each case over its trials, by test id."""
+    return [fold_case(trials, rule) for trials in by_case(results)]
+
+
+def numbers_of(results: Iterable[Result], rules: Iterable[Gate] = (), **options: Any) -> Numbers:
+    """Count results in any order."""
+    numbers = Numbers(rules, **options)
+    for attempts in by_case(list(results)):
+        numbers.add(attempts)
+    return numbers
 
 
 def check(
@@ -111,16 +132,45 @@ def check(
     trials_rule: Rule = MEAN,
     mode: str = "fixture",
 ) -> tuple[GateResult, ...]:
-    """Judge results by gates, beside those of an earlier run that is taken to be of the same kind."""
+    """Judge results by gates, beside those of an earlier run of the same kind."""
+    of = run(mode=mode)
+    stored = None if earlier is None else StoredRun(source="f", run=of, results=tuple(earlier))
+    lookup = None if stored is None else BaselineLookup(stored=stored)
+    return check_run(of, results, rules, lookup, metrics=ATTACK_METRICS, trials_rule=trials_rule)
+
+
+def check_run(
+    of: Run,
+    results: Iterable[Result],
+    rules: Iterable[Gate],
+    earlier: BaselineLookup | None = None,
+    *,
+    metrics: Mapping[str, Metric] | None = None,
+    with_errors: bool = True,
+    trials_rule: Rule = MEAN,
+) -> tuple[GateResult, ...]:
+    """Judge a run by gates, and compare it with an earlier one."""
     rules = tuple(rules)
-    baseline = None if earlier is None else Baseline.from_results(earlier, trials_rule)
-    tally = gate_tally(rules, metrics=ATTACK_METRICS, trials_rule=trials_rule, mode=mode, baseline=baseline)
-    return judge_gates(tally.add_all(results), rules, baseline)
+    rule = trials_rule_of(of, trials_rule)
+    numbers = Numbers(rules, metrics=metrics, rule=rule, facet=cluster_facet(of), mode=of.mode)
+    comparison = None
+    if earlier is not None and earlier.stored is not None:
+        by = {rule.by for rule in rules if rule.by is not None}
+        comparison = Comparison(earlier.stored, of, by=by, rule=trials_rule, unchanged=numbers.add_unchanged)
+    for attempts in by_case(list(results)):
+        case = numbers.add(attempts)
+        if comparison is not None:
+            comparison.add(case)
+    if comparison is not None:
+        comparison.close()
+    outcome = None if earlier is None else baseline_outcome(earlier, comparison, "whole")
+    return GateJudge(numbers, outcome, with_errors).results(rules)
 
 
 def listing_of(results: Iterable[Result], rule: Rule = MEAN, **limits: int) -> Listing:
-    listing = Listing(**limits)
-    Tally(trials_rule=rule, each_case=[listing.add]).add_all(results)
+    listing, numbers = Listing(**limits), Numbers(rule=rule)
+    for attempts in by_case(list(results)):
+        listing.add(numbers.add(attempts))
     return listing
 
 

@@ -7,16 +7,16 @@ import io
 import json
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.analysis.tally import Tally
+from pytest_packbench.analysis.records import Records
 from pytest_packbench.api import load_suite
-from pytest_packbench.atomic import write_atomic
+from pytest_packbench.atomic import replace_atomic, write_atomic
 from pytest_packbench.cases.load import case_sha256
 from pytest_packbench.cli import main
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.reports.story import summary_markdown
 from pytest_packbench.runs.folder import SUMMARY
-from pytest_packbench.runs.lines import RecordSource, open_jsonl, read_records
+from pytest_packbench.runs.lines import RecordSource, compact_json, read_records
 from pytest_packbench.runs.writer import RunWriter, sort_results
 from pytest_packbench.testing import write_suite
 from tests.unit.run_builders import changed, conclusion_of, data, document, run
@@ -74,11 +74,11 @@ def folder_of(folder: Path, content: bytes, *errors: dict[str, Any]) -> str:
     return str(folder)
 
 
-def tally_of(records: Iterable[EvalRecord]) -> Tally:
-    tally = Tally()
+def records_of(records: Iterable[EvalRecord]) -> Records:
+    counted = Records()
     for each in records:
-        tally.add_record(each)
-    return tally
+        counted.add(each)
+    return counted
 
 
 def read(path: str, **options: Any) -> list[EvalRecord]:
@@ -131,14 +131,15 @@ def write(output: Path, of: Run, results: Sequence[Result], root: Path) -> Path:
     packbench = document(of, recorded, *gates)
     report = {"exitcode": 0, "tests": [{"nodeid": "x"}], "packbench": packbench}
     write_atomic(writer.folder / "report.json", json.dumps(report, ensure_ascii=False) + "\n")
+    (writer.folder / ".rows.tmp").unlink()
     (output / ".gitignore").unlink()
     return writer.folder
 
 
 def write_jsonl(path: Path, lines: Iterable[dict[str, Any]]) -> None:
-    with open_jsonl(path) as write_line:
+    with replace_atomic(path) as file:
         for line in lines:
-            write_line(line)
+            file.write(compact_json(line) + b"\n")
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench import AnswerError, score
-from pytest_packbench.analysis.comparison import compare
-from pytest_packbench.analysis.trials import fold_case
+from pytest_packbench.analysis.changes import compare
+from pytest_packbench.analysis.counting import fold_case
 from pytest_packbench.engine.attempt import settle_stored
 from pytest_packbench.engine.result_builder import CaseRef, build_result, ended_attempt
 from pytest_packbench.model.request import AnswerProblem, ModelAnswer, VerifyContext, VerifyRequest

@@ -125,7 +125,7 @@ def test_a_reported_token_count_counts_where_a_record_can_contain_it(tmp_path: P
     for reported, counted in counts.items():
         usage = {"tokens_input": reported, "tokens_output": 1}
         finished = attempt_with(tmp_path, lambda request, *, usage=usage: {"points": 0.5, "usage": usage})
-        assert (finished.failure, finished.usage.tokens_input, finished.usage.tokens_output) == (None, counted, 1)
+        assert (finished.failure, finished.tokens_input, finished.tokens_output) == (None, counted, 1)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.analysis.audit import changes, parts
 from pytest_packbench.cli import main
+from pytest_packbench.commands.audit import parts, ways_to_break
 from pytest_packbench.testing import case, write_case, write_suite
 from tests.unit import stored_runs
 from tests.unit.run_builders import case_result, data
@@ -159,10 +159,10 @@ def test_usage_errors_are_one_line(capsys: pytest.CaptureFixture[str], arguments
 def test_a_broken_result_differs_and_leaves_the_right_one_as_it_was() -> None:
     result = {"text": "a1", "labels": ["x", {"deep": True}], "number": 1, "share": 0.5, "none": None, "void": []}
     text = json.dumps(result)
-    ways = list(changes(result, [{**result, "text": "b", "labels": []}]))
-    assert [change for change in ways if change.control("a", text).payload == result] == []
+    ways = list(ways_to_break(result, [{**result, "text": "b", "labels": []}]))
+    assert [way for way in ways if way.control("a", text).payload == result] == []
     assert json.dumps(result) == text
-    assert {change.what for change in ways} == {
+    assert {way.what for way in ways} == {
         "removed",
         "emptied",
         "of another type",
@@ -171,7 +171,7 @@ def test_a_broken_result_differs_and_leaves_the_right_one_as_it_was() -> None:
         "shortened",
         "that of another case",
     }
-    assert {change.location for change in ways} == {location for location, _ in parts(result)}
+    assert {way.location for way in ways} == {location for location, _ in parts(result)}
     deep: Any = "x"
     for _ in range(200):
         deep = [deep]

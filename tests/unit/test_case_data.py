@@ -193,7 +193,7 @@ def test_what_is_cut_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [dict(zip(chunk["attempts"], each[4][0], strict=True))["cut"] for each in chunk["cases"]] == [True] * 4 + [
         None
     ]
-    assert "in 5 cases (c0, c1, c2, …)" in found.notices[0]
+    assert "in 5 cases (c0, c1, c2 and 2 more)" in found.notices[0]
 
 
 def test_digests_are_left_out_of_recordings_only() -> None:

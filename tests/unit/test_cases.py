@@ -18,7 +18,6 @@ from pytest_packbench import testing
 from pytest_packbench.cases.files import (
     CaseIndex,
     case_file_sha256,
-    count_cases,
     find_case,
     format_location,
     is_line_name,
@@ -36,10 +35,11 @@ from pytest_packbench.cases.load import (
     read_config,
     scoring_sha256,
 )
+from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.model.case import CASE_ID_LENGTH, Case, LoadedCase, canonical_sha256
 from pytest_packbench.model.errors import CaseError, CassetteError, SuiteError, json_pointer
 from pytest_packbench.model.run import Shard, shard_of
-from pytest_packbench.model.suite import SuiteConfig
+from pytest_packbench.model.suite import Suite, SuiteConfig
 from pytest_packbench.packs.generic.model import GenericCase
 from pytest_packbench.packs.tariff.model import TariffCase, TariffSuiteConfig
 from tests.cassettes import authored_cassette
@@ -248,7 +248,6 @@ def test_each_case_of_a_file_is_found_at_its_line(
     end = data.draw(st.sampled_from(["", "\n"]))
     path = write_lines(tmp_path_factory.mktemp("lines") / "all.jsonl", *lines, end=end)
     assert [location.name for location in iter_cases(path.parent)] == case_ids
-    assert count_cases(path.parent) == len(case_ids)
     for case_id in case_ids:
         location = find_case(str(path), case_id)
         assert location is not None
@@ -273,7 +272,7 @@ def test_cases_are_listed_by_file_and_line_and_found_by_name(tmp_path: Path) -> 
     assert [f"{Path(each.path).name} {each.line} {each.name}" for each in locations] == expected
     assert [is_line_name(location.name) for location in locations] == [False] * 5 + [True] * 3 + [False]
     index = CaseIndex(iter_cases(tmp_path))
-    assert len([*index]) == count_cases(tmp_path) == 9
+    assert len([*index]) == 9
     assert [index.find(name) for name in index] == locations
     assert index.find("nobody") is None
     with pytest.raises(CaseError, match=r"gone\.jsonl: cannot be read: "):
@@ -302,7 +301,6 @@ def test_links_to_folders_outside_are_followed_once(tmp_path: Path) -> None:
     cases = tmp_path / "cases"
     visited = [Path(location.path).relative_to(cases).as_posix() for location in iter_cases(cases)]
     assert visited == ["again/b.json", "beyond/c.json", "own/a.json"]
-    assert count_cases(cases) == 3
 
 
 def test_the_case_in_the_guide_is_valid() -> None:
@@ -319,9 +317,10 @@ def test_each_case_is_in_the_shard_that_its_hash_names_and_counted_without_parsi
     tmp_path_factory: pytest.TempPathFactory, case_ids: list[str], count: int
 ) -> None:
     folder = tmp_path_factory.mktemp("shards")
-    write_lines(folder / "all.jsonl", *(case(id=case_id) for case_id in case_ids[1:]))
+    suite = Suite(name="toy", path=folder, config=SuiteConfig.model_construct(pack="toy"), sha256="")
+    write_lines(folder / "cases" / "all.jsonl", *(case(id=case_id) for case_id in case_ids[1:]))
     for case_id in case_ids[:1]:
-        write_lines(folder / "plain" / f"{case_id}.json", "not read")
+        write_lines(folder / "cases" / "plain" / f"{case_id}.json", "not read")
     # machines with different versions share a suite: what a case's shard is may never change
     numbers = [int.from_bytes(sha256(case_id.encode()).digest()[:8]) % count + 1 for case_id in case_ids]
     assert [shard_of(case_id, count) for case_id in case_ids] == numbers
@@ -329,7 +328,7 @@ def test_each_case_is_in_the_shard_that_its_hash_names_and_counted_without_parsi
         shard = Shard(number, count)
         assert Shard.parse(str(shard)) == shard
         assert [case_id in shard for case_id in case_ids] == [each == number for each in numbers]
-        assert count_cases(folder, shard) == numbers.count(number)
+        assert case_counts(suite, shard) == (len(case_ids), numbers.count(number))
 
 
 @pytest.mark.parametrize("text", ["", "x", "0/3", "2/0", "4/3", "1/3 ", "+1/3", "1/3/5", "\u0661/\u0663", "1", "01/3"])

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.analysis.baseline import baseline_outcome, committed_baseline, loosened
-from pytest_packbench.analysis.comparison import compare
-from pytest_packbench.analysis.gates import check_run
+from pytest_packbench.analysis.changes import baseline_outcome, committed_baseline, compare, loosened
 from pytest_packbench.model.baseline import BaselineChange
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
-from pytest_packbench.runs.committed import write_baseline
 from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun, load_run
-from tests.unit.run_builders import ONE_OF_EACH, case_result, changed, gate, run
+from pytest_packbench.runs.writer import write_baseline
+from tests.unit.run_builders import ONE_OF_EACH, case_result, changed, check_run, gate, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,8 +51,8 @@ def test_trials_are_one_case_with_their_number(tmp_path: Path, settings: dict[st
     assert not any(comparison.counts().values())
     worse = [changed(result, score=0.0, verdict="failed") for result in TRIALS]
     comparison = compare(committed(tmp_path, TRIALS, settings=settings), stored(worse, settings=settings))
-    (first, _) = comparison.changes["regressed"].first
-    assert first.reasons == ("2 / 3 trials passed before, 0 / 3 now",)
+    (first, _) = (change for rows in comparison.listed.values() for change in rows.first)
+    assert comparison.reasons(first) == ("2 / 3 trials passed before, 0 / 3 now",)
 
 
 def test_a_baseline_of_every_verdict_stands_for_its_run(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from pytest_packbench.model.control import (
     tally_of,
 )
 from pytest_packbench.model.errors import ControlError
+from pytest_packbench.model.score import Score, Term
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.packs.tariff.pack import TariffPack
 from pytest_packbench.testing import case, write_suite
@@ -70,11 +71,9 @@ def test_a_control_that_could_not_fail_is_refused(
 
 @pytest.mark.parametrize(("expected", "end", "deviation"), DATA["ends"])
 def test_an_end_is_compared_with_what_is_written(expected: dict[str, Any], end: dict[str, Any], deviation: str) -> None:
-    terms = [
-        {"name": name, "effect": effect, "value": value, "detail": "why"}
-        for name, effect, value in end.pop("terms", [])
-    ]
-    ended = ControlEnd(**end, terms=tuple(terms))
+    terms = [Term(name=name, effect=effect, value=value, detail="why") for name, effect, value in end.pop("terms", [])]
+    decided_by = end.pop("decided_by", "")
+    ended = ControlEnd(Score(**end, terms=tuple(terms)), decided_by)
     assert deviation_text(compare(ControlExpected.model_validate(expected), ended), ended) == deviation
 
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.analysis.baseline import baseline_outcome
-from pytest_packbench.analysis.comparison import compare, differences
-from pytest_packbench.analysis.metrics import measure, merged
-from pytest_packbench.analysis.tally import Tally
+from pytest_packbench.analysis.changes import baseline_outcome, compare, differences
+from pytest_packbench.analysis.metrics import measure
+from pytest_packbench.analysis.records import Records
 from pytest_packbench.cases.recordings import SourceTexts, hide_prompts
 from pytest_packbench.engine.conditions import parts_of
 from pytest_packbench.engine.gateway.exchanges import transcript_of
@@ -32,12 +31,11 @@ from pytest_packbench.packs.tariff.proof import prove_orders
 from pytest_packbench.packs.tariff.scoring import describe_category
 from pytest_packbench.policy import run_policy
 from pytest_packbench.runs.folder import StoredRunError, ensure_gitignore
-from pytest_packbench.runs.lines import checked_results
-from pytest_packbench.runs.report import open_report
+from pytest_packbench.runs.reading import checked_results, open_run
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 from pytest_packbench.runs.writer import RunResults, RunWriter
 from tests.unit.run_builders import COMPLETE, case_result, changed, document, gate, lines, run
-from tests.unit.stored_runs import RUN, record, tally_of
+from tests.unit.stored_runs import RUN, record, records_of
 from tests.unit.tariff_cases import answer, parse_step, rules, score_of
 from tests.unit.tariff_cases import case as tariff_case
 
@@ -289,9 +287,9 @@ def test_a_part_of_edited_cases_passes_and_one_by_other_rules_fails() -> None:
 
 def test_a_score_or_a_threshold_above_one_is_not_shown() -> None:
     for value, shown in ((1, 1.0), (0.5, 0.5), (1.5, None), (2, None), (-1, None), ("1", None)):
-        tally = tally_of([record(passed=False, packbench={"score": value, "threshold": value})])
-        (failing,) = next(iter(tally.failing.values()))
-        assert (failing.score, failing.threshold) == (shown, shown)
+        counted = records_of([record(passed=False, packbench={"score": value, "threshold": value})])
+        (failing,) = next(iter(counted.failing.values()))
+        assert (failing["score"], failing["threshold"]) == (shown, shown)
 
 
 HELD: list[tuple[dict[str, Any], bool]] = [
@@ -315,7 +313,7 @@ def test_a_run_has_held_only_if_its_report_says_so(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     for changes, held in HELD:
         path.write_text(json.dumps({"packbench": {**stored, **changes, "cases": rows}}), "utf-8")
-        assert open_report(path).held is held, changes
+        assert open_run(path).held is held, changes
 
 
 @pytest.mark.parametrize("stated", [None, True, False])
@@ -334,16 +332,13 @@ def test_a_citation_that_is_wrong_says_what_the_target_reports(stated: bool | No
 
 
 def test_records_without_an_attack_are_no_attempts_of_attacks() -> None:
-    tally = Tally(metrics_of=lambda _pack, _suite: ATTACK_METRICS)
+    counted = Records(metrics_of=lambda _pack, _suite: ATTACK_METRICS)
     attacks = ({"attack": NO_ATTACK}, {"attack": "direct"}, {"attack": "direct"}, {"colour": "none"}, None)
     for number, facets in enumerate(attacks):
         packbench = {"pack": "agent_safety", "case_id": str(number), **({"facets": facets} if facets else {})}
-        tally.add_record(
-            record(test_id=f"x:y:{number}", agent_decision="comply_unsafe", passed=False, packbench=packbench)
-        )
-    sums = merged(each.result_sums() for each in tally.record_sums.values())
-    fraction = measure(sums, ATTACK_METRICS["attack_success_rate"])
-    assert (fraction.top, fraction.bottom) == (4, 4)
+        counted.add(record(test_id=f"x:y:{number}", agent_decision="comply_unsafe", passed=False, packbench=packbench))
+    fractions = [measure(each.result_sums(), ATTACK_METRICS["attack_success_rate"]) for each in counted.sums.values()]
+    assert (sum(each.top for each in fractions), sum(each.bottom for each in fractions)) == (4, 4)
 
 
 def test_a_record_without_a_trial_is_of_the_first_one(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import queue
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.engine.attempt import settle_stored
-from pytest_packbench.engine.metering import Ledger
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, ended_attempt
-from pytest_packbench.engine.scheduler import Scheduler, SchedulerOptions, Throttle
 from pytest_packbench.model.result import EndedAttempt, ended_from, ended_line
-from pytest_packbench.model.run import Caps
-from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, job, model_request, wait_until
+from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, job, model_request
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
-    from pytest_packbench.engine.scheduler import FinishedAttempt, Job
+    from pytest_packbench.engine.runner import Flight, Job
     from pytest_packbench.model.request import VerifyContext, VerifyRequest
 
 
@@ -162,7 +159,7 @@ def test_a_closed_runner_settles_what_is_stored_alone(tmp_path: Path, keeps: boo
             await asyncio.sleep(3600)
 
     shared = context(tmp_path, target, backend=Waiting())
-    settled: list[FinishedAttempt] = []
+    settled: list[Flight] = []
     runner = RunnerContext(on_ended=store_and_tell, on_settled=settled.append)
     runner.plan([job(shared, "ends"), job(shared, "waits", waits=True), job(shared, "ends_too")])
     for _ in range(2):
@@ -204,22 +201,17 @@ def test_an_attempt_that_has_ended_is_not_hastened(tmp_path: Path) -> None:
     # under load, the wait for an attempt ends while the request to hasten it is on its way
     backend = FakeBackend()
     each = job(context(tmp_path, ask, backend=backend), "a", points=1.0)
-    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    options = SchedulerOptions(throttle=Throttle(2), lookahead=2, limit_s=None, ledger=Ledger(Caps()))
-    scheduler = Scheduler(options, answers)
+    with RunnerContext() as runner:
+        runner.attempt(each)
+        hasten, prioritize = runner._loop_hasten, runner._loop_prioritize  # noqa: SLF001 - called too late
+        for late, calls in ((hasten, 1), (prioritize, 2)):
+            # one that was returned before is made again only where somebody waits for it
+            runner._on_loop(runner._loop_start_waiting)  # noqa: SLF001 - likewise
+            runner._on_loop(late, each)  # noqa: SLF001 - likewise
+            runner._run_on_loop(all_done)  # noqa: SLF001 - likewise
+            assert backend.calls == calls
 
-    async def wait_for_answer() -> None:
-        await wait_until(lambda: not answers.empty())
 
-    scheduler.plan([each])
-    scheduler.hasten(each)
-    scheduler.loop.run_until_complete(wait_for_answer())
-    scheduler.claimed.append(each.key)
-    scheduler.start_waiting()
-    scheduler.hasten(each)
-    assert (backend.calls, scheduler.started) == (1, {})
-    # one that was returned before is made again where somebody waits for it
-    scheduler.prioritize(each)
-    assert list(scheduler.started) == [each.key]
-    scheduler.loop.run_until_complete(scheduler.cancel_all())
-    scheduler.loop.close()
+async def all_done() -> None:
+    """Wait for the other tasks of the loop."""
+    await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.baseline import BaselineOutcome
+from pytest_packbench.analysis.changes import BaselineOutcome
 from pytest_packbench.cli import main
 from pytest_packbench.model.control import ControlResult, ControlTally
 from pytest_packbench.model.metric import Figure

@@ -187,7 +187,7 @@ def test_odd_forms_that_serde_reads_and_what_the_open_reader_knows() -> None:
         for text in (json.dumps(suite), json.dumps({suite: None})):
             opened = read(line(test_suite=text, llm_backend='"unknown"'))
             assert (opened.test_suite, opened.llm_backend) == (suite, "unknown")
-    assert str(strict_problem(record(llm_backend="unknown"))).startswith("llm_backend: expected one of ")
+    assert str(strict_problem(record(llm_backend="unknown"))).startswith('llm_backend: got "unknown"; expected one of ')
     # the last of repeated keys counts
     for text in (line(packbench='{"a":1,"a":2}'), line(packbench='{"a":1,"a":2}', other="0")):
         assert read(text).packbench == {"a": 2}

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import sys
-import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.atomic import write_atomic
-from pytest_packbench.model.strict_json import parse_strict
 from pytest_packbench.runs.folder import ensure_gitignore
 from pytest_packbench.runs.lines import (
     RecordLineError,
@@ -26,114 +24,11 @@ from pytest_packbench.runs.lines import (
     read_errors,
     record_source,
 )
-from pytest_packbench.runs.report import JsonStream, JsonStreamError
 from tests.unit.stored_runs import error, file_of, folder_of, line, read, record, write_jsonl
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
-
-texts = st.text(st.sampled_from('ab"\\{}[]:, \n\u2028ü\U0001f600'), max_size=5)
-numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**30), 10**30)
-values = st.recursive(
-    st.none() | st.booleans() | numbers | texts,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
-    max_leaves=15,
-)
-sizes = st.integers(1, 7)
-
-
-def stream(text: str, size: int = 3) -> JsonStream:
-    return JsonStream(io.StringIO(text, newline=""), chunk_size=size)
-
-
-def read_parts(source: JsonStream) -> Any:
-    if source.starts_with("{"):
-        return {key: read_parts(source) for key in source.members()}
-    if source.starts_with("["):
-        return [read_parts(source) for _ in source.items()]
-    return source.value()
-
-
-def read_whole(text: str, size: int = 3, method: Callable[[JsonStream], Any] = read_parts) -> Any:
-    source = stream(text, size)
-    value = method(source)
-    source.end()
-    return value
-
-
-@given(values, st.data(), sizes, st.sampled_from([None, 0, 3]))
-def test_json_read_in_chunks_is_json_read_at_once(
-    value: Any, data: st.DataObject, size: int, indent: int | None
-) -> None:
-    text = json.dumps(value, indent=indent, ensure_ascii=False) + "\r\n "
-    assert read_whole(text, size) == read_whole(text, size, JsonStream.value) == value
-    place = data.draw(st.integers(0, len(text)))
-    changed = text[:place] + data.draw(st.sampled_from(["", "x", "}", ",", '"', "1"])) + text[place + 1 :]
-    try:
-        # a change may make two keys the same
-        expected = parse_strict(changed)
-    except ValueError:
-        with pytest.raises(JsonStreamError):
-            read_whole(changed, size)
-    else:
-        assert read_whole(changed, size) == expected
-
-
-@settings(max_examples=40)
-@given(st.dictionaries(texts, values, max_size=5), sizes, st.randoms(use_true_random=False))
-def test_the_rest_of_an_object_is_read_where_members_are_skipped(
-    document: dict[str, Any], size: int, chance: random.Random
-) -> None:
-    source = stream(json.dumps(document), size)
-    members = {}
-    for key in source.members():
-        if chance.random() < 0.5:
-            members[key] = source.value()
-        else:
-            source.skip()
-    source.end()
-    assert members == {key: document[key] for key in members}
-
-
-INVALID = {
-    "": "Expecting value at character 1",
-    "{} x": "Extra data at character 4",
-    '{"a" 1}': "Expecting : at character 6",
-    '{"a":1 "b"': "Expecting , or } at character 8",
-    "[1 2]": "Expecting , or ] at character 4",
-    "{1:2}": "Expecting property name enclosed in double quotes at character 2",
-    '{"a": -1e400}': "-1e400 is no finite number at character 7",
-    "NaN": "NaN is no finite number at character 1",
-    "9" * 5000: "99999999999999999999 is no finite number at character 1",
-}
-
-
-def test_an_error_names_the_character() -> None:
-    for text, message in INVALID.items():
-        with pytest.raises(JsonStreamError) as caught:
-            read_whole(text)
-        assert str(caught.value) == message
-    for text, method, what in (("[1]", JsonStream.members, "object"), ('{"a": 1}', JsonStream.items, "array")):
-        with pytest.raises(JsonStreamError, match=f"Expecting an {what} at character 1"):
-            list(method(stream(text)))
-
-
-def test_only_a_few_chunks_of_a_large_array_are_in_memory() -> None:
-    row = json.dumps({"text": "x" * 100})
-    source = JsonStream(io.StringIO(f'{{"tests":[{",".join([row] * 5000)}],"last":1}}', newline=""), chunk_size=1000)
-    tracemalloc.start()
-    try:
-        for key in source.members():
-            if key == "tests":
-                source.skip()
-            else:
-                assert source.value() == 1
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 50_000
 
 
 def test_a_file_is_replaced_by_exactly_the_text_or_bytes(tmp_path: Path) -> None:

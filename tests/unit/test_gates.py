@@ -10,30 +10,37 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.comparison import Change, ConditionError, RunComparison, compare, parse_conditions
+from pytest_packbench.analysis.changes import (
+    FIGURES,
+    SMALLER,
+    Change,
+    Comparison,
+    ConditionError,
+    compare,
+    parse_conditions,
+)
 from pytest_packbench.analysis.conclusion import Scope, conclude, run_verdict
-from pytest_packbench.analysis.gates import check_run, checked_baseline, skip_unselected
-from pytest_packbench.analysis.tally import Tally
-from pytest_packbench.analysis.trials import fold_trials
+from pytest_packbench.analysis.counting import Numbers
+from pytest_packbench.analysis.gates import deferred
 from pytest_packbench.model.gate import Gate, GateResult
 from pytest_packbench.model.metric import GENERAL_METRICS, Metric
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
-from pytest_packbench.packs.registry import builtin
 from pytest_packbench.reports.blocks import markdown
 from pytest_packbench.reports.diff import comparison_headline, diff_markdown, sentences, worst_changes
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.reports.page import page_html, run_page
 from pytest_packbench.reports.story import summary_markdown
-from pytest_packbench.runs.report import OpenRun
 from pytest_packbench.runs.stored import BaselineLookup, StoredRun
 from tests.unit.run_builders import (
     case_result,
     case_results,
     changed,
+    check_run,
     data,
     document,
+    fold_trials,
     gate,
     lines,
     results_of,
@@ -82,7 +89,7 @@ def test_a_gate_decides_as_its_vector_says(vector: dict[str, Any]) -> None:
         with_errors=not vector.get("records_only"),
     )
     if vector.get("part"):
-        gate_results = skip_unselected(gate_results)
+        gate_results = deferred(gate_results, "part")
     assert [result.text for result in gate_results] == vector["lines"]
     assert [result.passed for result in gate_results] == [not line.endswith(": FAIL") for line in vector["lines"]]
     assert [result.proven is False for result in gate_results] == ["not proven" in line for line in vector["lines"]]
@@ -168,7 +175,7 @@ def test_a_gate_that_is_not_judged_has_passed_on_no_page(scope: Scope, rules: Ga
     settings = {"gate": "suite"} | ({"shard": "1/2"} if scope == "shard" else {})
     config = SuiteConfig(pack="generic", gates=(rules,))
     of = run(settings=settings)
-    conclusion = conclude(of, case_results(2, 1), config, builtin()["generic"], None, scope=scope)
+    conclusion = conclude(of, case_results(2, 1), config, scope=scope)
     markdown, html = summary_markdown(conclusion), page_html([run_page(conclusion, ())], title="toy")
     assert f"<summary>Gates: {shown}</summary>" in markdown
     assert (why in markdown, why in html) == (True, True)
@@ -186,7 +193,7 @@ class PolarSuite(SuiteConfig):
 def test_a_suite_has_a_gate_on_completeness_and_may_have_one_on_its_own_metric() -> None:
     rules = PolarSuite.model_validate({"pack": "toy", "gates": [{"metric": "north", "max": 0.3}]})
     results = [*case_results(3, llm_backend="s"), case_result("n", llm_backend="n")]
-    gates = conclude(run(), results, rules, AgentSafetyPack(), BaselineLookup()).gates
+    gates = conclude(run(), results, rules, AgentSafetyPack.depths, BaselineLookup()).gates
     assert [result.text for result in gates] == [
         "completeness 4 / 4 = 100.0 % >= min 100.0 %: PASS",
         (
@@ -196,7 +203,7 @@ def test_a_suite_has_a_gate_on_completeness_and_may_have_one_on_its_own_metric()
         ),
     ]
     # it replaces no general one
-    tally = Tally(metrics={"pass_rate": PolarSuite.metrics["north"], **PolarSuite.metrics})
+    tally = Numbers(metrics={"pass_rate": PolarSuite.metrics["north"], **PolarSuite.metrics})
     assert tally.metrics["pass_rate"] == GENERAL_METRICS["pass_rate"]
     assert tally.metrics["north"] == PolarSuite.metrics["north"]
 
@@ -207,8 +214,19 @@ def stored_run(*results: Result, **changes: Any) -> StoredRun:
 
 def comparison_of(
     before: list[Result], after: list[Result], now: dict[str, Any] | None = None, **changes: Any
-) -> RunComparison:
+) -> Comparison:
     return compare(stored_run(*before, **changes), stored_run(*after, **changes, **(now or {})))
+
+
+def changes_of(comparison: Comparison, kind: str) -> list[Change]:
+    """Return the cases of a kind that a comparison lists, the worst first."""
+    found = [change for rows in comparison.listed.values() for change in rows.first if kind in change.kinds]
+
+    def rank(change: Change) -> tuple[float, str]:
+        size = -2.0 if change.delta is None else change.delta
+        return -abs(size) if kind == SMALLER else size, change.test_id
+
+    return sorted(found, key=rank)
 
 
 A, B, WORSE, BROKEN = results_of([{"id": "a"}, {"id": "b"}, {"id": "a", "score": 0.0}, {"id": "a", "verdict": "error"}])
@@ -222,9 +240,9 @@ def test_what_changed_between_two_runs(expected: ExpectedTexts) -> None:
         figures = [f"{key} {value:g}" for key, value in comparison.figures().items() if value]
         flips = f"lost {comparison.lost}, won {comparison.won}, cases {comparison.cases}, trials {comparison.trials}"
         cases = [
-            f"{kind}: {change.test_id} {change.before} -> {change.after} ({'; '.join(change.reasons)})"
-            for kind, changed in comparison.changes.items()
-            for change in changed.first[:2]
+            f"{kind}: {change.test_id} {' -> '.join(change.verdicts)} ({'; '.join(comparison.reasons(change))})"
+            for kind in FIGURES[:-4]
+            for change in changes_of(comparison, kind)[:2]
         ]
         lines = [name, comparison_headline(comparison), ", ".join(figures), flips, *cases, *sentences(comparison)]
         texts.append("\n  ".join(lines))
@@ -243,7 +261,7 @@ def test_a_run_that_passes_says_that_a_case_is_a_new_failure() -> None:
     pack, rules = AgentSafetyPack(), SuiteConfig(pack="agent_safety", gates=(gate("pass_rate", min=0.3),))
     later = run(settings={"gate": "suite"})
     for after, more in (([WORSE, B], "; 1 new failure since the baseline"), ([A, B], "")):
-        conclusion = conclude(later, after, rules, pack, baseline_of([A, B], settings={"gate": "suite"}))
+        conclusion = conclude(later, after, rules, pack.depths, baseline_of([A, B], settings={"gate": "suite"}))
         verdict = run_verdict(conclusion)
         assert verdict.status == "passed"
         assert verdict.sentence.endswith(f" passed, not proven: pass_rate{more}.")
@@ -252,20 +270,13 @@ def test_a_run_that_passes_says_that_a_case_is_a_new_failure() -> None:
 def test_a_long_page_names_the_first_cases_and_counts_all() -> None:
     good = results_of([{"n": 230}])
     worse = comparison_of(good, results_of([{"n": 230, "score": 0.0}]))
-    assert len(worse.changes["regressed"].first) == 200
+    assert (len(worse.listed["new_failures"].first), worse.kinds["regressed"]) == (200, 230)
     assert diff_markdown(worse).count("200 of 230 shown; each run's report.json lists all.") == 1
     removed = comparison_of([*good, A], [A])
-    assert [case.test_id for case in removed.removed] == sorted(result.case.test_id for result in good)[:200]
+    assert [case.case.test_id for case in removed.removed.first] == sorted(result.case.test_id for result in good)[:200]
     assert diff_markdown(removed).count("200 of 230 shown") == 1
     smaller = comparison_of(good, results_of([{"n": 230, "score": 0.98}]))
     assert "200 of 230 shown" in diff_markdown(smaller)
-
-
-def test_trials_that_are_not_adjacent_are_one_case() -> None:
-    results = [A, B, changed(WORSE, trial=1), changed(B, trial=1)]
-    metadata = run(settings={"trials": 2})
-    comparison = compare(*(OpenRun(source="f", run=metadata, status="", results=iter(results)) for _ in range(2)))
-    assert (comparison.cases, comparison.trials) == ((2, 2), (2, 2))
 
 
 @st.composite
@@ -286,11 +297,17 @@ rules = st.sampled_from([{"trials": 3, "trials_rule": rule} for rule in ("mean",
 def test_a_run_is_never_worse_than_itself(results: list[Result]) -> None:
     (result,) = judge(results, gate("attack_success_rate", max_ratio_to_baseline=1.0), baseline=baseline_of(results))
     assert result.passed is any(case.score.counted for case in fold_trials(results))
-    assert bool(checked_baseline(run(), results, stored_run(*results)).unusable) is (not results)
+    assert bool(comparison_of(results, results).unusable) is (not results)
 
 
-def by_id(comparison: RunComparison, kind: str) -> list[Change]:
-    return sorted(comparison.changes[kind].first, key=lambda change: change.test_id)
+def parts_of(comparison: Comparison) -> dict[str, Any]:
+    """Return what a comparison says."""
+    names = ("cases", "trials", "unchanged", "common", "left_out", "unscored", "kinds", "listed", "added", "removed")
+    return {name: getattr(comparison, name) for name in (*names, "flips", "groups", "authored")}
+
+
+def by_id(comparison: Comparison, kind: str) -> list[Change]:
+    return sorted(changes_of(comparison, kind), key=lambda change: change.test_id)
 
 
 @settings(max_examples=60)
@@ -301,11 +318,11 @@ def test_a_comparison_is_the_same_in_any_order_and_its_mirror_in_the_other_direc
     shuffled = [random.sample(results, len(results)) for results in (before, after)]
     assert not any(comparison_of(before, shuffled[0], settings=settings).counts().values())
     there, back = comparison_of(before, after, settings=settings), comparison_of(after, before, settings=settings)
-    assert comparison_of(shuffled[0], shuffled[1], settings=settings) == there
+    assert parts_of(comparison_of(shuffled[0], shuffled[1], settings=settings)) == parts_of(there)
     for kind in ("verdict_changed", "hash_changed"):
         for change, reverse in zip(by_id(there, kind), by_id(back, kind), strict=True):
-            assert (change.test_id, change.before, change.after) == (reverse.test_id, reverse.after, reverse.before)
-            assert change.hash_changed is reverse.hash_changed
+            assert (change.before, change.after) == (reverse.after, reverse.before)
+            assert change.edited is reverse.edited
             assert change.delta == (None if reverse.delta is None else -reverse.delta)
     for kind, opposite in (("improved", "regressed"), ("smaller_changes", "smaller_changes")):
         assert [change.test_id for change in by_id(there, kind)] == [change.test_id for change in by_id(back, opposite)]

@@ -156,7 +156,7 @@ def test_a_replayed_call_that_makes_no_model_work_uses_no_tokens(tmp_path: Path)
             (tmp_path / "fixtures" / "a.json").write_text(json.dumps(cassette))
             done = attempt(shared, job(shared).loaded)
             assert (done.failure.kind if done.failure else "") == kind
-            assert (done.usage.tokens_input, done.usage.tokens_output) == (None, None)
+            assert (done.tokens_input, done.tokens_output) == (None, None)
     finally:
         serving.stop()
 
@@ -361,8 +361,10 @@ def test_caps_bind(*, streamed: bool, child: bool) -> None:
     assert statuses == ([200, 200, 400, 400] if streamed else [200, 400, 400, 400])
     assert len(server.requests) == statuses.count(200) == ledger.calls
     assert ledger.tokens == (14 if streamed else 18)
-    assert first.capped[0] == ("" if streamed else "max_tokens")
-    assert second.capped == ("max_tokens", f"the run's cap of 10 tokens is reached ({ledger.tokens} used)")
+    assert (first.capped is None) is streamed
+    assert second.capped is not None
+    message = f"the run's cap of 10 tokens is reached ({ledger.tokens} used)"
+    assert (second.capped.kind, str(second.capped)) == ("max_tokens", message)
     assert set(prices) == {("openai", "m")}
 
 

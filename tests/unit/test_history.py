@@ -8,14 +8,12 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pytest_packbench.analysis.trials import fold_trials
+from pytest_packbench.analysis.trend import QUARANTINED, like_runs, read_earlier
 from pytest_packbench.cli import main
-from pytest_packbench.runs.history import QUARANTINED, earlier_run, like_runs
-from pytest_packbench.runs.writer import RunWriter
-from tests.unit.run_builders import any_results, case_result, document, run
+from pytest_packbench.runs.folder import StoredRunError
+from pytest_packbench.runs.writer import RunWriter, sort_results
+from tests.unit.run_builders import case_result, document, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,6 +40,7 @@ def write(output: Path, number: int, results: Sequence[Result] = SIX, **changes:
     """Write a run as a session does, beside the document of another program with keys of the same names."""
     of = run(run_id=ulid(number), **changes)
     writer = RunWriter(output, "toy", of.run_id)
+    results = sort_results(results)
     writer.write_results(results)
     tests = [{"nodeid": '"packbench":{"version":1,"cases":[', "packbench": {"version": 1, "x": 1, "cases": [1]}}]
     writer.complete({**document(of, results), "cases": []}, {"tests": tests})
@@ -84,7 +83,7 @@ def test_like_runs_are_the_complete_earlier_runs_of_the_same_pipeline(tmp_path: 
     assert first.interval == pytest.approx((0.095, 0.905), abs=0.001)
     verdicts = {f"toy:plain:{name}": name for name in ("error", "vacuous", "not_run")}
     verdicts |= {"toy:plain:a": "passed", "toy:plain:b": "failed", "toy:plain:q": QUARANTINED}
-    assert [each.verdicts for each in runs] == [verdicts] * 2
+    assert [{name: case.verdict for name, case in (each.cases or {}).items()} for each in runs] == [verdicts] * 2
     assert runs[0].cases == runs[1].cases
     assert [each.run_id for each in like_runs(tmp_path / "toy", NOW, limit=1)] == [ulid(6)]
     assert like_runs(tmp_path / "none", NOW) == []
@@ -107,42 +106,21 @@ def test_runs_of_another_model_are_unlike_whether_the_run_or_its_answers_name_it
 def test_only_the_latest_cases_are_read_of_large_reports(tmp_path: Path) -> None:
     for number in range(3):
         write(tmp_path, number)
-    size = (tmp_path / "toy" / ulid(2) / "report.json").stat().st_size
-    runs = like_runs(tmp_path / "toy", NOW, max_case_bytes=size)
-    assert [(each.judged, len(each.verdicts)) for each in runs] == [(2, 0), (2, 0), (2, 6)]
-
-
-RULES = st.sampled_from(["mean", "all", "any", {"at_least": 2}])
-
-
-@given(any_results(trials=True), RULES)
-def test_the_verdict_over_trials_is_that_of_the_statistics(results: list[Result], rule: Any) -> None:
-    of = run(settings={"trials": 3, "trials_rule": rule})
-    stored = document(of, results)
-    cases = earlier_run(stored, stored["cases"]).cases or {}
-    folded = {result.case.test_id: result for result in fold_trials(results, rule)}
-    assert cases.keys() == folded.keys()
-    # the notes of a case hold for all its trials
-    mixed = {each.case.test_id for each in results if each.score.quarantined} & {
-        e.case.test_id for e in results if not e.score.quarantined
-    }
-    for test_id, result in folded.items():
-        if test_id in mixed:
-            continue
-        assert cases[test_id].verdict == (QUARANTINED if result.score.quarantined else result.score.verdict)
-        score = None if result.score.quarantined else result.score.score
-        assert cases[test_id].score == (None if score is None else pytest.approx(score))
+    runs = like_runs(tmp_path / "toy", NOW, max_cases=8)
+    assert [(each.judged, each.cases and len(each.cases)) for each in runs] == [(2, None), (2, None), (2, 6)]
 
 
 @pytest.mark.parametrize("name", ["cassette_sha256", "answer", "judge", "kind", "models"])
-def test_a_text_of_another_type_makes_a_run_unreadable(name: str) -> None:
-    stored = document(run(), [case_result("a")])
+def test_a_text_of_another_type_makes_a_run_unreadable(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path, 1) / "report.json"
+    report = json.loads(path.read_bytes())
     if name == "models":
-        stored["models"] = [{"a": 1}]
+        report["packbench"]["models"] = [{"a": 1}]
     else:
-        stored["cases"][0][name] = {"a": 1}
-    with pytest.raises(TypeError):
-        earlier_run(stored, stored["cases"])
+        report["packbench"]["cases"][0][name] = {"a": 1}
+    path.write_text(json.dumps(report), "utf-8")
+    with pytest.raises(StoredRunError):
+        read_earlier(path.parent).with_cases()
 
 
 A, B, NEW_CASE = ({"case_sha256": digit * 64, "cassette_sha256": digit * 64} for digit in "abc")

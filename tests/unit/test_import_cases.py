@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_packbench.cli import main
-from pytest_packbench.commands.import_ import CheckedCase, destination
+from pytest_packbench.commands.import_ import CheckedCase, Destination
 from pytest_packbench.model.authoring import CaseDraft, case_id
 from pytest_packbench.model.case import CASE_ID
 from pytest_packbench.packs.generic.pack import GenericPack
@@ -230,8 +230,8 @@ def draft(name: str, answer: str = "x") -> CaseDraft:
 
 def write_lines(*drafts: CaseDraft, force: bool = False, missing: int = 0) -> list[str]:
     """Import drafts into one file of many cases; return the state of each, or why it can't be imported."""
-    suite = destination("s", Path(), GenericPack(), {"suite.yaml": "pack: generic\n"}, many="all.jsonl")
-    checked = list(suite.checked(drafts, force=force))
+    suite = Destination("s", Path(), GenericPack(), {"suite.yaml": "pack: generic\n"}, many="all.jsonl", replaces=force)
+    checked = list(suite.checked(drafts))
     suite.write(iter(checked), expected=sum(isinstance(entry, CheckedCase) for entry in checked) + missing)
     return [entry.state if isinstance(entry, CheckedCase) else entry.message for entry in checked]
 

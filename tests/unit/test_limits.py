@@ -36,7 +36,7 @@ YAML = {
     "a: " + "[" * 5000: "nested deeper than 100; remove levels",
     "\n".join(f"k{n}: 1" for n in range(20_000)) + "\nk7: 2": 'line 20001: duplicate key "k7"; keep one',
     "? !!binary aGk=\n: 1\npack: 5": "/pack: got 5; expected one of generic",
-    'pack: generic\n"\\uD800": 1\n': r'got "\ud800"; input should be a valid string',
+    'pack: generic\n"\\uD800": 1\n': r'got "\ud800"; expected a string of valid Unicode',
     'pack: generic\n"\\e[31m": 1\n': r'unknown key "\x1b[31m"',
 }
 
@@ -64,7 +64,7 @@ def test_a_document_with_aliases_within_the_limits_is_read() -> None:
     }
 
 
-SMALL = Limit(200, 40, 5, "advice")
+SMALL = Limit(200, "advice", 40, 5)
 JSON: dict[bytes, str] = {
     b'{"a": "' + b"x" * 200 + b'"}': "is larger than 200 bytes; advice",
     b"[" + b"1," * 60 + b"1]": "has more than 40 values; advice",
@@ -77,7 +77,7 @@ def test_json_is_bounded(raw: bytes) -> None:
     with pytest.raises(ValueError, match="; ") as caught:
         parse_json(raw, SMALL)
     assert str(caught.value) == JSON[raw]
-    assert parse_json(raw, Limit(1000, 100, 10)) is not None
+    assert parse_json(raw, Limit(1000, values=100, depth=10)) is not None
 
 
 def test_commas_and_brackets_in_texts_are_no_values() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.baseline import BaselineOutcome
+from pytest_packbench.analysis.changes import BaselineOutcome
 from pytest_packbench.analysis.conclusion import times_of
 from pytest_packbench.analysis.formatting import (
     format_interval,
@@ -35,7 +35,7 @@ from pytest_packbench.reports.github import (
 )
 from pytest_packbench.reports.story import MAX_CASES, Place, summary_lines, summary_markdown
 from pytest_packbench.reports.terminal import escape_commands, one_line, printable, text_table
-from pytest_packbench.runs.report import row_line
+from pytest_packbench.runs.writer import row_line
 from tests.unit.run_builders import (
     COMPLETE,
     ONE_OF_EACH,

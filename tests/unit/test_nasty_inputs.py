@@ -14,11 +14,11 @@ from pytest_packbench.cli import main
 from pytest_packbench.engine.gateway.exchanges import RecordedCall, answer_as_json
 from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.packs.generic.pack import GenericPack
-from pytest_packbench.runs.committed import read_baseline
 from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.journal import Journal
-from pytest_packbench.runs.report import write_report
+from pytest_packbench.runs.reading import read_baseline
 from pytest_packbench.runs.stored import load_run
+from pytest_packbench.runs.writer import write_report
 from pytest_packbench.testing import case, score, write_suite
 from tests.unit.run_builders import case_result, run
 from tests.unit.stored_runs import merge, run_of, suite, write
@@ -146,7 +146,7 @@ DAMAGED = {
         b"",
         "the result of toy:plain:a is missing, but the run's report counts it",
     ),
-    "a payload less": ("payloads.jsonl", b'"trial":0', b'"trial":1', "is there twice, or its case is missing in"),
+    "a payload less": ("payloads.jsonl", b'"trial":0', b'"trial":1', "the result of toy:plain:a is missing"),
     "a payload of another run": ("payloads.jsonl", b"RUN1", b"RUN9", "payloads.jsonl:1: run_id: got "),
     "a payload twice": ("payloads.jsonl", b'"trial":0', b'"trial":0,"trial":0', 'the key "trial" occurs twice'),
     "a payload of no number": ("payloads.jsonl", b'"trial":0', b'"trial":0,"x":1e999', "1e999 is no finite number"),
@@ -158,12 +158,17 @@ DAMAGED = {
         b'"network"',
         "toy:plain:z is missing in the run's report",
     ),
-    "an error of no run": ("errors.jsonl", b'"run_id":"', b'"run_id":"\\ud800', "errors.jsonl:1: run_id: got "),
-    "an error without a case": ("errors.jsonl", b"plain:z", b"plain:y", "errors.jsonl: toy:plain:y is missing"),
+    "an error of no run": ("errors.jsonl", b'"run_id":"', b'"run_id":"\\ud800', "errors.jsonl:1: /run_id: got "),
+    "an error without a case": (
+        "errors.jsonl",
+        b"plain:z",
+        b"plain:y",
+        "errors.jsonl: the line of toy:plain:z is missing",
+    ),
     "a record of another run": ("records.jsonl", b"RUN1", b"RUN9", "records.jsonl:1: run_id: got "),
     "a row with two verdicts": ("report.json", b'"verdict":', b'"verdict": "passed", "verdict":', "occurs twice"),
-    "a report of no number": ("report.json", b'"selected":', b'"x":1e400,"selected":', "1e400 is no finite number at"),
-    "a report without a number": ("report.json", b'"selected":', b'"x":NaN,"selected":', "NaN is no finite number at"),
+    "a report of no number": ("report.json", b'"selected":', b'"x":1e400,"selected":', "1e400 is no finite number; "),
+    "a report without a number": ("report.json", b'"selected":', b'"x":NaN,"selected":', "NaN is no finite number; "),
     "a record of no number": ("records.jsonl", b'"threshold":', b'"x":1e400,"threshold":', "records.jsonl:1: "),
     "two lists of cases": ("report.json", b'"cases":', b'"cases": [], "cases":', "occurs twice"),
 }
@@ -232,7 +237,7 @@ def test_a_report_shows_what_can_be_read_and_names_what_cannot(
     (folder / "report.json").write_text(json.dumps(report))
     assert main(["report", str(folder)]) == 0
     out, error = capsys.readouterr()
-    assert error == "packbench: no figures of packs: got str; expected a figure as an object\n"
+    assert error == 'packbench: no figures of packs: got "x"; expected an object\n'
     assert "Verdicts: 2 passed" in out
 
 

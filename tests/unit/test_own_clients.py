@@ -221,7 +221,7 @@ def test_a_cap_that_cannot_bind_ends_the_run(tmp_path: Path) -> None:
         made = context(tmp_path, optional, backend=FakeBackend(), ledger=ledger)
         runner.attempt(job(made, "a"))
         stopped = runner.wait_for(job(made, "b"), lambda: None)
-    assert (stopped.attempt, stopped.kind) == (None, "max_tokens")
+    assert (stopped.attempt.request, stopped.kind) == (None, "max_tokens")
     assert "can't be enforced: the target did not call a model through packbench" in stopped.message
 
 

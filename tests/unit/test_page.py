@@ -22,10 +22,9 @@ from pytest_packbench.packs.registry import builtin
 from pytest_packbench.packs.tariff import metrics
 from pytest_packbench.reports.page import RunPage, TrendPoint, page_html, run_page
 from pytest_packbench.reports.page.case_data import NO_SOURCES, case_blocks
-from pytest_packbench.reports.page.plots import (
+from pytest_packbench.reports.plots import (
     BINS,
     Range,
-    TrendMark,
     change_range,
     histogram_svg,
     interval_svg,
@@ -260,7 +259,7 @@ def test_exactly_the_planted_flips_are_shown_with_both_answers() -> None:
         stored=StoredRun(source="r", run=run(run_id="BEFORE"), results=tuple(before)), requested="r"
     )
     rules, pack = SuiteConfig.model_validate({"pack": "generic"}), builtin()["generic"]
-    conclusion = conclude(run(), now, rules, pack, earlier)
+    conclusion = conclude(run(), now, rules, pack.depths, earlier)
     text = Page(html_of(run_page(conclusion, now))).shown
     flips = text[text.index("New failures: 2") : text.index("Mean change")]
     assert re.findall(r"plain:(c\d+)", flips) == ["c3", "c7", "c9"]
@@ -279,7 +278,7 @@ def compared(before: Sequence[Result], now: Sequence[Result], *, committed: bool
     attempts = {each.case.test_id: (1, 1) for each in before} if committed else None
     stored = StoredRun(source="r", run=run(run_id="BEFORE"), results=tuple(before), attempts=attempts)
     rules, pack = SuiteConfig.model_validate({"pack": "generic"}), builtin()["generic"]
-    conclusion = conclude(run(**of), now, rules, pack, BaselineLookup(stored=stored, requested="r"))
+    conclusion = conclude(run(**of), now, rules, pack.depths, BaselineLookup(stored=stored, requested="r"))
     return Page(html_of(run_page(conclusion, now))).shown
 
 
@@ -419,7 +418,7 @@ def test_tokens_and_cost_are_those_of_all_calls(spent: dict[str, Any] | None, ti
     shown = Page(html_of(page(results, run=live))).shown
     assert tiles in shown
     if spent is not None:
-        assert f"used\n{spent_text(usual | spent).removeprefix('used: ')}" in shown
+        assert f"U{spent_text(usual | spent)[1:]}." in shown
     assert "20 input, 10 output (of 2 of 2 attempts with a record" in shown
 
 
@@ -437,7 +436,7 @@ def test_the_effort_shows_the_slowest_and_the_dearest_attempts() -> None:
     assert re.findall(number, slowest) == in_order
     # what cost nothing is not dear
     assert re.findall(number, dearest.split("Cases\n")[0]) == [in_order[1], in_order[0]]
-    assert "cost 1.50 USD (tokens of 0, cost of 3 of 4 attempts with a record)" in shown
+    assert "Cost\n1.50 USD\ntokens of 0, cost of 3 of 4 attempts with a record" in shown
     without = page([changed(each, cost_usd=None) for each in results], run={"mode": "live", "backend": "openai"})
     assert "cost, USD" not in Page(html_of(without)).shown
 
@@ -480,10 +479,10 @@ def test_an_axis_has_room_for_all_values(values: list[float], axis: Range) -> No
 
 
 def test_a_value_is_drawn_where_it_is() -> None:
-    svg = interval_svg(0.5, Range(0, 1), interval=(0.25, 0.75), low=0.5, status="fail", width=212)
-    assert re.findall(r'<polygon class="mark-fail" points="(\d+),', svg) == ["106"]
-    assert re.findall(r'class="interval" x1="(\d+)" y1="11" x2="(\d+)"', svg) == [("56", "156")]
-    assert re.findall(r'class="allowed" x="(\d+)" y="4" width="(\d+)"', svg) == [("106", "100")]
+    svg = interval_svg(0.5, Range(0, 1), interval=(0.25, 0.75), low=0.5, status="fail")
+    assert re.findall(r'<polygon class="mark-fail" points="(\d+),', svg) == ["110"]
+    assert re.findall(r'class="interval" x1="(\d+)" y1="11" x2="(\d+)"', svg) == [("58", "162")]
+    assert re.findall(r'class="allowed" x="(\d+)" y="4" width="(\d+)"', svg) == [("110", "104")]
 
 
 def test_the_bound_that_decides_a_gate_with_confidence_is_drawn_on_its_side_of_the_limit() -> None:
@@ -502,13 +501,16 @@ def test_the_bound_that_decides_a_gate_with_confidence_is_drawn_on_its_side_of_t
 
 
 def test_drawings_of_a_trend_that_ends_where_the_rules_changed_and_of_scores(expected: ExpectedTexts) -> None:
-    marks = [TrendMark(f"run <{n}>", 0.9, 0.8, (0.5, 1.0), "pass", rules, n % 2) for n, rules in enumerate("aaabb")]
-    marks[1] = marks[1]._replace(value=None, mean=None, interval=None)
-    marks[4] = marks[4]._replace(status="fail", interval=None)
+    points = [
+        TrendPoint(f"<{n}>", "", "passed", 9, 10, 0.8, (0.5, 1.0), rules, changed=n % 2)
+        for n, rules in enumerate("aaabb")
+    ]
+    points[1] = points[1]._replace(judged=0, mean_score=None, interval=None)
+    points[4] = points[4]._replace(status="failed", interval=None)
     few = [0] * (BINS - 2)
     drawings = (
-        trend_svg(marks, Range(0, 1)),
-        trend_svg(marks[:1], Range(0.5, 1)),
+        trend_svg(points),
+        trend_svg(points[:1]),
         histogram_svg([1, *few, 200], [3, *few, 0], [0.8]),
     )
     expected.check("\n".join(drawings).replace("><", ">\n<"), "svg")

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_packbench.analysis.policy import differences, policy_changes
-from pytest_packbench.model.policy import MISSING, CaseFacts, Policy
+from pytest_packbench.policy import CaseFacts, Policy, differences, policy_changes
 
 TEST_ID = "toy:plain:a"
 CASE = CaseFacts("cases/a.json", "a" * 64)
@@ -64,7 +63,7 @@ BASELINES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
     "an entry that is none": (
         baseline(PASSED),
         baseline("yes"),
-        [f"baseline loosened: {PLACE} (case a): present -> yes"],
+        [f"baseline loosened: {PLACE} (case a): sha256:* -> yes"],
     ),
     "better": (baseline(FAILED), baseline(PASSED), []),
     "judged now": (baseline(ERROR), baseline(FAILED), []),
@@ -74,7 +73,7 @@ BASELINES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         [
             f"baseline loosened: {PLACE}/verdict (case a): failed -> error",
             f"baseline loosened: {PLACE}/score (case a): 0.4 -> absent",
-            f"baseline loosened: {PLACE}/sha256 (case a): {'a' * 64} -> absent",
+            f"baseline loosened: {PLACE}/sha256 (case a): sha256:* -> absent",
             f"baseline loosened: {PLACE}/kind (case a): absent -> timeout",
         ],
     ),
@@ -96,12 +95,8 @@ BASELINES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
 def test_a_committed_baseline_may_get_better_and_nothing_else(name: str) -> None:
     base, now, expected = BASELINES[name]
     found = lines(base, now)
-    assert found == [line.replace("a" * 64, found_hash(found)) for line in expected]
-
-
-def found_hash(found: list[str]) -> str:
-    """Return how the lines name the hash of the case: a long value is named by its own hash."""
-    return next((line.rpartition(": ")[2].split(" -> ")[0] for line in found if "/sha256" in line), "")
+    assert len(found) == len(expected)
+    assert all(map(fnmatchcase, found, expected)), found
 
 
 def config(**keys: Any) -> dict[str, Any]:
@@ -122,7 +117,8 @@ def gates(*rules: dict[str, Any]) -> dict[str, Any]:
 
 def case(**data: Any) -> dict[str, Any]:
     whole = {"id": "a", "expected": {"code": "1"}, **data}
-    return {"cases": {"a": CaseFacts("cases/a.json", str(sorted(data.items(), key=str)), whole)}}
+    facts = CaseFacts("cases/a.json", str(sorted(data.items(), key=str)))
+    return {"cases": {"a": facts}, "read": {"a": whole}.__getitem__}
 
 
 RATE = {"metric": "pass_rate", "min": 0.8}
@@ -164,8 +160,8 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         ['threshold changed: suite.yaml: /thresholds: absent -> {"accept": 0.8, "refuse": 0.9, "by_type": {}}'],
     ),
     "a suite removed": (
-        {"suites": ("a", "b")},
-        {"suites": ("b",)},
+        {"suites": {"a": "present", "b": "present"}},
+        {"suites": {"b": "present"}},
         ["suite removed: a/suite.yaml: suite a: present -> removed"],
     ),
     "a description": (config(description="x"), config(description="y"), []),
@@ -386,25 +382,14 @@ def test_what_is_not_known_to_be_tighter_is_one_line(name: str) -> None:
     assert lines(base, base) == lines(now, now) == []
 
 
-def test_what_is_put_into_a_list_of_objects_or_taken_out_is_one_difference() -> None:
-    old = [{"id": 1, "v": 1}, {"id": 2, "v": 2}, {"id": 3, "v": 3}]
+def test_lists_of_as_many_objects_are_compared_object_by_object_and_others_as_a_whole() -> None:
+    old = [{"id": 1, "v": 1}, {"id": 2, "v": 2}]
     at: tuple[str | int, ...] = ("x",)
-    assert list(differences(old, [{"id": 0}, *old], at)) == [(("x", 0), MISSING, {"id": 0})]
-    assert list(differences(old, [*old, {"id": 4}], at)) == [(("x", 3), MISSING, {"id": 4})]
-    assert list(differences(old, old[1:], at)) == [(("x", 0), {"id": 1, "v": 1}, MISSING)]
-    assert list(differences(old, old[:1], at)) == [(("x", 1), old[1], MISSING), (("x", 2), old[2], MISSING)]
-    assert list(differences(old, [old[0], {"id": 2, "v": 7}, old[2]], at)) == [(("x", 1, "v"), 2, 7)]
-    moved = [old[1], old[0], old[2]]
-    assert [place for place, _, _ in differences(old, moved, at)] == [
-        ("x", 0, "id"),
-        ("x", 0, "v"),
-        ("x", 1, "id"),
-        ("x", 1, "v"),
-    ]
-    # one is taken out and another one changed: which is which can't be known
-    assert list(differences(old, [old[0], {"id": 2, "v": 7}], at)) == [(at, old, [old[0], {"id": 2, "v": 7}])]
+    assert list(differences(old, [old[0], {"id": 2, "v": 7}], at)) == [(("x", 1, "v"), 2, 7)]
+    for other in ([{"id": 0}, *old], old[1:], [], [1, 2], [old[0], 2]):
+        assert list(differences(old, other, at)) == [(at, old, other)]
+        assert list(differences(other, old, at)) == [(at, other, old)]
     assert list(differences([1, 2], [1, 3], at)) == [(at, [1, 2], [1, 3])]
-    assert list(differences([], [{"id": 1}])) == [((), [], [{"id": 1}])]
 
 
 def test_gates_on_the_same_are_told_apart_by_their_number_the_strictest_first() -> None:

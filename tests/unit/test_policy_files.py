@@ -81,13 +81,13 @@ def test_each_file_counts_as_what_it_is(folder: Path) -> None:
     assert list(cases) == ["a", "bad", "list", "m1", "more.line-4"]
     assert [cases[name].sha256 is None for name in ("a", "bad", "list", "m1")] == [False, True, True, False]
     assert cases["m1"].file == "cases/more.jsonl:2"
-    assert {facts.data for facts in cases.values()} == {None}
+    assert [found["read"](name) for name in ("a", "m1")] == [A, {"id": "m1"}]
     recordings = {
         "a": canonical_sha256({"case_id": "a", "description": "x"}),
         "broken": text_sha256(b"{"),
         "controls/c": canonical_sha256({"id": "c"}),
         "controls/d": canonical_sha256({"id": "d"}),
-        "controls/line 3": canonical_sha256([]),
+        "controls/all.line-3": canonical_sha256([]),
         "p": canonical_sha256({"case_id": "p"}),
     }
     assert found["recordings"] == recordings
@@ -100,7 +100,7 @@ def test_a_run_stores_no_hash_of_a_case_or_of_its_recording(folder: Path) -> Non
     suite = load_suite(folder)
     stored = policy_of(suite, Packs()["generic"], project_at(folder.parent, {}))
     assert stored["files"] == {"tables/t.csv": text_sha256(b"1\n2\n")}
-    assert stored["recordings"].keys() == {"controls/c", "controls/d", "controls/line 3"}
+    assert stored["recordings"].keys() == {"controls/c", "controls/d", "controls/all.line-3"}
     assert "cases" not in stored
     assert stored["baseline"] == text_sha256(b'{"cases": {}}')
     shutil.rmtree(folder / "fixtures")
@@ -179,6 +179,12 @@ BASES: dict[str, tuple[dict[str, str], dict[str, str | None], dict[str, str], li
         {},
         {"baseline_optional": "yes"},
         ["setting softened: tox.ini: setting baseline_optional: no -> yes"],
+    ),
+    "options side by side, and a key of another plugin": (
+        {"pytest.ini": f"[pytest]\ngate = suite\n{OPTIONAL} --packbench-stale warn -q --packbench-fail-on=mean<0\n"},
+        {},
+        {"baseline_optional": "yes", "stale": "warn", "fail_on": "mean<0"},
+        [],
     ),
     "rules that are a list": (
         {f"{TOY}/suite.yaml": "- a\n"},
@@ -294,6 +300,7 @@ def test_what_git_can_t_read_is_one_line_with_its_remedy(tmp_path: Path) -> None
         assert commit_.names("") == [".gitattributes", "a", "gone", "lfs", "loop", "out", "sub"]
     assert not folder.exists()
     for name, problem in {
+        "../elsewhere": "../elsewhere is outside of the repository; name a run",
         "lfs": "x: is stored in Git LFS, where git can't read it; name a run as the base",
         "gone": f"x: the object {missing[:12]} is missing in this clone; fetch it",
         "sub": f"sub/module is a submodule, which git can't read in {head[:12]}; name a run",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.analysis.gates import check_run
 from pytest_packbench.runs.folder import StoredRunError
+from pytest_packbench.runs.reading import open_run
 from pytest_packbench.runs.stored import read_run
-from tests.unit.run_builders import COMPLETE, case_result, gate
-from tests.unit.stored_runs import read_jsonl, run_of, suite, write, write_jsonl
+from pytest_packbench.runs.writer import RunWriter
+from tests.unit.run_builders import COMPLETE, case_result, check_run, document, gate
+from tests.unit.stored_runs import read_jsonl, recorded_result, run_of, suite, write, write_jsonl
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,8 +24,8 @@ BOTH = "llama_guard", "words"
 DAMAGED = {
     "{": "errors.jsonl:1: not JSON",
     "[]": "errors.jsonl:1: expected an object with run_id, test_id",
-    '{"run_id": 1}': "errors.jsonl:1: expected an object",
-    '{"test_id": "a", "verdict": "great"}': "errors.jsonl:1: expected a test_id, and a verdict of passed",
+    '{"run_id": 1}': "errors.jsonl:1: /run_id: got 1; expected a string",
+    '{"run_id": "r", "test_id": "a", "verdict": "great"}': "errors.jsonl:1: /verdict: got .great.; expected .passed.",
 }
 
 
@@ -98,3 +100,67 @@ def test_records_alone_name_their_judges_and_rates_of_two_judges_fail(tmp_path: 
     assert [result.score.judge for result in stored.results] == ["llama_guard", "words"]
     (result,) = check_run(stored.run, stored.results, [gate("pass_rate", min=0.5)])
     assert result.text == "pass_rate: judged by llama_guard and words; rates of several judges are not mixed: FAIL"
+
+
+# what is replaced in a report as the writer leaves it, and what is said of it
+TAMPERED = {
+    "a row twice": (b"ROW,", b"ROW,ROW,", "/packbench/cases/1: toy:plain:a is in /packbench/cases/0 as well"),
+    "a row less": (b"ROW,", b"", "records.jsonl: the record of toy:plain:b is missing or out of order"),
+    "a comma behind the last row": (b"}]}}\n", b"},]}}\n", "/packbench/cases/2: not JSON: Expecting value"),
+    "a key behind the rows": (b"]}}\n", b'],"gates":[]}}\n', "/packbench/cases/2: not JSON: expected the end"),
+    "a key twice in a row": (
+        b'"case_id":"b"',
+        b'"case_id":"b","case_id":"b"',
+        '/packbench/cases/1: not JSON: the key "case_id"',
+    ),
+    "a key twice in the header": (b'"status":', b'"version":1,"status":', 'the key "version" occurs twice'),
+    "a number in a row": (
+        b'"duration_ms":',
+        b'"x":1e999,"duration_ms":',
+        "/packbench/cases/0: not JSON: 1e999 is no finite number",
+    ),
+    "a number before the run": (b'"exitcode":0', b'"exitcode":NaN', "NaN is no finite number"),
+    "no UTF-8 in a row": ("ü".encode(), b"\xfc", "/packbench/cases/0: not JSON: 'utf-8' codec"),
+    "another verdict": (
+        b'"verdict":"passed"',
+        b'"verdict":"failed"',
+        "records.jsonl:1: toy:plain:a has another verdict",
+    ),
+    "another run": (b'"run_id":"01J', b'"run_id":"01K', "records.jsonl:1: run_id: got"),
+}
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """The folder of a run of two cases, as a session writes it beside the document of another plugin."""
+    root = suite(tmp_path)
+    results = [recorded_result(case_result(name, answer="ü"), run_of(root).run_id) for name in "ab"]
+    writer = RunWriter(tmp_path, "toy", run_of(root).run_id)
+    writer.write_results(results)
+    writer.complete({**document(run_of(root), results), "cases": []}, {"exitcode": 0})
+    return writer.folder
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 18])
+def test_a_report_is_read_in_chunks_of_any_size_with_the_files_beside_it(
+    whole: Path, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_packbench.runs.reading._CHUNK", chunk)
+    results = list(open_run(whole, complete=True).results)
+    assert [(each.case.case_id, each.score.answer) for each in results] == [("a", "ü"), ("b", "ü")]
+    lines = [read_jsonl(whole / name) for name in ("records.jsonl", "payloads.jsonl")]
+    assert [each.record for each in results] == lines[0]
+    assert [each.attempt.payload for each in results] == [line["result"] for line in lines[1]]
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_a_report_that_was_tampered_with_is_refused_with_its_place(whole: Path, name: str) -> None:
+    old, new, message = TAMPERED[name]
+    path = whole / "report.json"
+    content = path.read_bytes()
+    first = content[content.index(b'"cases":[') + 9 :].partition(b',{"test_id"')[0]
+    old, new = old.replace(b"ROW", first), new.replace(b"ROW", first)
+    assert old in content
+    path.write_bytes(content.replace(old, new, 1))
+    with pytest.raises(StoredRunError, match=re.escape(message)):
+        list(open_run(whole).results)

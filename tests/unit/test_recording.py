@@ -148,7 +148,8 @@ def test_calls_at_once_with_a_repeated_one_replay_to_the_same_result(tmp_path: P
     assert (recorded.failure, recorded.payload) == (None, {"points": 1.0})
     replayed = replay_attempt(tmp_path, parallel_target)
     assert (replayed.failure, replayed.payload, replayed.score) == (None, recorded.payload, recorded.score)
-    assert (replayed.backend, replayed.model, replayed.usage) == (recorded.backend, recorded.model, recorded.usage)
+    names = ("llm_backend", "llm_model", "tokens_input", "tokens_output")
+    assert [getattr(replayed, name) for name in names] == [getattr(recorded, name) for name in names]
 
 
 async def calling_target(_: VerifyRequest, context: VerifyContext) -> dict[str, Any]:
@@ -228,7 +229,7 @@ def test_a_recording_is_replaced_when_no_model_is_called(tmp_path: Path) -> None
     (pending,) = tmp_path.rglob(".pending/*.json")
     pending.replace(path)
     replayed = replay_attempt(tmp_path, silent_target)
-    assert (replayed.failure, replayed.payload, replayed.backend) == (None, recorded.payload, recorded.backend)
+    assert (replayed.failure, replayed.payload, replayed.llm_backend) == (None, recorded.payload, recorded.llm_backend)
 
 
 def test_a_recording_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

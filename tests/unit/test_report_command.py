@@ -14,14 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.analysis.overview import overview
-from pytest_packbench.analysis.tally import MAX_DUPLICATES, MAX_FAILING, RecordKey, TrialId
+from pytest_packbench.analysis.records import MAX_DUPLICATES, MAX_FAILING, RecordKey, overview
 from pytest_packbench.cli import main
 from pytest_packbench.model.record import EVAL_DECISIONS, EVAL_SUITES
-from pytest_packbench.reports.document import overview_document
 from pytest_packbench.reports.overview_markdown import overview_markdown
 from tests.unit.run_builders import data
-from tests.unit.stored_runs import RUN, error, file_of, folder_of, line, lines_of, record, tally_of
+from tests.unit.stored_runs import RUN, error, file_of, folder_of, line, lines_of, record, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,7 +151,7 @@ hostile = st.text(st.sampled_from("ab|\\`*_<>[]()!&#@$~-\n\r\t\x1b\x00\u2028\u20
 def test_cells_are_escaped(category: str, model: str, run_id: str, test_id: str, judge: str) -> None:
     names: dict[str, Any] = {"attack_category": category, "llm_model": model, "run_id": run_id, "test_id": test_id}
     failing = record(test_suite="tariff", passed=False, packbench={"judge": judge}, **names)
-    page = overview_markdown(overview(tally_of([failing, failing])))
+    page = overview_markdown(overview(records_of([failing, failing])))
     assert page.startswith(TITLE)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\u2028\u202e]", page)
     tables = [block for block in page.split("\n\n") if block.startswith("|")]
@@ -176,38 +174,41 @@ DUPLICATES: list[tuple[dict[str, Any], int]] = [
 
 def test_a_duplicate_has_the_same_run_test_and_trial_and_the_first_counts() -> None:
     for changes, count in DUPLICATES:
-        duplicates = tally_of([record(), record(**changes)]).duplicates
-        assert (duplicates.count, duplicates.first) == (count, [TrialId(RUN, "agentdojo:1", 0)] * count)
-    tally = tally_of([record(test_id=f"t{number:02}", passed=number % 2 == 0) for number in range(99, -1, -1)] * 3)
-    assert (tally.duplicates.count, tally.duplicates.names, tally.duplicates.conflicting) == (200, 100, 0)
-    assert [name.test_id for name in tally.duplicates.first] == [f"t{number:02}" for number in range(MAX_DUPLICATES)]
-    ((_, failing),) = tally.failing.items()
-    assert [case.test_id for case in failing] == [f"t{number:02}" for number in range(1, 2 * MAX_FAILING, 2)]
+        duplicates = records_of([record(), record(**changes)]).duplicates
+        named = [{"run_id": RUN, "test_id": "agentdojo:1", "trial": 0}] * count
+        assert (duplicates["count"], duplicates["first"]) == (count, named)
+    counted = records_of([record(test_id=f"t{number:02}", passed=number % 2 == 0) for number in range(99, -1, -1)] * 3)
+    first = [f"t{number:02}" for number in range(MAX_DUPLICATES)]
+    assert [name["test_id"] for name in counted.duplicates.pop("first")] == first
+    assert counted.duplicates == {"count": 200, "names": 100, "conflicting": 0}
+    ((_, failing),) = counted.failing.items()
+    assert [case["test_id"] for case in failing] == [f"t{number:02}" for number in range(1, 2 * MAX_FAILING, 2)]
     passed, failed = record(), record(passed=False)
     for records, failures in (([passed, failed, passed], 0), ([failed, failed, passed], 1)):
-        tally = tally_of(records)
-        conflicts = tally.duplicates
-        assert (conflicts.count, conflicts.names, conflicts.conflicting) == (2, 1, 1)
-        assert len(tally.failing) == failures
+        counted = records_of(records)
+        del counted.duplicates["first"]
+        assert counted.duplicates == {"count": 2, "names": 1, "conflicting": 1}
+        assert len(counted.failing) == failures
 
 
 def test_values_that_packbench_never_writes_are_not_counted() -> None:
     wrong_types = {"score": "1", "utility": 1, "cost_usd": True, "trial": "2", "judge": 3, "mode": None}
     too_much = {"score": 1e308, "cost_usd": 1e308, "trial": 2**40}, {"score": 10**400, "cost_usd": 10**400}
     for extension in (wrong_types, *too_much, {"score": -0.1, "cost_usd": -1, "trial": -1}):
-        ((key, sums),) = tally_of([record(packbench=extension)]).record_sums.items()
+        ((key, sums),) = records_of([record(packbench=extension)]).sums.items()
         (profile,) = sums.result_sums().profiles
-        assert (profile.scored, profile.utility, sums.costed, sums.later) == (False, None, 0, 0)
+        amounts = sums.amounts
+        assert (profile.scored, profile.utility, amounts["cost_known"], amounts["later"]) == (False, None, 0, 0)
         assert (RecordKey(*key).mode, RecordKey(*key).judge) == ("", "")
     # a judge is known by its name and model, not by its verdict
     judges = ({"name": "j", "model": "m", "verdict": verdict} for verdict in ("safe", "unsafe"))
-    tally = tally_of(record(test_id=judge["verdict"], packbench={"judge": judge}) for judge in judges)
-    assert [RecordKey(*key).judge for key in tally.record_sums] == ["j / m"]
+    counted = records_of(record(test_id=judge["verdict"], packbench={"judge": judge}) for judge in judges)
+    assert [RecordKey(*key).judge for key in counted.sums] == ["j / m"]
 
 
 def figures(records: list[EvalRecord]) -> dict[str, Any]:
     """Return what a report shows of records, except for the run that the original names."""
-    document = overview_document(overview(tally_of(records)))
+    document = overview(records_of(records))
     if document["original"]:
         del document["original"]["run_id"]
     return document
@@ -250,6 +251,6 @@ def test_a_record_counts_once_whatever_the_order(once: list[EvalRecord], data: s
     assert document["duplicates"]["names"] == len({id(each) for each in again})
     assert document["runs"] == figures(once)["runs"]
     assert figures([*once, *again]) == document
-    tally = tally_of(mixed)
-    assert sum(sums.result_sums().count() for sums in tally.record_sums.values()) == len(once)
-    assert sum(sums.result_sums().count() for sums in tally.duplicate_sums.values()) == len(again)
+    counted = records_of(mixed)
+    assert sum(sums.result_sums().count() for sums in counted.sums.values()) == len(once)
+    assert sum(sums.result_sums().count() for sums in counted.duplicate_sums.values()) == len(again)

@@ -47,12 +47,12 @@ def resumed(*entries: Any, recording: str | None = R1, live: bool = False, rerun
 
 def test_scored_and_ended_attempts_are_kept_and_others_repeated() -> None:
     known = resumed()
-    assert known.trials(TOY, "a") == {0: SCORED[0]}
-    assert known.trials(TOY, "b") == {1: SCORED[1]}
-    assert known.ended(TOY, "e") == {0: ENDED}
-    assert [dict(known.trials(TOY, name)) for name in ("c", "e", "none")] == [{}, {}, {}]
-    assert (known.trials(OTHER, "a"), known.ended(OTHER, "e"), known.ended(TOY, "a")) == ({}, {}, {})
-    assert [known.count_kept(TOY, name) for name in "abceq"] == [1, 1, 0, 1, 1]
+    assert known.kept(TOY, "a") == {0: SCORED[0]}
+    assert known.kept(TOY, "b") == {1: SCORED[1]}
+    assert known.kept(TOY, "e") == {0: ENDED}
+    assert [dict(known.kept(TOY, name)) for name in ("c", "none")] == [{}, {}]
+    assert (known.kept(OTHER, "a"), known.kept(OTHER, "e")) == ({}, {})
+    assert [len(known.kept(TOY, name)) for name in "abceq"] == [1, 1, 0, 1, 1]
     assert (
         known.header_line("toy") == "packbench: suite toy: resuming run 01RUN: 4 attempts kept, 1 unfinished to repeat"
     )
@@ -63,14 +63,14 @@ def test_scored_and_ended_attempts_are_kept_and_others_repeated() -> None:
 
 def test_an_attempt_on_another_recording_is_repeated_in_fixture_mode() -> None:
     known = resumed(recording="r2")
-    assert (known.trials(TOY, "a"), known.ended(TOY, "e")) == ({}, {})
+    assert (known.kept(TOY, "a"), known.kept(TOY, "e")) == ({}, {})
     # the second time as well
-    assert known.trials(TOY, "a") == {}
+    assert known.kept(TOY, "a") == {}
     # it read no recording
-    assert known.trials(TOY, "b") == {1: SCORED[1]}
-    assert resumed(recording=None).trials(TOY, "a") == {}
+    assert known.kept(TOY, "b") == {1: SCORED[1]}
+    assert resumed(recording=None).kept(TOY, "a") == {}
     live = resumed(live=True)
-    assert (live.trials(TOY, "a"), live.ended(TOY, "e")) == ({0: SCORED[0]}, {0: ENDED})
+    assert (live.kept(TOY, "a"), live.kept(TOY, "e")) == ({0: SCORED[0]}, {0: ENDED})
 
 
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -99,14 +99,14 @@ def test_a_run_by_other_rules_is_refused_or_dropped(name: str) -> None:
     assert message.endswith(f"{line}; {advice}")
     known.rerun_changed = True
     check_unchanged(known, run(**now), lambda _: ONE)
-    assert (known.dropped, known.prior["toy"].replaced, known.prior["toy"].all_entries()) == (["toy"], 4, [])
+    assert (known.dropped, known.prior["toy"].replaced, known.prior["toy"].entries()) == (["toy"], 4, [])
 
 
 def test_cases_that_changed_or_are_gone_are_refused_or_discarded() -> None:
     known = resumed()
     known.prior["toy"].run = run()
     check_unchanged(known, run(), lambda _: ONE)
-    assert len(known.prior["toy"].all_entries()) == 5
+    assert len(known.prior["toy"].entries()) == 5
     for sha256, what in (("2", "changed"), (MISSING_CASE, "no longer exists")):
         hashes = {"a": sha256, "c": sha256}
         with pytest.raises(ResumeError, match=f"case a {what};"):
@@ -114,7 +114,7 @@ def test_cases_that_changed_or_are_gone_are_refused_or_discarded() -> None:
     known.rerun_changed = True
     check_unchanged(known, run(), lambda result: {"a": "2", "e": MISSING_CASE}.get(result.case.case_id, ONE))
     prior = known.prior["toy"]
-    assert (list(prior.results), prior.ended, prior.replaced, known.dropped) == (["b", "q"], {}, 2, [])
+    assert (list(prior.attempts), prior.replaced, known.dropped) == (["b", "c", "q"], 2, [])
 
 
 def test_what_a_run_left_is_read_or_named(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_what_a_run_left_is_read_or_named(tmp_path: Path) -> None:
     )
     known = find()
     known.release()
-    assert (known.run_id, len(known.prior["toy"].all_entries())) == (folder.name, 2)
+    assert (known.run_id, len(known.prior["toy"].entries())) == (folder.name, 2)
     # a worker whose controller was killed may write its last entry
     worker = Journal(folder / "journal.gw0-1.jsonl")
     Timer(0.1, worker.close).start()

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.engine.metering import Ledger
-from pytest_packbench.engine.scheduler import AttemptKey, Throttle
+from pytest_packbench.engine.runner import AttemptKey, Throttle
 from pytest_packbench.model.run import Caps, RunOptions
 from tests.unit.attempts import EchoPack, FakeBackend, RunnerContext, context, hang, job, model_request, wait_until
 
@@ -473,7 +473,7 @@ def test_a_limit_that_was_removed_does_not_apply_to_attempts_in_flight(tmp_path:
         slow = job(context(tmp_path, target))
         runner.plan([slow])
         assert started.wait(60)
-        runner.remove_limit()
+        runner.limit_s = None
         # the first tick comes after the limit
         assert runner.attempt(slow, go.set).failure is None
 

@@ -139,7 +139,8 @@ def test_gates_and_policies_of_runs_that_do_not_fit_are_one_line(toy: Path, pack
     assert nothing in packbench("gate", "--rules", "bundled/tariff", *policy)[1]
     path = toy / COMPLETE / "report.json"
     report = json.loads(path.read_text("utf-8"))
-    stored = {"version": 1, "config": {}, "files": {}, "recordings": {}, "settings": {}, "code": {"a.py": 1}}
+    config = {"thresholds": {"by_type": 1}}
+    stored = {"version": 1, "config": config, "files": {}, "recordings": {}, "settings": {}, "code": {}}
     report["packbench"] = {"policy": stored, **report["packbench"]}
     path.write_text(json.dumps(report), encoding="utf-8")
     code, output = packbench("gate", "--rules", "toy", *policy)
@@ -169,7 +170,7 @@ def test_a_run_that_can_be_no_baseline_is_refused_and_a_loosened_one_is_shown_in
     refused = {
         root / "toy" / "baseline.json": "is a baseline; expected the folder of a run, or SUITE/latest",
         write(reports, run_of(root, suite="tariff", bundled=True), [], root): "is bundled and can't be changed",
-        write(reports, run_of(root, suite="storage/toy"), [], root): "got 'storage/toy', expected a name, no path",
+        write(reports, run_of(root, suite="storage/toy"), [], root): 'got "storage/toy"; expected a name, no path',
     }
     for folder, problem in refused.items():
         code, output = set_to(folder)
@@ -497,7 +498,7 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes] | None, set[str], str]] =
         "records.jsonl",
         lambda raw: raw.replace(b"toy:plain", b"toy:\\ud800", 1),
         set(),
-        "surrogate",
+        "expected a string of valid Unicode",
     ),
     "a line cut": ("records.jsonl", lambda raw: raw[:-20], set(), "records.jsonl:1"),
     "no line": ("records.jsonl", lambda _: b"", set(), "is missing or out of order"),
@@ -540,7 +541,7 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes] | None, set[str], str]] =
         "payloads.jsonl",
         lambda raw: raw.replace(b"toy:plain", b"toy:\\ud800", 1),
         {"merge", "rescore"},
-        "test_id: unpaired surrogate",
+        "expected a string without half of a surrogate pair",
     ),
 }
 

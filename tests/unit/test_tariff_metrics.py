@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from pytest_packbench.analysis.gates import check_run
 from pytest_packbench.model.gate import Gate
 from pytest_packbench.model.pack import record_facts
 from pytest_packbench.model.score import UNREADABLE
 from pytest_packbench.packs.tariff.edition import load_edition
 from pytest_packbench.packs.tariff.metrics import duty_gap, figures
 from pytest_packbench.packs.tariff.pack import TariffPack
-from tests.unit.run_builders import case_result, changed, run
+from tests.unit.run_builders import case_result, changed, check_run, run
 from tests.unit.tariff_cases import Json, case, parse_step, result_of, rules, table
 
 if TYPE_CHECKING:

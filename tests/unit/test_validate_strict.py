@@ -25,9 +25,10 @@ RECORD = {
     "run_id": "r",
     "timestamp": "t",
 }
-SUITES = "expected one of agentdojo, harmbench, injecagent, got"
-BACKENDS = "expected one of stub, anthropic, openai, ollama, llama_guard, got"
-DECISIONS = "expected one of refuse, comply_safe, comply_unsafe, got"
+SUITES = "expected one of agentdojo, harmbench, injecagent"
+BACKENDS = "expected one of stub, anthropic, openai, ollama, llama_guard"
+OPEN_BACKENDS = "expected 'stub', 'anthropic', 'openai', 'ollama', 'llama_guard' or 'unknown'"
+DECISIONS = "expected 'refuse', 'comply_safe' or 'comply_unsafe'"
 
 
 def output_of(content: bytes, *options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -41,17 +42,19 @@ def output_of(content: bytes, *options: str, capsys: pytest.CaptureFixture[str])
     [
         ({}, ""),
         ({"packbench": "ignored there"}, ""),
-        ({"test_suite": "tariff"}, f"test_suite: {SUITES} 'tariff'"),
-        ({"test_suite": "agent_dojo"}, f"test_suite: {SUITES} 'agent_dojo'; did you mean \"agentdojo\"?"),
-        ({"test_suite": "AgentDojo"}, f"test_suite: {SUITES} 'AgentDojo'; did you mean \"agentdojo\"?"),
-        ({"test_suite": "agentdoj"}, f"test_suite: {SUITES} 'agentdoj'; did you mean \"agentdojo\"?"),
-        ({"test_suite": "inject_agent"}, f"test_suite: {SUITES} 'inject_agent'; did you mean \"injecagent\"?"),
-        ({"llm_backend": "llamaguard"}, f"llm_backend: {BACKENDS} 'llamaguard'; did you mean \"llama_guard\"?"),
-        ({"llm_backend": "unknown"}, f"llm_backend: {BACKENDS} 'unknown'"),
-        # near to two words
-        ({"expected": "comply"}, f"expected: {DECISIONS} 'comply'"),
-        ({"expected": "comply-safe"}, f"expected: {DECISIONS} 'comply-safe'; did you mean \"comply_safe\"?"),
-        ({"schema_version": 2}, "schema_version: expected 1, got 2"),
+        ({"test_suite": "tariff"}, f'test_suite: got "tariff"; {SUITES}'),
+        ({"test_suite": "agent_dojo"}, 'test_suite: got "agent_dojo"; did you mean "agentdojo"?'),
+        ({"test_suite": "agent-dojo"}, 'test_suite: got "agent-dojo"; did you mean "agentdojo"?'),
+        ({"test_suite": "agentdoj"}, 'test_suite: got "agentdoj"; did you mean "agentdojo"?'),
+        ({"test_suite": "inject_agent"}, 'test_suite: got "inject_agent"; did you mean "injecagent"?'),
+        (
+            {"llm_backend": "llamaguard"},
+            f'llm_backend: got "llamaguard"; {OPEN_BACKENDS}; did you mean "llama_guard"?',
+        ),
+        ({"llm_backend": "unknown"}, f'llm_backend: got "unknown"; {BACKENDS}'),
+        ({"expected": "accept"}, f'expected: got "accept"; {DECISIONS}'),
+        ({"expected": "comply-safe"}, f'expected: got "comply-safe"; {DECISIONS}; did you mean "comply_safe"?'),
+        ({"schema_version": 2}, "schema_version: got 2; expected 1"),
     ],
 )
 def test_only_what_rust_reads_is_valid(

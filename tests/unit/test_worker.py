@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_packbench.plugin import KEEP, RUN_ID
-from pytest_packbench.pytest_plugin.xdist_controller import COLLECTED, SPENT
-from pytest_packbench.pytest_plugin.xdist_worker import Worker
+from pytest_packbench.pytest_plugin.xdist import TOLD, Worker
 from pytest_packbench.runs.journal import Journal, is_locked, read_worker_journals
 from tests.unit.run_builders import case_result
 
@@ -38,7 +38,8 @@ def test_the_journals_of_a_worker_that_ends_are_closed(tmp_path: Path) -> None:
     assert is_locked(path)
     worker.pytest_sessionfinish(session)
     assert not is_locked(path)
-    assert (ended, config.workeroutput[COLLECTED], config.workeroutput[SPENT]) == ([True], {"toy": 1}, {"calls": 1})
+    told = json.loads(config.workeroutput[TOLD])
+    assert (ended, told["collected"], told["spent"]) == ([True], {"toy": 1}, {"calls": 1})
     assert list(read_worker_journals(folder)) == [case_result("a").case.nodeid]
     with Journal(path) as journal:
         journal.append(case_result("b"))

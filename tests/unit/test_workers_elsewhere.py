@@ -10,9 +10,16 @@ import execnet
 import pytest
 
 from pytest_packbench.plugin import ROOT, SELECTION
-from pytest_packbench.pytest_plugin import suites
-from pytest_packbench.pytest_plugin.suites import CONTROLLERS, WORKERS, common_ground, differences
-from pytest_packbench.pytest_plugin.xdist_controller import is_elsewhere, is_in_other_folder, name_of_worker
+from pytest_packbench.pytest_plugin import xdist
+from pytest_packbench.pytest_plugin.xdist import (
+    CONTROLLERS,
+    WORKERS,
+    common_ground,
+    differences,
+    is_elsewhere,
+    is_in_other_folder,
+    name_of_worker,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,8 +171,8 @@ def test_another_version_is_all_that_is_said(tmp_path: Path, monkeypatch: pytest
     other = {**theirs, "package": [version, "0" * 64]}
     said = differences(other, there.contexts(), there=CONTROLLERS, here=WORKERS)
     assert said == [f"the code of pytest-packbench {version} is not the same; install the same one"]
-    monkeypatch.setattr(suites, "__version__", "9.9.9")
-    monkeypatch.setattr(suites, "_package", lambda: ["9.9.9", "0" * 64])
+    monkeypatch.setattr(xdist, "__version__", "9.9.9")
+    monkeypatch.setattr(xdist, "_package", lambda: ["9.9.9", "0" * 64])
     said = differences(theirs, there.contexts(), there=CONTROLLERS, here=WORKERS)
     assert said == [f"pytest-packbench is {version} on this machine, 9.9.9 on the worker's; install the same version"]
 

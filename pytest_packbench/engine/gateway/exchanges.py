@@ -8,8 +8,8 @@ import json
 import secrets
 from binascii import b2a_base64
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.gateway import stamps
 from pytest_packbench.engine.gateway.headers import SHOWN, as_recorded, deciding
@@ -29,9 +29,10 @@ from pytest_packbench.model.strict_json import NUMBERS
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from pytest_packbench.backends import BackendError
+    from pytest_packbench.engine.gateway.service import Gateway
     from pytest_packbench.engine.metering import CallLimit
     from pytest_packbench.model.cassette import GatewayExchange
     from pytest_packbench.model.request import Usage
@@ -71,6 +72,7 @@ class RecordedCall:
         error: why it failed.
         cached: whether the answer came from the cache.
         cost_usd: what it cost, US dollars; None while it is in flight, and where that is not known.
+        caller: the place in the target's code that made it; empty where that is not known.
     """
 
     provider: str
@@ -90,6 +92,7 @@ class RecordedCall:
     error: BackendError | None = None
     cached: bool = False
     cost_usd: float | None = 0.0
+    caller: str = ""
 
     @classmethod
     def of(
@@ -178,12 +181,8 @@ class RecordedCall:
             prompts: whether to include the body of the request, and values of its headers.
         """
         body = self.shown_body() if prompts else None
-        usage = (
-            {}
-            if self.usage is None
-            else {"tokens_input": self.usage.tokens_input, "tokens_output": self.usage.tokens_output}
-        )
-        usage = {name: count for name, count in usage.items() if count is not None}
+        counts = {} if self.usage is None else asdict(self.usage)
+        usage = {name: count for name, count in counts.items() if count is not None}
         return {
             "provider": self.provider,
             "method": self.method,
@@ -230,51 +229,40 @@ def answer_as_json(content: bytes, *, stream: bool) -> dict[str, Any]:
         return {"stream_base64" if stream else "body_base64": b2a_base64(content, newline=False).decode("ascii")}
     if stream:
         return {"stream": text}
-    return {"body": json.loads(text)} if _round_trips(text) else {"text": text}
+    value = _lossless(text)
+    return {"text": text} if value is None else {"body": value}
 
 
-def _round_trips(text: str) -> bool:
-    """Whether a text is a JSON value that can be written again without loss: but for its spaces, the same text."""
+def _lossless(text: str) -> Any:
+    """Return the JSON value of a text that can be written again as the same text but for its spaces; else None."""
     try:
         value = json.loads(text, **NUMBERS)
-        if value is None:
-            return False
-        json.dumps(value, ensure_ascii=False).encode()
-        words = "".join(text.split())
         # repeated names, and numbers that Python writes otherwise, make a difference
-        return any("".join(json.dumps(value, ensure_ascii=plain).split()) == words for plain in (False, True))
+        written = [json.dumps(value, ensure_ascii=plain) for plain in (False, True)]
+        written[0].encode()
     except (ValueError, RecursionError):
-        return False
+        return None
+    return value if "".join(text.split()) in ["".join(each.split()) for each in written] else None
 
 
-class Scope(Protocol):
-    """What knows which cases are active: the gateway."""
-
-    def enter(self, traffic: CaseTraffic) -> None:
-        """Begin a case."""
-
-    def leave(self, traffic: CaseTraffic) -> None:
-        """End a case: nothing is its any more."""
-
-
+@dataclass(slots=True, eq=False)
 class CaseTraffic:
     """The calls of one attempt at a case through the gateway.
 
-    Args:
-        case_id: the case.
-        scope: the gateway.
-        recorded: the exchanges to replay; None where calls are forwarded.
-        trial: the number of the attempt at the case, from 0.
-        redactor: removes secrets from requests and messages.
-
     Attributes:
+        case_id: the case.
+        gateway: the gateway.
+        recorded: the exchanges to replay; none where calls are forwarded.
+        trial: the number of the attempt at the case, from 0.
+        suite: the case's suite, which is compared by identity.
         ignored_headers: names of headers that do not decide on an answer, in addition to those that never do.
         token: names the case to the gateway, in the path or in a header.
         calls: the calls in the order in which they began.
+        replayed: the positions of the exchanges that were replayed.
         mismatch: the first call that is not in the recording, in one line, or what is in it and was not asked for.
         difference: the lines of a unified diff of that call and the nearest recorded one.
         unattributed: the first call that can't be attributed to this or another case, in one line.
-        capped: the name of the cap that refused a call, and one line.
+        capped: the cap of the run that refused a call; None as long as none did.
         limit: limits the calls of chat models; None for no limit.
         strayed: whether a request of its code went past the gateway.
         given_up: whether it has ended although its target goes on.
@@ -283,38 +271,35 @@ class CaseTraffic:
         tasks: what answers the calls in flight, on the gateway's event loop.
     """
 
-    def __init__(
-        self,
-        case_id: str,
-        scope: Scope,
-        recorded: Sequence[GatewayExchange] | None = None,
-        *,
-        trial: int = 0,
-        redactor: Redactor | None = None,
-    ) -> None:
-        self.case_id = case_id
-        self.ignored_headers: tuple[str, ...] = ()
-        self.trial = trial
-        self.token = secrets.token_urlsafe(12)
-        self.calls: list[RecordedCall] = []
-        self.mismatch = ""
-        self.difference: tuple[str, ...] = ()
-        self.unattributed = ""
-        self.capped = ("", "")
-        self.limit: CallLimit | None = None
-        self.strayed = self.given_up = False
-        self.refused: BackendError | None = None
-        self.neighbours: set[CaseTraffic] = set()
-        self.tasks: dict[asyncio.Task[None], RecordedCall] = {}
-        self.redactor = redactor
-        self._scope = scope
-        self._recorded = tuple(recorded or ())
-        self._left = list(range(len(self._recorded)))
+    case_id: str
+    gateway: Gateway
+    recorded: tuple[GatewayExchange, ...] = ()
+    trial: int = 0
+    suite: object = None
+    ignored_headers: tuple[str, ...] = ()
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+    calls: list[RecordedCall] = field(default_factory=list)
+    replayed: set[int] = field(default_factory=set)
+    mismatch: str = ""
+    difference: tuple[str, ...] = ()
+    unattributed: str = ""
+    capped: BackendError | None = None
+    limit: CallLimit | None = None
+    strayed: bool = False
+    given_up: bool = False
+    refused: BackendError | None = None
+    neighbours: set[CaseTraffic] = field(default_factory=set)
+    tasks: dict[asyncio.Task[None], RecordedCall] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """The suite's identity and the case's id."""
+        return id(self.suite), self.case_id
 
     @property
     def has_recording(self) -> bool:
         """Whether there is anything to replay."""
-        return bool(self._recorded)
+        return bool(self.recorded)
 
     @property
     def is_busy(self) -> bool:
@@ -324,18 +309,18 @@ class CaseTraffic:
     @contextmanager
     def active(self) -> Iterator[None]:
         """Attribute the calls of this context to the case; afterwards its token is revoked, and calls in flight end."""
-        self._scope.enter(self)
+        self.gateway.enter(self)
         try:
             with stamps.stamped(self.token) as stamp:
                 yield
                 self.strayed = stamp.strayed
         finally:
-            self._scope.leave(self)
+            self.gateway.leave(self)
 
     def close(self) -> None:
         """End the case although its target goes on: what it still asks for is refused."""
         self.given_up = True
-        self._scope.leave(self)
+        self.gateway.leave(self)
 
     def repetition(self, call: RecordedCall) -> int:
         """Return how often this very call was made before, without an error."""
@@ -346,22 +331,23 @@ class CaseTraffic:
 
     def take(self, call: RecordedCall) -> GatewayExchange | None:
         """Return the next recorded answer to a call; None where there is none, which is a mismatch."""
-        for position in self._left:
-            if self._is_of(self._recorded[position], call):
-                self._left.remove(position)
-                return self._recorded[position]
+        for position, exchange in enumerate(self.recorded):
+            if position not in self.replayed and self._is_of(exchange, call):
+                self.replayed.add(position)
+                return exchange
         if not self.mismatch:
             self.mismatch = self._missing(call)
         return None
 
     def finish(self) -> None:
         """Report recorded exchanges that nobody asked for as a mismatch."""
-        left = self._left
-        if left and not self.mismatch:
-            first = self._recorded[left[0]]
+        made, total = len(self.replayed), len(self.recorded)
+        if made < total and not self.mismatch:
+            position = min({*range(total)} - self.replayed)
+            first = self.recorded[position]
             self.mismatch = (
-                f"the target's own client made only {len(self._recorded) - len(left)} of the {len(self._recorded)} "
-                f"recorded calls; not made: /gateway/{left[0]}, {first.method} {first.path}; {_ADVICE}"
+                f"the target's own client made only {made} of the {total} "
+                f"recorded calls; not made: /gateway/{position}, {first.method} {first.path}; {_ADVICE}"
             )
 
     def unrecovered_error(self, *, returned: bool = True) -> BackendError | None:
@@ -415,20 +401,20 @@ class CaseTraffic:
         return sorted(dict(as_recorded(recorded).items() ^ as_recorded(call.request_headers).items()))
 
     def _missing(self, call: RecordedCall) -> str:
-        if not self._recorded:
+        if not self.recorded:
             return (
                 f"the target's own client calls a model ({call}), and the case has no recorded exchanges; "
                 "record them (--packbench-mode=record)"
             )
-        same = [exchange for exchange in self._recorded if self._is_of(exchange, call)]
+        same = [exchange for exchange in self.recorded if self._is_of(exchange, call)]
         if same:
             return f"{call}: asked more often than the {len(same)} time(s) that it was recorded; {_ADVICE}"
         asked = call.shown_body()
         nearest = self._nearest(call, asked)
-        problem = f"{call} is none of the {len(self._recorded)} recorded requests"
+        problem = f"{call} is none of the {len(self.recorded)} recorded requests"
         if nearest is None:
             return f"{problem}, of which none has a body to compare; {_ADVICE}"
-        exchange = self._recorded[nearest]
+        exchange = self.recorded[nearest]
         others = self._other_headers(exchange, call)
         if exchange.path != call.path:
             where = f"/path: recorded {format_value(exchange.path)}, now {format_value(call.path)}"
@@ -444,28 +430,25 @@ class CaseTraffic:
 
     def _nearest(self, call: RecordedCall, asked: Any) -> int | None:
         """Return the position of the recorded request that is most like a call; keep how they differ."""
-        for position, exchange in enumerate(self._recorded):
+        now = _lines(asked)
+        alike = []
+        for position, exchange in enumerate(self.recorded):
             if (exchange.provider, exchange.request_sha256) == (call.provider, call.request_sha256):
                 # the same, but for its headers
                 return position
-        now = _lines(asked)
-        best: tuple[float, int] | None = None
-        for position, exchange in enumerate(self._recorded):
-            if exchange.request is None or exchange.provider != call.provider:
-                continue
-            ratio = difflib.SequenceMatcher(None, _lines(exchange.request), now, autojunk=False).ratio()
-            ratio += exchange.path == call.path
-            if best is None or ratio > best[0]:
-                best = (ratio, position)
-        if best is None:
+            if exchange.request is not None and exchange.provider == call.provider:
+                ratio = difflib.SequenceMatcher(None, _lines(exchange.request), now, autojunk=False).ratio()
+                alike.append((ratio + (exchange.path == call.path), -position))
+        if not alike:
             return None
-        recorded = self._recorded[best[1]]
+        nearest = -max(alike)[1]
+        recorded = self.recorded[nearest]
         before = [f"{recorded.method} {recorded.path}", *_lines(recorded.request)]
         after = [f"{call.method} {call.path}", *now]
         lines = list(difflib.unified_diff(before, after, "recorded", "now", lineterm="", n=1))
         more = [f"... {len(lines) - _MAX_DIFF_LINES} more lines"] if len(lines) > _MAX_DIFF_LINES else []
         self.difference = (*lines[:_MAX_DIFF_LINES], *more)
-        return best[1]
+        return nearest
 
 
 def _lines(value: Any) -> list[str]:
@@ -543,12 +526,11 @@ def _answered(answer: Any) -> str:
     if not isinstance(answer, dict):
         return _text(answer)
     choices = answer.get("choices") or answer.get("candidates")
-    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-        message = choices[0].get("message") or choices[0].get("content")
-        return _text_of(message) if isinstance(message, dict) else _text(choices[0])
-    if isinstance(message := answer.get("message"), dict):
+    first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else answer
+    message = first.get("message") or first.get("content")
+    if isinstance(message, dict):
         return _text_of(message)
-    return _text_of(answer) if "content" in answer else _text(answer)
+    return _text_of(answer) if first is answer and "content" in answer else _text(first)
 
 
 def _text_of(message: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
+from pytest_packbench.backends.answers import counts_in
 from pytest_packbench.model.credentials import is_secret_name
 from pytest_packbench.model.request import Usage
 
@@ -25,7 +26,6 @@ CHATS = re.compile(
 """The paths of calls that ask a chat model."""
 _NO_TOKENS = re.compile(r".*(/count_tokens|/input_tokens|:countTokens|/moderations|/api/show)$")
 _EMBEDDINGS = re.compile(r".*(/embeddings|/api/embed|:(batchE|e)mbedContents?)$")
-_ANTHROPIC_INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _UNVERSIONED = re.compile(r"/(chat/completions|completions|embeddings|models|responses)(?=[/?]|$)")
 _LOCALHOST = re.compile(r"(?<=[/@])localhost(?=[:/]|$)")
 _EVENT = re.compile(rb"(?:^|\n)data:[ ]?([^\r\n]*)")
@@ -355,7 +355,7 @@ def usage_of(path: str, body: bytes, *, stream: bool) -> Usage | None:
     """
     counts: dict[str, int | None] = {}
     for value in events(body) if stream else _values(body):
-        found = _counts(value)
+        found = counts_in(value)
         counts |= {name: number for name, number in found.items() if number is not None}
     if counts and _EMBEDDINGS.fullmatch(path.partition("?")[0]):
         # an embedding has no text
@@ -370,50 +370,6 @@ def _values(body: bytes) -> list[Any]:
         return []
     # Gemini streams a list where no events were asked for
     return value if isinstance(value, list) else [value]
-
-
-def _counts(value: Any) -> dict[str, int | None]:
-    if not isinstance(value, dict):
-        return {}
-    inner = value.get("response") or value.get("message")
-    if isinstance(inner, dict) and isinstance(inner.get("usage"), dict):
-        counts = _counts_of_usage(inner["usage"])
-        # a provisional count
-        return {**counts, "tokens_output": None} if value.get("type") == "message_start" else counts
-    if isinstance(usage := value.get("usage"), dict):
-        return _counts_of_usage(usage)
-    if isinstance(usage := value.get("usageMetadata"), dict):
-        return _counts_of_metadata(usage)
-    if "prompt_eval_count" in value or "eval_count" in value:
-        given, written = _count(value.get("prompt_eval_count")), _count(value.get("eval_count"))
-        return {"tokens_input": given, "tokens_output": written}
-    return {}
-
-
-def _counts_of_usage(usage: dict[str, Any]) -> dict[str, int | None]:
-    """Return the counts of OpenAI, or of Anthropic, whose input count leaves out tokens of its cache."""
-    if "prompt_tokens" not in usage:
-        inputs = [number for name in _ANTHROPIC_INPUTS if (number := _count(usage.get(name))) is not None]
-        return {"tokens_input": sum(inputs) if inputs else None, "tokens_output": _count(usage.get("output_tokens"))}
-    given, written = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
-    total = _count(usage.get("total_tokens"))
-    if written is None and given is not None and total is not None:
-        written = total - given
-    return {"tokens_input": given, "tokens_output": written}
-
-
-def _counts_of_metadata(usage: dict[str, Any]) -> dict[str, int | None]:
-    """Return the counts of Gemini, whose total contains reasoning, which its count of the answer leaves out."""
-    given, written = _count(usage.get("promptTokenCount")), _count(usage.get("candidatesTokenCount"))
-    if given is not None:
-        given += _count(usage.get("toolUsePromptTokenCount")) or 0
-        if (total := _count(usage.get("totalTokenCount"))) is not None:
-            written = total - given
-    return {"tokens_input": given, "tokens_output": written}
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def error_body(provider: str, status: int, kind: str, message: str) -> bytes:

@@ -6,7 +6,8 @@ import asyncio
 import os
 import re
 import threading
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -85,13 +86,24 @@ class _Asked(NamedTuple):
     reply: Reply
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Settings:
+    """What calls are subject to, as soon as the run knows.
+
+    Attributes:
+        ledger: counts calls, and refuses them once a cap is reached.
+        price: returns the price of a model's tokens, by provider and model.
+        on_overload: called when a provider is overloaded.
+        cache: answers calls that were answered in an earlier run.
+        redactor: the run's.
+        record: whether calls are recorded, so that one that can't be attributed is an error.
+    """
+
     ledger: Ledger | None = None
     price: Callable[[str, str], Prices | None] | None = None
     on_overload: Callable[[], None] | None = None
     cache: AnswerCache | None = None
-    redactor: Redactor | None = None
+    redactor: Redactor = field(default_factory=Redactor)
     record: bool = False
 
 
@@ -122,15 +134,14 @@ class Gateway:
 
             self._upstream = Upstream()
         self._settings = _Settings()
-        self._redactor = Redactor()
         self.outside = CaseTraffic("", self).token
         self._lock = threading.Lock()
         self._open: dict[str, CaseTraffic] = {}
         # the case, and whether its target goes on
-        self._ended: dict[str, tuple[str, bool]] = {}
+        self._ended: dict[str, tuple[tuple[int, str], bool]] = {}
         self._children: dict[str, CaseTraffic | None] = {}
         self._active: list[CaseTraffic] = []
-        self._late: dict[str, str] = {}
+        self._late: dict[tuple[int, str], str] = {}
 
     def start(self) -> None:
         """Start to serve; the address is taken already, and earlier calls wait."""
@@ -142,29 +153,13 @@ class Gateway:
             self._server.loop.call_soon_threadsafe(self._upstream.close)
         self._server.stop()
 
-    def configure(
-        self,
-        *,
-        ledger: Ledger | None = None,
-        price: Callable[[str, str], Prices | None] | None = None,
-        on_overload: Callable[[], None] | None = None,
-        cache: AnswerCache | None = None,
-        redactor: Redactor | None = None,
-        record: bool = False,
-    ) -> None:
-        """Set what calls are subject to, as soon as the run knows.
+    def configure(self, **settings: Any) -> None:
+        """Set what calls are subject to; see `_Settings`."""
+        self._settings = _Settings(**settings)
 
-        Args:
-            ledger: counts calls, and refuses them once a cap is reached.
-            price: returns the price of a model's tokens, by provider and model.
-            on_overload: called when a provider is overloaded.
-            cache: answers calls that were answered in an earlier run.
-            redactor: the run's.
-            record: whether calls are recorded, so that one that can't be attributed is an error.
-        """
-        self._settings = _Settings(ledger, price, on_overload, cache, redactor, record)
-        if redactor is not None:
-            self._redactor = redactor
+    @property
+    def _redactor(self) -> Redactor:
+        return self._settings.redactor
 
     def environment(self, token: str = "") -> dict[str, str]:
         """Return the variables by which clients find the gateway.
@@ -181,7 +176,7 @@ class Gateway:
         return values
 
     def open_case(
-        self, case_id: str, recorded: Sequence[GatewayExchange] | None = None, *, trial: int = 0
+        self, case_id: str, recorded: Sequence[GatewayExchange] | None = None, *, trial: int = 0, suite: object = None
     ) -> CaseTraffic:
         """Return what collects, or replays, the calls of one attempt at a case; its token is valid from now.
 
@@ -189,8 +184,9 @@ class Gateway:
             case_id: the case.
             recorded: the exchanges to replay; None to forward calls.
             trial: the number of the attempt at the case, from 0.
+            suite: the case's suite, which `take_late` compares by identity.
         """
-        traffic = CaseTraffic(case_id, self, recorded, trial=trial, redactor=self._redactor)
+        traffic = CaseTraffic(case_id, self, tuple(recorded or ()), trial, suite)
         with self._lock:
             self._open[traffic.token] = traffic
         return traffic
@@ -207,11 +203,15 @@ class Gateway:
         with self._lock:
             self._children[token] = traffic
 
-    def take_late(self) -> list[tuple[str, str]]:
-        """Return the calls with the stamp of an ended case, as pairs of case id and first message, and forget them."""
+    def take_late(self, suite: object = None) -> list[tuple[str, str]]:
+        """Return the calls that cases left running made after their end: case id and first message; forget them.
+
+        Args:
+            suite: the suite of the cases; None for all.
+        """
         with self._lock:
-            late, self._late = self._late, {}
-        return list(late.items())
+            keys = [key for key in self._late if suite is None or key[0] == id(suite)]
+            return [(key[1], self._late.pop(key)) for key in keys]
 
     def enter(self, traffic: CaseTraffic) -> None:
         """Begin a case: its target runs now."""
@@ -227,7 +227,7 @@ class Gateway:
             if traffic in self._active:
                 self._active.remove(traffic)
             self._open.pop(traffic.token, None)
-            self._ended[traffic.token] = traffic.case_id, traffic.given_up
+            self._ended[traffic.token] = traffic.key, traffic.given_up
             for token, assigned in self._children.items():
                 if assigned is traffic:
                     self._children[token] = None
@@ -241,59 +241,59 @@ class Gateway:
                 f"runs at its end, so that its calls may be another case's; {_REMEDY}"
             )
             traffic.unattributed = traffic.unattributed or message
-            for case in neighbours:
-                self._note(case, message)
+            with self._lock:
+                for case in neighbours:
+                    case.unattributed = case.unattributed or message
+                    if case.token in self._ended:
+                        self._late.setdefault(case.key, message)
 
     @property
     def _records(self) -> bool:
         """Whether a call that belongs to no case would be missing, or wrong, in a recording."""
         return self.offline or self._settings.record
 
-    def _note(self, case: CaseTraffic, message: str) -> None:
-        case.unattributed = case.unattributed or message
-        if case.token in self._ended:
-            with self._lock:
-                self._late.setdefault(case.case_id, message)
-
-    def _owner(self, token: str, stamp: str, call: RecordedCall, caller: str) -> _Owner:
-        """Decide whose a call is; note one that can't be attributed."""
+    def _received(self, request: Request) -> tuple[_Owner, RecordedCall]:
+        """Return the call of a request, and whose it is; note one that can't be attributed."""
+        token, name, path = _split(request.target)
+        # these are taken off the request
+        stamp = request.headers.pop(stamps.CASE_HEADER, "")
+        caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
+        call = RecordedCall.of(name, request.method, path, request.body, self._redactor, headers=request.headers)
+        call.caller = caller
         with self._lock:
             active = list(self._active)
-            if token:
-                case = self._open.get(token) or self._children.get(token)
-                if case is None and token not in self._children:
-                    return _Owner(refusal=self._revoked(token, call))
-                if case is not None:
-                    return _Owner(case)
-                return self._unstamped(active, call, caller)
-            if stamp:
-                return self._stamped(stamp, active, call, caller)
-            return self._unstamped(active, call, caller)
+            case = self._open.get(token) or self._children.get(token)
+            if case is not None:
+                return _Owner(case), call
+            if token and token not in self._children:
+                return _Owner(refusal=self._revoked(token, call)), call
+            owner = self._unstamped(active, call) if token or not stamp else self._stamped(stamp, active, call)
+            return owner, call
 
-    def _stamped(self, stamp: str, active: list[CaseTraffic], call: RecordedCall, caller: str) -> _Owner:
+    def _stamped(self, stamp: str, active: list[CaseTraffic], call: RecordedCall) -> _Owner:
         if stamp in self._open:
             case = self._open[stamp]
             case.neighbours.update(other for other in active if other is not case)
             return _Owner(case)
         if stamp == self.outside or (stamp.removesuffix(stamps.ELSEWHERE) == self.outside and not active):
             return self._outside(call)
-        ended, goes_on = self._ended.get(stamp, ("", False))
+        ended, goes_on = self._ended.get(stamp, (None, False))
         if ended and (goes_on or not self._records):
             return _Owner(refusal=self._revoked(stamp, call))
         if stamp.endswith(stamps.ELSEWHERE):
             # a worker of a pool, for one of them or for none
             words = f"made by work that no case started, while {_counted(active)}"
         elif ended:
-            words = f"made with the stamp of case {ended}, which has ended"
+            words = f"made with the stamp of case {ended[1]}, which has ended"
         else:
             words = "made with an unknown stamp"
-        return self._unattributed(active, call, caller, words, ended)
+        return self._unattributed(active, call, words, ended)
 
-    def _unstamped(self, active: list[CaseTraffic], call: RecordedCall, caller: str) -> _Owner:
+    def _unstamped(self, active: list[CaseTraffic], call: RecordedCall) -> _Owner:
         if len(active) == 1:
             return _Owner(active[0])
         if active:
-            return self._unattributed(active, call, caller, f"made while {_counted(active)}", "")
+            return self._unattributed(active, call, f"made while {_counted(active)}")
         return self._outside(call)
 
     def _outside(self, call: RecordedCall) -> _Owner:
@@ -303,11 +303,11 @@ class Gateway:
         return _Owner()
 
     def _unattributed(
-        self, active: list[CaseTraffic], call: RecordedCall, caller: str, words: str, ended: str
+        self, active: list[CaseTraffic], call: RecordedCall, words: str, ended: tuple[int, str] | None = None
     ) -> _Owner:
         if not self._records:
             return _Owner(is_counted=True)
-        place = f" at {caller}" if caller else ""
+        place = f" at {call.caller}" if call.caller else ""
         message = f"a model call can't be attributed to a case: {call}{place}, {words}; {_REMEDY}"
         for case in active:
             case.unattributed = case.unattributed or message
@@ -316,26 +316,25 @@ class Gateway:
         return _Owner(refusal=message)
 
     def _revoked(self, token: str, call: RecordedCall) -> str:
-        ended, _ = self._ended.get(token, ("", False))
-        if not ended:
+        ended, _ = self._ended.get(token, (None, False))
+        if ended is None:
             return f"{call} is refused: its address belongs to no case of this run"
-        message = f"{call} was made by work of case {ended}, which has ended; end it before the target returns"
+        message = f"{call} was made by work of case {ended[1]}, which has ended; end it before the target returns"
         self._late.setdefault(ended, message)
         return message
 
     async def _handle(self, request: Request, reply: Reply) -> None:
         """Answer one request."""
-        token, stamp, caller, call = self._call_of(request)
+        owner, call = self._received(request)
         provider, path = PROVIDERS.get(call.provider), _split(request.target)[2]
         if provider is None or _AMBIGUOUS.match(path):
             status, message = _NOT_FOUND, f"packbench's gateway serves {', '.join(PROVIDERS)}"
             if provider is not None:
                 status, message = _BAD_REQUEST, "a path has no @, \\ or #, no step . or .., and none of these encoded"
-            self._unsupported(self._owner(token, stamp, call, caller).case, call, message)
+            self._unsupported(owner.case, call, message)
             headers = {"content-type": "text/plain", "x-should-retry": "false"}
             await reply.send(status, headers, message.encode())
             return
-        owner = self._owner(token, stamp, call, caller)
         asked = _Asked(provider, request, path, call, reply)
         if owner.refusal:
             await _refuse(asked, _BAD_REQUEST, "packbench_refused", owner.refusal)
@@ -344,18 +343,10 @@ class Gateway:
         else:
             await self._serve(owner.case, asked)
 
-    def _call_of(self, request: Request) -> tuple[str, str, str, RecordedCall]:
-        """Return the token, the stamp and the caller of a request, which are taken off it, and its call."""
-        token, name, path = _split(request.target)
-        stamp = request.headers.pop(stamps.CASE_HEADER, "")
-        caller = stamps.caller_of(request.headers.pop(stamps.CALLER_HEADER, ""))
-        call = RecordedCall.of(name, request.method, path, request.body, self._redactor, headers=request.headers)
-        return token, stamp, caller, call
-
     def _turned_away(self, request: Request, reason: str) -> None:
         """Note a request that the server refuses."""
-        token, stamp, caller, call = self._call_of(request)
-        self._unsupported(self._owner(token, stamp, call, caller).case, call, reason)
+        owner, call = self._received(request)
+        self._unsupported(owner.case, call, reason)
 
     def _unsupported(self, case: CaseTraffic | None, call: RecordedCall, reason: str) -> None:
         """Note a call that is refused although it is a case's, whose target may ignore that."""
@@ -427,10 +418,9 @@ class Gateway:
         call = asked.call
         ledger, cache = self._settings.ledger, self._settings.cache
         refused = case.limit.take(call.request_sha256) if case.limit is not None and call.asks_chat_model else None
-        name, reason = ("", "") if ledger is None else ledger.exhausted()
-        if refused is None and name:
-            case.capped = case.capped if case.capped[0] else (name, reason)
-            refused = BackendError(name, reason)
+        if refused is None and ledger is not None and (cap := ledger.exhausted())[0]:
+            refused = BackendError(*cap)
+            case.capped = case.capped or refused
         if refused is not None:
             call.error = refused
             await _refuse(asked, _BAD_REQUEST, refused.kind, str(refused))
@@ -439,14 +429,16 @@ class Gateway:
             await self._forward(asked, counted=True)
             return
         key = {
-            "provider": call.provider,
-            "upstream": self.upstreams[call.provider],
-            "request_sha256": call.request_sha256,
-            "headers": as_recorded(call.request_headers),
-            "trial": case.trial,
-            "again": case.repetition(call),
+            "gateway": {
+                "provider": call.provider,
+                "upstream": self.upstreams[call.provider],
+                "request_sha256": call.request_sha256,
+                "headers": as_recorded(call.request_headers),
+                "trial": case.trial,
+                "again": case.repetition(call),
+            }
         }
-        if (stored := _exchange_of(cache.stored(key))) is None:
+        if (stored := _exchange_of(cache.load(key))) is None:
             await self._forward(asked, counted=True)
             # the cache itself looks at each event alone
             if call.end == "complete" and call.error is None and not self._redactor.find(call.joined_texts()):
@@ -601,13 +593,9 @@ async def _refuse(asked: _Asked, status: int, kind: str, message: str, *, is_ret
 
 
 def _exchange_of(stored: Any) -> GatewayExchange | None:
-    if stored is None:
-        return None
-    from pydantic import ValidationError
-
     from pytest_packbench.model.cassette import GatewayExchange
 
-    try:
+    # nothing is stored, or what is no exchange
+    with suppress(ValueError):
         return GatewayExchange.model_validate(stored)
-    except ValidationError:
-        return None
+    return None

@@ -5,27 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64encode
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.reports.blocks import html_text
-from pytest_packbench.reports.page.plots import BINS
+from pytest_packbench.reports.plots import BINS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pytest_packbench.analysis.baseline import BaselineOutcome
+    from pytest_packbench.analysis.changes import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.metric import Panel
     from pytest_packbench.model.result import Result
-    from pytest_packbench.reports.page.case_data import CaseBlocks
-    from pytest_packbench.runs.stored import StoredRun
+    from pytest_packbench.reports.page.case_data import CaseBlocks, CaseSources
 
 MAX_CASES = 10_000
 """How many cases a page contains at most, unless more did not pass."""
-_WORST = 10
 # written by the build of the wheel
 _PACKED = "_sources.json"
 
@@ -43,6 +42,7 @@ class TrendPoint(NamedTuple):
         interval: two-sided Wilson interval of the pass rate, 0 to 1; None without one.
         suite_sha256: hash of the scoring rules, which break the trend where they change.
         case_hashes: the hash of each case's content by its test id; None if they are not known.
+        changed: how many cases are not those of the run before.
     """
 
     run_id: str
@@ -54,6 +54,12 @@ class TrendPoint(NamedTuple):
     interval: tuple[float, float] | None
     suite_sha256: str
     case_hashes: Mapping[str, str | None] | None = None
+    changed: int = 0
+
+    @property
+    def rate(self) -> float | None:
+        """The pass rate; None if no case was judged."""
+        return self.passed / self.judged if self.judged else None
 
 
 class AttemptEffort(NamedTuple):
@@ -63,14 +69,14 @@ class AttemptEffort(NamedTuple):
         test_id: the case.
         trial: the number of the attempt, from 0.
         duration_ms: milliseconds.
-        tokens: input and output tokens; None if they are not known.
+        tokens: input and output tokens; None unless both are known.
         cost_usd: US dollars; None if it is not known.
     """
 
     test_id: str
     trial: int
     duration_ms: int
-    tokens: int | None
+    tokens: tuple[int, int] | None
     cost_usd: float | None
 
 
@@ -81,29 +87,25 @@ class CaseNumbers(NamedTuple):
         passed: how many of the passed attempts have a score in each of `BINS` equal parts of 0 to 1.
         failed: the same of the failed attempts.
         thresholds: how many attempts have each threshold.
-        attempts: how many have a record.
-        tokens_known: attempts whose tokens are known.
-        tokens_input: their input tokens.
-        tokens_output: their output tokens.
-        cost_known: attempts whose cost is known.
-        cost_usd: their cost, US dollars.
-        slowest: the attempts that took longest, longest first.
+        efforts: what each attempt with a record took.
         case_hashes: the hash of each case's content by its test id; None for more than `MAX_CASES`.
-        dearest: the attempts that cost most, dearest first, of those whose cost is known.
     """
 
-    passed: tuple[int, ...]
-    failed: tuple[int, ...]
-    thresholds: dict[float, int]
-    attempts: int
-    tokens_known: int
-    tokens_input: int
-    tokens_output: int
-    cost_known: int
-    cost_usd: float
-    slowest: tuple[AttemptEffort, ...]
-    dearest: tuple[AttemptEffort, ...]
-    case_hashes: Mapping[str, str | None] | None = None
+    passed: Sequence[int]
+    failed: Sequence[int]
+    thresholds: Mapping[float, int]
+    efforts: Sequence[AttemptEffort]
+    case_hashes: Mapping[str, str | None] | None
+
+    @property
+    def tokens(self) -> list[tuple[int, int]]:
+        """Input and output tokens of the attempts where both are known."""
+        return [each.tokens for each in self.efforts if each.tokens is not None]
+
+    @property
+    def costs(self) -> list[float]:
+        """The costs of the attempts where they are known, US dollars."""
+        return [each.cost_usd for each in self.efforts if each.cost_usd is not None]
 
 
 class RunPage(NamedTuple):
@@ -111,41 +113,79 @@ class RunPage(NamedTuple):
 
     Attributes:
         conclusion: what the run came to.
+        numbers: scores, times and tokens.
         cases: its cases, compressed; None if the page has only the failing ones, as text.
         trend: earlier runs of the same kind, oldest first.
         notes: what a reader has to know about the page, a sentence each.
-        numbers: scores, times and tokens; None if they are not known.
         panels: what the pack adds.
     """
 
     conclusion: Conclusion
+    numbers: CaseNumbers
     cases: CaseBlocks | None = None
     trend: Sequence[TrendPoint] = ()
     notes: Sequence[str] = ()
-    numbers: CaseNumbers | None = None
     panels: Sequence[Panel] = ()
 
 
-def run_page(
-    conclusion: Conclusion,
-    results: Iterable[Result],
-    *,
-    cases: CaseBlocks | None = None,
-    trend: Sequence[TrendPoint] = (),
-    notes: Sequence[str] = (),
-    panels: Sequence[Panel] = (),
-) -> RunPage:
+def run_page(conclusion: Conclusion, results: Iterable[Result], **shown: Any) -> RunPage:
     """Return what the page shows of a run.
 
     Args:
         conclusion: what it came to.
         results: one for each attempt, in any order; read once.
-        cases: its cases, compressed.
-        trend: earlier runs of the same kind, oldest first.
-        notes: what a reader has to know about the page, a sentence each.
-        panels: what the pack adds.
+        shown: the other fields of `RunPage`.
     """
-    return RunPage(conclusion, cases, trend, notes, case_numbers(results), panels)
+    return RunPage(conclusion, case_numbers(results), **shown)
+
+
+def page_of_run(
+    conclusion: Conclusion,
+    results: Callable[[], Iterable[Result]],
+    *,
+    folder: Path,
+    sources: CaseSources,
+    redact: Callable[[str], str],
+    root_link: str | None,
+    options: str,
+    can_accept: bool,
+    notes: Sequence[str] = (),
+    panels: Sequence[Panel] = (),
+) -> RunPage:
+    """Return what the page shows of a run with its cases, those of its baseline, and earlier runs of the same kind.
+
+    Args:
+        conclusion: what the run came to.
+        results: returns one for each attempt, with records and payloads, in the same order each time.
+        folder: the folder of the run, which the suite's other runs are beside.
+        sources: as in `case_blocks`, like the next four.
+        redact: as there.
+        root_link: as there.
+        options: as there.
+        can_accept: as there.
+        notes: as in `run_page`, like the next one.
+        panels: as there.
+    """
+    from pytest_packbench.analysis.counting import trials_rule_of
+    from pytest_packbench.analysis.trend import like_runs, verdict_rows
+    from pytest_packbench.reports.page.case_data import case_blocks
+
+    run, number = conclusion.run, conclusion.statistics.totals.selected
+    like = like_runs(folder.parent, run, models=conclusion.statistics.models)
+    cases = case_blocks(
+        shown_results(results, number),
+        sources,
+        baseline=baseline_cases(conclusion.baseline),
+        history=verdict_rows(like),
+        redact=redact,
+        run=run.run_id,
+        rule=trials_rule_of(run),
+        root_link=root_link,
+        options=options,
+        can_accept=can_accept,
+    )
+    notes = [*notes, *missing_cases(number)]
+    return run_page(conclusion, results(), cases=cases, trend=trend_of(like), notes=notes, panels=panels)
 
 
 def shown_results(results: Callable[[], Iterable[Result]], number: int) -> tuple[Result, ...]:
@@ -173,84 +213,55 @@ def missing_cases(number: int) -> tuple[str, ...]:
     return (f"The table of cases has {shown}; report.json has all.",)
 
 
-def baseline_cases(outcome: BaselineOutcome | None, stored: StoredRun | None) -> dict[str, Result] | None:
+def baseline_cases(outcome: BaselineOutcome | None) -> dict[str, Result] | None:
     """Return the cases of a run's baseline by test id, with their payloads as far as they can be read.
 
     Args:
         outcome: what came of comparing the run with it.
-        stored: the baseline.
 
     Returns:
         The cases; None where the runs are not compared.
     """
-    if outcome is None or outcome.compared is None or stored is None:
+    if outcome is None or outcome.compared is None or outcome.stored is None:
         return None
-    from pytest_packbench.analysis.trials import fold_trials, trials_rule_of
+    from pytest_packbench.analysis.changes import cases_of
     from pytest_packbench.runs.folder import StoredRunError
     from pytest_packbench.runs.stored import complete_results
 
+    stored = outcome.stored
     try:
         results = tuple(complete_results(stored.source)) or stored.results
     except (StoredRunError, OSError):
         results = stored.results
-    return {case.case.test_id: case for case in fold_trials(results, trials_rule_of(stored.run))}
+    return {case.case.test_id: case for case in cases_of(stored.run, results)}
 
 
 def trend_of(earlier: Iterable[Any]) -> tuple[TrendPoint, ...]:
     """Return earlier runs, as `like_runs` reads them, as points of the trend."""
-    return tuple(TrendPoint(*(getattr(run, name) for name in TrendPoint._fields)) for run in earlier)
+    names = TrendPoint._fields[:-1]
+    return tuple(TrendPoint(*(getattr(run, name) for name in names)) for run in earlier)
 
 
 def case_numbers(results: Iterable[Result]) -> CaseNumbers:
     """Return the numbers of a run's attempts, in any order."""
     bins = {"passed": [0] * BINS, "failed": [0] * BINS}
-    thresholds: dict[float, int] = {}
-    attempts: list[AttemptEffort] = []
-    tokens: list[tuple[int, int]] = []
-    costs: list[float] = []
+    thresholds: Counter[float] = Counter()
+    efforts: list[AttemptEffort] = []
     hashes: dict[str, str | None] = {}
     for result in results:
+        case, attempt, score, record = result.case, result.attempt, result.score, result.record
         if len(hashes) <= MAX_CASES:
-            hashes[result.case.test_id] = result.case.case_sha256
-        if result.score.counted and result.score.score is not None:
-            bins[result.score.verdict][min(int(result.score.score * BINS + 1e-9), BINS - 1)] += 1
-            if result.score.threshold is not None:
-                thresholds[result.score.threshold] = thresholds.get(result.score.threshold, 0) + 1
-        record = result.record
-        if record is None:
-            continue
-        used, cost = _tokens(record), result.attempt.cost_usd
-        tokens += [used] if used is not None else []
-        costs += [cost] if cost is not None else []
-        spent = None if used is None else sum(used)
-        attempts.append(
-            AttemptEffort(result.case.test_id, result.attempt.trial, result.attempt.duration_ms, spent, cost)
-        )
-    return CaseNumbers(
-        passed=tuple(bins["passed"]),
-        failed=tuple(bins["failed"]),
-        thresholds=dict(sorted(thresholds.items())),
-        attempts=len(attempts),
-        tokens_known=len(tokens),
-        tokens_input=sum(used for used, _ in tokens),
-        tokens_output=sum(used for _, used in tokens),
-        cost_known=len(costs),
-        cost_usd=sum(costs),
-        slowest=tuple(sorted(attempts, key=lambda each: (-each.duration_ms, each.test_id))[:_WORST]),
-        dearest=tuple(
-            sorted(
-                (each for each in attempts if each.cost_usd),
-                key=lambda each: (-(each.cost_usd or 0.0), each.test_id, each.trial),
-            )[:_WORST]
-        ),
-        case_hashes=hashes if len(hashes) <= MAX_CASES else None,
-    )
-
-
-def _tokens(record: dict[str, Any]) -> tuple[int, int] | None:
-    """Return input and output tokens of an attempt; None unless both are known."""
-    given, returned = record.get("tokens_input"), record.get("tokens_output")
-    return (given, returned) if isinstance(given, int) and isinstance(returned, int) else None
+            hashes[case.test_id] = case.case_sha256
+        if score.counted and score.score is not None:
+            bins[score.verdict][min(int(score.score * BINS + 1e-9), BINS - 1)] += 1
+            if score.threshold is not None:
+                thresholds[score.threshold] += 1
+        if record is not None:
+            given, returned = record.get("tokens_input"), record.get("tokens_output")
+            tokens = (given, returned) if isinstance(given, int) and isinstance(returned, int) else None
+            efforts.append(AttemptEffort(case.test_id, attempt.trial, attempt.duration_ms, tokens, attempt.cost_usd))
+    known = hashes if len(hashes) <= MAX_CASES else None
+    return CaseNumbers(bins["passed"], bins["failed"], dict(sorted(thresholds.items())), efforts, known)
 
 
 def page_html(
@@ -274,7 +285,7 @@ def page_html(
 
     several = len(pages) > 1
     every = [run_sections(page, number, several=several) for number, page in enumerate(pages)]
-    links = [] if several else [(section.name, section.nav) for section in every[0] if section.nav]
+    links = [] if several else [section.name for section in every[0] if section.css != "printed"]
     runs = [
         run_html(page, sections, number, several=several, redact=redact)
         for number, (page, sections) in enumerate(zip(pages, every, strict=True))
@@ -290,7 +301,7 @@ def page_html(
         title=html_text(title, redact),
         policy=_policy(css, script),
         css=css,
-        links="".join(f'<li><a href="#{name}">{nav}</a></li>' for name, nav in links),
+        links="".join(f'<li><a href="#{name}">{name.capitalize()}</a></li>' for name in links),
         runs="".join([overview_html(pages, title, redact) if several else "", *runs]),
         data="".join([*blocks, f"<script>{script}</script>\n" if script else ""]),
     )

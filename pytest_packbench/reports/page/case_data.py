@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import zlib
 from binascii import b2a_base64
 from contextlib import suppress
@@ -19,16 +18,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
 
-from pytest_packbench.analysis.trials import MEAN, fold_case, group_by_case
+from pytest_packbench.analysis.counting import MEAN, by_case, fold_case
+from pytest_packbench.analysis.listing import name_some
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.result import values_of
 from pytest_packbench.model.strict_json import NUMBERS
+from pytest_packbench.reports.terminal import lost_terms, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.analysis.trials import Rule
+    from pytest_packbench.analysis.counting import Rule
     from pytest_packbench.model.result import Result
 
 
@@ -151,11 +152,11 @@ def case_blocks(
     terms: dict[tuple[Any, ...], int] = {}
     packed = _Details(sources, redact)
     options = f" {options}" if options else ""
-    for trials in sorted(group_by_case(results), key=_failures_first)[:MAX_ROWS]:
+    for trials in sorted(by_case(results), key=_failures_first)[:MAX_ROWS]:
         case = fold_case(trials, rule)
         before = None if baseline is None else baseline.get(case.case.test_id)
         change = None if baseline is None else _change(before, case)
-        command = f"pytest {shell_quoted(case.case.nodeid)}{options}"
+        command = f"pytest {quoted(case.case.nodeid)}{options}"
         # most test ids end with the id of the case
         prefix = case.case.test_id.removesuffix(case.case.case_id)
         made = (
@@ -180,15 +181,15 @@ def case_blocks(
         "root": root_link,
         "options": options,
         "terms": list(terms),
-        "columns": dict(zip((*_ROW_FIELDS, *_MADE), _columns(rows), strict=False)),
+        # equal values beside each other are compressed best
+        "columns": dict(zip((*_ROW_FIELDS, *_MADE), zip(*rows, strict=True), strict=False)),
     }
     blocks = (Block("rows", _compressed(_json(table))), *packed.blocks)
-    return CaseBlocks(blocks, (*_left_out(results, rows), *packed.notices()))
-
-
-def _columns(rows: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Return the columns of a table: equal values beside each other are compressed best."""
-    return zip(*rows, strict=True)
+    notices = packed.notices()
+    if len(rows) == MAX_ROWS and len(results) > MAX_ROWS:
+        first = f"The table has {MAX_ROWS:,} cases, those that did not pass first; report.json lists all."
+        notices = (first, *notices)
+    return CaseBlocks(blocks, notices)
 
 
 def _origin(results: Sequence[Result]) -> dict[str, str]:
@@ -199,16 +200,11 @@ def _origin(results: Sequence[Result]) -> dict[str, str]:
     return {"pack": str(made.get("pack") or "").partition("/")[0], "label": label}
 
 
-def _left_out(results: Sequence[Result], rows: Sequence[object]) -> Iterator[str]:
-    if len(rows) == MAX_ROWS and len(results) > MAX_ROWS:
-        yield f"The table has {MAX_ROWS:,} cases, those that did not pass first; report.json lists all."
-
-
 def _change(before: Result | None, case: Result) -> str:
     if before is None:
         return "added"
     # runs without a baseline need no comparison
-    from pytest_packbench.analysis.comparison import change_of
+    from pytest_packbench.analysis.changes import change_of
 
     return change_of(before, case)
 
@@ -276,24 +272,16 @@ class _Details:
 
     def notices(self) -> tuple[str, ...]:
         """Return what was left out."""
-        limits = (
-            (self._without_exchanges, "the recorded exchanges of {} are left out", MAX_EXCHANGES),
-            (self._without_texts, "the texts and results of {} are left out", MAX_PAYLOADS),
-        )
-        found = [
-            f"{text.format(pluralize(count, 'case'))}, because the details of this page exceed {size >> 20} MB; "
-            "the files of the run and of the suite contain them"
-            for count, text, size in limits
-            if count
-        ]
-        if self._cut:
-            named = ", ".join([*list(self._cut)[:_MAX_NAMED], *(["…"] if len(self._cut) > _MAX_NAMED else [])])
-            cases = pluralize(len(self._cut), "case")
-            found.append(
-                f"texts of more than {_MAX_TEXT >> 20} MB are cut in {cases} ({named}); the files of the run and of "
-                "the suite contain them"
-            )
-        return tuple(text[0].upper() + text[1:] + "." for text in found)
+        named = name_some(list(self._cut)[:_MAX_NAMED], len(self._cut))
+        exceeded, cut = "because the details of this page exceed", pluralize(len(self._cut), "case")
+        found = {
+            f"The recorded exchanges of {pluralize(self._without_exchanges, 'case')} are left out, {exceeded} "
+            f"{MAX_EXCHANGES >> 20} MB": self._without_exchanges,
+            f"The texts and results of {pluralize(self._without_texts, 'case')} are left out, {exceeded} "
+            f"{MAX_PAYLOADS >> 20} MB": self._without_texts,
+            f"Texts of more than {_MAX_TEXT >> 20} MB are cut in {cut} ({named})": self._cut,
+        }
+        return tuple(f"{what}; the files of the run and of the suite contain them." for what, of in found.items() if of)
 
     def _exchanges(self, case: Result) -> int | None:
         text = self._sources.exchanges_text(case)
@@ -398,28 +386,15 @@ class _Details:
         return len(self._texts)
 
 
-def shell_quoted(text: str) -> str:
-    """Quote an argument for a shell, in one line; line breaks and control characters in the form of Bash."""
-    if not text.isprintable():
-        return "$'" + text.encode("unicode_escape").decode().replace("'", r"\'") + "'"
-    return shlex.quote(text)
-
-
 def _failures_first(trials: Sequence[Result]) -> bool:
     """Sort cases that passed behind others: what is left out of a large page is of those."""
     return all(result.score.verdict == "passed" for result in trials)
 
 
 def _effects_of(case: Result) -> tuple[tuple[str, bool], ...]:
-    """Return the terms of a case by name, and whether each cost points.
-
-    If none of a failed case did, those that gave no points are its cause.
-    """
-    every = case.score.terms
-    costs = [term.effect == "zero" or (term.effect == "add" and term.value < 0) for term in every]
-    if case.score.verdict == "failed" and not any(costs):
-        costs = [term.effect == "add" and not term.value for term in every]
-    return tuple([(term.name, cost) for term, cost in zip(every, costs, strict=True)])
+    """Return the terms of a case by name, and whether each cost points, or is why a failed case has none."""
+    lost = lost_terms(case.score.terms, or_without=case.score.verdict == "failed")
+    return tuple([(term.name, term in lost) for term in case.score.terms])
 
 
 def _tokens(trials: Iterable[Result]) -> int | None:

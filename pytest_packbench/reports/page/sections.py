@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from pytest_packbench.analysis.conclusion import caveats, run_verdict
@@ -13,7 +13,6 @@ from pytest_packbench.analysis.formatting import (
     format_interval,
     format_mean,
     format_percent,
-    grouped_figures,
 )
 from pytest_packbench.analysis.intervals import exact_bound
 from pytest_packbench.analysis.listing import MAX_ROWS
@@ -22,7 +21,6 @@ from pytest_packbench.model.gate import CHANGE_METRICS, gates_text
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.reports.blocks import (
     Cell,
-    Facts,
     Markup,
     Points,
     Section,
@@ -31,14 +29,15 @@ from pytest_packbench.reports.blocks import (
     figure_tables,
     html,
     html_text,
+    verdict_cell,
 )
-from pytest_packbench.reports.page.plots import (
+from pytest_packbench.reports.plots import (
     BINS,
-    TrendMark,
     bar_svg,
     change_range,
     histogram_svg,
     interval_svg,
+    minute,
     share_range,
     swatch_svg,
     trend_svg,
@@ -50,26 +49,26 @@ from pytest_packbench.reports.story import (
     gates_table,
     rate_tables,
     refusals_table,
+    used_sentence,
     wrong_controls,
 )
 from pytest_packbench.reports.terminal import spent_text
 from pytest_packbench.runs.metadata import recorded_spending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.analysis.baseline import BaselineOutcome
-    from pytest_packbench.analysis.comparison import RunComparison
+    from pytest_packbench.analysis.changes import BaselineOutcome, Comparison
     from pytest_packbench.analysis.conclusion import Conclusion
-    from pytest_packbench.analysis.statistics import Statistics
+    from pytest_packbench.analysis.counting import Statistics
     from pytest_packbench.model.gate import GateResult
-    from pytest_packbench.model.metric import Figure, Interval, Panel
+    from pytest_packbench.model.metric import Panel
+    from pytest_packbench.model.result import Result
     from pytest_packbench.reports.blocks import Block, Row
     from pytest_packbench.reports.page import AttemptEffort, CaseNumbers, RunPage, TrendPoint
 
     Link = Callable[[str], str]
 
-_STATUS = {"passed": ("✓", "pass"), "failed": ("✗", "fail"), "partial": ("\u2013", "warn")}
 _NOT_COMPARED = {
     "removed": "removed",
     "hash_changed": "case or judge changed",
@@ -81,7 +80,6 @@ _UNPRINTED = {
     "verdict_changed": "Other changes of the verdict",
     "improved": "Higher scores",
 }
-_CHANGED = ("case", "change", "in the baseline", "now", "score", "why")
 _SAID = ("verdict", "score", "trials passed", "expected", "actual", "kind", "message", "terms in detail")
 """What the page says of each case that did not pass."""
 _LIMITS = "What this run shows, and what it does not"
@@ -92,25 +90,7 @@ _MAX_PRINTED = 10
 _FEW_GROUPS = 10
 _FAILING = ("failed", "error")
 _TENTH_OF_A_CENT = 0.001
-_UP_TO_MINUTE = len("2026-05-04T12:30")
-
-
-class PageSection(NamedTuple):
-    """A section of the page.
-
-    Attributes:
-        name: what links to it name; unique among the sections of a run.
-        title: what it is about.
-        blocks: what it says.
-        nav: what the navigation calls it; empty if that does not have it.
-        css: `screen` if it is not printed, `printed` if it is only printed; else empty.
-    """
-
-    name: str
-    title: str
-    blocks: Sequence[Block]
-    nav: str = ""
-    css: str = ""
+_WORST = 10
 
 
 class Tile(NamedTuple):
@@ -122,7 +102,7 @@ class Tile(NamedTuple):
     color: str = ""
 
 
-def run_sections(page: RunPage, number: int, *, several: bool) -> list[PageSection]:
+def run_sections(page: RunPage, number: int, *, several: bool) -> list[Section]:
     """Return what the page says of one run below its verdict, without sections that have nothing to say.
 
     Args:
@@ -131,32 +111,35 @@ def run_sections(page: RunPage, number: int, *, several: bool) -> list[PageSecti
         several: whether the page has other runs.
     """
     conclusion, statistics = page.conclusion, page.conclusion.statistics
-    controls = conclusion.controls
-    has_wrong = controls is not None and bool(controls.wrong)
+    has_wrong = conclusion.controls is not None and bool(conclusion.controls.wrong)
 
     def link(test_id: str) -> str:
         return f"#case={quote(test_id, safe='')}" + (f"&run={number}" if several else "") if page.cases else ""
 
     failing = _printed_failures(conclusion)
-    every = (
-        PageSection("gates", "Gates", list(_gates(conclusion.gates)), "Gates"),
-        PageSection("policy", "Acceptance policy", list(_policy(conclusion)), "Policy"),
-        PageSection("controls", "Controls", list(_controls(conclusion)), "Controls", "" if has_wrong else "screen"),
-        PageSection("baseline", "Since the baseline", list(_baseline(conclusion, link)), "Changes"),
-        PageSection("failing", failing.title, [failing] if failing.rows else [], css="printed"),
-        PageSection("trend", "Trend", list(_trend(page)), "Trend", "screen"),
-        PageSection("scores", "Scores", list(_scores(page.numbers)), "Scores", "screen"),
-        PageSection("rates", "Rates by group", list(_rates(statistics)), "Rates", "screen"),
-        PageSection("figures", "Figures of the pack", list(_figures(page)), "Figures", "screen"),
-        PageSection("effort", "Time, tokens and cost", list(_effort(page, link)), "Effort", "screen"),
-        PageSection("cases", "Cases", list(_cases(page, link, number)), "Cases", "screen"),
-        PageSection("about", "About this run", [about(conclusion.run, statistics)], "About", "screen"),
+    every: Sequence[tuple[str, str, str, Iterable[Block]]] = (
+        ("gates", "Gates", "", _gates(conclusion.gates)),
+        ("policy", "Acceptance policy", "", _policy(conclusion)),
+        ("controls", "Controls", "" if has_wrong else "screen", _controls(conclusion)),
+        ("changes", "Since the baseline", "", _baseline(conclusion, link)),
+        ("failing", failing.title, "printed", [failing] if failing.rows else ()),
+        ("trend", "Trend", "screen", _trend(page)),
+        ("scores", "Scores", "screen", _scores(page.numbers)),
+        ("rates", "Rates by group", "screen", _rates(statistics)),
+        ("figures", "Figures of the pack", "screen", _figures(page)),
+        ("effort", "Time, tokens and cost", "screen", _effort(page, link)),
+        ("cases", "Cases", "screen", _cases(page, link, number)),
+        ("about", "About this run", "screen", [about(conclusion.run, statistics)]),
     )
-    return [section for section in every if section.blocks]
+    return [
+        Section(title, made, css=css, name=f"{name}-{number + 1}" if several else name)
+        for name, title, css, blocks in every
+        if (made := tuple(blocks))
+    ]
 
 
 def run_html(
-    page: RunPage, sections: Sequence[PageSection], number: int, *, several: bool, redact: Callable[[str], str]
+    page: RunPage, sections: Sequence[Section], number: int, *, several: bool, redact: Callable[[str], str]
 ) -> str:
     """Write a run: its verdict, its numbers and its sections.
 
@@ -172,32 +155,23 @@ def run_html(
     """
     run, verdict = page.conclusion.run, run_verdict(page.conclusion)
     suffix, level = (f"-{number + 1}", 2) if several else ("", 1)
-    sign, color = _STATUS[verdict.status]
+    status = verdict_cell(verdict.status)
     backend = f"{run.backend} / {run.model}" if run.backend and run.model else ""
-    made = (run.suite, f"{run.mode} mode", run.target, backend, _minute(run.finished_at), run.run_id)
+    made = (run.suite, f"{run.mode} mode", run.target, backend, minute(run.finished_at), run.run_id)
     notes = page.cases.notices if page.cases is not None else ()
     limits = Section(_LIMITS, [Points([*caveats(run, page.conclusion.statistics), *page.notes, *notes])])
     eyebrow = html_text(" · ".join(filter(None, made)), redact)
     first, rest = (html_text(text, redact) for text in verdict.headline.split(", ", 1))
-    written = "".join(_section_html(section, suffix, level + 1, redact) for section in sections)
+    written = html(sections, level=level + 1, redact=redact)
     name = f"verdict{suffix}"
     return (
         f'<article class="run" aria-labelledby="{name}-title">\n<section id="{name}" class="verdict">\n'
         f'<p class="eyebrow">{eyebrow}</p>\n'
-        f'<h{level} id="{name}-title" class="headline"><span class="is-{color}">'
-        f'<span class="sign" aria-hidden="true">{sign}</span>{first}</span>, {rest}</h{level}>\n'
+        f'<h{level} id="{name}-title" class="headline"><span class="is-{status.color}">'
+        f'<span class="sign" aria-hidden="true">{status.sign}</span>{first}</span>, {rest}</h{level}>\n'
         f'<p class="lead">{html_text(verdict.sentence, redact)}</p>\n{_tiles_html(list(_tiles(page)), redact)}'
         f'<div class="limits">\n{html([limits], level=level + 1, redact=redact)}</div>\n</section>\n{written}'
         '<div class="signoff" aria-hidden="true"><p>Decision</p><p>Name</p><p>Date</p></div>\n</article>\n'
-    )
-
-
-def _section_html(section: PageSection, suffix: str, level: int, redact: Callable[[str], str]) -> str:
-    name, css = f"{section.name}{suffix}", f' class="{section.css}"' if section.css else ""
-    return (
-        f'<section id="{name}" aria-labelledby="{name}-title"{css}>\n'
-        f'<h{level} id="{name}-title">{html_text(section.title, redact)}</h{level}>\n'
-        f"{html(section.blocks, level=level + 1, redact=redact)}</section>\n"
     )
 
 
@@ -222,8 +196,8 @@ def overview_html(pages: Sequence[RunPage], title: str, redact: Callable[[str], 
                 run.suite,
                 run.mode,
                 run.target,
-                _minute(run.finished_at),
-                _status_cell(run_verdict(page.conclusion).status),
+                minute(run.finished_at),
+                verdict_cell(run_verdict(page.conclusion).status),
                 f"{overall.passed} of {overall.n}",
                 format_mean(overall.mean_score),
             )
@@ -255,7 +229,7 @@ def _tiles(page: RunPage) -> Iterator[Tile]:
         yield Tile("Not judged", str(statistics.totals.selected - overall.n), ", ".join(unjudged), color)
     if comparison is not None:
         changed = comparison.counts()
-        unseen = sum(map(_failed_before, _not_compared(comparison)))
+        unseen = sum(map(_failed_before, _not_compared(comparison).rows))
         gone = f"; {unseen} that failed there not compared" if unseen else ""
         failing, note = changed["new_failures"], f"{changed['fixed']} recovered since the baseline{gone}"
         yield Tile("New failures", str(failing), note, "fail" if failing else "")
@@ -263,23 +237,24 @@ def _tiles(page: RunPage) -> Iterator[Tile]:
 
 
 def _effort_tiles(page: RunPage) -> Iterator[Tile]:
-    numbers, run, times = page.numbers, page.conclusion.run, page.conclusion.times
-    if run.mode == FIXTURE or numbers is None:
+    times = page.conclusion.times
+    if page.conclusion.run.mode == FIXTURE:
         return
     if times is not None:
         yield Tile("Time, median", format_duration(times.p50_ms), f"95 % within {format_duration(times.p95_ms)}")
-    tokens, cost, of = _used(numbers, recorded_spending(run))
+    tokens, cost, of = _used(page)
     yield Tile("Tokens", tokens)
     yield Tile("Cost", cost, of)
 
 
-def _used(numbers: CaseNumbers, spent: Mapping[str, Any] | None) -> tuple[str, str, str]:
+def _used(page: RunPage) -> tuple[str, str, str]:
     """Return the tokens and the cost of a run, and what they are of; what is not known is not 0."""
+    spent, numbers = recorded_spending(page.conclusion.run), page.numbers
     if spent is None:
-        tokens = numbers.tokens_input + numbers.tokens_output if numbers.tokens_known else None
-        cost, currency = numbers.cost_usd if numbers.cost_known else None, "USD"
-        known = f"tokens of {numbers.tokens_known}, cost of {numbers.cost_known}"
-        of = f"{known} of {pluralize(numbers.attempts, 'attempt')} with a record"
+        all_tokens, costs, currency = numbers.tokens, numbers.costs, "USD"
+        tokens, cost = sum(map(sum, all_tokens)) if all_tokens else None, sum(costs) if costs else None
+        attempts = pluralize(len(numbers.efforts), "attempt")
+        of = f"tokens of {len(all_tokens)}, cost of {len(costs)} of {attempts} with a record"
     else:
         # no call went through packbench, and some target ran
         is_unseen = spent["calls"] is None or bool(spent.get("unmetered") and not spent["calls"])
@@ -294,23 +269,6 @@ def _used(numbers: CaseNumbers, spent: Mapping[str, Any] | None) -> tuple[str, s
     )
 
 
-def _drawn(table: Table, title: str, drawings: Sequence[str]) -> Table:
-    """Return a table with a column of drawings, one for each row; empty for a row without one."""
-    rows = [(*row, Cell("", svg=drawing)) for row, drawing in zip((*table.rows, *table.last), drawings, strict=True)]
-    number = len(table.rows)
-    return replace(table, head=(*table.head, title), rows=rows[:number], last=rows[number:])
-
-
-def _with_intervals(
-    table: Table, shares: Sequence[tuple[float | None, Interval | tuple[float, float] | None]]
-) -> Table:
-    """Return a table with a share and the ends of its interval drawn for each row that has both, on one scale."""
-    known = [None if share is None or ends is None else (share, (ends[0], ends[1])) for share, ends in shares]
-    axis = share_range([end for each in known if each is not None for end in each[1]])
-    drawings = ["" if each is None else interval_svg(each[0], axis, interval=each[1]) for each in known]
-    return _drawn(table, f"{100 * axis.low:g} to {100 * axis.high:g} %", drawings)
-
-
 def _key(*names: tuple[str, str]) -> Markup:
     """Return what the signs of a drawing mean, from words of this module."""
     return Markup(f'<ul class="key">{"".join(f"<li>{swatch_svg(name)}{text}</li>" for name, text in names)}</ul>\n')
@@ -320,8 +278,7 @@ def _gates(gates: Sequence[GateResult]) -> Iterator[Block]:
     if not gates:
         yield Text("The suite has no gate.", css="muted")
         return
-    table = gates_table(gates, f"Gates: {gates_text(gates)}")
-    yield replace(_drawn(table, "against the limit", list(map(_gate_svg, gates))), css="gates")
+    yield replace(gates_table(gates, f"Gates: {gates_text(gates)}", _gate_svg), css="gates")
     yield _key(
         ("allowed", "values that pass"),
         ("limit", "limit"),
@@ -387,7 +344,7 @@ def _controls(conclusion: Conclusion) -> Iterator[Block]:
     yield wrong_controls(tally, _MAX_FLIPS)
 
 
-def _compared(conclusion: Conclusion) -> RunComparison | None:
+def _compared(conclusion: Conclusion) -> Comparison | None:
     return None if conclusion.baseline is None else conclusion.baseline.compared
 
 
@@ -400,28 +357,25 @@ def _baseline(conclusion: Conclusion, link: Link) -> Iterator[Block]:
         color, sign = ("fail", "✗ not compared") if outcome.fails_unseen else ("warn", "\u2013 not compared")
         yield Text(f"{_capitalized(outcome.problem)}.", sign=sign, color=color)
         return
-    from pytest_packbench.reports.diff import counted
-
     yield from _about_comparison(outcome, comparison)
     yield _changed("New failures", comparison, "new_failures", link)
     yield _changed("Recovered", comparison, "fixed", link)
     yield _mean_change(comparison)
     for kind, title in _UNPRINTED.items():
-        yield _changed(title, comparison, kind, link, printed=False)
-    rows = [
-        (_case_cell(str(row[0]), link if row[3] else None), *row[1:]) for row in _not_compared(comparison)[:_MAX_SMALL]
-    ]
-    total = sum(counted(comparison, kind) for kind in _NOT_COMPARED)
-    yield Table(f"Cases that are not compared: {total}", _CHANGED, rows, total, "packbench compare lists more")
+        yield _changed(title, comparison, kind, link, css="screen")
+    table = _not_compared(comparison)
+    rows = [_with_link(row, link) for row in table.rows[:_MAX_SMALL]]
+    title = f"Cases that are not compared: {table.total}"
+    yield replace(table, title=title, rows=rows, where="packbench compare lists more")
 
 
-def _about_comparison(outcome: BaselineOutcome, comparison: RunComparison) -> Iterator[Block]:
+def _about_comparison(outcome: BaselineOutcome, comparison: Comparison) -> Iterator[Block]:
     """Yield what to know before the cases: what was compared, and what limits or fails the comparison."""
     from pytest_packbench.reports.diff import comparison_headline
 
     baseline = comparison.baseline
     compared = f"{_capitalized(comparison_headline(comparison))}, compared with run {baseline.run_id}"
-    yield Text(f"{compared} of {_minute(baseline.finished_at)}." if baseline.finished_at else f"{compared}.")
+    yield Text(f"{compared} of {minute(baseline.finished_at)}." if baseline.finished_at else f"{compared}.")
     for text in comparison.differences:
         yield Text(f"The runs differ in {text}.", sign="! forced comparison", color="warn")
     if outcome.warning:
@@ -432,29 +386,34 @@ def _about_comparison(outcome: BaselineOutcome, comparison: RunComparison) -> It
         yield _judgement(text, failed=True)
 
 
-def _changed(title: str, comparison: RunComparison, kind: str, link: Link, *, printed: bool = True) -> Section:
+def _changed(title: str, comparison: Comparison, kind: str, link: Link, *, css: str = "") -> Section:
     """Return the cases that changed in one way, with both answers."""
-    from pytest_packbench.reports.diff import changed_rows, counted
+    from pytest_packbench.reports.diff import changes_table
 
-    titled = f"{title}: {counted(comparison, kind)}"
-    rows = [(_case_cell(str(test_id), link), *row) for test_id, *row in changed_rows(comparison, kind)[:_MAX_FLIPS]]
-    table = Table(titled, _CHANGED, rows, counted(comparison, kind), numbers=(4,), quiet=True, printed=printed)
-    return Section(titled, [table], css="" if printed else "no-print")
+    table = changes_table("", comparison, {kind: ""})
+    titled, rows = f"{title}: {table.total}", [_with_link(row, link) for row in table.rows[:_MAX_FLIPS]]
+    return Section(titled, [replace(table, title=titled, rows=rows, numbers=(4,), quiet=True)], css=css)
 
 
-def _case_cell(test_id: str, link: Link | None, more: str = "") -> Cell:
+def _with_link(row: Row, link: Link) -> Row:
+    """Return the row of a case that changed, with a link if the run has the case."""
+    return _case_cell(str(row[0]), link if row[3] else None), *row[1:]
+
+
+def _case_cell(test_id: str, link: Link | None = None, more: str = "") -> Cell:
     """Return the name of a case without that of its suite, which all cases of a page share; with a link to it."""
     name = test_id.partition(":")[2] or test_id
     return Cell(f"{name}{more}", href="" if link is None else link(test_id), css="case")
 
 
-def _not_compared(comparison: RunComparison) -> list[Row]:
+def _not_compared(comparison: Comparison) -> Table:
     """Return the cases that are not compared: one that failed may have been removed, quarantined or edited."""
-    from pytest_packbench.reports.diff import changed_rows
+    from pytest_packbench.reports.diff import changes_table
 
-    rows = [row for kind, word in _NOT_COMPARED.items() for row in changed_rows(comparison, kind, word)]
+    table = changes_table("", comparison, _NOT_COMPARED)
     # what failed and is no longer compared first
-    return sorted(rows, key=lambda row: (row[1] == _NOT_COMPARED["added"], not _failed_before(row)))
+    rows = sorted(table.rows, key=lambda row: (row[1] == _NOT_COMPARED["added"], not _failed_before(row)))
+    return replace(table, rows=rows)
 
 
 def _failed_before(row: Row) -> bool:
@@ -462,7 +421,7 @@ def _failed_before(row: Row) -> bool:
     return isinstance(before, Cell) and before.text in _FAILING
 
 
-def _mean_change(comparison: RunComparison) -> Section:
+def _mean_change(comparison: Comparison) -> Section:
     """Return the mean change as a drawing, and what the numbers mean; not for print."""
     from pytest_packbench.reports.diff import sentences
 
@@ -470,19 +429,13 @@ def _mean_change(comparison: RunComparison) -> Section:
     if mean is not None and mean.low is not None and mean.high is not None and not comparison.authored:
         ends = (mean.low, mean.high)
         drawing = interval_svg(mean.mean, change_range([mean.mean, *ends]), interval=ends, ends=True)
-    blocks = (Markup(f'<div class="no-print">{drawing}</div>\n'), Points(sentences(comparison), css="no-print"))
-    return Section("Mean change", blocks, css="no-print")
+    return Section("Mean change", [Markup(drawing), Points(sentences(comparison))], css="screen")
 
 
-def _failing(conclusion: Conclusion, *more: str) -> Table:
-    """Return the first cases without a score and the first that failed, by their test ids; `more` are columns."""
-    listing, rows = conclusion.page_cases, []
-    table = Table("", (), ())
-    for name in ("broken", "failed"):
-        table = case_table("", listing, name, (*_SAID, *more))
-        listed = zip(listing.first(name, MAX_ROWS), table.rows, strict=True)
-        rows += [(row.case.case.test_id, *cells[1:]) for row, cells in listed]
-    return replace(table, rows=rows, total=listing.count("broken") + listing.count("failed"), numbers=(2, 3))
+def _failing(conclusion: Conclusion, name: Callable[[Result], Cell], *more: str) -> Table:
+    """Return the first cases without a score, then the first that failed; `more` are further columns."""
+    table = case_table("", conclusion.page_cases, ("broken", "failed"), (*_SAID, *more), name=name)
+    return replace(table, numbers=(2, 3))
 
 
 def _printed_failures(conclusion: Conclusion) -> Table:
@@ -490,44 +443,42 @@ def _printed_failures(conclusion: Conclusion) -> Table:
 
     New failures are in the section on the baseline.
     """
-    table, compared = _failing(conclusion), _compared(conclusion)
+    table, compared = _failing(conclusion, lambda case: _case_cell(case.case.test_id)), _compared(conclusion)
     new = () if compared is None else compared.listed["new_failures"].first[:_MAX_FLIPS]
-    said = {change.test_id for change in new}
-    rows = [(_case_cell(str(test_id), None), *row) for test_id, *row in table.rows if test_id not in said]
-    title = f"{'Other failing' if said else 'Failing'} cases: {table.total - len(said)}"
-    return replace(table, title=title, rows=rows[:_MAX_PRINTED], total=table.total - len(said), quiet=True)
+    said = {_case_cell(change.test_id) for change in new}
+    rows, total = [row for row in table.rows if row[0] not in said], table.total - len(said)
+    title = f"{'Other failing' if said else 'Failing'} cases: {total}"
+    return replace(table, title=title, rows=rows[:_MAX_PRINTED], total=total, quiet=True)
 
 
 def _trend(page: RunPage) -> Iterator[Block]:
     if not page.trend:
         return
     points = [*page.trend, *_own_point(page)]
-    marks, rows = [], []
-    for number, point in enumerate(points):
-        before = points[number - 1] if number else point
-        edited = _changed_cases(before.case_hashes, point.case_hashes)
-        label = f"{_minute(point.finished_at)}: {point.passed} of {point.judged} passed, run {point.run_id}"
-        rate, color = point.passed / point.judged if point.judged else None, _status_cell(point.status).color
-        marks.append(TrendMark(label, rate, point.mean_score, point.interval, color, point.suite_sha256, edited))
-        changes = ["rules changed"] if point.suite_sha256 != before.suite_sha256 else []
-        changes += [f"{pluralize(edited, 'case')} changed"] if edited else []
-        rows.append(
-            (
-                Cell(point.run_id, css="mono"),
-                _minute(point.finished_at),
-                _status_cell(point.status),
-                f"{point.passed} of {point.judged}",
-                format_interval(point.interval),
-                format_mean(point.mean_score),
-                ", ".join(changes),
-            )
+    points = [
+        point._replace(changed=_changed_cases(before.case_hashes, point.case_hashes))
+        for before, point in zip([points[0], *points], points, strict=False)
+    ]
+    rows = [
+        (
+            Cell(point.run_id, css="mono"),
+            minute(point.finished_at),
+            verdict_cell(point.status),
+            f"{point.passed} of {point.judged}",
+            format_interval(point.interval),
+            format_mean(point.mean_score),
+            ", ".join(
+                ["rules changed"] * (point.suite_sha256 != before.suite_sha256)
+                + [f"{pluralize(point.changed, 'case')} changed"] * bool(point.changed)
+            ),
         )
-    shown = [value for mark in marks for value in (mark.value, mark.mean, *(mark.interval or ())) if value is not None]
+        for before, point in zip([points[0], *points], points, strict=False)
+    ]
     earlier = pluralize(len(page.trend), "earlier complete run")
     own = " and this one" if len(points) > len(page.trend) else "; this one has only a part of the suite"
-    changed = " \u00b1n: n cases were added, removed or edited." if any(mark.changed for mark in marks) else ""
+    changed = " \u00b1n: n cases were added, removed or edited." if any(point.changed for point in points) else ""
     yield Text(f"{earlier} of this suite with the same mode, target and model{own}.{changed}", css="intro")
-    yield Markup(trend_svg(marks, share_range(shown)))
+    yield Markup(trend_svg(points))
     yield _key(("value", "pass rate"), ("mean", "mean score"), ("pass", "passed run"), ("fail", "failed run"))
     head = ("run", "finished", "result", "passed", "95 % interval", "mean score", "since the run before")
     yield Section("The same as a table", [Table("Runs, oldest first", head, rows, numbers=(3, 5))], folded=True)
@@ -535,20 +486,19 @@ def _trend(page: RunPage) -> Iterator[Block]:
 
 def _own_point(page: RunPage) -> Iterator[TrendPoint]:
     """Yield the run as a point of its trend; a part of a suite is no such point."""
-    run, overall = page.conclusion.run, page.conclusion.statistics.overall
-    if run.partial:
-        return
-    yield page.trend[-1]._replace(
-        run_id=run.run_id,
-        finished_at=run.finished_at,
-        status=run_verdict(page.conclusion).status,
-        passed=overall.passed,
-        judged=overall.n,
-        mean_score=overall.mean_score,
-        interval=overall.interval,
-        suite_sha256=run.suite_sha256,
-        case_hashes=None if page.numbers is None else page.numbers.case_hashes,
-    )
+    run, overall, status = page.conclusion.run, page.conclusion.statistics.overall, run_verdict(page.conclusion).status
+    if not run.partial:
+        yield page.trend[-1]._replace(
+            run_id=run.run_id,
+            finished_at=run.finished_at,
+            status=status,
+            passed=overall.passed,
+            judged=overall.n,
+            mean_score=overall.mean_score,
+            interval=overall.interval,
+            suite_sha256=run.suite_sha256,
+            case_hashes=page.numbers.case_hashes,
+        )
 
 
 def _changed_cases(before: Mapping[str, str | None] | None, now: Mapping[str, str | None] | None) -> int:
@@ -559,20 +509,19 @@ def _changed_cases(before: Mapping[str, str | None] | None, now: Mapping[str, st
     return sum(before.get(test_id, "") != now.get(test_id, "") for test_id in before.keys() | now.keys())
 
 
-def _scores(numbers: CaseNumbers | None) -> Iterator[Block]:
-    if numbers is None or not any((*numbers.passed, *numbers.failed)):
+def _scores(numbers: CaseNumbers) -> Iterator[Block]:
+    rows = [
+        (f"{index / BINS:.2f} to {(index + 1) / BINS:.2f}", passed, failed)
+        for index, (passed, failed) in enumerate(zip(numbers.passed, numbers.failed, strict=True))
+        if passed or failed
+    ]
+    if not rows:
         return
-    filled = [index for index in range(BINS) if numbers.passed[index] or numbers.failed[index]]
-    ranges = [f"{index / BINS:.2f} to {(index + 1) / BINS:.2f}" for index in filled]
-    if len(filled) == 1:
-        yield Text(f"All scores are from {ranges[0]}.")
+    if len(rows) == 1:
+        yield Text(f"All scores are from {rows[0][0]}.")
     else:
         yield Markup(histogram_svg(numbers.passed, numbers.failed, tuple(numbers.thresholds)))
         yield _key(("bar-pass", "passed"), ("bar-fail", "failed"), ("limit", "threshold"))
-    rows = [
-        (label, str(numbers.passed[index]), str(numbers.failed[index]))
-        for label, index in zip(ranges, filled, strict=True)
-    ]
     limits = ", ".join(f"{value:g} ({pluralize(count, 'attempt')})" for value, count in numbers.thresholds.items())
     table = Table("Scores of judged attempts", ("score", "passed", "failed"), rows, numbers=(1, 2))
     yield Section("The same as a table", [table, Text(f"Thresholds: {limits}.", css="intro")], folded=True)
@@ -583,17 +532,13 @@ def _rates(statistics: Statistics) -> Iterator[Block]:
         return
     if not statistics.has_intervals:
         yield Text("Authored answers are no sample of a model's answers, so that only counts are shown.", css="intro")
-    many: list[Section] = []
-    for table, groups in zip(rate_tables(statistics), statistics.grouped().values(), strict=True):
-        rates = [(group.pass_rate, group.interval) for group in (*groups, statistics.overall)]
-        drawn = _with_intervals(_of_samples(table), rates)
-        if len(groups) > _FEW_GROUPS:
-            many.append(Section(f"{table.title}: {len(groups)} groups", [drawn], folded=True))
-        else:
-            yield drawn
+    tables = list(map(_of_samples, rate_tables(statistics)))
+    yield from (table for table in tables if len(table.rows) <= _FEW_GROUPS)
     yield _of_samples(depth_table(statistics))
     yield refusals_table(statistics)
-    yield from many
+    for table in tables:
+        if len(table.rows) > _FEW_GROUPS:
+            yield Section(f"{table.title}: {len(table.rows)} groups", [table], folded=True)
 
 
 def _of_samples(table: Table) -> Table:
@@ -610,22 +555,15 @@ def _figures(page: RunPage) -> Iterator[Block]:
         yield Section(panel.title, list(_panel(panel)))
     figures, shown = page.conclusion.all_figures, {id(figure) for panel in page.panels for figure in panel.figures}
     headlines = [figure for figure in figures if figure.headline and id(figure) not in shown]
-    yield from _figure_tables(headlines)
+    yield from figure_tables(headlines)
     if len(figures) > len(headlines):
         title = f"All {len(figures)} figures" if len(figures) > 1 else "The figure"
-        yield Section(title, _figure_tables(figures), folded=True)
-
-
-def _figure_tables(figures: Sequence[Figure]) -> list[Table]:
-    return [
-        _with_intervals(table, [(figure.share, figure.interval) for figure in members])
-        for table, (_, members) in zip(figure_tables(figures), grouped_figures(figures), strict=True)
-    ]
+        yield Section(title, figure_tables(figures), folded=True)
 
 
 def _panel(panel: Panel) -> Iterator[Block]:
     yield Text(panel.intro, css="intro")
-    yield from (replace(table, quiet=True) for table in _figure_tables(panel.figures))
+    yield from (replace(table, quiet=True) for table in figure_tables(panel.figures))
     numbers = [
         number
         for number, column in enumerate(zip(*panel.rows, strict=True))
@@ -647,78 +585,61 @@ def _panel_cell(panel: Panel, row: Sequence[str | float | None], number: int) ->
 
 
 def _effort(page: RunPage, link: Link) -> Iterator[Block]:
-    numbers, run, times = page.numbers, page.conclusion.run, page.conclusion.times
-    if numbers is None or run.mode == FIXTURE or not numbers.slowest:
+    efforts, known, costs = page.numbers.efforts, page.numbers.tokens, page.numbers.costs
+    if page.conclusion.run.mode == FIXTURE or not efforts:
         return
-    spent = recorded_spending(run)
-    tokens, cost, of = _used(numbers, spent)
-    items = [("used", of if spent else f"{tokens} tokens, cost {cost} ({of})")]
-    if times is not None:
-        p50, p95, longest = map(format_duration, (times.p50_ms, times.p95_ms, numbers.slowest[0].duration_ms))
-        items.append(("time of an attempt", f"median {p50}, 95 % within {p95}, longest {longest}"))
-    if numbers.tokens_known:
-        split = f"{numbers.tokens_input:,} input, {numbers.tokens_output:,} output"
-        cached = ", answers from the cache included" if spent is not None and spent.get("cached") else ""
-        of = f"of {numbers.tokens_known} of {pluralize(numbers.attempts, 'attempt')} with a record{cached}"
-        items.append(("tokens in records", f"{split} ({of})"))
-    yield Facts(items)
-    slowest = [(each, each.duration_ms) for each in numbers.slowest]
-    dearest = [(each, each.cost_usd or 0.0) for each in numbers.dearest]
-    yield _attempts("The attempts that took longest", "longest", slowest, numbers.attempts, link)
-    yield _attempts("The attempts that cost most", "dearest", dearest, numbers.cost_known, link)
+    yield Text(used_sentence(page.conclusion))
+    if known:
+        given, returned = map(sum, zip(*known, strict=True))
+        of = f"of {len(known)} of {pluralize(len(efforts), 'attempt')} with a record"
+        yield Text(f"Tokens in records, also of cached answers: {given:,} input, {returned:,} output ({of}).")
+    slowest = _attempts("The attempts that took longest", efforts, lambda each: each.duration_ms, link)
+    yield replace(slowest, total=len(efforts))
+    priced = [each for each in efforts if each.cost_usd]
+    dearest = _attempts("The attempts that cost most", priced, lambda each: each.cost_usd or 0.0, link)
+    yield replace(dearest, total=len(costs))
 
 
-def _attempts(title: str, worst: str, attempts: Sequence[tuple[AttemptEffort, float]], total: int, link: Link) -> Table:
-    """Return a table of attempts, the worst first, each with its share of that one; costs only where one is known."""
-    most = attempts[0][1] if attempts else 0
-    priced = any(each.cost_usd is not None for each, _ in attempts)
+def _attempts(
+    title: str, efforts: Sequence[AttemptEffort], amount: Callable[[AttemptEffort], float], link: Link
+) -> Table:
+    """Return the attempts with the largest amounts, each with its share of the largest; costs where one is known."""
+    first = sorted(efforts, key=lambda each: (-amount(each), each.test_id, each.trial))[:_WORST]
+    priced = any(each.cost_usd is not None for each in first)
     rows = []
-    for each, amount in attempts:
-        trial = f" (trial {each.trial + 1})" if each.trial else ""
+    for each in first:
+        name = _case_cell(each.test_id, link, f" (trial {each.trial + 1})" if each.trial else "")
+        tokens = "not known" if each.tokens is None else f"{sum(each.tokens):,}"
         cost = "not known" if each.cost_usd is None else _money(each.cost_usd)
-        rows.append(
-            (
-                _case_cell(each.test_id, link, trial),
-                format_duration(each.duration_ms),
-                "not known" if each.tokens is None else f"{each.tokens:,}",
-                cost if priced else None,
-                Cell("", svg=bar_svg(amount / (most or 1))),
-            )
-        )
-    head = ("case", "time", "tokens", "cost, USD", f"against the {worst}")
-    return Table(title, head, rows, total, "the table of cases has all", numbers=(1, 2, 3))
+        drawn = Cell("", svg=bar_svg(amount(each) / (amount(first[0]) or 1)))
+        rows.append((name, format_duration(each.duration_ms), tokens, cost if priced else None, drawn))
+    head = ("case", "time", "tokens", "cost, USD", "against the first")
+    return Table(title, head, rows, where="the table of cases has all", numbers=(1, 2, 3))
 
 
 def _cases(page: RunPage, link: Link, number: int) -> Iterator[Block]:
     """Yield the tables of cases that did not pass, in whose place the script shows all cases of the first run."""
-    table, anchors = _failing(page.conclusion, "input", "file"), set[str]()
-    rows: list[Row] = []
-    for test_id, *row in table.rows:
-        case = _case_cell(str(test_id), link)
+    anchors = set[str]()
+
+    def name(case: Result) -> Cell:
         # what links lead to where no script runs; a case may be in the table twice
-        rows.append((case._replace(id="" if case.href in anchors else case.href[1:]), *row))
-        anchors.add(case.href)
+        cell = _case_cell(case.case.test_id, link)
+        is_first = cell.href not in anchors
+        anchors.add(cell.href)
+        return cell._replace(id=cell.href[1:] if is_first else "")
+
+    table = replace(_failing(page.conclusion, name, "input", "file"), title="Cases that did not pass")
     first = '<div id="packbench-cases"></div>\n<div id="cases-static" class="cases-static">\n'
     yield Markup('<div class="cases-static">\n' if number else first)
-    yield replace(table, title="Cases that did not pass", rows=rows)
-    yield Text("" if rows else "No case failed.", css="muted")
+    yield table
+    yield Text("" if table.rows else "No case failed.", css="muted")
     yield Markup("</div>\n")
-
-
-def _status_cell(status: str) -> Cell:
-    sign, color = _STATUS.get(status, ("", "plain"))
-    return Cell(status, sign=sign, color=color)
 
 
 def _money(amount: float) -> str:
     if amount >= 1 or not amount:
         return f"{amount:.2f}"
     return f"{amount:.4f}" if amount >= _TENTH_OF_A_CENT else f"{amount:.6f}"
-
-
-def _minute(timestamp: str) -> str:
-    """Return a time without seconds, such as `2026-05-04 12:30 UTC`."""
-    return f"{timestamp[:10]} {timestamp[11:16]} UTC" if len(timestamp) > _UP_TO_MINUTE else timestamp
 
 
 def _capitalized(text: str) -> str:

@@ -6,17 +6,27 @@ All numbers that a drawing shows are also in a table beside it.
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_packbench.reports.blocks import html_text
+from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pytest_packbench.model.metric import Interval
+    from pytest_packbench.reports.page import TrendPoint
+
+    Ends = tuple[float, float] | Interval
+
 BINS = 20
 """How many bars a distribution of scores has."""
+_UP_TO_MINUTE = len("2026-05-04T12:30")
 _STEPS = (0.05, 0.1, 0.2, 0.25, 0.5, 1.0)
 _CHANGE_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+_COLORS = {"passed": "pass", "failed": "fail"}
 
 
 class Range(NamedTuple):
@@ -54,7 +64,6 @@ def interval_svg(
     high: float | None = None,
     status: str = "plain",
     ends: bool = False,
-    width: int = 220,
     decisive: Sequence[float] = (),
 ) -> str:
     """Draw a value with its interval on an axis, and the part of the axis that passes.
@@ -67,10 +76,9 @@ def interval_svg(
         high: the largest value that passes; None without such a limit.
         status: `pass`, `fail`, `warn` or `plain`, the colour of the value.
         ends: whether to write the ends of the axis below it, as shares.
-        width: of the drawing, in its own units.
         decisive: what is compared with the limits instead of the value, and has the status; empty for the value.
     """
-    left, right, middle = 6, width - 6, 11
+    width, left, right, middle = 220, 6, 214, 11
 
     def x(number: float) -> str:
         return _number(left + (right - left) * axis.share(number))
@@ -102,8 +110,26 @@ def interval_svg(
     return _svg("plot-interval", width, 2 * middle + (12 if ends else 0), parts)
 
 
-def bar_svg(share: float, width: int = 120) -> str:
+def interval_svgs(shares: Sequence[tuple[float | None, Ends | None]]) -> tuple[str, list[str]]:
+    """Draw shares with the ends of their intervals on one scale, for a column of a table.
+
+    Args:
+        shares: each with its interval; None for those that are not known.
+
+    Returns:
+        The scale in words, and a drawing for each share; empty for one without an interval.
+    """
+    axis = share_range([end for share, ends in shares if share is not None and ends for end in ends[:2]])
+    drawings = [
+        interval_svg(share, axis, interval=(ends[0], ends[1])) if share is not None and ends else ""
+        for share, ends in shares
+    ]
+    return f"{100 * axis.low:g} to {100 * axis.high:g} %", drawings
+
+
+def bar_svg(share: float) -> str:
     """Draw a share of the largest value in a column as a bar."""
+    width = 120
     length = _number(max(width * share, 1.0 if share else 0.0))
     return _svg("plot-bar", width, 8, [f'<rect class="bar" x="0" y="1" width="{length}" height="6" rx="1"/>'])
 
@@ -122,83 +148,52 @@ def swatch_svg(name: str) -> str:
     return _svg("swatch", 18, 12, [shapes.get(name, bar)])
 
 
-class TrendMark(NamedTuple):
-    """A run in a trend.
-
-    Attributes:
-        label: what the drawing says of it, as a tooltip.
-        value: its pass rate, 0 to 1; None without a judged case.
-        mean: its mean score, likewise.
-        interval: of the pass rate; None without one.
-        status: `pass`, `fail` or `warn`.
-        rules: what is equal for runs by the same rules.
-        changed: how many cases are not those of the run before.
-    """
-
-    label: str
-    value: float | None
-    mean: float | None
-    interval: tuple[float, float] | None
-    status: str
-    rules: str
-    changed: int = 0
-
-
-def trend_svg(marks: Sequence[TrendMark], axis: Range) -> str:
+def trend_svg(points: Sequence[TrendPoint]) -> str:
     """Draw pass rates and mean scores of runs over time; the lines end where the rules changed.
 
-    Where cases changed, a mark has their number.
+    Where cases changed, a point has their number.
     """
+    rates, means = [point.rate for point in points], [point.mean_score for point in points]
+    ends = [end for point in points for end in point.interval or ()]
+    axis = share_range([value for value in (*rates, *means, *ends) if value is not None])
     width, height, left, right, top, bottom = 720, 200, 44, 708, 12, 178
 
     def y(value: float) -> float:
         return bottom - (bottom - top) * axis.share(value)
 
-    step = (right - left - 24) / max(len(marks) - 1, 1)
-    xs = [left + 12 + step * index for index in range(len(marks))]
-    if len(marks) == 1:
-        xs = [(left + right) / 2]
+    step = (right - left - 24) / max(len(points) - 1, 1)
+    xs = [left + 12 + step * index for index in range(len(points))] if len(points) > 1 else [(left + right) / 2]
+    breaks = [index for index in range(1, len(points)) if points[index].suite_sha256 != points[index - 1].suite_sha256]
     parts = []
     for value in (axis.low, (axis.low + axis.high) / 2, axis.high):
         at = _number(y(value))
         parts.append(f'<line class="grid" x1="{left}" y1="{at}" x2="{right}" y2="{at}"/>')
         parts.append(_tick(left - 6, y(value) + 4, _percent(value), anchor="end"))
-    for middle, text in _divisions(marks, xs):
-        at = _number(middle)
-        parts.append(f'<line class="break" x1="{at}" y1="{top}" x2="{at}" y2="{bottom}"/>')
-        parts.append(_tick(middle, bottom + 16, text))
-    for name in ("mean", "value"):
-        for line in _lines(marks, name):
-            points = " ".join(f"{_number(xs[index])},{_number(y(value))}" for index, value in line)
-            parts.append(f'<polyline class="line-{name}" points="{points}"/>')
-    for x, mark in zip(xs, marks, strict=True):
-        if mark.value is None:
+    for index, point in enumerate(points):
+        if index in breaks or point.changed:
+            middle = (xs[index - 1] + xs[index]) / 2
+            at = _number(middle)
+            parts.append(f'<line class="break" x1="{at}" y1="{top}" x2="{at}" y2="{bottom}"/>')
+            parts.append(_tick(middle, bottom + 16, "rules changed" if index in breaks else f"\u00b1{point.changed}"))
+    for name, values in (("mean", means), ("value", rates)):
+        for line in _lines(values, breaks):
+            dots = " ".join(f"{_number(xs[index])},{_number(y(value))}" for index, value in line)
+            parts.append(f'<polyline class="line-{name}" points="{dots}"/>')
+    for x, rate, point in zip(xs, rates, points, strict=True):
+        if rate is None:
             continue
-        if mark.interval is not None:
-            low, high = (_number(y(end)) for end in mark.interval)
+        if point.interval is not None:
+            low, high = (_number(y(end)) for end in point.interval)
             parts.append(f'<line class="interval" x1="{_number(x)}" y1="{low}" x2="{_number(x)}" y2="{high}"/>')
-        parts.append(f"<g><title>{html_text(mark.label)}</title>{_mark(x, y(mark.value), mark.status)}</g>")
+        label = f"{minute(point.finished_at)}: {point.passed} of {point.judged} passed, run {point.run_id}"
+        mark = _mark(x, y(rate), _COLORS.get(point.status, "warn"))
+        parts.append(f"<g><title>{_escaped(label)}</title>{mark}</g>")
     return _svg("plot-wide", width, height, parts, "Pass rate and mean score of each run, oldest first")
 
 
-def _breaks(marks: Sequence[TrendMark]) -> list[int]:
-    """Return the numbers of the runs that have other rules than the one before."""
-    return [index for index in range(1, len(marks)) if marks[index].rules != marks[index - 1].rules]
-
-
-def _divisions(marks: Sequence[TrendMark], xs: Sequence[float]) -> Iterator[tuple[float, str]]:
-    """Yield where rules or cases changed, and what the drawing says there."""
-    breaks = _breaks(marks)
-    for index, mark in enumerate(marks):
-        if index in breaks or mark.changed:
-            yield (xs[index - 1] + xs[index]) / 2, "rules changed" if index in breaks else f"\u00b1{mark.changed}"
-
-
-def _lines(marks: Sequence[TrendMark], name: str) -> Iterator[list[tuple[int, float]]]:
+def _lines(values: Sequence[float | None], breaks: Sequence[int]) -> Iterator[list[tuple[int, float]]]:
     line: list[tuple[int, float]] = []
-    breaks = _breaks(marks)
-    for index, mark in enumerate(marks):
-        value: float | None = getattr(mark, name)
+    for index, value in enumerate(values):
         if line and (value is None or index in breaks):
             yield line
             line = []
@@ -206,6 +201,11 @@ def _lines(marks: Sequence[TrendMark], name: str) -> Iterator[list[tuple[int, fl
             line.append((index, value))
     if line:
         yield line
+
+
+def minute(timestamp: str) -> str:
+    """Return a time without seconds, such as `2026-05-04 12:30 UTC`."""
+    return f"{timestamp[:10]} {timestamp[11:16]} UTC" if len(timestamp) > _UP_TO_MINUTE else timestamp
 
 
 def histogram_svg(passed: Sequence[int], failed: Sequence[int], thresholds: Sequence[float]) -> str:
@@ -247,15 +247,19 @@ def _mark(x: float, y: float, status: str) -> str:
 
 
 def _tick(x: float, y: float, text: str, anchor: str = "middle") -> str:
-    return f'<text class="tick" x="{_number(x)}" y="{_number(y)}" text-anchor="{anchor}">{html_text(text)}</text>'
+    return f'<text class="tick" x="{_number(x)}" y="{_number(y)}" text-anchor="{anchor}">{_escaped(text)}</text>'
 
 
 def _svg(name: str, width: int, height: int, parts: Sequence[str], title: str = "") -> str:
-    about = f'role="img" aria-label="{html_text(title)}"' if title else 'aria-hidden="true"'
+    about = f'role="img" aria-label="{_escaped(title)}"' if title else 'aria-hidden="true"'
     inside = "".join(parts)
     return (
         f'<svg class="{name}" viewBox="0,0,{width},{height}" width="{width}" height="{height}" {about}>{inside}</svg>'
     )
+
+
+def _escaped(text: str) -> str:
+    return escape(printable(text))
 
 
 def _number(value: float) -> str:

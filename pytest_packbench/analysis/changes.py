@@ -1,0 +1,730 @@
+"""Two runs, case by case: what improved, what regressed, what is not comparable, and whether it may be chance.
+
+The cases of both runs are taken in turn and paired by their test id. Nothing is kept of a case that did not change but
+the change of its score; of each kind of change, the first rows and their number are.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from pytest_packbench.analysis.counting import (
+    ALL,
+    MEAN,
+    by_case,
+    cluster_facet,
+    cluster_of,
+    fold_case,
+    groups_of,
+    trials_rule_of,
+    trials_rule_text,
+)
+from pytest_packbench.analysis.formatting import format_mean
+from pytest_packbench.analysis.intervals import PairedMean, mcnemar_p_value, paired_mean
+from pytest_packbench.analysis.listing import TopRows, without_record
+from pytest_packbench.model.metric import AUTHORED
+from pytest_packbench.model.result import Result, models_of
+from pytest_packbench.model.run import BUNDLED
+from pytest_packbench.model.score import EFFECTS, TOLERANCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    from pytest_packbench.analysis.counting import Rule
+    from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
+    from pytest_packbench.model.run import Run
+    from pytest_packbench.runs.report import OpenRun
+    from pytest_packbench.runs.stored import BaselineLookup, StoredRun
+
+THRESHOLD = 0.05
+"""Points of score by which a case has improved or regressed, as in the original harness."""
+SMALLER = "smaller_changes"
+_NOTHING_UNCHANGED = "no case is unchanged in both runs"
+_HASH = re.compile("[0-9a-f]{12,}")
+# an error is no improvement over a failure
+_BAD = tuple(verdict for verdict, effects in EFFECTS.items() if effects.loss)
+_CONDITION = re.compile(r"\s*(?P<name>[a-z_]+)\s*(?P<sign><=|>=|<|>)\s*(?P<bound>[+-]?(?:\d+\.?\d*|\.\d+))\s*")
+
+
+class Change(NamedTuple):
+    """One case in both runs, over all its trials in each.
+
+    Attributes:
+        before: what it came to in the baseline.
+        after: what it comes to now.
+    """
+
+    before: Result
+    after: Result
+
+    @property
+    def test_id(self) -> str:
+        """The case."""
+        return self.after.case.test_id
+
+    @property
+    def verdicts(self) -> tuple[str, str]:
+        """Its verdict before and now."""
+        return self.before.score.verdict, self.after.score.verdict
+
+    @property
+    def scores(self) -> tuple[float | None, float | None]:
+        """Its mean score before and now; None if any of its trials has none, and where its notes quarantine it."""
+        before, after = (None if end.score.quarantined else end.score.score for end in self)
+        return before, after
+
+    @property
+    def delta(self) -> float | None:
+        """Score now minus score before, 0 if they differ by at most 1e-9; None if either is missing."""
+        before, after = self.scores
+        if before is None or after is None:
+            return None
+        return after - before if abs(after - before) > TOLERANCE else 0.0
+
+    @property
+    def judges_differ(self) -> bool:
+        """Whether different judges decided; where nothing was judged, none did."""
+        return all(end.score.counted for end in self) and self.before.score.judge != self.after.score.judge
+
+    @property
+    def edited(self) -> bool:
+        """Whether the case was edited, or judged by another judge; one without a hash is taken to be unedited."""
+        hashes = {end.case.case_sha256 for end in self} - {None}
+        return len(hashes) > 1 or self.judges_differ
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether its notes exclude it from the rates now, and did not before."""
+        return self.after.score.quarantined and not self.before.score.quarantined
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of change; an edited case is another case, so that it is of `hash_changed` alone."""
+        return ["hash_changed"] if self.edited else [kind for kind, applies in _KINDS.items() if applies(self)]
+
+
+def _is_new_failure(before: str, after: str) -> bool:
+    return after in _BAD and (before not in _BAD or (before == "vacuous" and after == "failed"))
+
+
+def _is_fixed(before: str, after: str) -> bool:
+    # what could not have failed was no failure
+    return after == "passed" and before in _BAD and before != "vacuous"
+
+
+_KINDS: dict[str, Callable[[Change], bool]] = {
+    "improved": lambda change: change.delta is not None and change.delta >= THRESHOLD - TOLERANCE,
+    "regressed": lambda change: change.delta is not None and change.delta <= TOLERANCE - THRESHOLD,
+    "new_failures": lambda change: _is_new_failure(*change.verdicts),
+    "fixed": lambda change: _is_fixed(*change.verdicts),
+    "verdict_changed": lambda change: len({*change.verdicts}) > 1,
+    SMALLER: lambda change: change.delta is not None and TOLERANCE < abs(change.delta) < THRESHOLD - TOLERANCE,
+}
+LISTED = ("quarantined", "hash_changed", "new_failures", "regressed", "fixed", "verdict_changed", "improved", SMALLER)
+"""The kinds under which a comparison lists a case once: the first that applies."""
+FIGURES = (*_KINDS, "hash_changed", "quarantined", "added", "removed", "mean")
+"""The figures that a condition may name."""
+_WORDS = {
+    "changed": "hash_changed",
+    "new_failure": "new_failures",
+    "recovered": "fixed",
+    "regressed": "regressed",
+    "improved": "improved",
+}
+
+
+def change_of(before: Result, after: Result) -> str:
+    """Return how a case has changed since an earlier run, one result for each.
+
+    Returns:
+        `changed` if the case was edited or judged by another judge, else the first of `new_failure`, `recovered`,
+        `regressed` and `improved` that is true, else `same`.
+    """
+    kinds = Change(before, after).kinds
+    return next((word for word, kind in _WORDS.items() if kind in kinds), "same")
+
+
+def _worst_first(change: Change) -> tuple[float, str]:
+    return (change.delta if change.delta is not None else -2.0, change.test_id)
+
+
+def _largest_first(change: Change) -> tuple[float, str]:
+    return (-abs(change.delta or 0.0), change.test_id)
+
+
+def _test_id(case: Result) -> str:
+    return case.case.test_id
+
+
+def cases_of(
+    run: Run, results: Iterable[Result], attempts: Mapping[str, tuple[int, int]] | None = None, rule: Rule = MEAN
+) -> Iterator[Result]:
+    """Yield each case of a stored run once, over its trials; of two cases with the same test id the worse one.
+
+    Args:
+        run: what is true of its results.
+        results: as `by_case` groups them.
+        attempts: of a committed baseline, which has one result for each case: how many trials passed, and how many
+            there were, by test id; None for a run.
+        rule: the trials rule, unless the settings of the run contain one.
+
+    Raises:
+        TrialsRuleError: the settings of the run contain an invalid trials rule.
+    """
+    rule = trials_rule_of(run, rule)
+    cases = (fold_case(trials, rule) for trials in by_case(results))
+    if attempts is not None:
+        cases = (replace(case, folded=attempts[case.case.test_id]) for case in cases)
+    for _, twins in groupby(cases, key=_test_id):
+        yield reduce(_worse, twins)
+
+
+def _worse(one: Result, other: Result) -> Result:
+    """Return the worse of two cases with the same test id, with the trials of both."""
+    worse = min(one, other, key=_goodness)
+    passed, trials = (sum(each) for each in zip(one.trials, other.trials, strict=True))
+    return replace(worse, folded=(passed, trials))
+
+
+def _goodness(case: Result) -> tuple[bool, bool, float, str]:
+    return case.score.counted, case.score.verdict == "passed", case.score.score or 0.0, case.case.file
+
+
+@dataclass
+class GroupChanges:
+    """What changed in a group of cases that are unchanged in both runs.
+
+    Attributes:
+        unchanged: how many there are.
+        regressed: the test ids of those that regressed.
+        new_failures: the test ids of those that are a failure now and were not before.
+        deltas: the change of score of each case that has one in both runs, with its cluster.
+    """
+
+    unchanged: int = 0
+    regressed: list[str] = field(default_factory=list)
+    new_failures: list[str] = field(default_factory=list)
+    deltas: list[tuple[float, str]] = field(default_factory=list)
+
+    @cached_property
+    def mean(self) -> PairedMean | None:
+        """The paired mean difference of their scores, after the last case; None if no case has a score in both runs."""
+        values, clusters = zip(*self.deltas, strict=True) if self.deltas else ((), ())
+        return paired_mean(values, clusters)
+
+
+class Comparison:
+    """A run compared with a baseline (spec, "Comparing runs").
+
+    Edited cases are listed and excluded from the paired statistics. The trials of a case are one case.
+
+    Args:
+        baseline: the earlier run; read once.
+        run: what is true of all results of the run.
+        by: the groups whose changes are needed, by name; the values are those of the run.
+        rule: the trials rule of the baseline, unless its settings contain one.
+        unchanged: called with each case that is unchanged in both runs, before and now; None for nothing.
+
+    Attributes:
+        baseline: what is true of the earlier run.
+        current: the argument `run`.
+        differences: settings in which the runs differ, in words.
+        committed: whether the baseline is the committed one, which has no answers and no terms.
+        common: number of cases in both runs.
+        left_out: how many were edited or judged by another judge, and are not quarantined.
+        unscored: how many of the new failures in `listed` have no score now, because they were not judged.
+        kinds: number of cases by kind of change; a case may be of several.
+        listed: the cases that have changed, each once, under the first kind of `LISTED` that applies.
+        added: the cases that only the run has, by test id.
+        removed: those that only the baseline has, by test id.
+        flips: number of unchanged cases by verdict before and now; all statistics are over these.
+        groups: what changed in each group of unchanged cases, by its name and value, and in `ALL`.
+        trials: the largest number of trials of a case, in the baseline and now.
+        authored: whether no judged answer of the run came from a model.
+
+    Raises:
+        TrialsRuleError: the settings of a run contain an invalid trials rule.
+    """
+
+    def __init__(
+        self,
+        baseline: StoredRun | OpenRun,
+        run: Run,
+        *,
+        by: Collection[str] = (),
+        rule: Rule = MEAN,
+        unchanged: Callable[[Result, Result], None] | None = None,
+    ) -> None:
+        self.baseline, self.current = baseline.run, run
+        self.differences = differences(baseline.run, run)
+        self.committed = baseline.attempts is not None
+        self.common = self.left_out = self.unscored = 0
+        self.kinds: Counter[str] = Counter()
+        self.listed = {kind: TopRows(_worst_first if kind != SMALLER else _largest_first) for kind in LISTED}
+        self.added, self.removed = TopRows(_test_id), TopRows(_test_id)
+        self.flips: Counter[tuple[str, str]] = Counter()
+        self.groups: dict[tuple[str, str], GroupChanges] = defaultdict(GroupChanges)
+        self.trials = (1, 1)
+        self._by, self._facet = by, cluster_facet(run)
+        self._unchanged = unchanged
+        self._origins: Counter[bool] = Counter()
+        self._earlier = cases_of(baseline.run, baseline.results, baseline.attempts, rule)
+        # cases whose other run has not come to them yet, by test id; few, since both are in the same order
+        self._waiting: tuple[dict[str, Result], dict[str, Result]] = {}, {}
+        self._last: Result | None = None
+
+    def add(self, case: Result) -> None:
+        """Add a case of the run, over its trials; cases with the same test id have to follow each other."""
+        if self._last is not None and self._last.case.test_id == case.case.test_id:
+            self._last = _worse(self._last, case)
+            return
+        self._take_last()
+        self._last = case
+
+    def close(self) -> Self:
+        """Add the last case, and what is left of the baseline."""
+        self._take_last()
+        for case in self._earlier:
+            self._take(case, now=False)
+        for table, waiting in zip((self.removed, self.added), self._waiting, strict=True):
+            for case in waiting.values():
+                table.add(case)
+            waiting.clear()
+        return self
+
+    def _take_last(self) -> None:
+        """Pair the last case and the next one of the baseline, so that a case does not wait long for its other one."""
+        last, self._last = self._last, None
+        if last is not None:
+            if last.score.counted:
+                self._origins[last.attempt.llm_backend == AUTHORED] += 1
+            self._take(last, now=True)
+            earlier = next(self._earlier, None)
+            if earlier is not None:
+                self._take(earlier, now=False)
+
+    def _take(self, case: Result, *, now: bool) -> None:
+        trials = [*self.trials]
+        trials[now] = max(trials[now], case.trials[1])
+        self.trials = (trials[0], trials[1])
+        other = self._waiting[not now].pop(case.case.test_id, None)
+        if other is None:
+            self._waiting[now][case.case.test_id] = without_record(case)
+        else:
+            self._compare(Change(other, case) if now else Change(case, other))
+
+    def _compare(self, change: Change) -> None:
+        self.common += 1
+        kinds = change.kinds
+        self.kinds.update(kinds)
+        first = "quarantined" if change.quarantined else next((kind for kind in LISTED if kind in kinds), None)
+        if first is not None:
+            self.listed[first].add(change, _small)
+            self.unscored += first == "new_failures" and change.scores[1] is None
+        if "hash_changed" in kinds:
+            self.left_out += not change.quarantined
+            return
+        self.flips[change.verdicts] += 1
+        # the groups of a case that can't be read now are those it had
+        before, after = ([key for key in groups_of(end) if key[0] in self._by and key[1]] for end in change)
+        for group in (self.groups[key] for key in (ALL, *(after or before))):
+            group.unchanged += 1
+            group.regressed += [change.test_id] * ("regressed" in kinds)
+            group.new_failures += [change.test_id] * ("new_failures" in kinds)
+            if change.delta is not None:
+                group.deltas.append((change.delta, cluster_of(change.after, self._facet)))
+        if self._unchanged is not None:
+            self._unchanged(*change)
+
+    @property
+    def unchanged(self) -> int:
+        """How many cases are the same in both runs."""
+        return self.flips.total()
+
+    @property
+    def cases(self) -> tuple[int, int]:
+        """Number of cases, in the baseline and now."""
+        return self.common + self.removed.count, self.common + self.added.count
+
+    @property
+    def mean(self) -> PairedMean | None:
+        """The paired mean difference of scores over comparable cases."""
+        return self.groups[ALL].mean
+
+    @property
+    def lost(self) -> int:
+        """Comparable cases that passed before and fail now."""
+        return self.flips["passed", "failed"]
+
+    @property
+    def won(self) -> int:
+        """Comparable cases that failed before and pass now."""
+        return self.flips["failed", "passed"]
+
+    @property
+    def p_flips(self) -> float:
+        """The p value of the exact McNemar test of these flips."""
+        return mcnemar_p_value(self.lost, self.won)
+
+    @property
+    def authored(self) -> bool:
+        """Whether there are judged answers, and none of them came from a model."""
+        return self._origins[True] > 0 and not self._origins[False]
+
+    @property
+    def problem(self) -> str:
+        """Why the runs can't be compared, in one line; empty if they can."""
+        reasons = self.differences or (() if self.unchanged else (_NOTHING_UNCHANGED,))
+        return f"not compared with {self.baseline.run_id}: {'; '.join(reasons)}" if reasons else ""
+
+    @property
+    def unusable(self) -> str:
+        """Why a rate can't be compared with the baseline's, in one line; empty if it can."""
+        reasons = self.differences
+        if not reasons and len({*self.trials}) > 1:
+            # the worst of more trials is worse, so that the runs would differ by chance alone
+            reasons = ("trials per case: {} before, {} now".format(*self.trials),)
+        reasons = reasons or (() if self.unchanged else (_NOTHING_UNCHANGED,))
+        return f"run {self.baseline.run_id} can't be the baseline: {'; '.join(reasons)}" if reasons else ""
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of cases of each kind of change, and of those quarantined now, added and removed."""
+        return {kind: self.kinds[kind] for kind in (*_KINDS, "hash_changed")} | {
+            "quarantined": self.listed["quarantined"].count,
+            "added": self.added.count,
+            "removed": self.removed.count,
+        }
+
+    def figures(self) -> dict[str, float]:
+        """Return the figures that a condition may name: `counts`, and `mean` in points of score.
+
+        A figure that can't be known is NaN: kinds of change if no case is unchanged in both runs, and `mean` if no
+        case has a score in both runs.
+        """
+        unknown = {} if self.unchanged else dict.fromkeys(_KINDS, math.nan)
+        return {**self.counts(), **unknown, "mean": math.nan if self.mean is None else self.mean.mean}
+
+    def reasons(self, change: Change) -> tuple[str, ...]:
+        """Return why a case changed, in words.
+
+        Terms added, removed or changed; with several trials, how many passed; if a run did not judge the case, why.
+        """
+        if change.judges_differ:
+            old, new = (end.score.judge or "rules only" for end in change)
+            return (f"judged by {old} before, by {new} now",)
+        if max(end.trials[1] for end in change) > 1:
+            old, new = ("{} / {}".format(*end.trials) for end in change)
+            return (f"{old} trials passed before, {new} now",)
+        if self.committed:
+            return ()
+        # a case that was not judged has no terms, so that missing terms explain nothing
+        unjudged = [
+            (when, end.score) for when, end in zip(("before", "now"), change, strict=True) if not end.score.counted
+        ]
+        if unjudged:
+            return tuple(": ".join(filter(None, (when, score.kind, score.message))) for when, score in unjudged)
+        return tuple(_changed_terms(*map(_points, change)))
+
+
+def _small(change: Change) -> Change:
+    return Change(*map(without_record, change))
+
+
+def _points(case: Result) -> dict[str, str]:
+    return {term.name: "note" if term.effect == "note" else term.points for term in case.score.terms}
+
+
+def _changed_terms(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted(before.keys() | after.keys()):
+        if name not in after:
+            yield f"{name} removed ({before[name]})"
+        elif name not in before:
+            yield f"{name} added ({after[name]})"
+        elif before[name] != after[name]:
+            yield f"{name} {before[name]} to {after[name]}"
+
+
+def compare(baseline: StoredRun | OpenRun, current: StoredRun | OpenRun) -> Comparison:
+    """Compare two runs case by case; both are read once.
+
+    Args:
+        baseline: the earlier run.
+        current: the later run.
+
+    Raises:
+        TrialsRuleError: the settings of a run contain an invalid trials rule.
+    """
+    comparison = Comparison(baseline, current.run)
+    for case in cases_of(current.run, current.results, current.attempts):
+        comparison.add(case)
+    return comparison.close()
+
+
+def differences(baseline: Run, current: Run) -> tuple[str, ...]:
+    """Describe the settings in which two runs differ so that their scores can't be compared."""
+    settings = {
+        "suite": (baseline.suite.removeprefix(BUNDLED), current.suite.removeprefix(BUNDLED)),
+        "mode": (baseline.mode, current.mode),
+        "pack": (f"{baseline.pack} {baseline.pack_version}", f"{current.pack} {current.pack_version}"),
+        "scoring rules": (baseline.suite_sha256, current.suite_sha256),
+        "trials rule": _trials_rules(baseline, current),
+    }
+    return tuple(
+        f"{name}: {_short(before, after)!r} before, {_short(after, before)!r} now"
+        for name, (before, after) in settings.items()
+        if before != after
+    )
+
+
+def _short(value: str, other: str) -> str:
+    """Return the beginning of a hash, or all of it where the other one begins alike."""
+    return value[:12] if _HASH.fullmatch(value) and value[:12] != other[:12] else value
+
+
+def _trials_rules(baseline: Run, current: Run) -> tuple[str, str]:
+    """Return the trials rule of each run in words; two empty texts if they are equivalent."""
+    before, after = (_trials_rule_words(run) for run in (baseline, current))
+    # the mean is the same rule for one trial as for many
+    return ("", "") if {before, after} <= {"", MEAN} else (before or "one trial", after or "one trial")
+
+
+def _trials_rule_words(run: Run) -> str:
+    trials = run.settings.get("trials")
+    if not isinstance(trials, int) or trials == 1:
+        return ""
+    text = trials_rule_text(trials_rule_of(run))
+    return text if text == MEAN else f"{text} of {trials}"
+
+
+class ConditionError(ValueError):
+    """A condition is invalid; the message is one line that says what was expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailCondition:
+    """A condition on a comparison, which fails if the condition is met.
+
+    Attributes:
+        name: a figure of the comparison.
+        sign: `<`, `<=`, `>` or `>=`.
+        bound: a count, or points of score for `mean`.
+    """
+
+    name: str
+    sign: str
+    bound: float
+
+    def is_met(self, figures: Mapping[str, float]) -> bool:
+        """Whether the figure is on the named side of the bound; differences of at most 1e-9 count as equal.
+
+        A condition on an unknown figure (NaN) is met, so that the comparison fails.
+        """
+        value = figures[self.name]
+        if math.isnan(value):
+            return True
+        if abs(value - self.bound) <= TOLERANCE:
+            return "=" in self.sign
+        return value < self.bound if self.sign.startswith("<") else value > self.bound
+
+    def __str__(self) -> str:
+        """Return it as `parse_conditions` reads it."""
+        return f"{self.name}{self.sign}{self.bound:g}"
+
+
+def parse_conditions(text: str, names: Collection[str]) -> tuple[FailCondition, ...]:
+    """Parse conditions separated by commas.
+
+    Args:
+        text: for each condition a name, one of `<`, `<=`, `>` and `>=`, and a number.
+        names: the figures that may be named.
+
+    Raises:
+        ConditionError: a condition is malformed or names an unknown figure.
+    """
+    conditions = []
+    for part in text.split(","):
+        match = _CONDITION.fullmatch(part)
+        if match is None:
+            raise ConditionError(
+                f"condition {part.strip()!r}: expected a name, a sign and a number, such as regressed>0 or mean<-0.02"
+            )
+        if match["name"] not in names:
+            raise ConditionError(
+                f'condition {part.strip()!r}: unknown figure "{match["name"]}"; '
+                f"expected one of {', '.join(sorted(names))}"
+            )
+        conditions.append(FailCondition(name=match["name"], sign=match["sign"], bound=float(match["bound"])))
+    return tuple(conditions)
+
+
+class BaselineOutcome(NamedTuple):
+    """What came of comparing a run with its baseline.
+
+    Attributes:
+        requested: the baseline as the user named it.
+        comparison: the comparison; None if the baseline was not found, or the run is a shard.
+        problem: why the run was not compared, in one line; empty if it was.
+        optional: whether the run passes without a comparison.
+        conditions: the conditions that fail the run if they are met.
+        warning: what to know about the baseline, in one line; empty if there is nothing.
+        stored: the baseline; None if it was not found.
+    """
+
+    requested: str
+    comparison: Comparison | None = None
+    problem: str = ""
+    optional: bool = False
+    conditions: tuple[FailCondition, ...] = ()
+    warning: str = ""
+    stored: StoredRun | None = None
+
+    @property
+    def compared(self) -> Comparison | None:
+        """The comparison if it says anything; None if the runs can't be compared."""
+        return None if self.problem else self.comparison
+
+    @property
+    def met(self) -> tuple[FailCondition, ...]:
+        """The conditions that are met."""
+        figures = {} if self.compared is None else self.compared.figures()
+        return tuple(condition for condition in self.conditions if figures and condition.is_met(figures))
+
+    @property
+    def fails_unseen(self) -> bool:
+        """Whether the run fails because it could not be compared."""
+        return bool(self.problem) and not self.optional
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Why the run fails because of its baseline, one reason each."""
+        if self.fails_unseen:
+            return (f"baseline {self.requested}: {self.problem}",)
+        figures = {} if self.compared is None else self.compared.figures()
+        values = [(condition, figures[condition.name]) for condition in self.met]
+        return tuple(
+            f"condition {condition} is met: {'the value is not known' if math.isnan(value) else f'{value:g}'}"
+            for condition, value in values
+        )
+
+
+def baseline_outcome(earlier: BaselineLookup, comparison: Comparison | None, scope: str) -> BaselineOutcome | None:
+    """Return what came of comparing a run with a baseline.
+
+    Args:
+        earlier: the baseline, or why there is none.
+        comparison: the comparison; None if there was nothing to compare with.
+        scope: of the run, as in `conclude`.
+
+    Returns:
+        The outcome; None if no baseline was requested.
+
+    Raises:
+        ConditionError: a condition is malformed or names an unknown figure.
+    """
+    if earlier.stored is None and not earlier.reason:
+        return None
+    problem, optional = earlier.reason, earlier.optional
+    if scope == "shard":
+        comparison, optional = None, True
+        problem = "not compared: this is a shard; packbench merge --baseline compares the merged run"
+    elif comparison is not None:
+        if scope == "part":
+            # a case that was not selected is not known to be removed
+            comparison.removed = TopRows(_test_id)
+        problem = comparison.problem
+        # a few cases that were edited are no reason to fail a run of these only
+        optional = optional or (scope == "part" and not comparison.differences)
+    return BaselineOutcome(
+        requested=earlier.requested,
+        comparison=comparison,
+        problem=problem,
+        optional=optional,
+        conditions=parse_conditions(earlier.fail_on, FIGURES) if earlier.fail_on else (),
+        warning=earlier.warning,
+        stored=earlier.stored,
+    )
+
+
+def committed_baseline(run: Run, results: Iterable[Result], history: Iterable[BaselineChange]) -> CommittedBaseline:
+    """Return a run as a committed baseline.
+
+    Args:
+        run: what is true of all results.
+        results: one for each attempt, in any order.
+        history: the entries of its history, the oldest first.
+
+    Raises:
+        TrialsRuleError: the settings of the run contain an invalid trials rule.
+    """
+    from pytest_packbench.model.baseline import BASELINE_VERSION, CommittedBaseline
+
+    results = tuple(results)
+    cases = list(cases_of(run, results))
+    origins = {case.attempt.llm_backend == AUTHORED for case in cases if case.score.counted}
+    about = {
+        **{name: getattr(run, name) for name in ("run_id", "pack", "pack_version", "suite_sha256", "mode", "target")},
+        "suite": run.suite.removeprefix(BUNDLED),
+        "finished_at": run.finished_at,
+        "models": models_of(results),
+        "authored": origins == {True},
+    }
+    if run.settings.get("trials", 1) > 1:
+        about |= {name: run.settings[name] for name in ("trials", "trials_rule") if name in run.settings}
+    return CommittedBaseline.model_validate(
+        {
+            "baseline_version": BASELINE_VERSION,
+            "run": about,
+            "history": [change.model_dump() for change in history],
+            "cases": {case.case.test_id: _committed_case(case) for case in cases},
+        }
+    )
+
+
+def _committed_case(case: Result) -> dict[str, Any]:
+    score, (passed, trials) = case.score, case.trials
+    several = {"trials": trials, "passed": passed} if trials > 1 else {}
+    optional = {name: value for name, value in (("kind", score.kind), ("judge", score.judge)) if value}
+    return {"sha256": case.case.case_sha256, "score": score.score, "verdict": score.verdict, **optional, **several}
+
+
+def loosened(before: StoredRun, after: StoredRun) -> Iterator[str]:
+    """Describe in what a baseline is looser than the one before, a line each.
+
+    Args:
+        before: the baseline so far.
+        after: the run of the next one.
+
+    Raises:
+        TrialsRuleError: the settings of a run contain an invalid trials rule.
+    """
+    yield from differences(before.run, after.run)
+    old, new = (
+        {case.case.test_id: case for case in cases_of(stored.run, stored.results, stored.attempts)}
+        for stored in (before, after)
+    )
+    for test_id in sorted(old):
+        reasons = _looser(old[test_id], new.get(test_id))
+        if reasons:
+            yield f"{test_id}: {'; '.join(reasons)}"
+
+
+def _looser(before: Result, after: Result | None) -> list[str]:
+    old = before.score
+    if after is None:
+        return [f"removed ({old.verdict})"]
+    now, reasons = after.score, []
+    if old.counted and not now.counted:
+        reasons.append(f"{old.verdict} before, {now.kind or now.verdict} now")
+    elif old.verdict == "passed" and now.verdict != "passed":
+        reasons.append(f"passed before, {now.verdict} now")
+    if old.score is not None and now.score is not None and now.score < old.score - TOLERANCE:
+        reasons.append(f"score {format_mean(old.score)} before, {format_mean(now.score)} now")
+    if before.case.case_sha256 != after.case.case_sha256:
+        reasons.append("the case was edited")
+    return reasons

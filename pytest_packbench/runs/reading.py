@@ -1,0 +1,561 @@
+"""Reading runs: a report, bare records, or a committed baseline, each opened as the same.
+
+A run is a header and a stream of results, sorted like all its files by case, test, file and trial. A report may be
+hundreds of megabytes: as the writer leaves it, its header is found without the rows, and these are read one by one,
+in step with the files beside it. One that another program has formatted is read whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from io import TextIOWrapper
+from mmap import ACCESS_READ, mmap
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from pydantic import ValidationError
+
+from pytest_packbench.limits import LIMITS, open_regular, read_regular
+from pytest_packbench.model.errors import first_problem
+from pytest_packbench.model.result import adapter, result_from, result_of_record
+from pytest_packbench.model.run import BUNDLED, RUN_DOCUMENT_VERSION, Run
+from pytest_packbench.model.score import COUNTED
+from pytest_packbench.model.strict_json import (
+    NUMBERS,
+    NumberError,
+    parse_strict,
+    position_of,
+    printable,
+    without_duplicates,
+)
+from pytest_packbench.model.suite import BASELINE_NAME
+from pytest_packbench.runs.folder import ERRORS, JOURNAL, PAYLOADS, RECORDS, REPORT, StoredRunError
+from pytest_packbench.runs.lines import error_lines, payload_lines, record_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from pytest_packbench.model.baseline import CommittedBaseline
+    from pytest_packbench.model.record import EvalRecord
+    from pytest_packbench.model.result import Result
+    from pytest_packbench.runs.lines import AttemptLine
+
+_LIMIT: Final = LIMITS["report"]
+_CHUNK: Final = 1 << 18
+# a report as the writer leaves it
+_DOCUMENT = re.compile(rb'"packbench":(?=\{"version":\d+,"status":)')
+_CASES = re.compile(rb',"cases":\[')
+_END = "]}}\n"
+_RESTORE = "restore it, or set it again with packbench baseline set"
+_SHARED = ("mode", "pack", "suite_sha256", "target")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRun:
+    """A run that was opened.
+
+    Attributes:
+        source: the file that it is read from.
+        run: the metadata of the run.
+        results: one for each trial of each case, sorted; read once, and of a file that is damaged further down it
+            raises `StoredRunError`. A committed baseline has one for each case.
+        header: the document of a report without its cases, as plain JSON; `history` of a committed baseline.
+        lists_all_cases: whether cases without a score are included; False if only records were read, which do not
+            count them.
+        attempts: for each case of a committed baseline, which has one result for all trials of a case, how many of its
+            trials passed and how many there were; None for a run.
+    """
+
+    source: str
+    run: Run
+    results: Iterable[Result]
+    header: Mapping[str, Any] = field(default_factory=dict)
+    lists_all_cases: bool = True
+    attempts: Mapping[str, tuple[int, int]] | None = None
+
+    @property
+    def status(self) -> str:
+        """`passed`, `failed` or `partial`, as decided when the run ended; empty if it has no report."""
+        return str(self.header.get("status", ""))
+
+    @property
+    def controls(self) -> Any:
+        """The counts of its controls, as `ControlTally.as_json` returns them; None where it has none."""
+        return self.header.get("controls")
+
+    @property
+    def selected(self) -> int:
+        """How many cases it has selected, as its report counts them."""
+        totals = self.header.get("totals")
+        selected = totals.get("selected") if isinstance(totals, dict) else None
+        return selected if isinstance(selected, int) else 0
+
+    @property
+    def policy(self) -> Any:
+        """The acceptance policy, as `policy_of` returns it; None where it has none."""
+        return self.header.get("policy")
+
+    @property
+    def figures(self) -> list[Any]:
+        """The figures of its pack, as plain JSON."""
+        figures = self.header.get("figures")
+        return figures if isinstance(figures, list) else []
+
+    @property
+    def policy_failed(self) -> bool:
+        """Whether the acceptance policy failed the run, or its report does not tell."""
+        changes = self.header.get("policy_changes", {"failed": False})
+        return not isinstance(changes, dict) or changes.get("failed") is not False
+
+    @property
+    def held(self) -> bool:
+        """Whether nothing but cases failed the run: no gate, baseline or policy; False if its report does not tell."""
+        gates, comparison = self.header.get("gates"), self.header.get("comparison", {})
+        conditions = comparison.get("conditions", []) if isinstance(comparison, dict) else None
+        if not isinstance(gates, list) or not isinstance(conditions, list) or self.policy_failed:
+            return False
+        # the first run of all has no earlier one
+        if comparison.get("failed", False) is not False and comparison.get("baseline") is not None:
+            return False
+        passed = all(isinstance(gate, dict) and gate.get("passed") is True for gate in gates)
+        return passed and all(isinstance(each, dict) and each.get("met") is False for each in conditions)
+
+
+def open_run(path: Path, *, checked: bool = True, complete: bool = False) -> OpenRun:
+    """Open a run in any of its forms.
+
+    Of a file of records, the `report.json` of the same run beside it is used if it exists, otherwise the lines of the
+    same run in `errors.jsonl`, which list the cases without a score. All records are read first, since the metadata of
+    the run depends on each of them.
+
+    Args:
+        path: the folder of a run, its `report.json`, a `.jsonl` file with the records of one run, or the committed
+            baseline of a suite.
+        checked: whether the results of a report are compared with the records and errors beside it.
+        complete: whether results have their records and payloads, as far as there are files with them; they are checked
+            then as well.
+
+    Raises:
+        StoredRunError: the path is none of these, or its version is not supported, or it is damaged.
+        OSError: it can't be read.
+    """
+    if path.suffix == ".jsonl" and not path.is_dir():
+        return _open_records(path, complete=complete)
+    if path.name == BASELINE_NAME and not path.is_dir():
+        return _open_baseline(path)
+    file = _report_of(path)
+    document = _document(file)
+    header = next(document)
+    if type(header.get("version")) is not int or header["version"] != RUN_DOCUMENT_VERSION:
+        got = printable(repr(header.get("version")))
+        raise StoredRunError(f"{file}: /packbench/version: got {got}; this version reads {RUN_DOCUMENT_VERSION}")
+    run = _validated(adapter(Run).validate_python, header.get("run"), f"{file}: /packbench/run")
+    results = _results(document, run, file)
+    if checked or complete:
+        results = checked_results(file.parent, results, run.run_id, complete=complete)
+    return OpenRun(source=str(file), run=run, results=results, header=header)
+
+
+def sort_key(result: Result) -> tuple[str, str, str, int]:
+    """Return what results are sorted by, in all files and streams."""
+    return result.case.case_id, result.case.test_id, result.case.file, result.attempt.trial
+
+
+def is_report(path: Path) -> bool:
+    """Return whether a file is a report, a JSON object with the key `packbench`."""
+    try:
+        return next(_document(path)) is not None
+    except StoredRunError:
+        # the caller reads it as something else, and reports where it is wrong
+        return False
+
+
+def _report_of(path: Path) -> Path:
+    """Return the report of a run, which a folder has if the run ended."""
+    file = path / REPORT if path.is_dir() else path
+    if not file.exists() and (path / JOURNAL).exists():
+        raise StoredRunError(
+            f"{path}: contains no {REPORT}: the run did not end; its results so far are in {JOURNAL}; "
+            f"run it to its end with its options and --packbench-resume={path.name}"
+        )
+    if not file.exists() and path.is_dir():
+        has_records = (path / RECORDS).exists()
+        advice = f"pass {path / RECORDS} to read the records alone" if has_records else "pass the folder of a run"
+        raise StoredRunError(f"{path}: contains no {REPORT}; {advice}")
+    return file
+
+
+def _document(path: Path) -> Iterator[Any]:
+    """Yield the object of a run in a report without its cases, then these one by one."""
+    with open_regular(path) as file:
+        found = _header(file)
+        if found:
+            end, start = found.pop(), found.pop()
+            # not kept here: many runs may be open
+            yield found.pop()
+            file.seek(0)
+            # what another program wrote before it
+            _parsed(file.read(start) + b'"packbench":0}', path, "JSON", _LIMIT.advice, _check_strict)
+            yield from _rows(file, end, path)
+            return
+        file.seek(0)
+        raw = file.read(_LIMIT.size + 1)
+    if len(raw) > _LIMIT.size:
+        raise StoredRunError(f"{path}: another program has formatted it, and it is too large for that; {_LIMIT.advice}")
+    report = _parsed(raw, path, "JSON", _LIMIT.advice)
+    document = report.get("packbench") if isinstance(report, dict) else None
+    if not isinstance(document, dict):
+        raise StoredRunError(f'{path}: the key "packbench" is missing; expected the report.json of a run')
+    rows = document.pop("cases", None)
+    yield document
+    if not isinstance(rows, list):
+        raise StoredRunError(f"{path}: /packbench/cases: not a run document: expected an array")
+    yield from rows
+
+
+def _parsed(raw: bytes, path: Path, what: str, advice: str, parse: Callable[[str], Any] = parse_strict) -> Any:
+    """Parse a whole file strictly; `what` it has to be."""
+    try:
+        return parse(raw.decode("utf-8"))
+    except RecursionError:
+        raise StoredRunError(f"{path}: not {what}: nested too deeply; {advice}") from None
+    except NumberError as error:
+        line, column = position_of(error.token, raw)
+        raise StoredRunError(f"{path}: line {line} column {column}: {error}; {advice}") from None
+    except ValueError as error:
+        raise StoredRunError(f"{path}: not {what}: {error}; {advice}") from None
+
+
+def _check_strict(text: str) -> None:
+    """Raise what `parse_strict` raises, without keeping what is parsed."""
+    json.loads(text, object_pairs_hook=lambda pairs: bool(without_duplicates(pairs)), **NUMBERS)
+
+
+def _header(file: BinaryIO) -> list[Any]:
+    """Return the object of a run without its cases, where it and where these begin; nothing if others wrote it."""
+    if not os.fstat(file.fileno()).st_size:
+        return []
+    with mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+        start = _DOCUMENT.search(data)
+        if start is None or data[-len(_END) :] != _END.encode():
+            return []
+        for split in _CASES.finditer(data, start.end()):
+            # a text contains no such key, because its quotes are escaped; an object further inside may
+            if split.start() - start.end() > _LIMIT.size:
+                break
+            with suppress(ValueError, RecursionError):
+                header = parse_strict((data[start.end() : split.start()] + b"}").decode("utf-8"))
+                return [header, start.start(), split.end()]
+    return []
+
+
+def _rows(file: BinaryIO, start: int, path: Path) -> Iterator[Any]:
+    """Yield the rows of a report that begin at a byte; one of them, and a chunk of the file, are in memory."""
+    decode = json.JSONDecoder(object_pairs_hook=without_duplicates, **NUMBERS).raw_decode
+    file.seek(start)
+    number = 0
+    try:
+        with TextIOWrapper(file, encoding="utf-8", newline="") as text:
+            chunk, place = text.read(_CHUNK), 0
+            while number or not chunk.startswith("]"):
+                try:
+                    row, end = decode(chunk, place)
+                    is_last = chunk[end] != ","
+                except (json.JSONDecodeError, IndexError) as error:
+                    # at least as much again as is there, so that a large row is not decoded from its start too often
+                    is_too_long = len(chunk) - place > _LIMIT.size
+                    more = "" if is_too_long else text.read(max(_CHUNK, len(chunk) - place))
+                    if not more:
+                        raise ValueError(getattr(error, "msg", "the file ends within them")) from None
+                    chunk, place = chunk[place:] + more, 0
+                    continue
+                yield row
+                number, place = number + 1, end + 1
+                if is_last:
+                    chunk = chunk[end:]
+                    break
+            if chunk + text.read(_CHUNK) != _END:
+                raise ValueError("expected the end of the report behind its cases")  # noqa: TRY301 - like the others
+    except (ValueError, RecursionError) as error:
+        raise StoredRunError(f"{path}: /packbench/cases/{number}: not JSON: {error}; {_LIMIT.advice}") from None
+
+
+def _results(rows: Iterable[Any], run: Run, file: Path) -> Iterator[Result]:
+    before: Result | None = None
+    for number, row in enumerate(rows):
+        place = f"{file}: /packbench/cases/{number}"
+        result = _validated(lambda row: result_from({**row, "suite": run.suite}), row, place)
+        if result.score.score is None and result.score.verdict in COUNTED:
+            missing = f"the score is missing, but the verdict is {result.score.verdict}"
+            raise StoredRunError(f"{place}/score: not a run document: {missing}; expected a number from 0 to 1")
+        if before is not None and (result.case.file, _attempt(result)) == (before.case.file, _attempt(before)):
+            twice = f"{result.case.test_id} is in /packbench/cases/{number - 1} as well"
+            raise StoredRunError(f"{place}: {twice}; restore the file from the run")
+        if before is not None and sort_key(result) < sort_key(before):
+            order = f"{result.case.test_id} follows {before.case.test_id}"
+            raise StoredRunError(f"{place}: {order}; expected cases sorted by id")
+        before = result
+        yield result
+
+
+def _attempt(result: Result) -> tuple[str, int]:
+    return result.case.test_id, result.attempt.trial
+
+
+def _validated(validate: Callable[[Any], Any], data: Any, place: str) -> Any:
+    """Return what a validation by pydantic makes of an object in a report."""
+    if not isinstance(data, dict):
+        raise StoredRunError(f"{place}: not a run document: expected an object")
+    try:
+        return validate(data)
+    except ValidationError as error:
+        problem = first_problem(error, data)
+        wrong = f"{place}{problem.pointer}: not a run document: {problem.wrong}; {problem.expected}"
+        raise StoredRunError(wrong) from None
+
+
+def checked_results(
+    folder: Path, results: Iterable[Result], run_id: str, *, complete: bool = False
+) -> Iterator[Result]:
+    """Yield the results of a run, each compared with its line: a file that was changed or cut is an error.
+
+    Args:
+        folder: the folder of the run; a file of records, errors or payloads that it lacks counts as none.
+        results: the results, in the order of the files.
+        run_id: the id of the run.
+        complete: whether results have their records and payloads.
+
+    Raises:
+        StoredRunError: a line can't be read, belongs to no result, or differs from it; or one is missing.
+        OSError: a file cannot be read.
+    """
+    records = _Beside(folder / RECORDS, record_lines, run_id)
+    errors = _Beside(folder / ERRORS, error_lines, run_id)
+    payloads = _Beside(folder / PAYLOADS, payload_lines, run_id) if complete else None
+    for result in results:
+        record = records.take(result)
+        _check_record(result, record, records)
+        _check_error(result, errors.take(result), errors)
+        if payloads is not None:
+            payload = payloads.take(result)
+            attempt = replace(result.attempt, payload=None if payload is None else payload.content)
+            wire = None if record is None else record.content.as_json()
+            result = replace(result, attempt=attempt, record=wire)  # noqa: PLW2901 - the same result with more
+        yield result
+    for file in filter(None, (records, payloads)):
+        if file.ahead is not None:
+            problem = f"{file.ahead.test_id} is out of order, or missing in the run's report"
+            raise StoredRunError(f"{file.ahead.location}: {problem}")
+    if errors.ahead is not None:
+        errors.refuse(errors.ahead.test_id)
+
+
+class _Beside:
+    """A file beside a report, whose lines are taken in step with its results.
+
+    Args:
+        path: the file.
+        read: reads its lines.
+        run_id: the id that each line has to have.
+
+    Attributes:
+        path: see above.
+        exists: whether there is such a file.
+        ahead: the next line; None at the end.
+    """
+
+    def __init__(self, path: Path, read: Callable[[Path], Iterator[AttemptLine]], run_id: str) -> None:
+        self.path = path
+        self.exists = os.path.lexists(path)
+        self.ahead: AttemptLine | None = None
+        self._lines = read(path) if self.exists else iter(())
+        self._run_id = run_id
+        self._taken: AttemptLine | None = None
+        self._move()
+
+    def take(self, result: Result) -> AttemptLine | None:
+        """Return the line of a result if it is the next one."""
+        line = self.ahead
+        if line is None or (line.test_id, line.trial) != _attempt(result):
+            return None
+        self._move()
+        return line
+
+    def _move(self) -> None:
+        self._taken, self.ahead = self.ahead, next(self._lines, None)
+        if self.ahead is not None and self.ahead.run_id != self._run_id:
+            got = printable(repr(self.ahead.run_id))[:60]
+            expected = f"expected {self._run_id}; restore the file from the run"
+            raise StoredRunError(f"{self.ahead.location}: run_id: got {got}; {expected}")
+
+    def refuse(self, test_id: str) -> NoReturn:
+        """Raise StoredRunError for the line of a case, which does not fit the report."""
+        name, last, line = printable(test_id), self._taken, self.ahead
+        if last is not None and line is not None and (last.test_id, last.trial) == (line.test_id, line.trial):
+            raise StoredRunError(f"{self.path}: {name} is there twice; restore the file from the run")
+        problem = f"{name} is missing in the run's report, or has another verdict or kind there"
+        raise StoredRunError(f"{self.path}: {problem}; restore both files from the run")
+
+
+def _check_record(result: Result, line: AttemptLine | None, records: _Beside) -> None:
+    if line is None:
+        if result.score.counted and records.exists:
+            problem = f"the record of {result.case.test_id} is missing or out of order, but the run's report counts it"
+            raise StoredRunError(f"{records.path}: {problem}")
+        return
+    record: EvalRecord = line.content
+    # a record of another program has no object `packbench`
+    stated = record.packbench or {"verdict": result.score.verdict, "score": result.score.score}
+    written = record.passed, stated.get("verdict"), stated.get("score")
+    # for Python, true is 1
+    if isinstance(written[-1], bool) or written != (result.score.passed, result.score.verdict, result.score.score):
+        problem = "has another verdict or score than in the run's report; restore both files from the run"
+        raise StoredRunError(f"{line.location}: {result.case.test_id} {problem}")
+
+
+def _check_error(result: Result, line: AttemptLine | None, errors: _Beside) -> None:
+    if line is None:
+        if errors.exists and not result.score.counted:
+            problem = f"the line of {result.case.test_id} is missing, which the run's report has"
+            raise StoredRunError(f"{errors.path}: {problem}; restore the file")
+        return
+    stated = line.content.verdict, line.content.kind
+    if result.score.counted or stated != (result.score.verdict, result.score.kind):
+        errors.refuse(line.test_id)
+
+
+def _open_records(path: Path, *, complete: bool) -> OpenRun:
+    first: tuple[Any, ...] = ()
+    results: dict[tuple[str, int], Result] = {}
+    for line in record_lines(path):
+        record: EvalRecord = line.content
+        shared = _shared_values(record)
+        first = first or shared
+        if shared != first:
+            names = ("run_id", "test_suite", *(f"packbench.{name}" for name in _SHARED))
+            name, before, now = next(each for each in zip(names, first, shared, strict=True) if each[1] != each[2])
+            raise StoredRunError(
+                f"{line.location}: {name} is {printable(repr(now))}, but {printable(repr(before))} in the lines above; "
+                "expected the records of one run"
+            )
+        result = result_of_record(record)
+        result = replace(result, record=record.as_json()) if complete else result
+        # of an attempt that was written twice the first line counts
+        above = results.setdefault(_attempt(result), result)
+        if _end(above) != _end(result):
+            problem = f"{printable(result.case.test_id)} is there twice: {_end(result)}; above: {_end(above)}"
+            raise StoredRunError(f"{line.location}: {problem}; remove the line that is wrong")
+    if not first:
+        raise StoredRunError(f"{path}: contains no records")
+    times = [result.attempt.timestamp for result in results.values()]
+    run = replace(_run_of(record), started_at=min(times), finished_at=max(times))
+    report = path.with_name(REPORT)
+    if report.is_file():
+        reported = open_run(report, checked=False, complete=complete)
+        if (reported.run.run_id, reported.run.suite.removeprefix(BUNDLED)) == (run.run_id, run.suite):
+            return replace(reported, results=_as_recorded(reported, results, path))
+    unscored = _unscored(path.with_name(ERRORS), run, results)
+    ordered = sorted((*results.values(), *unscored), key=sort_key)
+    return OpenRun(source=str(path), run=run, results=tuple(ordered), lists_all_cases=bool(unscored))
+
+
+def _end(result: Result) -> str:
+    return f"{result.score.verdict}, {result.score.decision}, score {result.score.score}"
+
+
+def _shared_values(record: EvalRecord) -> tuple[Any, ...]:
+    extension = record.packbench or {}
+    return (record.run_id, record.test_suite, *(extension.get(name) for name in _SHARED))
+
+
+def _run_of(record: EvalRecord) -> Run:
+    extension: Mapping[str, Any] = record.packbench or {}
+    pack, _, version = str(extension.get("pack", "")).partition("/")
+    return Run(
+        run_id=record.run_id,
+        suite=record.test_suite,
+        description="",
+        pack=pack,
+        pack_version=version,
+        suite_sha256=extension.get("suite_sha256") or "",
+        bundled=extension.get("bundled", False),
+        mode=extension.get("mode", ""),
+        target=extension.get("target", ""),
+        started_at="",
+        finished_at="",
+        versions=dict(extension.get("versions", {})),
+    )
+
+
+def _as_recorded(reported: OpenRun, records: Mapping[tuple[str, int], Result], path: Path) -> tuple[Result, ...]:
+    """Return the results of a report if the records belong to it: filtered or joined ones mean another run."""
+    results = tuple(reported.results)
+    different = records.keys() ^ {_attempt(result) for result in results if result.score.counted}
+    if different:
+        raise StoredRunError(
+            f"{path}: does not match {reported.source} ({min(different)[0]} is in only one of them); "
+            "pass the folder of the run, or move the records away from the report"
+        )
+    return results
+
+
+def _unscored(path: Path, run: Run, scored: Iterable[tuple[str, int]]) -> list[Result]:
+    """Return the results of a run's error lines, which do not contain case type, difficulty, tags and facets.
+
+    Lines of older versions have no number of their trial; they get those that are not used.
+    """
+    used, results = set(scored), []
+    # files of several runs may have been joined
+    for line in error_lines(path) if path.is_file() else ():
+        if line.run_id == run.run_id:
+            case_id, trial = line.test_id.rpartition(":")[2], line.trial
+            while (line.test_id, trial) in used:
+                trial += 1
+            used.add((line.test_id, trial))
+            names = {"suite": run.suite, "case_id": case_id, "nodeid": f"{line.content.file}::{case_id}"}
+            results.append(result_from({**line.content._asdict(), **names, "trial": trial}))
+    return results
+
+
+def read_baseline(path: Path) -> CommittedBaseline:
+    """Read the committed baseline of a suite.
+
+    Raises:
+        StoredRunError: the file is not a valid baseline; one line with the place in it.
+        OSError: it can't be read.
+    """
+    from pytest_packbench.model.baseline import CommittedBaseline
+    from pytest_packbench.model.errors import validation_problems
+
+    data = _parsed(read_regular(path, LIMITS["baseline.json"]), path, "a committed baseline", _RESTORE)
+    try:
+        return CommittedBaseline.model_validate(data)
+    except ValidationError as error:
+        raise StoredRunError(f"{path}: {validation_problems(error, CommittedBaseline, data)[0]}") from None
+
+
+def _open_baseline(path: Path) -> OpenRun:
+    baseline = read_baseline(path)
+    of = baseline.run
+    run = Run(
+        **of.model_dump(exclude={"models", "authored", "trials", "trials_rule"}),
+        description="",
+        bundled=False,
+        started_at="",
+        model=", ".join(of.models) or None,
+        settings={"trials": of.trials, "trials_rule": of.trials_rule} if of.trials > 1 else {},
+    )
+    shared = {"suite": of.suite, "file": path.name, "timestamp": of.finished_at}
+    results, attempts = [], {}
+    for test_id, case in baseline.cases.items():
+        stated = {"verdict": case.verdict, "kind": case.kind or "", "score": case.score, "judge": case.judge}
+        names = {"test_id": test_id, "case_id": test_id.rpartition(":")[2], "nodeid": test_id}
+        results.append(result_from({**shared, **names, **stated, "case_sha256": case.sha256}))
+        attempts[test_id] = int(case.verdict == "passed") if case.passed is None else case.passed, case.trials
+    ordered, header = tuple(sorted(results, key=sort_key)), {"history": baseline.history}
+    return OpenRun(source=str(path), run=run, results=ordered, header=header, attempts=attempts)
