@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.counting import Rule
     from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
     from pytest_packbench.model.run import Run
-    from pytest_packbench.runs.report import OpenRun
-    from pytest_packbench.runs.stored import BaselineLookup, StoredRun
+    from pytest_packbench.runs.reading import StoredRun
+    from pytest_packbench.runs.stored import BaselineLookup
 
 THRESHOLD = 0.05
 """Points of score by which a case has improved or regressed, as in the original harness."""
@@ -254,7 +254,7 @@ class Comparison:
 
     def __init__(
         self,
-        baseline: StoredRun | OpenRun,
+        baseline: StoredRun,
         run: Run,
         *,
         by: Collection[str] = (),
@@ -450,7 +450,7 @@ def _changed_terms(before: Mapping[str, str], after: Mapping[str, str]) -> Itera
             yield f"{name} {before[name]} to {after[name]}"
 
 
-def compare(baseline: StoredRun | OpenRun, current: StoredRun | OpenRun) -> Comparison:
+def compare(baseline: StoredRun, current: StoredRun) -> Comparison:
     """Compare two runs case by case; both are read once.
 
     Args:

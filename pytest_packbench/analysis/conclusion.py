@@ -262,10 +262,9 @@ def with_figures(conclusion: Conclusion, pack: Pack, results: Callable[[], Itera
     if outcome is None or outcome.compared is None or outcome.stored is None:
         return conclusion
     from pytest_packbench.runs.folder import StoredRunError
-    from pytest_packbench.runs.stored import complete_results
 
     try:
-        before = complete_results(outcome.stored.source)
+        before = outcome.stored.complete_results()
         return replace(conclusion, paired_figures=paired_figures_of(pack, before, results()))
     except (StoredRunError, OSError) as error:
         warning = "; ".join(filter(None, (outcome.warning, f"figures not compared: {error}")))

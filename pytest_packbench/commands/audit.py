@@ -311,12 +311,12 @@ def _of_run(arguments: argparse.Namespace) -> dict[str, Any]:
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.runs.folder import PAYLOADS, find_run_folder
     from pytest_packbench.runs.lines import read_payloads
-    from pytest_packbench.runs.report import open_report
+    from pytest_packbench.runs.reading import open_run
 
     if arguments.options:
         raise UsageError("--option: not with --run, whose results are stored")
     folder = find_run_folder(arguments.run)
-    report = open_report(folder)
+    report = open_run(folder, checked=False)
     suite, pack = suite_and_pack(arguments.suite, arguments, by_name=True)
     if report.run.suite.removeprefix(BUNDLED) != suite.record_name:
         raise UsageError(f'{folder}: a run of the suite "{report.run.suite}", expected one of "{suite.name}"')

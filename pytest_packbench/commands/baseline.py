@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.runs.stored import StoredRun
+    from pytest_packbench.runs.reading import StoredRun
 
 _MAX_SHOWN = 50
 
@@ -54,7 +54,7 @@ def _set(arguments: argparse.Namespace) -> Iterator[str]:
     from pytest_packbench.model.baseline import BaselineChange
     from pytest_packbench.model.result import format_timestamp
     from pytest_packbench.runs.folder import StoredRunError, find_run_folder
-    from pytest_packbench.runs.stored import read_run
+    from pytest_packbench.runs.reading import open_run
     from pytest_packbench.runs.writer import write_baseline
 
     reason = " ".join((arguments.reason or "").split())
@@ -63,14 +63,14 @@ def _set(arguments: argparse.Namespace) -> Iterator[str]:
     name = Path(arguments.name)
     if name.name == BASELINE_NAME:
         raise UsageError(f"{name}: is a baseline; expected the folder of a run, or SUITE/latest")
-    stored = read_run(find_run_folder(name, arguments.output), checked=True)
+    stored = open_run(find_run_folder(name, arguments.output)).read()
     suite, _ = suite_and_pack(stored.run.requested_suite, arguments, by_name=True)
     _check(stored, suite)
     path = suite.baseline_path
     history: list[BaselineChange] = []
     lines: list[str] = []
     try:
-        before = read_run(path) if path.is_file() else None
+        before = open_run(path, checked=False).read() if path.is_file() else None
     except StoredRunError as error:
         before = None
         yield f"replaces a baseline that can't be read, without its history: {error}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.changes import Comparison, FailCondition
     from pytest_packbench.model.metric import Figure
-    from pytest_packbench.runs.report import OpenRun
+    from pytest_packbench.runs.reading import StoredRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,9 +50,15 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.reports.blocks import figure_tables, text
     from pytest_packbench.reports.diff import comparison_headline, diff_markdown
     from pytest_packbench.reports.terminal import printable
-    from pytest_packbench.runs.stored import open_run
+    from pytest_packbench.runs.reading import open_run
 
-    baseline, current = open_run(find_run_source(arguments.baseline)), open_run(find_run_source(arguments.current))
+    paths = find_run_source(arguments.baseline), find_run_source(arguments.current)
+    baseline, current = (open_run(path, complete=arguments.html is not None) for path in paths)
+    if arguments.html is not None:
+        if paths[1].suffix == ".jsonl":
+            problem = "records do not say what a run came to; expected the folder of a run"
+            raise UsageError(f"--html: {paths[1]}: {problem}")
+        baseline, current = baseline.read(), current.read()
     comparison = compare(baseline, current)
     failed = true_conditions(arguments.fail_on, comparison)
     if comparison.differences and not arguments.force:
@@ -68,26 +74,26 @@ def run(arguments: argparse.Namespace) -> int:
         lines = [f"{printable(comparison.current.suite)}: {comparison_headline(comparison)}", *headlines]
         sys.stdout.write("\n".join([*lines, f"wrote {path}", ""]))
     if arguments.html is not None:
-        _write_html(arguments, comparison, failed)
+        _write_html(arguments, baseline, current, comparison, failed)
     for condition in failed:
         value = comparison.figures()[condition.name]
         sys.stderr.write(f"packbench: {condition}: {'no value' if value != value else f'{value:g}'}: FAIL\n")  # noqa: PLR0124 - only NaN differs from itself
     return FAILED if failed else FINE
 
 
-def _write_html(arguments: argparse.Namespace, comparison: Comparison, failed: Sequence[FailCondition]) -> None:
+def _write_html(
+    arguments: argparse.Namespace,
+    baseline: StoredRun,
+    current: StoredRun,
+    comparison: Comparison,
+    failed: Sequence[FailCondition],
+) -> None:
     """Write a page of the current run, compared with the baseline."""
     from pytest_packbench.analysis.changes import BaselineOutcome
     from pytest_packbench.commands.open import pages_html, stored_page
-    from pytest_packbench.runs.folder import find_run_folder
-    from pytest_packbench.runs.stored import read_run
 
-    current = find_run_source(arguments.current)
-    if current.suffix == ".jsonl":
-        raise UsageError(f"--html: {current}: records do not say what a run came to; expected the folder of a run")
-    baseline = read_run(find_run_source(arguments.baseline))
     outcome = BaselineOutcome(str(arguments.baseline), comparison, conditions=tuple(failed), stored=baseline)
-    page = stored_page(find_run_folder(current), arguments.html, arguments, outcome)
+    page = stored_page(current, arguments.html, arguments, outcome)
     title = f"{comparison.current.suite} since {comparison.baseline.run_id}"
     write_file(arguments.html, pages_html([page], title))
     sys.stderr.write(f"wrote report to {arguments.html}\n")
@@ -115,7 +121,7 @@ def true_conditions(conditions: str | None, comparison: Comparison) -> list[Fail
     return [condition for condition in parsed if condition.is_met(figures)]
 
 
-def _figures(baseline: OpenRun, current: OpenRun) -> tuple[Figure, ...]:
+def _figures(baseline: StoredRun, current: StoredRun) -> tuple[Figure, ...]:
     """Return the figures of what changed, of the pack of both runs; none if it is not installed.
 
     Raises:
@@ -123,21 +129,20 @@ def _figures(baseline: OpenRun, current: OpenRun) -> tuple[Figure, ...]:
     """
     from pytest_packbench.model.pack import paired_figures_of
     from pytest_packbench.packs.registry import PackError, Packs
-    from pytest_packbench.runs.stored import complete_results
 
     try:
         pack = Packs()[current.run.pack]
     except (KeyError, PackError):
         return ()
     try:
-        return paired_figures_of(pack, complete_results(baseline.source), complete_results(current.source))
+        return paired_figures_of(pack, baseline.complete_results(), current.complete_results())
     except (StoredRunError, OSError):
         raise
     except Exception as error:
         raise UsageError(f"the pack {pack.name} raised in paired_figures: {describe_error(error)}") from error
 
 
-def _notes(baseline: OpenRun, current: OpenRun) -> list[str]:
+def _notes(baseline: StoredRun, current: StoredRun) -> list[str]:
     notes = [
         f"The {name} run was read from records only, which don't include cases that ended in an error or did not run: "
         f'such cases are listed under "{title}" and are not new failures.'

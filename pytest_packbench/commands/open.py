@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.reports.page import RunPage
-    from pytest_packbench.runs.report import OpenRun
-    from pytest_packbench.runs.stored import BaselineLookup, StoredRun
+    from pytest_packbench.runs.reading import StoredRun
+    from pytest_packbench.runs.stored import BaselineLookup
 
 _NEXT_TARGET = ", "
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -150,7 +150,7 @@ class ProjectOfRun(NamedTuple):
 
 
 def stored_page(
-    folder: Path,
+    report: StoredRun,
     page: Path,
     arguments: argparse.Namespace,
     outcome: BaselineOutcome | None = None,
@@ -158,22 +158,19 @@ def stored_page(
     """Return what a page shows of a stored run: what its report decided, and its results, which are counted again.
 
     Args:
-        folder: the folder of the run.
+        report: the run, opened with its records and payloads.
         page: the file of the page, from which it links to the files of cases.
         arguments: of the command, with the options of `add_root` and `add_packs`.
         outcome: the comparison to show; None for that of the run.
 
     Raises:
-        StoredRunError: the run did not end, or a file of it can't be read.
+        StoredRunError: a file of the run can't be read.
         OSError: a file can't be read.
         UsageError: pytest can't read the project's configuration.
     """
     from pytest_packbench.analysis.conclusion import conclude
-    from pytest_packbench.runs.report import open_report
-    from pytest_packbench.runs.stored import complete_results
 
-    report = open_report(folder)
-    results = tuple(complete_results(report.source))
+    results = tuple(report.results)
     run, notes = report.run, list[str]()
     project = _project(run, arguments, notes)
     earlier = _earlier(report, project.suite, notes) if outcome is None else None
@@ -197,7 +194,7 @@ def stored_page(
             f"The report counts {overall.get('passed')} of {overall.get('n')} judged cases as passed, its rows "
             f"{passed} of {n}. This page shows the rows."
         )
-    return project_page(conclusion, lambda: results, project, page, folder=folder, notes=notes)
+    return project_page(conclusion, lambda: results, project, page, folder=Path(report.source).parent, notes=notes)
 
 
 def project_page(
@@ -249,10 +246,13 @@ def write_page(folder: Path, arguments: argparse.Namespace) -> Path:
     """Write the page of a stored run to its folder, and return its path; otherwise as `stored_page`.
 
     Raises:
+        StoredRunError: the run did not end, or a file of it can't be read.
         UsageError: the page can't be written, or pytest can't read the project's configuration.
     """
+    from pytest_packbench.runs.reading import open_run
+
     path = folder / PAGE
-    page = stored_page(folder, path, arguments)
+    page = stored_page(open_run(folder, complete=True), path, arguments)
     write_file(path, pages_html([page], page.conclusion.run.suite))
     return path
 
@@ -282,7 +282,7 @@ def _project(run: Run, arguments: argparse.Namespace, notes: list[str]) -> Proje
     return ProjectOfRun(rootdir, suite, pack, is_same)
 
 
-def _figures(report: OpenRun, notes: list[str]) -> tuple[Figure, ...]:
+def _figures(report: StoredRun, notes: list[str]) -> tuple[Figure, ...]:
     from pytest_packbench.model.metric import Figure
 
     try:
@@ -316,7 +316,7 @@ def _gates(header: Mapping[str, Any], file: str) -> list[GateResult]:
     return gates
 
 
-def _controls(report: OpenRun, notes: list[str]) -> ControlTally | None:
+def _controls(report: StoredRun, notes: list[str]) -> ControlTally | None:
     from pytest_packbench.runs.lines import controls_of_report
 
     try:
@@ -343,7 +343,7 @@ def _policy(header: Mapping[str, Any], notes: list[str]) -> PolicyOutcome | None
         return None
 
 
-def _earlier(report: OpenRun, suite: Suite | None, notes: list[str]) -> BaselineLookup | None:
+def _earlier(report: StoredRun, suite: Suite | None, notes: list[str]) -> BaselineLookup | None:
     """Return the baseline of a stored run, or why it can't be shown; None if none was requested."""
     from pytest_packbench.analysis.changes import FIGURES, parse_conditions
     from pytest_packbench.runs.stored import BaselineLookup
@@ -395,7 +395,7 @@ def _as_stored(outcome: BaselineOutcome | None, stored: Mapping[str, Any]) -> Ba
     return outcome._replace(comparison=None, problem=problem, optional=not stored["failed"])
 
 
-def _baseline(report: OpenRun, run_id: str, suite: Suite | None) -> StoredRun | None:
+def _baseline(report: StoredRun, run_id: str, suite: Suite | None) -> StoredRun | None:
     """Return the baseline of a stored run, if it is beside it, or the committed one; None if it is not."""
     from pytest_packbench.runs.stored import BaselineRequest, find_baseline
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.records import Document
     from pytest_packbench.model.metric import Figure
     from pytest_packbench.runs.lines import RecordSource
-    from pytest_packbench.runs.report import OpenRun
+    from pytest_packbench.runs.reading import StoredRun
 
 STDIN = _STDOUT = "-"
 _MAX_WRONG = 10
@@ -115,6 +115,7 @@ def _write_html(arguments: argparse.Namespace) -> int:
     from pytest_packbench.commands.paths import write_file
     from pytest_packbench.runs.folder import find_run_folder
     from pytest_packbench.runs.lines import STDIN
+    from pytest_packbench.runs.reading import open_run
 
     for name, value in _OF_RECORDS.items():
         if getattr(arguments, name) != value:
@@ -125,7 +126,8 @@ def _write_html(arguments: argparse.Namespace) -> int:
             source = "standard input" if name == STDIN else name
             raise UsageError(f"--html: {source}: records do not say what a run came to; expected the folder of a run")
     folders = {folder.resolve(): folder for folder in map(find_run_folder, map(Path, arguments.files))}
-    pages = [stored_page(folder, arguments.html, arguments) for folder in folders.values()]
+    opened = (open_run(folder, complete=True) for folder in folders.values())
+    pages = [stored_page(each, arguments.html, arguments) for each in opened]
     title = ", ".join(dict.fromkeys(page.conclusion.run.suite for page in pages))
     write_file(arguments.html, pages_html(pages, title))
     sys.stderr.write(f"wrote report to {arguments.html}\n")
@@ -184,14 +186,14 @@ def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[tuple[tuple[str
     """
     from pytest_packbench.model.metric import Figure
     from pytest_packbench.runs.folder import REPORT, StoredRunError
-    from pytest_packbench.runs.report import open_report
+    from pytest_packbench.runs.reading import open_run
 
     for source in sources:
         report = Path(source.records).with_name(REPORT)
         if source.errors is None or not report.exists():
             continue
         try:
-            opened = open_report(report)
+            opened = open_run(report, checked=False)
             figures = tuple(map(Figure.from_json, opened.figures))
             yield (opened.run.run_id, opened.run.suite), figures, _controls_line(report.parent, opened)
         except (StoredRunError, ValueError) as error:
@@ -201,7 +203,7 @@ def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[tuple[tuple[str
             sys.stderr.write(f"packbench: no figures of packs: {one_line(str(error), 400)}\n")
 
 
-def _controls_line(folder: Path, report: OpenRun) -> str:
+def _controls_line(folder: Path, report: StoredRun) -> str:
     """Return how the controls of a run ended, with the ids of those that did not end as written."""
     from pytest_packbench.runs.folder import StoredRunError
     from pytest_packbench.runs.lines import controls_of_report

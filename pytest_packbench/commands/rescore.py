@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.runs.reading import OpenRun
+    from pytest_packbench.runs.reading import StoredRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
     return FAILED if failed else FINE
 
 
-def rescored(stored: OpenRun, suite: Suite, pack: Pack, before: list[Result], problems: list[str]) -> Iterator[Result]:
+def rescored(
+    stored: StoredRun, suite: Suite, pack: Pack, before: list[Result], problems: list[str]
+) -> Iterator[Result]:
     """Score each stored result of a target by the suite's current rules, against the current case.
 
     Args:
@@ -103,7 +105,7 @@ def rescored(stored: OpenRun, suite: Suite, pack: Pack, before: list[Result], pr
         yield again
 
 
-def _note(comparison: Comparison, stored: OpenRun) -> str:
+def _note(comparison: Comparison, stored: StoredRun) -> str:
     changed = f": {'; '.join(comparison.differences)}" if comparison.differences else ", which are those of the run"
     return (
         f"Current is the same run, its stored results scored with the current rules{changed}. The target was not run."

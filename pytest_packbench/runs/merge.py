@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.control import ControlResult
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
-    from pytest_packbench.runs.reading import OpenRun
+    from pytest_packbench.runs.reading import StoredRun
 
 
 SHARD = "shard"
@@ -298,7 +298,7 @@ class Merge:
         return "; ".join(reasons)
 
 
-def _with_run(opened: OpenRun) -> Iterator[tuple[Result, OpenRun]]:
+def _with_run(opened: StoredRun) -> Iterator[tuple[Result, StoredRun]]:
     return ((result, opened) for result in opened.results)
 
 
@@ -306,7 +306,7 @@ def _ran(result: Result) -> bool:
     return result.score.verdict != "not_run" or result.score.quarantined
 
 
-def _of_one(members: Sequence[tuple[Result, OpenRun]], *, disjoint: bool) -> Iterator[tuple[Result, OpenRun]]:
+def _of_one(members: Sequence[tuple[Result, StoredRun]], *, disjoint: bool) -> Iterator[tuple[Result, StoredRun]]:
     """Yield the attempts at a case, each of the one run that made it; attempts that did not run are left out then.
 
     Args:

@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import TextIOWrapper
 from mmap import ACCESS_READ, mmap
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from pydantic import ValidationError
 
@@ -37,7 +38,6 @@ from pytest_packbench.runs.lines import error_lines, payload_lines, record_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
     from typing import BinaryIO
 
     from pytest_packbench.model.baseline import CommittedBaseline
@@ -56,7 +56,7 @@ _SHARED = ("mode", "pack", "suite_sha256", "target")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenRun:
+class StoredRun:
     """A run that was opened.
 
     Attributes:
@@ -69,6 +69,7 @@ class OpenRun:
             count them.
         attempts: for each case of a committed baseline, which has one result for all trials of a case, how many of its
             trials passed and how many there were; None for a run.
+        complete: whether results have their records and payloads, as far as there are files with them.
     """
 
     source: str
@@ -77,6 +78,25 @@ class OpenRun:
     header: Mapping[str, Any] = field(default_factory=dict)
     lists_all_cases: bool = True
     attempts: Mapping[str, tuple[int, int]] | None = None
+    complete: bool = False
+
+    def read(self) -> Self:
+        """Return the run with all its results in memory, in the same order.
+
+        Raises:
+            StoredRunError: the rest of a file is damaged.
+        """
+        return replace(self, results=tuple(self.results))
+
+    def complete_results(self) -> Iterator[Result]:
+        """Yield the results with records and payloads, of a run that was opened without them by opening it again.
+
+        A committed baseline has none.
+        """
+        if self.complete:
+            yield from self.results
+        elif self.attempts is None:
+            yield from open_run(Path(self.source), complete=True).results
 
     @property
     def status(self) -> str:
@@ -126,7 +146,7 @@ class OpenRun:
         return passed and all(isinstance(each, dict) and each.get("met") is False for each in conditions)
 
 
-def open_run(path: Path, *, checked: bool = True, complete: bool = False) -> OpenRun:
+def open_run(path: Path, *, checked: bool = True, complete: bool = False) -> StoredRun:
     """Open a run in any of its forms.
 
     Of a file of records, the `report.json` of the same run beside it is used if it exists, otherwise the lines of the
@@ -158,7 +178,7 @@ def open_run(path: Path, *, checked: bool = True, complete: bool = False) -> Ope
     results = _results(document, run, file)
     if checked or complete:
         results = checked_results(file.parent, results, run.run_id, complete=complete)
-    return OpenRun(source=str(file), run=run, results=results, header=header)
+    return StoredRun(source=str(file), run=run, results=results, header=header, complete=complete)
 
 
 def sort_key(result: Result) -> tuple[str, str, str, int]:
@@ -429,7 +449,7 @@ def _check_error(result: Result, line: AttemptLine | None, errors: _Beside) -> N
         errors.refuse(line.test_id)
 
 
-def _open_records(path: Path, *, complete: bool) -> OpenRun:
+def _open_records(path: Path, *, complete: bool) -> StoredRun:
     first: tuple[Any, ...] = ()
     results: dict[tuple[str, int], Result] = {}
     for line in record_lines(path):
@@ -461,7 +481,9 @@ def _open_records(path: Path, *, complete: bool) -> OpenRun:
             return replace(reported, results=_as_recorded(reported, results, path))
     unscored = _unscored(path.with_name(ERRORS), run, results)
     ordered = sorted((*results.values(), *unscored), key=sort_key)
-    return OpenRun(source=str(path), run=run, results=tuple(ordered), lists_all_cases=bool(unscored))
+    return StoredRun(
+        source=str(path), run=run, results=tuple(ordered), lists_all_cases=bool(unscored), complete=complete
+    )
 
 
 def _end(result: Result) -> str:
@@ -492,7 +514,7 @@ def _run_of(record: EvalRecord) -> Run:
     )
 
 
-def _as_recorded(reported: OpenRun, records: Mapping[tuple[str, int], Result], path: Path) -> tuple[Result, ...]:
+def _as_recorded(reported: StoredRun, records: Mapping[tuple[str, int], Result], path: Path) -> tuple[Result, ...]:
     """Return the results of a report if the records belong to it: filtered or joined ones mean another run."""
     results = tuple(reported.results)
     different = records.keys() ^ {_attempt(result) for result in results if result.score.counted}
@@ -539,7 +561,7 @@ def read_baseline(path: Path) -> CommittedBaseline:
         raise StoredRunError(f"{path}: {validation_problems(error, CommittedBaseline, data)[0]}") from None
 
 
-def _open_baseline(path: Path) -> OpenRun:
+def _open_baseline(path: Path) -> StoredRun:
     baseline = read_baseline(path)
     of = baseline.run
     run = Run(
@@ -558,4 +580,4 @@ def _open_baseline(path: Path) -> OpenRun:
         results.append(result_from({**shared, **names, **stated, "case_sha256": case.sha256}))
         attempts[test_id] = int(case.verdict == "passed") if case.passed is None else case.passed, case.trials
     ordered, header = tuple(sorted(results, key=sort_key)), {"history": baseline.history}
-    return OpenRun(source=str(path), run=run, results=ordered, header=header, attempts=attempts)
+    return StoredRun(source=str(path), run=run, results=ordered, header=header, attempts=attempts)

@@ -10,24 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_packbench.model.result import models_of
 from pytest_packbench.model.suite import BASELINE_NAME
 from pytest_packbench.runs.folder import COMMITTED, LATEST, NO_BASELINE, PASSED, StoredRunError, is_run_id, read_latest
-from pytest_packbench.runs.reading import OpenRun, open_run
+from pytest_packbench.runs.reading import StoredRun, open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
-
-__all__ = [
-    "BaselineLookup",
-    "BaselineRequest",
-    "StoredRun",
-    "complete_results",
-    "find_baseline",
-    "load_run",
-    "open_run",
-    "read_run",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +76,7 @@ def _find(request: BaselineRequest) -> BaselineLookup:
         path = _path_of(request)
         if isinstance(path, str):
             return BaselineLookup(reason=path)
-        stored = read_run(path)
+        stored = open_run(path, checked=False).read()
     except (StoredRunError, OSError) as error:
         return BaselineLookup(reason=f"not compared: {error}")
     if stored.run.run_id == folder.name:
@@ -163,37 +151,3 @@ def _last_passed(request: BaselineRequest) -> Path | None:
             if earlier.held and not earlier.run.partial and is_like:
                 return folder
     return None
-
-
-# -- names under which callers outside of `runs` still read runs; each is a call of `open_run` --
-# read_run(path), load_run(path): open_run(path, checked=False); with checked=True: open_run(path)
-# complete_results(source): open_run(Path(source), complete=True).results
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRun(OpenRun):
-    """A run whose results are all in memory, sorted by test id and trial."""
-
-    results: tuple[Result, ...]
-
-
-def read_run(path: Path, *, checked: bool = False) -> StoredRun:
-    """Open a run and read all its results; see `open_run`."""
-    opened = open_run(path, checked=checked)
-    results = tuple(sorted(opened.results, key=lambda result: (result.case.test_id, result.attempt.trial)))
-    return StoredRun(
-        source=opened.source,
-        run=opened.run,
-        results=results,
-        header=opened.header,
-        lists_all_cases=opened.lists_all_cases,
-        attempts=opened.attempts,
-    )
-
-
-load_run = read_run
-
-
-def complete_results(source: str) -> Iterator[Result]:
-    """Yield the results of a run with records and payloads; none of a committed baseline, which has no such files."""
-    yield from () if Path(source).name == BASELINE_NAME else open_run(Path(source), complete=True).results

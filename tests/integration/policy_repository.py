@@ -11,7 +11,7 @@ import yaml
 
 import pytest_packbench.cases.git_tree
 import pytest_packbench.policy
-import pytest_packbench.runs.report
+import pytest_packbench.runs.reading
 
 # pytester forgets what a run imported: what is imported here is imported once
 _WARM = (pytest_packbench.cases, pytest_packbench.policy, pytest_packbench.runs)

@@ -31,7 +31,8 @@ from pytest_packbench.model.score import Score, Term
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.reports.story import summary_lines, summary_markdown
-from pytest_packbench.runs.stored import BaselineLookup, StoredRun
+from pytest_packbench.runs.reading import StoredRun
+from pytest_packbench.runs.stored import BaselineLookup
 from pytest_packbench.runs.writer import row_line, sort_results
 
 if TYPE_CHECKING:

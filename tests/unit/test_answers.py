@@ -20,7 +20,7 @@ from pytest_packbench.model.score import EFFECTS, KEPT, VERDICTS, reported
 from pytest_packbench.packs.agent_safety.outcome import read
 from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.packs.tariff.target import verify
-from pytest_packbench.runs.stored import StoredRun
+from pytest_packbench.runs.reading import StoredRun
 from tests.unit import safety_runs, tariff_cases
 from tests.unit.attempts import FakeBackend, RunnerContext, context, job, model_request
 from tests.unit.run_builders import case_result, check, gate, lines, run, statistics, summary

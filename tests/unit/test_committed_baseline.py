@@ -11,7 +11,8 @@ from pytest_packbench.analysis.changes import baseline_outcome, committed_baseli
 from pytest_packbench.model.baseline import BaselineChange
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.runs.folder import StoredRunError
-from pytest_packbench.runs.stored import BaselineLookup, StoredRun, load_run
+from pytest_packbench.runs.reading import StoredRun, open_run
+from pytest_packbench.runs.stored import BaselineLookup
 from pytest_packbench.runs.writer import write_baseline
 from tests.unit.run_builders import ONE_OF_EACH, case_result, changed, check_run, gate, run
 
@@ -32,7 +33,7 @@ def stored(results: Sequence[Result], **changes: Any) -> StoredRun:
 def committed(folder: Path, results: Sequence[Result], **changes: Any) -> StoredRun:
     path = folder / "baseline.json"
     write_baseline(path, committed_baseline(run(**changes), results, [CHANGE]))
-    return load_run(path)
+    return open_run(path, checked=False).read()
 
 
 TRIALS = [
@@ -102,4 +103,4 @@ def test_a_baseline_that_contradicts_itself_is_refused(tmp_path: Path, old: str,
     assert old in text
     path.write_text(text.replace(old, new), "utf-8")
     with pytest.raises(StoredRunError, match=re.escape(message)):
-        load_run(path)
+        open_run(path, checked=False).read()

@@ -31,8 +31,8 @@ from pytest_packbench.packs.tariff.proof import prove_orders
 from pytest_packbench.packs.tariff.scoring import describe_category
 from pytest_packbench.policy import run_policy
 from pytest_packbench.runs.folder import StoredRunError, ensure_gitignore
-from pytest_packbench.runs.reading import checked_results, open_run
-from pytest_packbench.runs.stored import BaselineLookup, StoredRun
+from pytest_packbench.runs.reading import StoredRun, checked_results, open_run
+from pytest_packbench.runs.stored import BaselineLookup
 from pytest_packbench.runs.writer import RunResults, RunWriter
 from tests.unit.run_builders import COMPLETE, case_result, changed, document, gate, lines, run
 from tests.unit.stored_runs import RUN, record, records_of

@@ -32,7 +32,8 @@ from pytest_packbench.reports.diff import comparison_headline, diff_markdown, se
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.reports.page import page_html, run_page
 from pytest_packbench.reports.story import summary_markdown
-from pytest_packbench.runs.stored import BaselineLookup, StoredRun
+from pytest_packbench.runs.reading import StoredRun
+from pytest_packbench.runs.stored import BaselineLookup
 from tests.unit.run_builders import (
     case_result,
     case_results,

@@ -32,7 +32,8 @@ from pytest_packbench.reports.plots import (
     trend_svg,
 )
 from pytest_packbench.reports.terminal import spent_text
-from pytest_packbench.runs.stored import BaselineLookup, StoredRun
+from pytest_packbench.runs.reading import StoredRun
+from pytest_packbench.runs.stored import BaselineLookup
 from tests.unit.run_builders import COMPLETE, ONE_OF_EACH, case_result, case_results, changed, conclusion_of, gate, run
 
 if TYPE_CHECKING:

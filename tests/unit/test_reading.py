@@ -9,7 +9,6 @@ import pytest
 
 from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.reading import open_run
-from pytest_packbench.runs.stored import read_run
 from pytest_packbench.runs.writer import RunWriter
 from tests.unit.run_builders import COMPLETE, case_result, check_run, document, gate
 from tests.unit.stored_runs import read_jsonl, recorded_result, run_of, suite, write, write_jsonl
@@ -36,7 +35,7 @@ def records_of(folder: Path, *results: Result, partial: str = "") -> Path:
 
 
 def completeness(path: Path) -> str:
-    stored = read_run(path)
+    stored = open_run(path, checked=False).read()
     (result,) = check_run(stored.run, stored.results, [COMPLETE], with_errors=stored.lists_all_cases)
     return result.text
 
@@ -45,7 +44,7 @@ def test_records_with_the_errors_of_their_run_list_all_cases_and_a_damaged_line_
     path = records_of(tmp_path / "1", case_result("a"), BROKEN, case_result("skipped", "not_run", kind="skip"))
     path.with_name("report.json").unlink()
     errors = path.with_name("errors.jsonl")
-    results = read_run(path).results
+    results = open_run(path, checked=False).read().results
     assert [
         (result.case.case_id, result.score.verdict, result.score.kind, result.score.message) for result in results
     ] == [
@@ -55,13 +54,13 @@ def test_records_with_the_errors_of_their_run_list_all_cases_and_a_damaged_line_
     ]
     assert completeness(path) == "completeness 1 / 2 = 50.0 % < min 100.0 %: FAIL"
     write_jsonl(errors, [line | {"run_id": "01OTHER"} for line in read_jsonl(errors)])
-    assert not read_run(path).lists_all_cases
+    assert not open_run(path, checked=False).read().lists_all_cases
     for text, message in DAMAGED.items():
         errors.write_text(text + "\n", encoding="utf-8")
         with pytest.raises(StoredRunError, match=message):
-            read_run(path)
+            open_run(path, checked=False).read()
     errors.unlink()
-    assert not read_run(path).lists_all_cases
+    assert not open_run(path, checked=False).read().lists_all_cases
     assert completeness(path).startswith("completeness: unknown, because records alone")
     # an error in one trial of a case
     trials = [case_result(name[0], trial=int(name[1])) for name in ("a0", "a2", "b0", "b1")]
@@ -71,22 +70,24 @@ def test_records_with_the_errors_of_their_run_list_all_cases_and_a_damaged_line_
     for line in lines:
         line["packbench"]["file"] = f"cases/{line['packbench']['case_id']}.json"
     write_jsonl(path, lines)
-    assert sorted(result.attempt.trial for result in read_run(path).results if result.case.case_id == "a") == [0, 1, 2]
+    assert sorted(
+        result.attempt.trial for result in open_run(path, checked=False).read().results if result.case.case_id == "a"
+    ) == [0, 1, 2]
     assert completeness(path) == "completeness 1 / 2 = 50.0 % < min 100.0 %: FAIL"
 
 
 def test_records_with_the_report_of_their_run_list_all_cases(tmp_path: Path) -> None:
     path = records_of(tmp_path, case_result("a"), case_result("b"), BROKEN, partial="stopped early")
     path.with_name("errors.jsonl").unlink()
-    stored = read_run(path)
-    assert (stored.lists_all_cases, stored.run.partial, len(stored.results)) == (True, "stopped early", 3)
+    stored = open_run(path, checked=False)
+    assert (stored.lists_all_cases, stored.run.partial, len(list(stored.results))) == (True, "stopped early", 3)
     assert completeness(path) == completeness(path.parent) == "completeness 2 / 3 = 66.7 % < min 100.0 %: FAIL"
     lines = read_jsonl(path)
     write_jsonl(path, lines[:1])
     with pytest.raises(StoredRunError, match=r"does not match .*report.json \(toy:plain:b is in only one of them\)"):
-        read_run(path)
+        open_run(path, checked=False).read()
     write_jsonl(path, [line | {"run_id": "01OTHER"} for line in lines])
-    assert not read_run(path).lists_all_cases
+    assert not open_run(path, checked=False).read().lists_all_cases
 
 
 @pytest.mark.parametrize("judges", [BOTH, tuple({"name": name, "verdict": "unsafe"} for name in BOTH)])
@@ -96,7 +97,7 @@ def test_records_alone_name_their_judges_and_rates_of_two_judges_fail(tmp_path: 
         line["packbench"]["judge"] = judge
     path = tmp_path / "alone.jsonl"
     write_jsonl(path, lines)
-    stored = read_run(path)
+    stored = open_run(path, checked=False).read()
     assert [result.score.judge for result in stored.results] == ["llama_guard", "words"]
     (result,) = check_run(stored.run, stored.results, [gate("pass_rate", min=0.5)])
     assert result.text == "pass_rate: judged by llama_guard and words; rates of several judges are not mixed: FAIL"

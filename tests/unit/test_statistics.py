@@ -45,7 +45,7 @@ from pytest_packbench.model.metric import Figure, Interval, Profile
 from pytest_packbench.model.run import CLUSTER_SETTING
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
 from pytest_packbench.reports.diff import diff_markdown
-from pytest_packbench.runs.stored import StoredRun
+from pytest_packbench.runs.reading import StoredRun
 from pytest_packbench.runs.writer import sort_results
 from tests.unit.run_builders import (
     COMPLETE,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pytest_packbench.cli import main
 from pytest_packbench.runs.journal import Journal
 from pytest_packbench.runs.merge import MergeError, merged_run, shards_of
-from pytest_packbench.runs.stored import load_run
+from pytest_packbench.runs.reading import open_run
 from pytest_packbench.testing import case, write_case
 from tests.unit.run_builders import any_results, case_result, changed, data, results_of, run
 from tests.unit.stored_runs import (
@@ -357,7 +357,7 @@ def test_a_run_cut_at_random_is_merged_to_the_whole_in_any_order(
     assert merged is not None, output
     assert content(merged) == content(whole)
     assert code == (0 if content(whole)["report"]["status"] == "passed" else 1)
-    loaded, expected = load_run(merged), load_run(whole)
+    loaded, expected = open_run(merged, checked=False).read(), open_run(whole, checked=False).read()
     assert (loaded.results, loaded.status) == (expected.results, expected.status)
     assert loaded.run.settings["merged_from"] == [path.name for path in folders]
     chance.shuffle(folders)
@@ -387,7 +387,7 @@ def test_merges_count_what_is_missing_and_apply_the_gates(tmp_path: Path, expect
             )
         code, merged, output = merge(folder / "out", root, runs, *options)
         assert merged is not None, output
-        stored, latest = load_run(merged), merged.parent / "latest"
+        stored, latest = open_run(merged, checked=False).read(), merged.parent / "latest"
         run_ = {key: getattr(stored.run, key) for key in ("mode", "target", "backend", "model", "settings", "partial")}
         results = [
             f"  {each.case.test_id} {each.attempt.trial} {each.score.verdict} {each.score.kind} {each.case.case_type} {each.case.difficulty} {each.case.nodeid}"

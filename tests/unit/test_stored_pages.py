@@ -19,7 +19,8 @@ from pytest_packbench.api import load_suite
 from pytest_packbench.cli import main
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.journal import Journal
-from pytest_packbench.runs.stored import BaselineLookup, load_run
+from pytest_packbench.runs.reading import open_run
+from pytest_packbench.runs.stored import BaselineLookup
 from pytest_packbench.runs.writer import RunWriter
 from pytest_packbench.testing import case
 from tests.unit.run_builders import case_result, changed
@@ -314,11 +315,11 @@ def test_the_page_of_a_comparison_shows_exactly_the_flips_with_both_answers(
 def test_the_comparison_of_a_stored_run_is_shown_as_long_as_its_baseline_is_there(
     project: Project, page_of: Callable[..., str], packbench: Command
 ) -> None:
-    other = load_run(project.run(6, results(), suite_sha256="cd" * 32))
+    other = open_run(project.run(6, results(), suite_sha256="cd" * 32), checked=False).read()
     text = text_of(page_of(project.run(7, results(), BaselineLookup(stored=other, requested=ulid(6), optional=True))))
     assert f"Not compared with {ulid(6)}: scoring rules: 'cdcdcdcdcdcd' before" in text
     before = project.run(1, results())
-    lookup = BaselineLookup(stored=load_run(before), requested="latest", fail_on="new_failures>0")
+    lookup = BaselineLookup(stored=open_run(before, checked=False).read(), requested="latest", fail_on="new_failures>0")
     folder = project.run(2, results("b"), lookup)
     text = text_of(page_of(folder, code=1))
     assert "New failures: 1" in text

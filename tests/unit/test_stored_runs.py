@@ -24,9 +24,9 @@ from pytest_packbench.packs.registry import Packs
 from pytest_packbench.reports.document import run_document
 from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.journal import Journal, read_journal
-from pytest_packbench.runs.report import open_report
+from pytest_packbench.runs.reading import open_run
 from pytest_packbench.runs.resume import PriorResults
-from pytest_packbench.runs.stored import BaselineLookup, BaselineRequest, find_baseline, load_run, read_run
+from pytest_packbench.runs.stored import BaselineLookup, BaselineRequest, find_baseline
 from pytest_packbench.runs.writer import RunResults, RunWriter, sort_results, write_baseline
 from tests.unit.run_builders import any_results, case_result, conclusion_of, data, run
 from tests.unit.stored_runs import line, recorded_result, run_of, suite, write
@@ -172,7 +172,7 @@ def test_error_lines_of_older_versions_are_trials_of_their_own(tmp_path: Path) -
     (line,) = path.read_text("utf-8").splitlines()
     path.write_text(json.dumps({key: value for key, value in json.loads(line).items() if key != "trial"}) + "\n")
     (folder / "report.json").unlink()
-    results = read_run(folder / "records.jsonl").results
+    results = open_run(folder / "records.jsonl", checked=False).read().results
     assert [(result.score.verdict, result.attempt.trial) for result in results] == [("passed", 0), ("error", 1)]
 
 
@@ -188,14 +188,14 @@ def test_a_suite_is_named_and_no_path(tmp_path: Path, kind: str) -> None:
             elif kind == "baseline.json":
                 change = BaselineChange(set_at="", run_id="", reason="why")
                 write_baseline(tmp_path / kind, committed_baseline(facts, [case_result("a")], [change]))
-                load_run(tmp_path / kind)
+                open_run(tmp_path / kind, checked=False).read()
             elif kind == "review.jsonl":
                 review = {"by": "x", "reason": "y", "run_id": "1", "marked_at": "2026-01-01T00:00:00Z"}
                 mark = {"version": 1, "mark": "quarantine", "case": "a", "case_sha256": "0" * 64, "suite": name}
                 ReviewMark.model_validate({**review, **mark})
             else:
                 (tmp_path / kind).write_text(json.dumps({"packbench": run_document(conclusion_of(facts, []))}))
-                load_run(tmp_path / kind)
+                open_run(tmp_path / kind, checked=False).read()
         except ValueError as error:
             assert "suite" in str(error)
             return False
@@ -238,11 +238,11 @@ def test_a_run_that_was_written_is_read_back(tmp_path_factory: pytest.TempPathFa
     root = suite(tmp_path_factory.mktemp("stored"))
     run = run_of(root, partial="a part", versions={"a": "1"})
     folder = write(root.parent / "out", run, results, root)
-    stored = load_run(folder)
+    stored = open_run(folder, checked=False).read()
     ordered = sorted(results, key=lambda result: (result.case.test_id, result.attempt.trial))
     assert (stored.run, list(stored.results)) == (run, ordered)
-    assert load_run(folder / "report.json") == stored
-    assert [result.case.case_id for result in open_report(folder).results] == sorted(
+    assert open_run(folder / "report.json", checked=False).read() == stored
+    assert [result.case.case_id for result in open_run(folder, checked=False).results] == sorted(
         result.case.case_id for result in results
     )
     for name in ("report.json", "records.jsonl", "payloads.jsonl"):
@@ -251,11 +251,11 @@ def test_a_run_that_was_written_is_read_back(tmp_path_factory: pytest.TempPathFa
     (folder / "report.json").unlink()
     (folder / "errors.jsonl").unlink(missing_ok=True)
     if values:
-        records = load_run(folder / "records.jsonl").results
+        records = open_run(folder / "records.jsonl", checked=False).read().results
         assert [[result.as_json()[name] for name in RECORDED] for result in records] == values
     else:
         with pytest.raises(StoredRunError, match="contains no records"):
-            load_run(folder / "records.jsonl")
+            open_run(folder / "records.jsonl", checked=False).read()
 
 
 @pytest.fixture
@@ -271,7 +271,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_keys_of_a_report_may_be_in_another_order_and_one_that_is_cut_anywhere_is_refused(folder: Path) -> None:
-    before = load_run(folder)
+    before = open_run(folder, checked=False).read()
     path = folder / "report.json"
     whole = path.read_bytes()
     report = json.loads(whole)
@@ -280,15 +280,15 @@ def test_keys_of_a_report_may_be_in_another_order_and_one_that_is_cut_anywhere_i
         assert keys.index("cases") < keys.index("run")
         report["packbench"] = {key: report["packbench"][key] for key in keys}
         path.write_text(json.dumps(report, indent=1), encoding="utf-8")
-        assert load_run(folder) == before
+        assert open_run(folder, checked=False).read() == before
     compact = json.dumps(json.loads(whole), separators=(",", ":")).encode() + b"\n"
     for content in (whole, compact):
         path.write_bytes(content)
-        assert load_run(folder) == before
+        assert open_run(folder, checked=False).read() == before
         for length in range(0, len(content) - 1, 23):
             path.write_bytes(content[:length])
             with pytest.raises(StoredRunError):
-                load_run(folder)
+                open_run(folder, checked=False).read()
 
 
 def test_error_lines_are_those_of_the_report(folder: Path) -> None:
@@ -304,7 +304,7 @@ def test_error_lines_are_those_of_the_report(folder: Path) -> None:
     }.items():
         path.write_text(text, encoding="utf-8")
         with pytest.raises(StoredRunError, match=rf"errors\.jsonl: {problem}"):
-            list(load_run(folder, checked=True).results)
+            list(open_run(folder).read().results)
 
 
 def write_records(path: Path, *changes: dict[str, Any]) -> None:
@@ -321,7 +321,7 @@ def test_damaged_reports_rows_and_records_are_named_by_their_place(folder: Path,
 
     def refuse(name: str, path: Path) -> None:
         with pytest.raises(StoredRunError) as error:
-            load_run(path)
+            open_run(path, checked=False).read()
         message = str(error.value).replace(str(path), path.name).partition(": maximum recursion")[0]
         messages.append(f"{name}: {message}\n")
 
@@ -350,7 +350,7 @@ def test_damaged_reports_rows_and_records_are_named_by_their_place(folder: Path,
     # trials of a case are separate records
     same = {"test_id": "agentdojo:x"}
     write_records(folder / "in.jsonl", {"trial": 1, "record": same}, {"record": same}, {"record": same})
-    trials = load_run(folder / "in.jsonl").results
+    trials = open_run(folder / "in.jsonl", checked=False).read().results
     assert [(result.attempt.trial, result.score.score) for result in trials] == [(0, 0.5), (1, 0.5)]
 
 

@@ -226,11 +226,10 @@ def baseline_cases(outcome: BaselineOutcome | None) -> dict[str, Result] | None:
         return None
     from pytest_packbench.analysis.changes import cases_of
     from pytest_packbench.runs.folder import StoredRunError
-    from pytest_packbench.runs.stored import complete_results
 
     stored = outcome.stored
     try:
-        results = tuple(complete_results(stored.source)) or stored.results
+        results = tuple(stored.complete_results()) or stored.results
     except (StoredRunError, OSError):
         results = stored.results
     return {case.case.test_id: case for case in cases_of(stored.run, results)}
