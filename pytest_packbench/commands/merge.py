@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--fail-on: got {arguments.fail_on!r} without a baseline; expected --baseline as well")
     earlier = BaselineLookup()
     if arguments.baseline:
-        stored = open_run(find_run_source(arguments.baseline), checked=False).read()
+        stored = open_run(find_run_source(arguments.baseline), complete=True).read()
         earlier = BaselineLookup(stored=stored, requested=str(arguments.baseline), fail_on=arguments.fail_on or "")
     index = CaseIndex(suite_locations(suite))
     # shards together cover the suite: a case in none of them did not run
