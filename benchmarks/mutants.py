@@ -142,7 +142,7 @@ MODULES = {
         "cases/load.py",
         "cases/packed.py",
         "cases/suites.py",
-        "limits.py",
+        "files.py",
         "model/authoring.py",
         "model/errors.py",
         "model/schema.py",

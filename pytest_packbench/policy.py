@@ -34,7 +34,7 @@ from pytest_packbench.cases.files import (
 from pytest_packbench.cases.load import JsonError, parse_json
 from pytest_packbench.cases.recordings import recording_key, recordings_in
 from pytest_packbench.cases.suites import find_suites, suite_names
-from pytest_packbench.limits import LIMITS, RECORDING, read_regular
+from pytest_packbench.files import LIMITS, RECORDING, read_regular
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import json_pointer, pluralize
 from pytest_packbench.model.gate import CHANGES

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.cases.load import case_sha256, parse_case, parse_json
-from pytest_packbench.limits import (
+from pytest_packbench.files import (
     CASE,
     RECORDING,
     InputLimitError,
@@ -32,7 +32,7 @@ from pytest_packbench.model.suite import CONFIG_NAME
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_packbench.limits import Limit
+    from pytest_packbench.files import Limit
     from pytest_packbench.model.case import Case, LoadedCase
     from pytest_packbench.model.suite import Suite
 

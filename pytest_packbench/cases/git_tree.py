@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from pytest_packbench.limits import LFS, LIMITS, format_size
+from pytest_packbench.files import LFS, LIMITS, format_size
 from pytest_packbench.model.policy import PolicyError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from pytest_packbench.limits import (
+from pytest_packbench.files import (
     CASE,
     CONTROL,
     LIMITS,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_packbench.limits import Limit
+    from pytest_packbench.files import Limit
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control

@@ -33,7 +33,7 @@ from pytest_packbench.cases.files import (
 )
 from pytest_packbench.cases.load import case_sha256, parse_cassette, parse_control, parse_json
 from pytest_packbench.cases.packed import RECORDINGS
-from pytest_packbench.limits import CONTROL, RECORDING
+from pytest_packbench.files import CONTROL, RECORDING
 from pytest_packbench.model.case import CASE_ID, canonical_sha256
 from pytest_packbench.model.errors import (
     CassetteError,

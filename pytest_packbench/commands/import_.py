@@ -12,14 +12,13 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.atomic import encode_utf8, replace_atomic, write_atomic
 from pytest_packbench.cases.files import LINES_SUFFIX, case_file_sha256, case_lines, iter_cases, read_id
 from pytest_packbench.cases.load import check_case, check_config, parse_cassette, parse_json, parse_yaml, read_config
 from pytest_packbench.cli import FINE, UNUSABLE, UsageError
 from pytest_packbench.commands.init import command_lines, suite_name
 from pytest_packbench.commands.paths import add_root, packs_for_options, root_of
 from pytest_packbench.engine.recordings import write_recording
-from pytest_packbench.limits import RECORDING, read_regular
+from pytest_packbench.files import RECORDING, encode_utf8, read_regular, replace_atomic, write_atomic
 from pytest_packbench.model.authoring import CaseDraft, SourceDoubt, SourceFlaw, SourceRemark
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CaseError, CassetteError, Problem, pluralize

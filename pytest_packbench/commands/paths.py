@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import UsageError
-from pytest_packbench.limits import LIMITS, read_regular
+from pytest_packbench.files import LIMITS, read_regular
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.runs.folder import OUTPUT
 
@@ -270,7 +270,7 @@ def write_file(path: Path, text: str) -> None:
     Raises:
         UsageError: it can't be written; the system's own error names a temporary file, which the user did not name.
     """
-    from pytest_packbench.atomic import write_atomic
+    from pytest_packbench.files import write_atomic
 
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; expected the name of a file")

@@ -16,7 +16,7 @@ from pytest_packbench.cases.files import format_location, iter_cases
 from pytest_packbench.cases.load import JsonError, case_sha256, check_case, parse_json
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack, write_file
-from pytest_packbench.limits import LIMITS, read_regular
+from pytest_packbench.files import LIMITS, read_regular
 from pytest_packbench.model.errors import CaseError, format_value, pluralize, validation_problems
 from pytest_packbench.model.policy import ReviewMark
 from pytest_packbench.model.score import ResultError

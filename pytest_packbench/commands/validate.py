@@ -20,7 +20,7 @@ from pytest_packbench.cases.load import (
 from pytest_packbench.cases.recordings import case_of_control, check_target, control_file_problem, escaped_name
 from pytest_packbench.cli import FINE, UNUSABLE
 from pytest_packbench.commands.paths import add_packs, add_trust, bundled_folder, packs_of
-from pytest_packbench.limits import RECORDING, read_regular
+from pytest_packbench.files import RECORDING, read_regular
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.control import ControlResult
 from pytest_packbench.model.errors import (

@@ -30,7 +30,7 @@ from pytest_packbench.engine.recordings import (
     store_recording,
 )
 from pytest_packbench.engine.targets import ProcessState, TimeLimit, release_pools, run_in_thread, timed_out
-from pytest_packbench.limits import why_unreadable
+from pytest_packbench.files import why_unreadable
 from pytest_packbench.model.errors import CassetteError, describe_error, error_text, format_value
 from pytest_packbench.model.request import AnswerError, VerifyContext, VerifyRequest, WatchedContext
 from pytest_packbench.model.result import Attempt, EndedAttempt, format_timestamp

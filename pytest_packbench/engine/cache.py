@@ -15,8 +15,7 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from pytest_packbench.atomic import write_atomic
-from pytest_packbench.limits import LIMITS, read_regular
+from pytest_packbench.files import LIMITS, read_regular, write_atomic
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.request import ModelAnswer
 from pytest_packbench.model.result import adapter

@@ -21,7 +21,7 @@ from pytest_packbench.engine.external_io import (
     TargetFailure,
     request_json,
 )
-from pytest_packbench.limits import LIMITS
+from pytest_packbench.files import LIMITS
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.redaction import Redactor, redact_options
 from pytest_packbench.model.request import AnswerError

@@ -23,7 +23,7 @@ from pytest_packbench.engine.external_io import (
     request_json,
 )
 from pytest_packbench.engine.output import redact_log_record
-from pytest_packbench.limits import LIMITS
+from pytest_packbench.files import LIMITS
 from pytest_packbench.model.redaction import Redactor, secrets_of_url
 from pytest_packbench.model.request import AnswerError
 

@@ -7,10 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.atomic import write_atomic
 from pytest_packbench.cases.load import parse_cassette
 from pytest_packbench.cases.recordings import find_recording
-from pytest_packbench.limits import RECORDING, read_regular
+from pytest_packbench.files import RECORDING, read_regular, write_atomic
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import CassetteError, Problem, format_value
 from pytest_packbench.model.request import AnswerError, AnswerProblem, ModelAnswer, ToolCall, Usage

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pydantic import BaseModel
 
-from pytest_packbench.limits import InputLimitError
+from pytest_packbench.files import InputLimitError
 from pytest_packbench.model.case import CASE_ID, DATE, NAME, SHA256, TARGET
 from pytest_packbench.model.run import SUITE_NAME
 from pytest_packbench.model.strict_json import escape_unprintable, has_surrogate, printable_repr, walk

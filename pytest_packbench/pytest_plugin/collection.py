@@ -35,7 +35,7 @@ from pytest_packbench.cases.load import parse_case, parse_json
 from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.external_io import TargetError
-from pytest_packbench.limits import CASE, read_regular
+from pytest_packbench.files import CASE, read_regular
 from pytest_packbench.model.errors import CaseError, duplicate_id
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters

@@ -14,7 +14,7 @@ from pytest_packbench.analysis.conclusion import run_verdict
 from pytest_packbench.analysis.counting import by_case, fold_case, trials_rule_of
 from pytest_packbench.analysis.formatting import format_score, format_terms
 from pytest_packbench.analysis.listing import MAX_ROWS
-from pytest_packbench.limits import LIMITS, read_regular
+from pytest_packbench.files import LIMITS, read_regular
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.score import is_broken
 from pytest_packbench.model.suite import CONFIG_NAME

@@ -7,8 +7,7 @@ import re
 import time
 from pathlib import Path
 
-from pytest_packbench.atomic import write_atomic
-from pytest_packbench.limits import LIMITS, read_regular
+from pytest_packbench.files import LIMITS, read_regular, write_atomic
 
 OUTPUT = Path("reports") / "benchmarks"
 REPORT = "report.json"

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError
 
-from pytest_packbench.atomic import replace_atomic
-from pytest_packbench.limits import LIMITS, format_size, lines_of, open_regular
+from pytest_packbench.files import LIMITS, format_size, lines_of, open_regular, replace_atomic
 from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.result import EndedAttempt, Result, adapter, ended_from, ended_line, result_from
 from pytest_packbench.model.run import Run

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from pytest_packbench.atomic import encode_utf8
-from pytest_packbench.limits import PAYLOAD, RECORD, format_size, lines_of, open_regular
+from pytest_packbench.files import PAYLOAD, RECORD, encode_utf8, format_size, lines_of, open_regular
 from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.record import EvalRecord, RecordError, strict_problem
 from pytest_packbench.model.result import adapter, extension_problem
@@ -30,7 +29,7 @@ from pytest_packbench.runs.folder import CONTROLS, ERRORS, RECORDS, StoredRunErr
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_packbench.limits import Limit
+    from pytest_packbench.files import Limit
     from pytest_packbench.model.control import ControlResult, ControlTally
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from pydantic import ValidationError
 
-from pytest_packbench.limits import LIMITS, open_regular, read_regular
+from pytest_packbench.files import LIMITS, open_regular, read_regular
 from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.result import adapter, result_from, result_of_record
 from pytest_packbench.model.run import BUNDLED, RUN_DOCUMENT_VERSION, Run

@@ -8,8 +8,7 @@ import shutil
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from pytest_packbench.atomic import encode_utf8, replace_atomic, write_atomic
-from pytest_packbench.limits import check_link
+from pytest_packbench.files import check_link, encode_utf8, replace_atomic, write_atomic
 from pytest_packbench.model.result import Result, result_from
 from pytest_packbench.runs.folder import (
     CONTROLS,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.records import Records
 from pytest_packbench.api import load_suite
-from pytest_packbench.atomic import replace_atomic, write_atomic
 from pytest_packbench.cases.load import case_sha256
 from pytest_packbench.cli import main
+from pytest_packbench.files import replace_atomic, write_atomic
 from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.reports.story import summary_markdown

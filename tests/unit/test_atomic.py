@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_packbench.atomic import replace_atomic, write_atomic
+from pytest_packbench.files import replace_atomic, write_atomic
 
 if TYPE_CHECKING:
     from pathlib import Path

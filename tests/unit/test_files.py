@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_packbench.atomic import write_atomic
+from pytest_packbench.files import write_atomic
 from pytest_packbench.runs.folder import ensure_gitignore
 from pytest_packbench.runs.lines import (
     RecordLineError,

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from pytest_packbench import limits
+from pytest_packbench import files
 from pytest_packbench.cases.files import load_case, suite_locations
 from pytest_packbench.cases.load import parse_case, parse_json, parse_yaml, read_suite
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.cli import main
-from pytest_packbench.limits import LIMITS, Limit, lines_of, open_regular, read_line, read_regular
+from pytest_packbench.files import LIMITS, Limit, lines_of, open_regular, read_line, read_regular
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.errors import CaseError, SuiteError
 from pytest_packbench.packs.generic.model import GenericSuiteConfig
@@ -121,7 +121,7 @@ def test_only_regular_files_are_opened_and_none_that_is_too_large(tmp_path: Path
 
 def test_a_line_of_any_length_is_read_up_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "lines"
-    for size in (1, 4095, 4096, 4097, limits.MIB * 2):
+    for size in (1, 4095, 4096, 4097, files.MIB * 2):
         path.write_bytes(b"x\n" + b"y" * size + b"\nz")
         assert read_line(path, 2, LIMITS["case"]) == b"y" * size + b"\n"
     with open_regular(path) as file:
@@ -156,7 +156,7 @@ def test_the_limits_are_those_of_the_docs() -> None:
     assert listed.keys() == LIMITS.keys()
     for name, (size, values, depth) in listed.items():
         limit = LIMITS[name]
-        assert size == limits.format_size(limit.size), name
+        assert size == files.format_size(limit.size), name
         assert (values, depth) in {("", ""), (f"{limit.values:,}", str(limit.depth))}, name
     assert f"{MAX_VISITS:,} values" in page
 

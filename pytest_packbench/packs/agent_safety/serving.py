@@ -101,7 +101,7 @@ class WorldServer:
 
     async def _call(self, request: Request, path: str) -> tuple[int, dict[str, Any]]:
         from pytest_packbench.cases.load import parse_json
-        from pytest_packbench.limits import LIMITS
+        from pytest_packbench.files import LIMITS
 
         try:
             arguments = parse_json(request.body, LIMITS["result"]) if request.body.strip() else None

@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.limits import CASE, LIMITS, format_size, lines_of, open_regular, read_regular
+from pytest_packbench.files import CASE, LIMITS, format_size, lines_of, open_regular, read_regular
 from pytest_packbench.model.authoring import SourceDoubt, SourceFlaw
 from pytest_packbench.model.errors import format_value, pluralize
 

@@ -17,7 +17,7 @@ from functools import cached_property
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pytest_packbench.limits import LIMITS, format_size, read_regular
+from pytest_packbench.files import LIMITS, format_size, read_regular
 from pytest_packbench.model.errors import InputError, Problem
 from pytest_packbench.packs.tariff.edition import parse_percentage
 from pytest_packbench.packs.tariff.notation import LEVELS, digits

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
-from pytest_packbench.limits import LIMITS, read_regular, why_unreadable
+from pytest_packbench.files import LIMITS, read_regular, why_unreadable
 from pytest_packbench.model.case import CASE_ID
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.packs.agent_safety.model import as_word

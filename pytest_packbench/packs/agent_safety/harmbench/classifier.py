@@ -15,7 +15,7 @@ from io import BytesIO
 from string import Formatter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from pytest_packbench.limits import MIB, Limit, read_regular, why_unreadable
+from pytest_packbench.files import MIB, Limit, read_regular, why_unreadable
 from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import FileError

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from pytest_packbench.cases.load import parse_json
-from pytest_packbench.limits import LIMITS, read_regular
+from pytest_packbench.files import LIMITS, read_regular
 from pytest_packbench.model.errors import CaseError, validation_problems
 from pytest_packbench.model.request import ModelRequest
 from pytest_packbench.packs.agent_safety.guards.base import Chain, attack_patterns, contains

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from pytest_packbench.cases.load import JsonError, check_size, parse_json
-from pytest_packbench.limits import LIMITS, read_regular
+from pytest_packbench.files import LIMITS, read_regular
 from pytest_packbench.model.case import ListOf, StrictModel, Text
 from pytest_packbench.model.errors import format_value, validation_problems
 from pytest_packbench.model.strict_json import NUMBERS, NumberError, position_of

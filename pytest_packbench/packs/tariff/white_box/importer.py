@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cases.files import case_lines
 from pytest_packbench.cases.load import JsonError, parse_json
-from pytest_packbench.limits import LIMITS, read_regular, why_unreadable
+from pytest_packbench.files import LIMITS, read_regular, why_unreadable
 from pytest_packbench.model.authoring import CaseDraft, Importer, SourceFlaw, SourceRemark
 from pytest_packbench.model.errors import json_pointer
 from pytest_packbench.packs.tariff.white_box.cases import MappingError, to_case

@@ -1,4 +1,6 @@
-"""The limits of what is read: how large, how deep and how many values each kind of input may be.
+"""Files: the limits of what is read, regular files only, and replacing a file as a whole.
+
+Limits say how large, how deep and how many values each kind of input may be.
 
 Files are opened without waiting, and only regular files are read: a pipe would block forever, and a device has no end.
 A file of a suite may be a symbolic link within the project only: whoever may add a file could otherwise show any other.
@@ -8,9 +10,10 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
@@ -285,3 +288,58 @@ def _check_fetched(path: str | os.PathLike[str], head: bytes) -> None:
 
 def _too_large(path: str | os.PathLike[str], limit: Limit) -> InputLimitError:
     return InputLimitError(errno.EFBIG, f"is larger than {format_size(limit.size)}", limit.advice, path)
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    r"""Write a file atomically, replacing an existing one.
+
+    Args:
+        path: the file; its folder must exist.
+        content: bytes, or text that is encoded as UTF-8 with its line ends unchanged. A surrogate, which UTF-8 cannot
+            encode, is written as `\udXXX`, its escape in JSON.
+
+    Raises:
+        OSError: the file cannot be written; an existing file is unchanged, and no temporary file is left.
+    """
+    with replace_atomic(path) as file:
+        file.write(content if isinstance(content, bytes) else encode_utf8(content))
+
+
+@contextmanager
+def replace_atomic(path: Path, *, buffer: int = -1) -> Iterator[BinaryIO]:
+    """Open a temporary file that replaces another, with its mode and group, when the block ends without an error.
+
+    Args:
+        path: the file to replace; its folder must exist.
+        buffer: size of the write buffer, bytes; -1 for Python's default.
+
+    Yields:
+        The temporary file, open for writing bytes.
+
+    Raises:
+        OSError: the file cannot be written; an existing file is unchanged, and no temporary file is left.
+    """
+    # a random name for each writer; files of `tempfile` are readable for their owner only
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    old = path.stat() if path.exists() else None
+    opener = None if old is None else partial(os.open, mode=0o600)
+    try:
+        with open(temporary, "xb", buffering=buffer, opener=opener) as file:
+            yield file
+        if old is not None:
+            mode = stat.S_IMODE(old.st_mode)
+            if temporary.stat().st_gid != old.st_gid:
+                try:
+                    os.chown(temporary, -1, old.st_gid)
+                except OSError:
+                    # what its group may do is not for another one
+                    mode &= ~0o070
+            temporary.chmod(mode)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def encode_utf8(text: str) -> bytes:
+    r"""Encode text as UTF-8; a surrogate becomes `\udXXX`."""
+    return text.encode("utf-8", "backslashreplace")
