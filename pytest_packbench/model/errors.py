@@ -28,7 +28,7 @@ _MAX_LENGTH = 60
 _LONGEST_COMPARED = 100
 _EXPECTED = {
     "string_type": "a string",
-    "string_unicode": "a string without half of a surrogate pair",
+    "string_unicode": "a string of valid Unicode",
     "int_type": "an integer",
     "float_type": "a number",
     "bool_type": "true or false",

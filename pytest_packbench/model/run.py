@@ -19,7 +19,7 @@ BUNDLED = "bundled/"
 """How the name of a suite of the installed package begins where the project has suites of its own."""
 SUITE_NAME = r"^(bundled/)?[^/\\.\x00-\x1f][^/\\\x00-\x1f]*$"
 """The name of a suite in a stored file: no path."""
-Text = Annotated[str, Field(pattern="")]
+Text = Annotated[str, Field(min_length=0)]
 """A text of Unicode, without half of a surrogate pair, which a string of Python may have."""
 Mode = Literal["fixture", "live", "record"]
 """How model calls are answered: from recordings, by a model, or by a model whose answers are recorded."""

@@ -492,8 +492,6 @@ def test_a_changed_recording_is_shown_and_accepted(
     shown = capsys.readouterr().out
     for part in ("case_00: 0.90 passed -> 0.25 failed", "answer 1 (POST /v1/chat/completions)"):
         assert shown.count(part) == 1
-    # the command has left the module, whose client knows the address of its gateway
-    del sys.modules["own"]
     failed = project.run_toy(target("ask"))
     failed.assert_outcomes(failed=1)
     assert not missing(failed, "POST /v1/chat/completions  user     points 0.9")

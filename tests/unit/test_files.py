@@ -155,8 +155,8 @@ def test_line_numbers_count_every_line(tmp_path_factory: pytest.TempPathFactory,
 
 
 BAD_LINES = {
-    b"{}": "test_suite: missing",
-    line().replace(b'"schema_version":1', b'"schema_version":2'): "schema_version: expected 1, got 2",
+    b"{}": 'test_suite: the key "test_suite" is missing; add it',
+    line().replace(b'"schema_version":1', b'"schema_version":2'): "schema_version: got 2; expected 1",
     LINE[:-1]: "expected",
     b"\xff" + LINE: "not UTF-8: invalid start byte at byte 1",
     b"\xef\xbb\xbf" + LINE: "expected an object",
@@ -173,7 +173,7 @@ def test_the_first_bad_line_stops_the_reading_or_all_are_counted(tmp_path: Path)
 
 
 def test_strict_reading_keeps_a_sound_extension_and_leaves_out_a_bad_one(tmp_path: Path) -> None:
-    assert "test_suite: expected one of" in problem(tmp_path, line(test_suite="tariff"), strict=True)
+    assert 'test_suite: got "tariff"; expected one of' in problem(tmp_path, line(test_suite="tariff"), strict=True)
     extended = line(packbench={"trial": 1})
     assert read(file_of(tmp_path, extended), strict=True) == [record(packbench={"trial": 1})]
     bad = extended.replace(b'{"trial":1}', b'"a string"')

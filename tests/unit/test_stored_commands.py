@@ -498,7 +498,7 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes] | None, set[str], str]] =
         "records.jsonl",
         lambda raw: raw.replace(b"toy:plain", b"toy:\\ud800", 1),
         set(),
-        "expected a string without half of a surrogate pair",
+        "expected a string of valid Unicode",
     ),
     "a line cut": ("records.jsonl", lambda raw: raw[:-20], set(), "records.jsonl:1"),
     "no line": ("records.jsonl", lambda _: b"", set(), "is missing or out of order"),
@@ -541,7 +541,7 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes] | None, set[str], str]] =
         "payloads.jsonl",
         lambda raw: raw.replace(b"toy:plain", b"toy:\\ud800", 1),
         {"merge", "rescore"},
-        "expected a string without half of a surrogate pair",
+        "expected a string of valid Unicode",
     ),
 }
 

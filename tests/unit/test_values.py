@@ -13,11 +13,11 @@ import pytest_packbench.analysis
 import pytest_packbench.model
 
 # sums, rows and tables that are filled one by one
-FILLED = {"AuditedCase", "RecordSums", "ResultSums", "TopRows"}
+FILLED = {"GroupChanges", "RecordSums", "ResultSums", "TopRows"}
 # with few fields, or many at a time
 BY_POSITION = {"HookDecision", "Profile", "Shard", *FILLED}
 # their properties are kept, or other classes add attributes
-WITHOUT_SLOTS = {"EvalRecord", "HookDecision", "WatchedContext"}
+WITHOUT_SLOTS = {"EvalRecord", "GroupChanges", "HookDecision", "WatchedContext"}
 CLASSES = [
     value
     for package in (pytest_packbench.model, pytest_packbench.analysis)
