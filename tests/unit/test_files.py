@@ -159,7 +159,7 @@ BAD_LINES = {
     line().replace(b'"schema_version":1', b'"schema_version":2'): "schema_version: got 2; expected 1",
     LINE[:-1]: "expected",
     b"\xff" + LINE: "not UTF-8: invalid start byte at byte 1",
-    b"\xef\xbb\xbf" + LINE: "expected an object",
+    b"\xef\xbb\xbf" + LINE: "expected a value at column 1",
 }
 
 
