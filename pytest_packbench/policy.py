@@ -608,10 +608,11 @@ def _settings_in(home: Path) -> dict[str, Any]:
         options = _OPTION.findall("\0".join(_words(values.get("addopts", ()))))
         given = {key.removeprefix("packbench_"): value for key, value in values.items() if key.startswith("packbench_")}
         guards = [value for option, value in options if option == "guard"] or _words(given.get("guard", ()))
+        suites = _words(given.get("suite", ()))
         given |= {option.replace("-", "_"): value for option, value in options} | {"guard": guards}
         if any(option == "baseline-optional" for option, _ in options):
             given["baseline_optional"] = "yes"
-        return policy_settings(given, suite_names(_words(given.get("suite", ()))), name)
+        return policy_settings(given, suite_names(suites), name)
     return policy_settings({}, (), "")
 
 
@@ -911,7 +912,10 @@ def _thresholds(policy: Policy) -> list[float]:
     thresholds = policy["config"].get("thresholds")
     if not _is_object(thresholds):
         return [0, 1]
-    return [*filter(_is_number, {**thresholds, **thresholds.get("by_type", {})}.values())] or [0]
+    by_type = thresholds.get("by_type")
+    # a type of cases may have the name of a threshold
+    values = [*thresholds.values(), *(by_type.values() if _is_object(by_type) else ())]
+    return [*filter(_is_number, values)] or [0]
 
 
 def _is_stricter_rule(difference: Difference) -> bool:
@@ -998,7 +1002,7 @@ _RULES: tuple[tuple[str, str, Callable[[Difference], bool]], ...] = (
     ("/recordings/controls~1.*", "control replaced", _is_another_recording),
     ("/recordings/.*", "recording replaced", _is_another_recording),
     ("/baseline", "baseline changed", _is_new),
-    ("/baseline/run/(mode|target|trials|trials_rule|authored)", "baseline changed", _never),
+    ("/baseline/run/(mode|target|trials|trials_rule|authored)(/.*)?", "baseline changed", _never),
     ("/baseline/run/.*", "", _never),
     ("/baseline/cases/[^/]*", "baseline loosened", _is_entry_of_no_case),
     ("/baseline/cases/[^/]*/(score|passed)", "baseline loosened", _is_tighter_number),

@@ -193,7 +193,8 @@ def like_runs(
         The runs, the oldest first; runs that can't be read are left out.
     """
     found: list[EarlierRun] = []
-    kind, left, parts = kind_of(run, models), max_cases, run.settings.get(MERGED_FROM, ())
+    kind, left, merged = kind_of(run, models), max_cases, run.settings.get(MERGED_FROM)
+    parts = merged if isinstance(merged, list) else ()
     names = (path.name for path in folder.glob("*/") if is_run_id(path.name) and path.name < run.run_id)
     # run ids sort by time
     for name in sorted(names, reverse=True):

@@ -174,7 +174,7 @@ def _counts_of_usage(usage: dict[str, Any]) -> dict[str, int | None]:
     given, written = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
     total = count(usage.get("total_tokens"))
     if written is None and given is not None and total is not None:
-        written = total - given
+        written = count(total - given)
     return {"tokens_input": given, "tokens_output": written}
 
 
@@ -184,7 +184,7 @@ def _counts_of_metadata(usage: dict[str, Any]) -> dict[str, int | None]:
     if given is not None:
         given += count(usage.get("toolUsePromptTokenCount")) or 0
         if (total := count(usage.get("totalTokenCount"))) is not None:
-            written = total - given
+            written = count(total - given)
     return {"tokens_input": given, "tokens_output": written}
 
 

@@ -48,6 +48,8 @@ _RUN_COLUMNS = (
 _OTHER_COLUMNS = ("run", "finished", "mode", "target", "status", "why it is in no trend")
 _CASE_COLUMNS = ("run", "finished", "verdict", "score", "answer", "trials passed", "changed since the run before")
 _FLAKY_COLUMNS = ("case", "changes", "verdicts, oldest first")
+# reports that may be open at once
+_MAX_OPEN = 20
 _CHANGED = {"scoring rules": "rules"}
 _FLAKY = (
     "The verdict changed and changed back, although the case, its recording and the rules are the same: "
@@ -151,9 +153,8 @@ def _trends(folders: Sequence[Path], limit: int) -> tuple[list[Trend], list[dict
             others.append(_unreadable(folder, error))
             continue
         numbers[earlier.kind] += not earlier.run.partial
-        # of a thousand runs, not all can be open
-        is_shown = not earlier.run.partial and numbers[earlier.kind] <= limit
-        read.append(earlier if is_shown else earlier._replace(results=None))
+        is_open = not earlier.run.partial and numbers[earlier.kind] <= limit and len(read) < _MAX_OPEN
+        read.append(earlier if is_open else earlier._replace(results=None))
     found: dict[str, EarlierRun] = {}
     # of a run and its copies, the folder with the name of the run counts
     for earlier in sorted(read, key=lambda each: each.folder.name != each.run_id):

@@ -70,10 +70,12 @@ class Serving:
         # cases that run at once may not open a socket
         with own_work():
             self.gateway = gateway = Gateway(offline=offline, upstreams=upstreams_of(before))
+            # as long as the gateway serves, calls say whose they are
+            stamping = self._undo.enter_context(ExitStack())
             self._undo.callback(gateway.stop)
             gateway.start()
         self._undo.callback(serve_address(*gateway.address))
-        self._undo.callback(install(gateway.url))
+        stamping.callback(install(gateway.url))
         keys = {key for provider in PROVIDERS.values() for key in provider.keys}
         # the user's own key is kept where there is one
         values = {

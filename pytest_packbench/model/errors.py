@@ -36,6 +36,7 @@ _EXPECTED = {
     "list_type": "a list",
     "dict_type": "an object",
     "dataclass_type": "an object",
+    "dataclass_exact_type": "an object",
     "model_type": "an object",
     "model_attributes_type": "an object",
     "none_required": "null",

@@ -72,8 +72,8 @@ class ControlRun(ItemRun):
         if self.result is None:
             result, rows = self._replay()
             # its file may quote a secret
-            redact = self.folder.contexts.redactor.text
-            self.result = result = ControlResult(*json.loads(redact(json.dumps(result))))
+            redact = self.folder.contexts.redactor.json
+            self.result = result = ControlResult(*redact(json.loads(json.dumps(result))))
             self.item.user_properties += (("suite", self.suite.name), ("kind", KIND), ("verdict", result.outcome))
             if result.outcome != "as_written":
                 path = escaped_name(path_argument(self.item.config, self.item.path, self.suite))

@@ -131,6 +131,8 @@ def read_journal(path: Path) -> tuple[Run | None, list[Entry]]:
                     break
                 raise JournalError(f"{path}:{number}: {error}") from None
             if isinstance(entry, Run):
+                if run is not None:
+                    raise JournalError(f"{path}:{number}: a second header; restore the file from the run")
                 run = entry
             else:
                 entries.append(entry)

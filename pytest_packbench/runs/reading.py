@@ -307,14 +307,17 @@ def _rows(file: BinaryIO, start: int, path: Path) -> Iterator[Any]:
 
 def _results(rows: Iterable[Any], run: Run, file: Path) -> Iterator[Result]:
     before: Result | None = None
+    # files that can't be read may have the same id
+    seen: dict[tuple[str, str, int], int] = {}
     for number, row in enumerate(rows):
         place = f"{file}: /packbench/cases/{number}"
         result = _validated(lambda row: result_from({**row, "suite": run.suite}), row, place)
         if result.score.score is None and result.score.verdict in COUNTED:
             missing = f"the score is missing, but the verdict is {result.score.verdict}"
             raise StoredRunError(f"{place}/score: not a run document: {missing}; expected a number from 0 to 1")
-        if before is not None and (result.case.file, _attempt(result)) == (before.case.file, _attempt(before)):
-            twice = f"{result.case.test_id} is in /packbench/cases/{number - 1} as well"
+        first = seen.setdefault((result.case.file, *_attempt(result)), number)
+        if first != number:
+            twice = f"{result.case.test_id} is in /packbench/cases/{first} as well"
             raise StoredRunError(f"{place}: {twice}; restore the file from the run")
         if before is not None and sort_key(result) < sort_key(before):
             order = f"{result.case.test_id} follows {before.case.test_id}"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.backends import BackendError, BackendOptions, BackendUnusable, open_backend
+from pytest_packbench.backends.answers import counts_in
 from pytest_packbench.backends.client import ClientPool
 from pytest_packbench.backends.ollama import retry_delay_s
 from pytest_packbench.model.request import AnswerError, ModelAnswer, ModelRequest, Tool, Usage
@@ -482,3 +483,8 @@ def test_a_pool_lends_each_client_to_one_call_at_a_time_in_order_and_closes_all(
     assert [number for number, _ in starts] == list(range(20))
     # one starts per turn of the loop
     assert len({turn for _, turn in starts}) == 20
+
+
+def test_a_total_that_is_too_small_counts_no_tokens_less_than_none() -> None:
+    assert counts_in({"usage": {"prompt_tokens": 100, "total_tokens": 0}})["tokens_output"] is None
+    assert counts_in({"usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 1}})["tokens_output"] is None

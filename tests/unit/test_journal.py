@@ -124,6 +124,13 @@ def test_a_bad_line_is_named(path: Path, bad: bytes) -> None:
             read_journal(path)[0]
 
 
+def test_a_second_header_is_refused(path: Path) -> None:
+    rewrite_journal(path, run(), [case_result("a")])
+    path.write_bytes(path.read_bytes() + path.read_bytes())
+    with pytest.raises(JournalError, match=r"journal\.jsonl:\d: a second header; restore the file from the run"):
+        read_journal(path)
+
+
 def test_the_last_attempt_of_each_trial_counts() -> None:
     results = [case_result("a", "error"), case_result("b"), case_result("a"), case_result("b", "failed")]
     assert last_attempts([results]) == [case_result("a"), case_result("b", "failed")]

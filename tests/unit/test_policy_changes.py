@@ -83,6 +83,11 @@ BASELINES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         baseline({"passed": 1}),
         [f"baseline loosened: {PLACE}/passed (case a): 2 -> 1"],
     ),
+    "another rule of its trials": (
+        baseline(baseline={"run": {**RUN, "trials_rule": {"at_least": 4}}, "cases": {}}),
+        baseline(baseline={"run": {**RUN, "trials_rule": {"at_least": 1}}, "cases": {}}),
+        ["baseline changed: baseline.json: baseline.json /run/trials_rule/at_least: 4 -> 1"],
+    ),
     "another mode": (
         baseline(),
         baseline(baseline={"run": {**RUN, "mode": "live"}, "cases": {}}),
@@ -224,6 +229,16 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         thresholds(0.8),
         thresholds(0.8, x=0.85),
         ["threshold lowered: suite.yaml: /thresholds/by_type/x: absent -> 0.85"],
+    ),
+    "a type below the highest, another has the name of a threshold": (
+        config(thresholds={"accept": 0.8, "refuse": 0.95, "by_type": {"refuse": 0.5}}),
+        config(thresholds={"accept": 0.8, "refuse": 0.95, "by_type": {"refuse": 0.5, "q": 0.85}}),
+        ["threshold lowered: suite.yaml: /thresholds/by_type/q: absent -> 0.85"],
+    ),
+    "types that are a list": (
+        config(thresholds={"accept": 0.8, "refuse": 0.9, "by_type": [1]}),
+        thresholds(0.8),
+        ["*: suite.yaml: /thresholds/by_type*"],
     ),
     "a type at the lowest no more": (thresholds(0.8, x=0.8), thresholds(0.8), []),
     "a type above the lowest no more": (

@@ -165,3 +165,14 @@ def test_a_report_that_was_tampered_with_is_refused_with_its_place(whole: Path, 
     path.write_bytes(content.replace(old, new, 1))
     with pytest.raises(StoredRunError, match=re.escape(message)):
         list(open_run(whole).results)
+
+
+def test_an_attempt_that_is_there_again_under_another_id_is_refused(whole: Path) -> None:
+    path = whole / "report.json"
+    content = path.read_bytes()
+    first = content[content.index(b'"cases":[') + 9 :].partition(b',{"test_id"')[0]
+    again = first.replace(b'"case_id":"a"', b'"case_id":"c"')
+    assert again != first
+    path.write_bytes(content.replace(b"}]}}\n", b"}," + again + b"]}}\n"))
+    with pytest.raises(StoredRunError, match="/packbench/cases/2: toy:plain:a is in /packbench/cases/0 as well"):
+        list(open_run(whole, checked=False).results)
