@@ -235,7 +235,8 @@ def _problem(detail: ErrorDetails, model: type[BaseModel] | None) -> Problem:
         return Problem(json_pointer(steps), f'unknown key "{word}"', suggestion(word, _keys_at(model, names)))
     if kind == "missing":
         return Problem(json_pointer(steps), f'the key "{steps[-1]}" is missing', "add it")
-    wrong = f"got {format_value(detail['input'])}"
+    # of the document itself it is one of its keys
+    wrong = f"got {'the key ' if kind == 'string_unicode' and not steps else ''}{format_value(detail['input'])}"
     expected = context.get("expected") or _expected(kind, context)
     if expected:
         is_word = kind == "literal_error" and isinstance(detail["input"], str)
