@@ -44,11 +44,17 @@ FEW = (
     "tests/integration/test_workers.py",
     "tests/integration/test_settings.py",
 )
-# and between releases of pytest: collection, node ids, other plugins, JUnit, the hooks of a conftest.py
-COLLECTION = ("tests/integration/options/test_suite.py", "tests/integration/test_names.py")
+# and between releases of pytest: collection, node ids, other plugins and their documents, JUnit, the hooks of a
+# conftest.py
+COLLECTION = (
+    "tests/integration/options/test_output.py",
+    "tests/integration/options/test_suite.py",
+    "tests/integration/test_names.py",
+)
 # and between Pythons: event loops and threads, audit events, JSON's words, patterns; and what all of these do together
 MOST = (
     *FEW,
+    "tests/integration/options/test_output.py",
     "tests/integration/test_names.py",
     "tests/unit/test_attempt.py",
     "tests/unit/test_cases.py",

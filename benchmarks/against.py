@@ -73,17 +73,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         for work in works(arguments.cases, arguments.large, arguments.records):
             if arguments.only in work.name:
                 with tempfile.TemporaryDirectory() as folder:
-                    print(measure(work, Path(folder, "work"), arguments.python, arguments.rounds), flush=True)
+                    print(measure(work, Path(folder), arguments.python, arguments.rounds), flush=True)
     return 0
 
 
 def measure(work: Work, folder: Path, python: str, rounds: int) -> str:
-    """Run a piece of work with both versions in turn, in a new folder; return its line."""
-    work.prepare(folder)
+    """Run a piece of work with both versions in turn; return its line.
+
+    Args:
+        work: the work.
+        folder: an empty folder, in which each version gets one of its own: a run reads the runs before it.
+        python: the interpreter of the other version.
+        rounds: how often each version runs.
+    """
+    other, this = folder / "other", folder / "this"
+    work.prepare(other)
+    work.prepare(this)
     others, ours = [], []
     for _ in range(rounds):
-        others.append(used(folder, [python, *work.words], codes=CODES))
-        ours.append(used(folder, [sys.executable, *work.words], codes=CODES))
+        others.append(used(other, [python, *work.words], codes=CODES))
+        ours.append(used(this, [sys.executable, *work.words], codes=CODES))
     return line(work.name, median(others), median(ours))
 
 

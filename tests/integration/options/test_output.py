@@ -40,3 +40,24 @@ def test_the_document_of_json_report_needs_no_autoloading(project: Project, monk
     project.run_toy("-p", "packbench").assert_outcomes(passed=1, failed=1)
     assert [test["outcome"] for test in project.report()["tests"]] == ["passed", "failed"]
     assert project.report()["summary"]["total"] == 2
+
+
+def test_the_document_of_json_report_is_that_of_its_format(project: Project) -> None:
+    project.case("a")
+    project.case("b", points=0.2)
+    project.run_toy().assert_outcomes(passed=1, failed=1)
+    # https://github.com/numirias/pytest-json-report#format, at each release of pytest that is supported
+    document = project.report()
+    own = {"created", "duration", "exitcode", "root", "environment", "summary", "tests"}
+    assert document.keys() == own | {"packbench"}
+    assert (document["exitcode"], document["root"]) == (1, str(project.root))
+    assert document["summary"] == {"passed": 1, "failed": 1, "total": 2, "collected": 2}
+    passed, failed = document["tests"]
+    assert passed["nodeid"].endswith("a.json::a")
+    assert [phase["outcome"] for phase in (failed["setup"], failed["call"], failed["teardown"])] == [
+        "passed",
+        "failed",
+        "passed",
+    ]
+    assert failed["call"]["duration"] >= 0
+    assert "score 0.20" in failed["call"]["longrepr"]
