@@ -130,8 +130,6 @@ class Pack(ABC):
             `--packbench-backend=stub --packbench-model=NAME`.
         cluster: the facet whose values cases share by design, such as one task combined with many others. These cases
             are not independent, and statistics account for that. Empty if cases are independent.
-        test_suites: suites of the wire format; their records are measured with this pack's metrics, whatever pack they
-            name.
         figures_of_unscored: whether `figures` also gets what is known of each case without a score, except for
             quarantined ones: its `test_id`, `llm_backend` and `llm_model`, and `packbench` with `verdict`, `kind`,
             `facets`, `trial` and `result`.
@@ -147,7 +145,6 @@ class Pack(ABC):
     depths: ClassVar[tuple[int, ...]] = ()
     scripted: ClassVar[tuple[str, ...]] = ()
     cluster: ClassVar[str] = ""
-    test_suites: ClassVar[tuple[str, ...]] = ()
     figures_of_unscored: ClassVar[bool] = False
 
     def for_suite(self, rules: Any) -> Pack:  # noqa: ARG002 - for packs whose suites differ in more than scoring rules
