@@ -13,7 +13,6 @@ from pytest_packbench.cases.files import (
     LINES_SUFFIX,
     case_lines,
     case_paths,
-    format_location,
     load_case,
     read_id,
     suite_locations,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import Any
 
+    from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.run import Shard
@@ -57,34 +57,23 @@ class SuiteCase(NamedTuple):
     Attributes:
         suite: its suite.
         pack: the suite's pack.
-        path: its file, absolute.
+        at: its location.
         file: the name of the file for users.
-        line: its line in a JSON Lines file, from 1; 0 for a JSON file.
-        case_id: its name, `CaseLocation.name`.
-        written_id: the id in its file, which another case may have as well.
         loaded: the case; None if it cannot be read.
         problem: why it cannot be used, in one line; empty otherwise.
     """
 
     suite: Suite
     pack: Pack
-    path: Path
+    at: CaseLocation
     file: str
-    line: int
-    case_id: str
-    written_id: str
     loaded: LoadedCase | None
     problem: str
 
     @property
-    def location(self) -> str:
-        """Its location for users: `FILE`, or `FILE:LINE`."""
-        return format_location(self.file, self.line)
-
-    @property
     def folder(self) -> str:
         """The name of the folder that contains the file."""
-        return self.path.parent.name
+        return Path(self.at.path).parent.name
 
 
 def suite_names(value: str | Iterable[str]) -> list[str]:
@@ -223,22 +212,21 @@ def suite_cases(suite: Suite, pack: Pack, name_of: Callable[[Path], str]) -> tup
         name_of: returns the name of a file for users.
     """
     cases: list[SuiteCase] = []
+    by_id: dict[str, list[str]] = {}
     for location in suite_locations(suite):
         file, loaded, problem = name_of(Path(location.path)), None, ""
         try:
             loaded = load_case(location, pack.case_model, file=file, pack=pack.name)
         except CaseError as error:
             problem = str(error)
-        place = (Path(location.path), file, location.line, location.name, location.written_id)
-        cases.append(SuiteCase(suite, pack, *place, loaded, problem))
-    by_id: dict[str, list[str]] = {}
-    for case in cases:
-        by_id.setdefault(case.written_id, []).append(case.location)
-    return tuple(_with_duplicates(case, by_id[case.written_id]) for case in cases)
+        cases.append(SuiteCase(suite, pack, location, file, loaded, problem))
+        by_id.setdefault(location.written_id, []).append(location.label(file))
+    return tuple(_with_duplicates(case, by_id[case.at.written_id]) for case in cases)
 
 
 def _with_duplicates(case: SuiteCase, same_id: list[str]) -> SuiteCase:
-    others = [location for location in same_id if location != case.location]
+    source = case.at.label(case.file)
+    others = [location for location in same_id if location != source]
     if not others or case.problem:
         return case
-    return case._replace(problem=str(CaseError(case.location, [duplicate_id(case.written_id, ", ".join(others))])))
+    return case._replace(problem=str(CaseError(source, [duplicate_id(case.at.name, ", ".join(others))])))
