@@ -422,48 +422,43 @@ def _not_json(error: json.JSONDecodeError) -> JsonError:
     return JsonError(f"{position}: not JSON: {error.msg}", "expected one JSON object" if is_other else "expected JSON")
 
 
-def _bounded_loader(limit: Limit) -> Any:
-    """Return a safe loader that stops at the first level that is too deep: the time grows with the levels squared."""
+def _yaml_loader(limit: Limit) -> Any:  # noqa: C901 - the methods of a class
+    """Return a safe loader that rejects duplicate keys and loads dates as strings, as in JSON.
+
+    It stops at the first value that is too deep, or too many with each alias written out: a few hundred bytes may
+    stand for gigabytes.
+    """
     import yaml
 
-    class Bounded(yaml.SafeLoader):
-        depth = 0
-
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            # before the rest is read: the time for a level grows with the levels around it
-            event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # pyyaml
-            if self.depth >= limit.depth and isinstance(event, yaml.CollectionStartEvent):
-                mark: Any = event.start_mark
-                raise _too_deep(limit, f"line {mark.line + 1}: ")
-            self.depth += 1
-            node = super().compose_node(parent, index)
-            self.depth -= 1
-            return node
-
-        def fetch_flow_collection_start(self, token: Any) -> None:
-            # before what follows is looked at
-            level: int = self.flow_level
-            if level >= limit.depth:
-                raise _too_deep(limit, f"line {self.line + 1}: ")
-            super().fetch_flow_collection_start(token)
-
-    return Bounded
-
-
-def _yaml_loader(limit: Limit) -> Any:
-    """Return a safe loader that rejects duplicate keys and loads dates as strings, as in JSON."""
-    import yaml
-
-    class Strict(_bounded_loader(limit)):  # type: ignore[misc]  # made for the limit
+    class Strict(yaml.SafeLoader):
         yaml_implicit_resolvers = {  # noqa: RUF012 - a class attribute of pyyaml
             first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
             for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
+        values = depth = 0
 
         def get_single_node(self) -> Any:
+            # how many values each node has
+            self.sizes: dict[int, int] = {}
             self.root = node = super().get_single_node()
-            if node is not None:
-                _check_nodes(node, limit)
+            return node
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # pyyaml
+            where, is_alias = f"line {event.start_mark.line + 1}: ", isinstance(event, yaml.AliasEvent)
+            if self.depth >= limit.depth and isinstance(event, yaml.CollectionStartEvent):
+                raise _too_deep(limit, where)
+            before = self.values
+            self.depth += 1
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            if is_alias and id(node) not in self.sizes:
+                raise JsonError(f"{where}an alias contains itself", "write out the value")
+            self.values += self.sizes[id(node)] if is_alias else 1
+            if self.values > limit.values:
+                wrong = f"{where}has more than {limit.values:,} values, aliases written out"
+                raise JsonError(wrong, "use fewer aliases")
+            self.sizes[id(node)] = self.values - before
             return node
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - pyyaml's signature
@@ -488,39 +483,6 @@ def _yaml_loader(limit: Limit) -> Any:
     # `1e3` is a number of JSON and of YAML 1.2, and a text of YAML 1.1
     Strict.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, "-0123456789")
     return Strict
-
-
-def _check_nodes(root: Any, limit: Limit) -> None:
-    """Check a parsed YAML document before its values are built.
-
-    Raises:
-        JsonError: it is nested too deeply, an alias contains itself, or it has too many values with each alias
-            written out.
-    """
-    counts: dict[int, int] = {}
-    open_nodes: set[int] = set()
-    # each node twice: before and after its members
-    pending: list[tuple[Any, bool]] = [(root, False)]
-    while pending:
-        node, is_done = pending.pop()
-        members = _members(node)
-        if is_done:
-            open_nodes.discard(id(node))
-            count = 1 + sum(counts[id(member)] for member in members)
-            if count > limit.values:
-                wrong = f"line {node.start_mark.line + 1}: has more than {limit.values:,} values, aliases written out"
-                raise JsonError(wrong, "use fewer aliases")
-            counts[id(node)] = count
-            continue
-        if id(node) in counts:
-            continue
-        if id(node) in open_nodes:
-            raise JsonError(f"line {node.start_mark.line + 1}: an alias contains itself", "write out the value")
-        if len(open_nodes) >= limit.depth and members:
-            raise _too_deep(limit, f"line {node.start_mark.line + 1}: ")
-        open_nodes.add(id(node))
-        pending.append((node, True))
-        pending += [(member, False) for member in members]
 
 
 def _require_quotes(node: Any, kind: Any, source: str, form: re.Pattern[str] = _SCALAR) -> None:
