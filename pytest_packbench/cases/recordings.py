@@ -135,31 +135,24 @@ def source_texts(suite: Suite, root: Path, *, is_checked: bool = True) -> Source
         root: the project's root, from which results name their files.
         is_checked: whether the texts are compared with the hashes of results; a run that has just read them need not.
     """
-    suite_folder, root_folder = str(suite.path), str(root)
-    recordings = f"{suite.cassette_path('x').parent}{os.sep}"
-    pending = f"{suite.pending_path('x').parent}{os.sep}"
-    has_pending = os.path.isdir(pending)  # noqa: PTH112 - a string
-    folder, prefix = _real_folder(suite_folder), f"bundled:{suite.record_name}/"
+    folder, prefix = _real_folder(str(suite.path)), f"bundled:{suite.record_name}/"
 
     def case_text(result: Result) -> str | None:
         file = _FILE_LINE.sub(r"\1", result.case.file)
         within = file.removeprefix(prefix)
-        path = os.path.join(suite_folder if within != file else root_folder, within)  # noqa: PTH118 - strings
+        path = os.path.join(suite.path if within != file else root, within)  # noqa: PTH118 - strings
         location = _case_within(folder, path, result.case.case_id)
         return None if location is None else _text_of(location)
 
     def exchanges_text(result: Result) -> str | None:
+        case_id, digest = result.case.case_id, result.attempt.cassette_sha256
         # an attempt that replayed nothing was not made with the recording that is there now
-        if result.attempt.cassette_sha256 is None or _ID.fullmatch(result.case.case_id) is None:
+        if digest is None or _ID.fullmatch(case_id) is None:
             return None
-        waiting = (
-            _text_of(CaseLocation(f"{pending}{result.case.case_id}.json", result.case.case_id)) if has_pending else None
-        )
-        if waiting is not None and _hash(waiting, canonical_sha256) == result.attempt.cassette_sha256:
+        waiting = _text_of(CaseLocation(str(suite.pending_path(case_id)), case_id))
+        if waiting is not None and _hash(waiting, canonical_sha256) == digest:
             return waiting
-        # most recordings are files of their own: nothing has to be looked up
-        own = _text_of(CaseLocation(f"{recordings}{result.case.case_id}.json", result.case.case_id))
-        return _text_of(find_recording(suite, result.case.case_id).location) if own is None else own
+        return _text_of(find_recording(suite, case_id).location)
 
     def remark(result: Result) -> str:
         if not is_checked:
