@@ -398,10 +398,7 @@ class Statistics(NamedTuple):
 
     def grouped(self) -> dict[str, list[Group]]:
         """Return the groups by what they are grouped by, in order."""
-        by_name: dict[str, list[Group]] = {}
-        for group in self.groups:
-            by_name.setdefault(group.name, []).append(group)
-        return by_name
+        return {name: list(groups) for name, groups in groupby(self.groups, key=lambda group: group.name)}
 
 
 class Numbers:
