@@ -138,33 +138,33 @@ def find_suites(root: Path) -> dict[str, Path]:
     return {path.name: path for path in sorted(root.iterdir()) if (path / CONFIG_NAME).is_file()}
 
 
-def unknown_suite_message(name: str, known: Collection[str], root: Path) -> str:
+def unknown_suite_message(
+    name: str,
+    known: Collection[str],
+    root: Path,
+    advice: str = "set packbench_root, or start pytest in its parent folder",
+) -> str:
     """Return the message for an unknown suite, with the suites that exist.
 
     Args:
         name: the requested name.
         known: the names that can be requested, as `named_suites` returns them.
         root: the folder of the project's suites; it may be missing.
+        advice: what to do then.
     """
-    has_own = root.is_dir()
-    own = [found for found in known if not found.startswith(BUNDLED)] if has_own else []
-    bundled = [found for found in known if found.startswith(BUNDLED)]
-    listed_bundled = f"bundled suites: {', '.join(bundled) or 'none'}"
-    name, own = escape_unprintable(name), list(map(escape_unprintable, own))
-    close = get_close_matches(name, bundled if name.startswith(BUNDLED) else own if has_own else known, n=1)
+    has_own, shown_root = root.is_dir(), os.path.relpath(root)
+    is_bundled = name.startswith(BUNDLED) or not has_own
+    listed = [escape_unprintable(each) for each in known if each.startswith(BUNDLED) is is_bundled]
+    close = [BUNDLED + name] if BUNDLED + name in known else get_close_matches(name, listed, n=1)
     guess = f' (did you mean "{close[0]}"?)' if close else ""
-    message = f'unknown suite "{name}"{guess}'
-    if name.startswith(BUNDLED):
-        return f"{message}; {listed_bundled}"
-    shown_root = os.path.relpath(root)
-    if not has_own:
-        advice = f"the folder {shown_root} does not exist; set packbench_root, or start pytest in its parent folder"
-        return f"{message}: {advice}; {listed_bundled}"
-    if BUNDLED + name in known:
-        message = f'unknown suite "{name}" (did you mean "{BUNDLED}{name}", which is part of the installed package?)'
     # a name is not a path: `../x` is not a suite, even if the folder exists
     incomplete = missing_config_message(root / name) if name == Path(name).name else ""
-    return f"{incomplete or message}; suites under {shown_root}: {', '.join(own) or 'none'}"
+    message = incomplete or f'unknown suite "{escape_unprintable(name)}"{guess}'
+    if not has_own:
+        message += f": the folder {shown_root} does not exist; {advice}"
+    return (
+        f"{message}; {'bundled suites' if is_bundled else f'suites under {shown_root}'}: {', '.join(listed) or 'none'}"
+    )
 
 
 def missing_config_message(folder: Path) -> str:
