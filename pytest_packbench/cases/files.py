@@ -136,33 +136,27 @@ def case_folders(
     linked: set[str] = set()
     seen: set[str] = set()
 
-    def is_visited(parent: str, name: str) -> bool:
-        path = os.path.join(parent, name)  # noqa: PTH118 - strings, as os.walk returns them
-        if is_hidden(name) or path in skipped:
+    def is_visited(path: str, parent: str, names: list[str]) -> bool:
+        if is_hidden(os.path.basename(path)) or path in skipped:  # noqa: PTH119 - strings, as os.walk returns them
             return False
         # folders that are not reached by a link need no further check
         if parent not in linked and not os.path.islink(path):  # noqa: PTH114 - see above
             return True
+        if leaves_project(path):
+            # it takes the place of the cases in it
+            names.append(os.path.basename(path))  # noqa: PTH119 - see above
+            return False
         real, root = os.path.realpath(path), os.path.realpath(folder)
         # a folder inside is visited without the link, and a parent folder would contain this folder again
-        if real in seen or contains(root, real) or contains(real, root) or leaves_project(path):
+        if real in seen or contains(root, real) or contains(real, root):
             return False
         seen.add(real)
         linked.add(path)
         return True
 
     for parent, folders, names in os.walk(folder, followlinks=True):
-        found = sorted(folders)
-        folders[:] = [name for name in found if is_visited(parent, name)]
-        if len(folders) < len(found):
-            # they take the place of the cases in them
-            names += [name for name in found if name not in folders and _is_refused(parent, name)]
+        folders[:] = [name for name in sorted(folders) if is_visited(os.path.join(parent, name), parent, names)]  # noqa: PTH118 - see above
         yield parent, names
-
-
-def _is_refused(parent: str, name: str) -> bool:
-    path = os.path.join(parent, name)  # noqa: PTH118 - strings, as os.walk returns them
-    return not is_hidden(name) and os.path.islink(path) and leaves_project(path)  # noqa: PTH114 - see above
 
 
 def leaves_project(path: str) -> bool:

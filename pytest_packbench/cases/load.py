@@ -321,13 +321,10 @@ def _unreadable(error: Exception) -> Problem:
 
 def check_config(data: Any, models: Mapping[str, type[SuiteConfig]], *, source: str) -> SuiteConfig:
     """Validate the parsed content of a `suite.yaml`; arguments and errors as in `read_config`."""
-    given = data if isinstance(data, dict) else {"pack": data}
-    name = given.get("pack")
-    if not isinstance(name, str):
-        wrong = f"got {format_value(name)}" if "pack" in given else 'the key "pack" is missing'
-        raise SuiteError(source, [Problem("/pack", wrong, f"expected one of {', '.join(sorted(models))}")])
-    if name not in models:
-        raise SuiteError(source, [Problem("/pack", f'unknown pack "{name}"', suggestion(name, sorted(models)))])
+    name = data.get("pack") if isinstance(data, dict) else data
+    if not isinstance(name, str) or name not in models:
+        advice = suggestion(str(name), sorted(models))
+        raise SuiteError(source, [Problem("/pack", f"unknown pack {format_value(name)}", advice)])
     return _validated(data, models[name], source, SuiteError)
 
 
