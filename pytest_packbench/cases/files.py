@@ -30,7 +30,7 @@ from pytest_packbench.model.strict_json import escape_unprintable, has_control_c
 from pytest_packbench.model.suite import CONFIG_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_packbench.files import Limit
     from pytest_packbench.model.case import Case, LoadedCase
@@ -382,19 +382,27 @@ def iter_cases(folder: str | os.PathLike[str]) -> Iterator[CaseLocation]:
 
 def find_case(path: str, name: str) -> CaseLocation | None:
     """Return the location of a case in a file, None if it is not there; the lines of a file are read only once."""
+    if path.endswith(LINES_SUFFIX):
+        return lines_by_id(path).get(name)
+    return CaseLocation(path, name) if os.path.exists(path) else None  # noqa: PTH110 - a string, see above
+
+
+def lines_by_id(path: str, key: str = "id") -> Mapping[str, CaseLocation]:
+    """Return the lines of a file by their names; of two lines with the same id the second, since neither is right."""
     try:
         status = os.stat(path)  # noqa: PTH116 - a string, see above
     except (OSError, ValueError):
         # a path cannot contain a null character
-        return None
-    if not path.endswith(LINES_SUFFIX):
-        return CaseLocation(path, name)
-    return _locations_by_name(path, status.st_mtime_ns, status.st_size).get(name)
+        return {}
+    return _lines_by_id(path, key, status.st_mtime_ns, status.st_size)
 
 
-@lru_cache(maxsize=2)
-def _locations_by_name(path: str, _changed_ns: int, _size: int) -> CaseIndex:
-    return CaseIndex(locations_in(path))
+@lru_cache(maxsize=6)
+def _lines_by_id(path: str, key: str, _changed_ns: int, _size: int) -> Mapping[str, CaseLocation]:
+    found: dict[str, CaseLocation] = {}
+    for location in locations_in(path, key):
+        found[location.name] = found[location.written_id] = location
+    return found
 
 
 class CaseIndex(dict[str, CaseLocation]):

@@ -25,7 +25,7 @@ from pytest_packbench.cases.files import (
     file_paths,
     find_case,
     is_unread,
-    line_locations,
+    lines_by_id,
     located_bytes,
     locations_in,
     read_case_bytes,
@@ -48,7 +48,7 @@ from pytest_packbench.model.strict_json import escape_unprintable, has_control_c
 from pytest_packbench.model.suite import CONTROLS, FIXTURES, PENDING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.model.cassette import Cassette
@@ -109,7 +109,7 @@ class Recording(NamedTuple):
 def find_recording(suite: Suite, case_id: str) -> Recording:
     """Return the recording of a case; where there is none, that of the file which would contain it."""
     path = suite.cassette_path(case_id)
-    line = None if path.exists() else _lines(path.with_name(RECORDINGS)).get(case_id)
+    line = None if path.exists() else lines_by_id(str(path.with_name(RECORDINGS)), "case_id").get(case_id)
     return Recording(CaseLocation(str(path), case_id) if line is None else line, suite.path)
 
 
@@ -424,21 +424,6 @@ def suggestion_of_case(name: str, cases: CaseIndex) -> str:
     """Return `did you mean "..."?` if a case has a similar id, otherwise what to do; the ids are not listed."""
     text = suggestion(name, cases)
     return text if text.startswith("did you mean") else "name a case of the suite, or remove the control"
-
-
-def _lines(packed: Path) -> Mapping[str, CaseLocation]:
-    """Return the lines of a packed file by case id; without an id, the name of a line says its number."""
-    try:
-        status = packed.stat()
-    except OSError:
-        return {}
-    return _lines_of(str(packed), status.st_mtime_ns, status.st_size)
-
-
-@lru_cache(maxsize=4)
-def _lines_of(path: str, _changed_ns: int, _size: int) -> Mapping[str, CaseLocation]:
-    # of two lines for a case neither is right
-    return {location.written_id: location for location in line_locations(path, "case_id")}
 
 
 def needs_gateway(folders: Iterable[Path]) -> bool:
