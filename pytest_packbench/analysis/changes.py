@@ -380,18 +380,21 @@ class Comparison:
     @property
     def problem(self) -> str:
         """Why the runs can't be compared, in one line; empty if they can."""
-        reasons = self.differences or (() if self.unchanged else (_NOTHING_UNCHANGED,))
-        return f"not compared with {self.baseline.run_id}: {'; '.join(reasons)}" if reasons else ""
+        reasons = self._reasons
+        return f"not compared with {self.baseline.run_id}: {reasons}" if reasons else ""
 
     @property
     def unusable(self) -> str:
         """Why a rate can't be compared with the baseline's, in one line; empty if it can."""
-        reasons = self.differences
-        if not reasons and len({*self.trials}) > 1:
+        reasons = self._reasons
+        if len({*self.trials}) > 1 and not self.differences:
             # the worst of more trials is worse, so that the runs would differ by chance alone
-            reasons = ("trials per case: {} before, {} now".format(*self.trials),)
-        reasons = reasons or (() if self.unchanged else (_NOTHING_UNCHANGED,))
-        return f"run {self.baseline.run_id} can't be the baseline: {'; '.join(reasons)}" if reasons else ""
+            reasons = "trials per case: {} before, {} now".format(*self.trials)
+        return f"run {self.baseline.run_id} can't be the baseline: {reasons}" if reasons else ""
+
+    @property
+    def _reasons(self) -> str:
+        return "; ".join(self.differences) or ("" if self.unchanged else _NOTHING_UNCHANGED)
 
     def counts(self) -> dict[str, int]:
         """Return the number of cases of each kind of change, and of those quarantined now, added and removed."""
@@ -473,32 +476,24 @@ def differences(baseline: Run, current: Run) -> tuple[str, ...]:
         "mode": (baseline.mode, current.mode),
         "pack": (f"{baseline.pack} {baseline.pack_version}", f"{current.pack} {current.pack_version}"),
         "scoring rules": (baseline.suite_sha256, current.suite_sha256),
-        "trials rule": _trials_rules(baseline, current),
+        "trials rule": (_trials_rule(baseline), _trials_rule(current)),
     }
     return tuple(
-        f"{name}: {_short(before, after)!r} before, {_short(after, before)!r} now"
+        f"{name}: {_short(before)!r} before, {_short(after)!r} now"
         for name, (before, after) in settings.items()
         if before != after
     )
 
 
-def _short(value: str, other: str) -> str:
-    """Return the beginning of a hash, or all of it where the other one begins alike."""
-    return value[:12] if _HASH.fullmatch(value) and value[:12] != other[:12] else value
+def _short(value: str) -> str:
+    """Return a text, or the beginning of a hash."""
+    return value[:12] if _HASH.fullmatch(value) else value
 
 
-def _trials_rules(baseline: Run, current: Run) -> tuple[str, str]:
-    """Return the trials rule of each run in words; two empty texts if they are equivalent."""
-    before, after = (_trials_rule_words(run) for run in (baseline, current))
-    # the mean is the same rule for one trial as for many
-    return ("", "") if {before, after} <= {"", MEAN} else (before or "one trial", after or "one trial")
-
-
-def _trials_rule_words(run: Run) -> str:
+def _trials_rule(run: Run) -> str:
+    """Return the trials rule of a run in words; the mean is the same rule for one trial as for many."""
     trials = run.settings.get("trials")
-    if not isinstance(trials, int) or trials == 1:
-        return ""
-    text = trials_rule_text(trials_rule_of(run))
+    text = MEAN if not isinstance(trials, int) or trials == 1 else trials_rule_text(trials_rule_of(run))
     return text if text == MEAN else f"{text} of {trials}"
 
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.analysis.intervals import wilson_interval
-from pytest_packbench.analysis.metrics import ResultSums, excluded_facets, measure, points_of
+from pytest_packbench.analysis.metrics import ResultSums, excluded_facets, measure
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.metric import AUTHORED, EXPOSURE, GENERAL_METRICS, MEAN_SCORE, Profile
 from pytest_packbench.model.result import Result, values_of
@@ -136,7 +136,7 @@ def fold_case(attempts: Sequence[Result], rule: Rule = MEAN) -> Result:
     """
     if len(attempts) == 1:
         return attempts[0]
-    trials, least = sorted(attempts, key=_place), required_passes(rule, len(attempts))
+    trials, least = sorted(attempts, key=lambda trial: trial.attempt.trial), required_passes(rule, len(attempts))
     judged = [trial for trial in trials if trial.score.counted]
     unjudged = _unjudged(trials)
     threshold = next((trial.score.threshold for trial in trials if trial.score.threshold is not None), None)
@@ -169,11 +169,6 @@ def fold_case(attempts: Sequence[Result], rule: Rule = MEAN) -> Result:
     worst = _worst([trial.score for trial in judged], expects_refusal=trials[0].case.expects_refusal)
     score = replace(shown.score, threshold=threshold, **changes, **worst)
     return Result(case=shown.case, attempt=attempt, score=score, folded=(sum(map(_has_passed, trials)), len(trials)))
-
-
-def _place(trial: Result) -> tuple[int, str, str, float, str]:
-    score = trial.score
-    return trial.attempt.trial, score.verdict, score.kind, score.score or 0.0, str(score.terms)
 
 
 def _unjudged(trials: Sequence[Result]) -> Result | None:
@@ -403,10 +398,7 @@ class Statistics(NamedTuple):
 
     def grouped(self) -> dict[str, list[Group]]:
         """Return the groups by what they are grouped by, in order."""
-        by_name: dict[str, list[Group]] = {}
-        for group in self.groups:
-            by_name.setdefault(group.name, []).append(group)
-        return by_name
+        return {name: list(groups) for name, groups in groupby(self.groups, key=lambda group: group.name)}
 
 
 class Numbers:
@@ -481,11 +473,10 @@ class Numbers:
     def _count(self, groups: Groups, case: Result, grouped: Result) -> None:
         """Add a case to the sums of its groups, which are those of the second argument."""
         profile = self._profile(case)
-        points = points_of(case.score.score) if profile.counted else 0
         for key in (ALL, *groups_of(grouped)):
             if key[0] == TAG and not self._has_tags:
                 continue
-            groups[key].add(profile, points)
+            groups[key].add(profile, case.score.score)
             if self.facet and profile.counted:
                 groups[key].clusters.add(cluster_of(case, self.facet))
 

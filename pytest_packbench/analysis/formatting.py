@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from pytest_packbench.model.score import TOLERANCE
@@ -153,6 +152,7 @@ def figure_interval(figure: Figure) -> str:
 
 def grouped_figures(figures: Iterable[Figure]) -> Iterator[tuple[str, list[Figure]]]:
     """Yield the groups of figures in the order of their first members."""
-    order: dict[str, int] = {}
-    ranked = sorted(figures, key=lambda figure: order.setdefault(figure.group, len(order)))
-    return ((group, list(members)) for group, members in groupby(ranked, key=lambda figure: figure.group))
+    groups: dict[str, list[Figure]] = {}
+    for figure in figures:
+        groups.setdefault(figure.group, []).append(figure)
+    yield from groups.items()

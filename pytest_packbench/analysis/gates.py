@@ -327,12 +327,7 @@ def _proof(gate: Gate, fraction: Fraction) -> tuple[bool | None, str]:
 
 
 def _too_few(gate: Gate, fraction: Fraction) -> str:
-    cases = f"only {pluralize(fraction.bottom, 'case')}"
-    needed = 0 if gate.confidence is None else _clean_cases(Bounds(min=gate.min, max=gate.max), gate.confidence)
-    if fraction.bottom < needed:
-        enough = "no number of cases can" if needed == math.inf else f"{needed} clean cases are needed to"
-        return f"{cases}: {enough} show this"
-    return "" if gate.metric == COMPLETENESS or fraction.bottom >= _FEW else cases
+    return f"only {pluralize(fraction.bottom, 'case')}" * (gate.metric != COMPLETENESS and fraction.bottom < _FEW)
 
 
 def _clean_cases(bounds: Bounds, confidence: float) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pytest_packbench.analysis.formatting import format_with_bounds
@@ -21,9 +20,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.metric import Metric
 
 _Key = TypeVar("_Key")
-# every float is a multiple of 2 ** -1074, so that sums of such multiples are exact
-_FINEST_BITS = 1074
-_FINEST = 1 << _FINEST_BITS
+# scores are added as whole numbers, so that the sum does not depend on their order
+_FINEST = 1 << 60
 
 
 @dataclass(slots=True)
@@ -33,22 +31,18 @@ class ResultSums:
     Attributes:
         profiles: number of results by profile.
         points: the sum of the scores in the rates, in multiples of `1 / _FINEST`.
-        not_finite: the sum of those scores that are not finite.
         clusters: the clusters of the results in the rates, if the tally has a facet.
     """
 
     profiles: Counter[Profile] = field(default_factory=Counter)
     points: int = 0
-    not_finite: float = 0.0
     clusters: set[str] = field(default_factory=set)
 
-    def add(self, profile: Profile, points: float) -> None:
-        """Add one result with its points, as `points_of` returns them."""
+    def add(self, profile: Profile, score: float | None) -> None:
+        """Add one result."""
         self.profiles[profile] += 1
-        if isinstance(points, int):
-            self.points += points
-        else:
-            self.not_finite += points
+        if profile.counted and score is not None:
+            self.points += round(score * _FINEST)
 
     def count(self, predicate: Callable[[Profile], object] = lambda _: True) -> int:
         """Return how many results have a profile for which the predicate is true."""
@@ -64,17 +58,7 @@ class ResultSums:
     @property
     def score(self) -> float:
         """The sum of the scores in the rates, rounded once, so that it does not depend on their order."""
-        return self.points / _FINEST + self.not_finite
-
-
-def points_of(score: float | None) -> float:
-    """Return a score as a multiple of `1 / _FINEST`; a score that is not finite is returned unchanged, None is 0."""
-    if score is None:
-        return 0
-    if not isfinite(score):
-        return score
-    top, bottom = score.as_integer_ratio()
-    return top << (_FINEST_BITS - bottom.bit_length() + 1)
+        return self.points / _FINEST
 
 
 class Fraction(NamedTuple):

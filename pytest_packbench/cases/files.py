@@ -25,12 +25,12 @@ from pytest_packbench.files import (
     read_regular,
 )
 from pytest_packbench.model.case import CASE_ID, CASE_ID_LENGTH
-from pytest_packbench.model.errors import CaseError, Problem, duplicate_id, unreadable
+from pytest_packbench.model.errors import CaseError, InputError, Problem, duplicate_id, unreadable
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
 from pytest_packbench.model.suite import CONFIG_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_packbench.files import Limit
     from pytest_packbench.model.case import Case, LoadedCase
@@ -40,13 +40,8 @@ if TYPE_CHECKING:
 CASE_SUFFIX = ".json"
 LINES_SUFFIX = ".jsonl"
 SUFFIXES = (CASE_SUFFIX, LINES_SUFFIX)
-_SPACE = rb"[ \t\r\n]*"
-_PLAIN = rb'"[^"\\]*"'
-_MEMBER = _PLAIN + _SPACE + b":" + _SPACE + rb"(?:" + _PLAIN + rb"|[-+.0-9A-Za-z]+)" + _SPACE + b","
-
-
-_CASE_ID = re.compile(CASE_ID.removesuffix("$"))
 _BOM = b"\xef\xbb\xbf"
+_CASE_ID = re.compile(CASE_ID.removesuffix("$"))
 _IGNORE = "name it under ignore in suite.yaml"
 _NOT_STRAY = ("fixtures", "cases")
 _OWN_FILES = frozenset({CONFIG_NAME, "baseline.json", "policy_changes.yaml"})
@@ -59,25 +54,9 @@ _LINE = re.compile(r".*\.line-[0-9]+", re.DOTALL)
 @cache
 def _id_first(key: str) -> re.Pattern[bytes]:
     """Return the pattern of a line whose id follows only members with scalar values; other lines are parsed."""
-    name = b'"' + key.encode() + b'"'
+    members = rb'(?:"[^"\\]*"\s*:\s*(?:"[^"\\]*"|[-+.\w]+)\s*,\s*)*?'
     return re.compile(
-        rb"(?:\xef\xbb\xbf)?"
-        + _SPACE
-        + rb"\{"
-        + _SPACE
-        + b"(?:(?!"
-        + name
-        + b")"
-        + _MEMBER
-        + _SPACE
-        + b")*"
-        + name
-        + _SPACE
-        + b":"
-        + _SPACE
-        + rb'"([A-Za-z0-9][A-Za-z0-9_-]*)"'
-        + _SPACE
-        + rb"[,}]"
+        rb"(?:\xef\xbb\xbf)?\s*\{\s*" + members + rb'"%s"\s*:\s*"([A-Za-z0-9][\w-]*)"\s*[,}]' % key.encode()
     )
 
 
@@ -90,19 +69,21 @@ class CaseLocation(NamedTuple):
             or `line_name` if it has none or an earlier line has the same.
         line: its line in a JSON Lines file, from 1; 0 for a JSON file.
         start: the offset of that line in the file, bytes.
-        duplicate_of: the id of the line and the earlier line with the same id; None if there is no such line.
+        duplicate: the id of the line if an earlier line has the same; empty if none has.
+        problem: why it can't be read, known from its name or place alone; None if nothing is.
     """
 
     path: str
     name: str
     line: int = 0
     start: int = 0
-    duplicate_of: tuple[str, int] | None = None
+    duplicate: str = ""
+    problem: Problem | None = None
 
     @property
     def written_id(self) -> str:
         """The id in its file, which an earlier line may have as well."""
-        return self.name if self.duplicate_of is None else self.duplicate_of[0]
+        return self.duplicate or self.name
 
     def label(self, file: str) -> str:
         """Return `FILE`, or `FILE:LINE` for a line, with `file` as the name of the file."""
@@ -155,33 +136,27 @@ def case_folders(
     linked: set[str] = set()
     seen: set[str] = set()
 
-    def is_visited(parent: str, name: str) -> bool:
-        path = os.path.join(parent, name)  # noqa: PTH118 - strings, as os.walk returns them
-        if is_hidden(name) or path in skipped:
+    def is_visited(path: str, parent: str, names: list[str]) -> bool:
+        if is_hidden(os.path.basename(path)) or path in skipped:  # noqa: PTH119 - strings, as os.walk returns them
             return False
         # folders that are not reached by a link need no further check
         if parent not in linked and not os.path.islink(path):  # noqa: PTH114 - see above
             return True
+        if leaves_project(path):
+            # it takes the place of the cases in it
+            names.append(os.path.basename(path))  # noqa: PTH119 - see above
+            return False
         real, root = os.path.realpath(path), os.path.realpath(folder)
         # a folder inside is visited without the link, and a parent folder would contain this folder again
-        if real in seen or contains(root, real) or contains(real, root) or leaves_project(path):
+        if real in seen or contains(root, real) or contains(real, root):
             return False
         seen.add(real)
         linked.add(path)
         return True
 
     for parent, folders, names in os.walk(folder, followlinks=True):
-        found = sorted(folders)
-        folders[:] = [name for name in found if is_visited(parent, name)]
-        if len(folders) < len(found):
-            # they take the place of the cases in them
-            names += [name for name in found if name not in folders and _is_refused(parent, name)]
+        folders[:] = [name for name in sorted(folders) if is_visited(os.path.join(parent, name), parent, names)]  # noqa: PTH118 - see above
         yield parent, names
-
-
-def _is_refused(parent: str, name: str) -> bool:
-    path = os.path.join(parent, name)  # noqa: PTH118 - strings, as os.walk returns them
-    return not is_hidden(name) and os.path.islink(path) and leaves_project(path)  # noqa: PTH114 - see above
 
 
 def leaves_project(path: str) -> bool:
@@ -272,7 +247,7 @@ def stray_locations(suite: Suite) -> Iterator[CaseLocation]:
             for name in sorted(filter(may_be_stray, names)):
                 path = os.path.join(parent, name)  # noqa: PTH118 - a string, see above
                 if is_stray(suite, path):
-                    yield CaseLocation(path, name)
+                    yield CaseLocation(path, name, problem=stray_problem(path))
 
 
 def _folders_beside(suite: Suite) -> Iterator[tuple[str, list[str]]]:
@@ -314,7 +289,7 @@ def case_lines(path: str | os.PathLike[str]) -> Iterator[CaseLine]:
     """
     with open_regular(path, inside=True) as file:
         for number, raw in enumerate(lines_of(file, RECORDING), start=1):
-            if raw.strip() and not (number == 1 and not raw.removeprefix(_BOM).strip()):
+            if raw.removeprefix(_BOM).strip():
                 yield CaseLine(number, file.tell() - len(raw), raw)
 
 
@@ -368,11 +343,14 @@ def line_locations(path: str, key: str = "id") -> Iterator[CaseLocation]:
         of_line = line_name(path, line.number)
         name = read_id(line.raw, key) or of_line
         earlier = seen.setdefault(name, line.number)
-        first = CaseLocation(path, name, line.number, line.start)
-        yield first if earlier == line.number else first._replace(name=of_line, duplicate_of=(name, earlier))
+        if earlier == line.number:
+            yield CaseLocation(path, name, line.number, line.start)
+        else:
+            problem = duplicate_id(name, f"line {earlier}", key=key)
+            yield CaseLocation(path, of_line, line.number, line.start, name, problem)
 
 
-def locations_in(path: str, key: str = "id") -> Iterator[CaseLocation]:
+def locations_in(path: str, key: str = "id", noun: str = "case") -> Iterator[CaseLocation]:
     """Yield the locations of all cases in a file, or of its recordings or controls.
 
     A file of lines that can't be read, or has none, is one case, which can't be loaded.
@@ -380,17 +358,20 @@ def locations_in(path: str, key: str = "id") -> Iterator[CaseLocation]:
     Args:
         path: the file.
         key: as for `read_id`.
+        noun: what is in it.
     """
-    is_read = False
-    if path.endswith(LINES_SUFFIX):
-        try:
-            for location in line_locations(path, key):
-                is_read = True
-                yield location
-        except OSError:
-            is_read = False
-    if not is_read:
+    if not path.endswith(LINES_SUFFIX):
         yield CaseLocation(path, file_stem(path))
+        return
+    problem: Problem | None = no_lines(noun)
+    try:
+        for location in line_locations(path, key):
+            problem = None
+            yield location
+    except OSError as error:
+        problem = unreadable_file(error)
+    if problem is not None:
+        yield CaseLocation(path, file_stem(path), problem=problem)
 
 
 def iter_cases(folder: str | os.PathLike[str]) -> Iterator[CaseLocation]:
@@ -401,19 +382,27 @@ def iter_cases(folder: str | os.PathLike[str]) -> Iterator[CaseLocation]:
 
 def find_case(path: str, name: str) -> CaseLocation | None:
     """Return the location of a case in a file, None if it is not there; the lines of a file are read only once."""
+    if path.endswith(LINES_SUFFIX):
+        return lines_by_id(path).get(name)
+    return CaseLocation(path, name) if os.path.exists(path) else None  # noqa: PTH110 - a string, see above
+
+
+def lines_by_id(path: str, key: str = "id") -> Mapping[str, CaseLocation]:
+    """Return the lines of a file by their names; of two lines with the same id the second, since neither is right."""
     try:
         status = os.stat(path)  # noqa: PTH116 - a string, see above
     except (OSError, ValueError):
         # a path cannot contain a null character
-        return None
-    if not path.endswith(LINES_SUFFIX):
-        return CaseLocation(path, name)
-    return _locations_by_name(path, status.st_mtime_ns, status.st_size).get(name)
+        return {}
+    return _lines_by_id(path, key, status.st_mtime_ns, status.st_size)
 
 
-@lru_cache(maxsize=2)
-def _locations_by_name(path: str, _changed_ns: int, _size: int) -> CaseIndex:
-    return CaseIndex(locations_in(path))
+@lru_cache(maxsize=6)
+def _lines_by_id(path: str, key: str, _changed_ns: int, _size: int) -> Mapping[str, CaseLocation]:
+    found: dict[str, CaseLocation] = {}
+    for location in locations_in(path, key):
+        found[location.name] = found[location.written_id] = location
+    return found
 
 
 class CaseIndex(dict[str, CaseLocation]):
@@ -464,29 +453,28 @@ def load_case(location: CaseLocation, model: type[Case], *, file: str, pack: str
         CaseError: the case is invalid; one line with file, line, JSON pointer, problem and what was expected.
     """
     source = location.label(file)
-    if not location.line and location.name == os.path.basename(location.path):  # noqa: PTH119 - a string, see above
-        raise CaseError(source, [stray_problem(location.path)])
-    if has_control_characters(file):
-        raise CaseError(source, [unprintable_name(file)])
-    try:
-        raw = read_case_bytes(location)
-    except OSError as error:
-        raise CaseError(source, [unreadable_file(error)]) from None
-    if location.path.endswith(LINES_SUFFIX) and not location.line:
-        # its lines could not be read when the cases were listed
-        late = Problem("", "the lines can't be read", "expected one case per line; run it again")
-        raise CaseError(source, [late if raw.removeprefix(_BOM).strip() else no_lines()])
-    loaded = parse_case(raw, model, source=source, stem=None if location.line else location.name, pack=pack)
-    if loaded.case.id != location.name:
-        duplicate = location.duplicate_of
-        other = "an earlier line" if duplicate is None else format_location(file, duplicate[1])
-        raise CaseError(source, [duplicate_id(loaded.case.id, other)])
-    return loaded
+    if location.problem is None and has_control_characters(file):
+        location = location._replace(problem=unprintable_name(file))
+    raw = located_bytes(location, CASE, CaseError, source)
+    return parse_case(raw, model, source=source, stem=None if location.line else location.name, pack=pack)
 
 
-def no_lines() -> Problem:
+def located_bytes(location: CaseLocation, limit: Limit, error_type: type[InputError], source: str) -> bytes:
+    """Return the bytes of a case or a control; raises the error if it can't be read."""
+    problem = location.problem
+    if problem is None:
+        try:
+            return read_case_bytes(location, limit)
+        except OSError as error:
+            problem = unreadable_file(error)
+    raise error_type(source, [problem])
+
+
+def no_lines(noun: str = "case") -> Problem:
     """Return the problem of a JSON Lines file without a line."""
-    return Problem("", "the file contains no case", "expected one case per line; remove the file if it needs none")
+    return Problem(
+        "", f"the file contains no {noun}", f"expected one {noun} per line; remove the file if it needs none"
+    )
 
 
 def unprintable_name(path: str) -> Problem:
@@ -500,4 +488,4 @@ def unprintable_name(path: str) -> Problem:
 
 def unreadable_file(error: OSError) -> Problem:
     """Return the problem of a file that cannot be opened."""
-    return unreadable(error, "expected a file of cases")
+    return unreadable(error, "expected a file")

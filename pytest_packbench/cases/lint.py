@@ -19,7 +19,6 @@ from pytest_packbench.cases.files import (
     load_case,
     split_location,
     stray_locations,
-    stray_problem,
 )
 from pytest_packbench.cases.recordings import (
     all_recordings,
@@ -188,8 +187,8 @@ def _read_controls(suite: Suite, pack: Pack, findings: list[Finding]) -> dict[st
     found = find_controls(suite.controls_path)
     index = CaseIndex(iter_cases(suite.cases_path) if found else ())
     for each in found:
-        file = escaped_name(_name(suite, each.location))
-        source = each.location.label(file)
+        file = escaped_name(_name(suite, each))
+        source = each.label(file)
         try:
             control = load_control(each, file=file, names_checks=names_checks(pack))
             case_of_control(control, index, source=source)
@@ -227,7 +226,7 @@ def _empty(files: SuiteFiles) -> Iterator[Finding]:
 def _stray(files: SuiteFiles) -> Iterator[Finding]:
     suite, ignored = files.suite, files.suite.config.ignore
     for location in stray_locations(suite):
-        yield from _unreadable(_name(suite, location), [stray_problem(location.path)], "file_misnamed")
+        yield from _unreadable(_name(suite, location), filter(None, [location.problem]), "file_misnamed")
     every = replace(suite, config=suite.config.model_copy(update={"ignore": ()}))
     stray = [_name(suite, location) for location in stray_locations(every)] if ignored else []
     for index, pattern in enumerate(ignored):

@@ -23,10 +23,10 @@ from pytest_packbench.cases.files import (
     SUFFIXES,
     CaseLocation,
     file_paths,
-    file_stem,
     find_case,
     is_unread,
-    line_locations,
+    lines_by_id,
+    located_bytes,
     locations_in,
     read_case_bytes,
     unprintable_name,
@@ -48,7 +48,7 @@ from pytest_packbench.model.strict_json import escape_unprintable, has_control_c
 from pytest_packbench.model.suite import CONTROLS, FIXTURES, PENDING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_packbench.cases.files import CaseIndex
     from pytest_packbench.model.cassette import Cassette
@@ -71,7 +71,7 @@ class Recording(NamedTuple):
     """Where a recording is, or would be.
 
     Attributes:
-        location: its file and line; `duplicate_of` is the id and an earlier line with the same id.
+        location: its file and line.
         suite: the folder of its suite.
     """
 
@@ -100,16 +100,16 @@ class Recording(NamedTuple):
             OSError: it can't be read.
             CassetteError: it is invalid; one line with file, line, JSON pointer, problem and what was expected.
         """
-        line, duplicate = self.location.line, self.location.duplicate_of
-        if duplicate is not None:
-            raise CassetteError(self.file, [duplicate_id(duplicate[0], f"line {duplicate[1]}", key="case_id")])
-        return parse_cassette(read_case_bytes(self.location, RECORDING), source=self.file, is_line=bool(line))
+        if self.location.problem is not None:
+            raise CassetteError(self.file, [self.location.problem])
+        raw = read_case_bytes(self.location, RECORDING)
+        return parse_cassette(raw, source=self.file, is_line=bool(self.location.line))
 
 
 def find_recording(suite: Suite, case_id: str) -> Recording:
     """Return the recording of a case; where there is none, that of the file which would contain it."""
     path = suite.cassette_path(case_id)
-    line = None if path.exists() else _lines(path.with_name(RECORDINGS)).get(case_id)
+    line = None if path.exists() else lines_by_id(str(path.with_name(RECORDINGS)), "case_id").get(case_id)
     return Recording(CaseLocation(str(path), case_id) if line is None else line, suite.path)
 
 
@@ -135,31 +135,24 @@ def source_texts(suite: Suite, root: Path, *, is_checked: bool = True) -> Source
         root: the project's root, from which results name their files.
         is_checked: whether the texts are compared with the hashes of results; a run that has just read them need not.
     """
-    suite_folder, root_folder = str(suite.path), str(root)
-    recordings = f"{suite.cassette_path('x').parent}{os.sep}"
-    pending = f"{suite.pending_path('x').parent}{os.sep}"
-    has_pending = os.path.isdir(pending)  # noqa: PTH112 - a string
-    folder, prefix = _real_folder(suite_folder), f"bundled:{suite.record_name}/"
+    folder, prefix = _real_folder(str(suite.path)), f"bundled:{suite.record_name}/"
 
     def case_text(result: Result) -> str | None:
         file = _FILE_LINE.sub(r"\1", result.case.file)
         within = file.removeprefix(prefix)
-        path = os.path.join(suite_folder if within != file else root_folder, within)  # noqa: PTH118 - strings
+        path = os.path.join(suite.path if within != file else root, within)  # noqa: PTH118 - strings
         location = _case_within(folder, path, result.case.case_id)
         return None if location is None else _text_of(location)
 
     def exchanges_text(result: Result) -> str | None:
+        case_id, digest = result.case.case_id, result.attempt.cassette_sha256
         # an attempt that replayed nothing was not made with the recording that is there now
-        if result.attempt.cassette_sha256 is None or _ID.fullmatch(result.case.case_id) is None:
+        if digest is None or _ID.fullmatch(case_id) is None:
             return None
-        waiting = (
-            _text_of(CaseLocation(f"{pending}{result.case.case_id}.json", result.case.case_id)) if has_pending else None
-        )
-        if waiting is not None and _hash(waiting, canonical_sha256) == result.attempt.cassette_sha256:
+        waiting = _text_of(CaseLocation(str(suite.pending_path(case_id)), case_id))
+        if waiting is not None and _hash(waiting, canonical_sha256) == digest:
             return waiting
-        # most recordings are files of their own: nothing has to be looked up
-        own = _text_of(CaseLocation(f"{recordings}{result.case.case_id}.json", result.case.case_id))
-        return _text_of(find_recording(suite, result.case.case_id).location) if own is None else own
+        return _text_of(find_recording(suite, case_id).location)
 
     def remark(result: Result) -> str:
         if not is_checked:
@@ -315,58 +308,40 @@ def all_recordings(suite: Suite) -> dict[str, Recording]:
     return {name: Recording(location, suite.path) for name, location in sorted(found.items())}
 
 
-class FoundControl(NamedTuple):
-    """Where a control is.
-
-    Attributes:
-        location: its file and line; the name is that of the file without its suffix, or the id of the line.
-        problem: why it can't be read, known from its name or place alone; None if nothing is.
-    """
-
-    location: CaseLocation
-    problem: Problem | None = None
-
-
-def find_controls(folder: Path) -> list[FoundControl]:
+def find_controls(folder: Path) -> list[CaseLocation]:
     """Return the controls in a folder, in the order of their files, with files there that are not read as controls."""
-    found: list[FoundControl] = []
+    found: list[CaseLocation] = []
     first: dict[str, CaseLocation] = {}
-    for location, problem in _controls_in(folder):
-        written = location.written_id
-        other = first.setdefault(written, location)
-        if other is not location and problem is None:
-            name = f"{written}.{Path(location.path).name}-{location.line}"
-            duplicate = duplicate_id(written, other.label(Path(other.path).name))
-            found.append(FoundControl(location._replace(name=name), duplicate))
-        else:
-            found.append(FoundControl(location, problem))
+    for location in _controls_in(folder):
+        other = first.setdefault(location.written_id, location)
+        if other is not location and location.problem is None:
+            file = Path(location.path).name
+            duplicate = duplicate_id(location.name, other.label(Path(other.path).name))
+            location = location._replace(name=f"{location.name}.{file}-{location.line}", problem=duplicate)  # noqa: PLW2901 - the same control
+        found.append(location)
     return found
 
 
 def count_controls(folder: Path, shard: Shard | None = None) -> int:
     """Return the number of controls in a folder, or of those in a shard; files that can't be read count as well."""
-    return sum(shard is None or found.location.name in shard for found in find_controls(folder))
+    return sum(shard is None or location.name in shard for location in find_controls(folder))
 
 
-def _controls_in(folder: Path) -> Iterator[tuple[CaseLocation, Problem | None]]:
+def _controls_in(folder: Path) -> Iterator[CaseLocation]:
     try:
         names = sorted(os.listdir(folder))  # noqa: PTH208 - strings
     except FileNotFoundError:
         return
     except OSError as error:
-        yield CaseLocation(str(folder), folder.name), unreadable(error, "expected a folder of controls")
+        yield CaseLocation(str(folder), folder.name, problem=unreadable(error, "expected a folder of controls"))
         return
     for name in names:
-        if name.startswith("."):
-            continue
-        path, shown = os.path.join(folder, name), escaped_name(name)  # noqa: PTH118 - a string
-        problem = control_file_problem(path)
+        path = os.path.join(folder, name)  # noqa: PTH118 - a string
+        problem = None if name.startswith(".") else control_file_problem(path)
         if problem is not None:
-            yield CaseLocation(path, shown), problem
-        elif name.endswith(CASE_SUFFIX):
-            yield CaseLocation(path, escaped_name(file_stem(path))), None
-        elif name.endswith(LINES_SUFFIX):
-            yield from _control_lines(path, shown)
+            yield CaseLocation(path, escaped_name(name), problem=problem)
+        elif name.endswith(SUFFIXES) and not name.startswith("."):
+            yield from locations_in(path, noun="control")
 
 
 def control_file_problem(path: str) -> Problem | None:
@@ -397,37 +372,19 @@ def escaped_name(name: str) -> str:
     return escape_unprintable(name)
 
 
-def _control_lines(path: str, name: str) -> Iterator[tuple[CaseLocation, Problem | None]]:
-    problem: Problem | None = Problem("", "the file contains no control", "remove it, or add one per line")
-    try:
-        for location in line_locations(path):
-            problem = None
-            yield location, None
-    except OSError as error:
-        problem = unreadable(error, "expected a file of controls")
-    if problem is not None:
-        yield CaseLocation(path, name), problem
-
-
-def load_control(found: FoundControl, *, file: str, names_checks: bool | None = None) -> Control:
+def load_control(location: CaseLocation, *, file: str, names_checks: bool | None = None) -> Control:
     """Read and check a control; whether its case exists is checked by `case_of_control`.
 
     Args:
-        found: its location.
+        location: its location.
         file: the name of its file for error messages.
         names_checks: whether the pack names the check that decides (`Pack.decided_by`); None if that is not known.
 
     Raises:
         ControlError: it is invalid, or could not fail; one line with file, JSON pointer, problem and what was expected.
     """
-    location = found.location
     source = location.label(file)
-    if found.problem is not None:
-        raise ControlError(source, [found.problem])
-    try:
-        raw = read_case_bytes(location, CONTROL)
-    except OSError as error:
-        raise ControlError(source, [unreadable(error, "expected a file")]) from None
+    raw = located_bytes(location, CONTROL, ControlError, source)
     name = None if location.line else location.name
     return parse_control(raw, source=source, name=name, names_checks=names_checks)
 
@@ -467,21 +424,6 @@ def suggestion_of_case(name: str, cases: CaseIndex) -> str:
     """Return `did you mean "..."?` if a case has a similar id, otherwise what to do; the ids are not listed."""
     text = suggestion(name, cases)
     return text if text.startswith("did you mean") else "name a case of the suite, or remove the control"
-
-
-def _lines(packed: Path) -> Mapping[str, CaseLocation]:
-    """Return the lines of a packed file by case id; without an id, the name of a line says its number."""
-    try:
-        status = packed.stat()
-    except OSError:
-        return {}
-    return _lines_of(str(packed), status.st_mtime_ns, status.st_size)
-
-
-@lru_cache(maxsize=4)
-def _lines_of(path: str, _changed_ns: int, _size: int) -> Mapping[str, CaseLocation]:
-    # of two lines for a case neither is right
-    return {location.written_id: location for location in line_locations(path, "case_id")}
 
 
 def needs_gateway(folders: Iterable[Path]) -> bool:

@@ -13,7 +13,6 @@ from pytest_packbench.cases.files import (
     LINES_SUFFIX,
     case_lines,
     case_paths,
-    format_location,
     load_case,
     read_id,
     suite_locations,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import Any
 
+    from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.run import Shard
@@ -57,34 +57,23 @@ class SuiteCase(NamedTuple):
     Attributes:
         suite: its suite.
         pack: the suite's pack.
-        path: its file, absolute.
+        at: its location.
         file: the name of the file for users.
-        line: its line in a JSON Lines file, from 1; 0 for a JSON file.
-        case_id: its name, `CaseLocation.name`.
-        written_id: the id in its file, which another case may have as well.
         loaded: the case; None if it cannot be read.
         problem: why it cannot be used, in one line; empty otherwise.
     """
 
     suite: Suite
     pack: Pack
-    path: Path
+    at: CaseLocation
     file: str
-    line: int
-    case_id: str
-    written_id: str
     loaded: LoadedCase | None
     problem: str
 
     @property
-    def location(self) -> str:
-        """Its location for users: `FILE`, or `FILE:LINE`."""
-        return format_location(self.file, self.line)
-
-    @property
     def folder(self) -> str:
         """The name of the folder that contains the file."""
-        return self.path.parent.name
+        return Path(self.at.path).parent.name
 
 
 def suite_names(value: str | Iterable[str]) -> list[str]:
@@ -149,33 +138,33 @@ def find_suites(root: Path) -> dict[str, Path]:
     return {path.name: path for path in sorted(root.iterdir()) if (path / CONFIG_NAME).is_file()}
 
 
-def unknown_suite_message(name: str, known: Collection[str], root: Path) -> str:
+def unknown_suite_message(
+    name: str,
+    known: Collection[str],
+    root: Path,
+    advice: str = "set packbench_root, or start pytest in its parent folder",
+) -> str:
     """Return the message for an unknown suite, with the suites that exist.
 
     Args:
         name: the requested name.
         known: the names that can be requested, as `named_suites` returns them.
         root: the folder of the project's suites; it may be missing.
+        advice: what to do then.
     """
-    has_own = root.is_dir()
-    own = [found for found in known if not found.startswith(BUNDLED)] if has_own else []
-    bundled = [found for found in known if found.startswith(BUNDLED)]
-    listed_bundled = f"bundled suites: {', '.join(bundled) or 'none'}"
-    name, own = escape_unprintable(name), list(map(escape_unprintable, own))
-    close = get_close_matches(name, bundled if name.startswith(BUNDLED) else own if has_own else known, n=1)
+    has_own, shown_root = root.is_dir(), os.path.relpath(root)
+    is_bundled = name.startswith(BUNDLED) or not has_own
+    listed = [escape_unprintable(each) for each in known if each.startswith(BUNDLED) is is_bundled]
+    close = [BUNDLED + name] if BUNDLED + name in known else get_close_matches(name, listed, n=1)
     guess = f' (did you mean "{close[0]}"?)' if close else ""
-    message = f'unknown suite "{name}"{guess}'
-    if name.startswith(BUNDLED):
-        return f"{message}; {listed_bundled}"
-    shown_root = os.path.relpath(root)
-    if not has_own:
-        advice = f"the folder {shown_root} does not exist; set packbench_root, or start pytest in its parent folder"
-        return f"{message}: {advice}; {listed_bundled}"
-    if BUNDLED + name in known:
-        message = f'unknown suite "{name}" (did you mean "{BUNDLED}{name}", which is part of the installed package?)'
     # a name is not a path: `../x` is not a suite, even if the folder exists
     incomplete = missing_config_message(root / name) if name == Path(name).name else ""
-    return f"{incomplete or message}; suites under {shown_root}: {', '.join(own) or 'none'}"
+    message = incomplete or f'unknown suite "{escape_unprintable(name)}"{guess}'
+    if not has_own:
+        message += f": the folder {shown_root} does not exist; {advice}"
+    return (
+        f"{message}; {'bundled suites' if is_bundled else f'suites under {shown_root}'}: {', '.join(listed) or 'none'}"
+    )
 
 
 def missing_config_message(folder: Path) -> str:
@@ -223,22 +212,21 @@ def suite_cases(suite: Suite, pack: Pack, name_of: Callable[[Path], str]) -> tup
         name_of: returns the name of a file for users.
     """
     cases: list[SuiteCase] = []
+    by_id: dict[str, list[str]] = {}
     for location in suite_locations(suite):
         file, loaded, problem = name_of(Path(location.path)), None, ""
         try:
             loaded = load_case(location, pack.case_model, file=file, pack=pack.name)
         except CaseError as error:
             problem = str(error)
-        place = (Path(location.path), file, location.line, location.name, location.written_id)
-        cases.append(SuiteCase(suite, pack, *place, loaded, problem))
-    by_id: dict[str, list[str]] = {}
-    for case in cases:
-        by_id.setdefault(case.written_id, []).append(case.location)
-    return tuple(_with_duplicates(case, by_id[case.written_id]) for case in cases)
+        cases.append(SuiteCase(suite, pack, location, file, loaded, problem))
+        by_id.setdefault(location.written_id, []).append(location.label(file))
+    return tuple(_with_duplicates(case, by_id[case.at.written_id]) for case in cases)
 
 
 def _with_duplicates(case: SuiteCase, same_id: list[str]) -> SuiteCase:
-    others = [location for location in same_id if location != case.location]
+    source = case.at.label(case.file)
+    others = [location for location in same_id if location != source]
     if not others or case.problem:
         return case
-    return case._replace(problem=str(CaseError(case.location, [duplicate_id(case.written_id, ", ".join(others))])))
+    return case._replace(problem=str(CaseError(source, [duplicate_id(case.at.name, ", ".join(others))])))

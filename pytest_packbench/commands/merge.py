@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pytest_packbench.analysis.conclusion import Conclusion, RunEvaluator
-    from pytest_packbench.cases.files import CaseIndex
-    from pytest_packbench.cases.recordings import FoundControl
+    from pytest_packbench.cases.files import CaseIndex, CaseLocation
     from pytest_packbench.model.control import ControlResult, ControlTally
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.result import Result
@@ -165,7 +164,7 @@ def _controls(merge: Merge, suite: Suite) -> ControlTally | None:
 
     if merge.run.mode != FIXTURE:
         return None
-    present = {found.location.name: found for found in find_controls(suite.controls_path)}
+    present = {found.name: found for found in find_controls(suite.controls_path)}
     results = merge.controls()
     changed = next((result.control for result in results if not _is_same(result, present.get(result.control))), None)
     if changed is not None:
@@ -180,7 +179,7 @@ def _controls(merge: Merge, suite: Suite) -> ControlTally | None:
     return tally_of(results, len(present))
 
 
-def _is_same(result: ControlResult, found: FoundControl | None) -> bool:
+def _is_same(result: ControlResult, found: CaseLocation | None) -> bool:
     """Return whether a control of a run is the one of the suite here, as far as its line tells."""
     from pytest_packbench.cases.recordings import load_control
 

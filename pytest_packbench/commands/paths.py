@@ -211,16 +211,9 @@ def bundled_folder(path: Path) -> Path:
 def _no_suite(name: str, root: Path, known: Collection[str], *, by_name: bool) -> str:
     from pytest_packbench.cases.suites import missing_config_message, unknown_suite_message
 
-    is_bundled = name.startswith(BUNDLED)
-    bare = "" if is_bundled or by_name else missing_config_message(root / name) or missing_config_message(Path(name))
-    if root.is_dir():
-        listed = ", ".join(found for found in known if not found.startswith(BUNDLED)) or "none"
-        return f"{bare}; suites under {root}: {listed}" if bare else unknown_suite_message(name, known, root)
-    if is_bundled or bare:
-        return bare or unknown_suite_message(name, known, root)
-    bundled = ", ".join(found for found in known if found.startswith(BUNDLED)) or "none"
-    where = f"the folder {root} does not exist; pass --root, or run packbench in the project's folder"
-    return f'unknown suite "{name}": {where}; bundled suites: {bundled}'
+    bare = "" if by_name or name.startswith(BUNDLED) else missing_config_message(Path(name))
+    advice = "pass --root, or run packbench in the project's folder"
+    return bare or unknown_suite_message(name, known, root, advice)
 
 
 def _project_of(arguments: argparse.Namespace) -> Project:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_packbench.analysis.records import Document
-    from pytest_packbench.model.metric import Figure
     from pytest_packbench.runs.lines import RecordSource
     from pytest_packbench.runs.reading import StoredRun
 
@@ -146,10 +145,9 @@ def _resolve(name: str) -> str:
 
 def _count(sources: Sequence[RecordSource], arguments: argparse.Namespace) -> Document:
     from pytest_packbench.analysis.records import Records, overview
-    from pytest_packbench.packs.registry import Packs
     from pytest_packbench.runs.lines import SkippedLines, read_errors, read_records
 
-    records, run_id, others = Records(Packs().metrics_of), arguments.run_id, 0
+    records, run_id, others = Records(), arguments.run_id, 0
     skipped = SkippedLines() if arguments.skip_bad else None
     for source in sources:
         for record in read_records(source, strict=arguments.strict, skipped=skipped):
@@ -167,23 +165,18 @@ def _count(sources: Sequence[RecordSource], arguments: argparse.Namespace) -> Do
         kinds = ", ".join(f"{number} {kind}" for kind, number in counts)
         without_score = f"; cases without a score: {kinds}" if kinds else ""
         raise UsageError(f"no records{of_run} in {', '.join(arguments.files)}{bad}{without_score}")
-    reports = list(_stored_reports(sources))
     return overview(
         records,
         skipped=skipped,
         other_runs=others,
         with_errors=all(source.errors is not None for source in sources),
         caps={"tokens": arguments.max_tokens, "seconds": arguments.max_seconds, "cost_usd": arguments.max_cost},
-        figures={key: figures for key, figures, _ in reports},
-        controls={key: line for key, _, line in reports if line},
+        reports=list(_stored_reports(sources)),
     )
 
 
-def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[tuple[tuple[str, str], tuple[Figure, ...], str]]:
-    """Yield the figures of packs and the line about controls in the reports of runs, with run id and suite.
-
-    Only folders of runs have a report.
-    """
+def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[Document]:
+    """Yield what the reports of runs say in addition to records, as for `overview`; only folders of runs have one."""
     from pytest_packbench.model.metric import Figure
     from pytest_packbench.runs.folder import REPORT, StoredRunError
     from pytest_packbench.runs.reading import open_run
@@ -194,8 +187,13 @@ def _stored_reports(sources: Iterable[RecordSource]) -> Iterator[tuple[tuple[str
             continue
         try:
             opened = open_run(report, checked=False)
-            figures = tuple(map(Figure.from_json, opened.figures))
-            yield (opened.run.run_id, opened.run.suite), figures, _controls_line(report.parent, opened)
+            figures, controls = list(map(Figure.from_json, opened.figures)), _controls_line(report.parent, opened)
+            yield {
+                "run_id": opened.run.run_id,
+                "suite": opened.run.suite,
+                "figures": figures,
+                "controls": controls,
+            }
         except (StoredRunError, ValueError) as error:
             from pytest_packbench.reports.terminal import one_line
 

@@ -164,9 +164,8 @@ def _open_suite(name: str, marks: Iterable[ReviewMark], arguments: argparse.Name
     wanted = {mark.case for mark in marks if mark.suite == name}
     locations: dict[str, list[CaseLocation]] = {}
     for location in iter_cases(suite.cases_path):
-        case_id = location.name if location.duplicate_of is None else location.duplicate_of[0]
-        if case_id in wanted:
-            locations.setdefault(case_id, []).append(location)
+        if location.written_id in wanted:
+            locations.setdefault(location.written_id, []).append(location)
     return ReviewedSuite(suite, pack, locations, arguments.output / suite.name, {})
 
 

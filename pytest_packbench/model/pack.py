@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from pytest_packbench.model.case import Case
 from pytest_packbench.model.metric import Figure, Panel
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Thresholds
 
 
+_Returned = TypeVar("_Returned", Figure, Panel)
 Decision = EvalDecision
 """What a target did or should have done: `refuse`, `comply_safe` or `comply_unsafe`, the values of the wire record."""
 
@@ -130,8 +132,6 @@ class Pack(ABC):
             `--packbench-backend=stub --packbench-model=NAME`.
         cluster: the facet whose values cases share by design, such as one task combined with many others. These cases
             are not independent, and statistics account for that. Empty if cases are independent.
-        test_suites: suites of the wire format; their records are measured with this pack's metrics, whatever pack they
-            name.
         figures_of_unscored: whether `figures` also gets what is known of each case without a score, except for
             quarantined ones: its `test_id`, `llm_backend` and `llm_model`, and `packbench` with `verdict`, `kind`,
             `facets`, `trial` and `result`.
@@ -147,7 +147,6 @@ class Pack(ABC):
     depths: ClassVar[tuple[int, ...]] = ()
     scripted: ClassVar[tuple[str, ...]] = ()
     cluster: ClassVar[str] = ""
-    test_suites: ClassVar[tuple[str, ...]] = ()
     figures_of_unscored: ClassVar[bool] = False
 
     def for_suite(self, rules: Any) -> Pack:  # noqa: ARG002 - for packs whose suites differ in more than scoring rules
@@ -569,7 +568,7 @@ def figures_of(pack: Pack, results: Iterable[Result]) -> tuple[Figure, ...]:
         ValueError: two figures of a group have the same name.
         Exception: anything else that the pack raises.
     """
-    return _checked(tuple(pack.figures(filter(None, map(partial(_summarized, pack), results)))), "figures")
+    return _checked(pack.figures(filter(None, map(partial(_summarized, pack), results))), "figures")
 
 
 def panels_of(pack: Pack, results: Iterable[Result], figures: Sequence[Figure]) -> tuple[Panel, ...]:
@@ -586,10 +585,7 @@ def panels_of(pack: Pack, results: Iterable[Result], figures: Sequence[Figure]) 
     """
     if type(pack).panels is Pack.panels:
         return ()
-    panels = tuple(pack.panels(filter(None, map(partial(_summarized, pack), results)), figures))
-    if not all(isinstance(panel, Panel) for panel in panels):
-        raise TypeError(f"panels() returned {panels!r}, expected objects of the class Panel")
-    return panels
+    return _instances(pack.panels(filter(None, map(partial(_summarized, pack), results)), figures), Panel, "panels")
 
 
 def paired_figures_of(pack: Pack, before: Iterable[Result], now: Iterable[Result]) -> tuple[Figure, ...]:
@@ -603,7 +599,7 @@ def paired_figures_of(pack: Pack, before: Iterable[Result], now: Iterable[Result
     Raises:
         Exception: as in `figures_of`.
     """
-    return _checked(tuple(pack.paired_figures(_pairs(pack, before, now))), "paired_figures")
+    return _checked(pack.paired_figures(_pairs(pack, before, now)), "paired_figures")
 
 
 def _pairs(
@@ -622,14 +618,20 @@ def _pairs(
             yield record, known
 
 
-def _checked(figures: tuple[object, ...], method: str) -> tuple[Figure, ...]:
-    checked = tuple(figure for figure in figures if isinstance(figure, Figure))
-    if len(checked) < len(figures):
-        raise TypeError(f"{method}() returned {figures!r}, expected objects of the class Figure")
-    names = [(figure.group, figure.name) for figure in checked]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"got two figures with the name {twice[1]!r} in the group {twice[0]!r}; expected one")
+def _checked(returned: Iterable[object], method: str) -> tuple[Figure, ...]:
+    figures = _instances(returned, Figure, method)
+    for (group, name), number in Counter((figure.group, figure.name) for figure in figures).items():
+        if number > 1:
+            raise ValueError(f"got two figures with the name {name!r} in the group {group!r}; expected one")
+    return figures
+
+
+def _instances(returned: Iterable[object], kind: type[_Returned], method: str) -> tuple[_Returned, ...]:
+    """Return what a pack's method returned; raises TypeError unless all of it is of a class."""
+    found = tuple(returned)
+    checked = tuple(each for each in found if isinstance(each, kind))
+    if len(checked) < len(found):
+        raise TypeError(f"{method}() returned {found!r}, expected objects of the class {kind.__name__}")
     return checked
 
 

@@ -9,25 +9,30 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, final, get_args, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
+from typing_extensions import TypedDict
 
 from pytest_packbench.model.case import NAME, CurrentVersion
 from pytest_packbench.model.errors import first_problem, format_value, json_pointer, suggestion
 from pytest_packbench.model.strict_json import (
+    MAX_DEPTH,
+    NUMBERS,
     U32_MAX,
     U64_MAX,
+    NumberError,
     all_finite,
     escape_unprintable,
     has_surrogate,
+    is_plain,
     printable,
     printable_repr,
-    split_json,
-    unwritable,
+    walk,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +47,8 @@ _StrictBackend = Literal["stub", "anthropic", "openai", "ollama", "llama_guard"]
 EVAL_BACKENDS: tuple[_StrictBackend, ...] = get_args(_StrictBackend)
 EvalBackend = Literal[_StrictBackend, "unknown"]
 _OPEN_BACKENDS: tuple[EvalBackend, ...] = get_args(EvalBackend)
-_INTEGER = re.compile(r"0|[1-9][0-9]{0,19}")
+_MANY_DIGITS = 4_000
+_PARTS = r'"(?:[^"\\]|\\.)*"?|[\[\]{}]|[^"\[\]{}]+'
 _MAX_CACHED_HOOKS = 1_000
 # a string of valid Unicode: pydantic looks at the characters only if there is a constraint
 _Text = Annotated[str, Field(min_length=0)]
@@ -223,16 +229,19 @@ def strict_problem(record: EvalRecord) -> str | None:
 
 
 @cache
-def _fields_of(kind: type) -> type[BaseModel]:
-    """Return the model that validates the fields of a class."""
-    hints: dict[str, Any] = {name: (hint, ...) for name, hint in get_type_hints(kind, include_extras=True).items()}
-    return create_model(kind.__name__, __config__=ConfigDict(strict=True), **hints)
+def _fields_of(kind: type) -> TypeAdapter[Any]:
+    """Return what validates the fields of a class; faster than a model, of which each record would be an instance."""
+    hints = get_type_hints(kind, include_extras=True)
+    create: Any = TypedDict
+    values = create(kind.__name__, hints)
+    values.__pydantic_config__ = ConfigDict(strict=True)
+    return TypeAdapter(values)
 
 
 def _check(kind: type, values: Mapping[str, Any]) -> None:
     """Raise `RecordError` unless values are those of the fields of a class."""
     try:
-        _fields_of(kind).model_validate(values)
+        _fields_of(kind).validate_python(values)
     except ValidationError as error:
         problem = str(first_problem(error, values)).removeprefix("/")
         raise RecordError(escape_unprintable(problem)) from None
@@ -241,9 +250,11 @@ def _check(kind: type, values: Mapping[str, Any]) -> None:
 def _check_extension(extension: object) -> None:
     if type(extension) is not dict:
         raise RecordError(f"packbench: expected an object, got {printable_repr(extension)}")
-    found = unwritable(extension)
-    if found is not None:
-        raise RecordError(f"packbench{json_pointer(found[0])}: {found[1]}")
+    if not is_plain(extension):
+        # the innermost one
+        path, wrong = max((each for each in walk(extension) if not is_plain(each[1:])), key=lambda each: len(each[0]))
+        expected = f"expected plain JSON (finite numbers of 64 bits, whole characters, at most {MAX_DEPTH} levels)"
+        raise RecordError(f"packbench{json_pointer(path)}: {expected}, got {printable_repr(wrong)}")
 
 
 def _packbench_of(text: str, *, finite: bool = True) -> dict[str, Any]:
@@ -350,89 +361,122 @@ def _read_any(line: str, *, strict: bool) -> EvalRecord:
     """Parse any line, value by value; raises RecordError."""
     if has_surrogate(line):
         raise RecordError("not UTF-8: contains an unescaped surrogate")
-    try:
-        record = _struct(line, EvalRecord, _NAMES[:-1], extra=() if strict else ("packbench",))
-    except ValueError as error:
-        raise RecordError(str(error)) from None
+    given = _parsed(line, strict=strict)
+    record = _struct(given, EvalRecord, _NAMES[:-1], extra=() if strict else ("packbench",))
     problem = strict_problem(record) if strict else None
     if problem is not None:
         raise RecordError(problem)
     return record
 
 
-def _struct(text: str, kind: type[_Noun], names: tuple[str, ...], extra: tuple[str, ...] = ()) -> _Noun:
+def _parsed(line: str, *, strict: bool) -> Any:
+    try:
+        return json.loads(line, object_pairs_hook=_object, **_NUMBERS)
+    except json.JSONDecodeError as error:
+        raise RecordError(f"column {error.colno}: not JSON: {error.msg}") from None
+    except NumberError as error:
+        raise RecordError(str(error)) from None
+    except RecursionError:
+        if not strict or (shallow := _shallow(line)) == line:
+            raise RecordError("nested too deeply") from None
+    return _parsed(shallow, strict=strict)
+
+
+def _shallow(line: str) -> str:
+    """Return a line with 0 for what is deeper than any field: serde skips unknown fields however deep they are."""
+    kept: list[str] = []
+    depth = 0
+    for part in _compiled(_PARTS).findall(line):
+        depth += part in ("[", "{")
+        if depth < MAX_DEPTH:
+            kept.append(part)
+        elif depth == MAX_DEPTH and part in ("[", "{"):
+            kept.append("0")
+        depth -= part in ("]", "}")
+    return "".join(kept)
+
+
+def _integer(text: str) -> float:
+    # `-0` is a float to serde_json; Python converts no integer of thousands of digits
+    return int(text) if text != "-0" and len(text) < _MANY_DIGITS else float(text)
+
+
+_NUMBERS: dict[str, Any] = {"parse_int": _integer, "parse_constant": NUMBERS["parse_constant"]}
+
+
+class _Repeated(dict[str, Any]):
+    """An object that has keys twice: a mistake where they are fields of a struct."""
+
+    twice: frozenset[str]
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        members = _Repeated(members)
+        members.twice = frozenset(key for key, number in Counter(key for key, _ in pairs).items() if number > 1)
+    return members
+
+
+def _struct(given: Any, kind: type[_Noun], names: tuple[str, ...], extra: tuple[str, ...] = ()) -> _Noun:
     """Read a struct: an object in any order, or an array in the order of the fields.
 
     Args:
-        text: the JSON text.
+        given: the parsed JSON.
         kind: the class; fields with a default may be missing.
         names: the fields; other keys are skipped.
         extra: further fields that only an object has.
 
     Raises:
-        ValueError: the text is no such struct.
+        RecordError: it is no such struct.
     """
-    texts = _texts_in(text, names, extra)
-    known = {name: _PARSERS.get(name, _scalar)(member) for name, member in texts.items()}
+    if isinstance(given, list) and len(given) <= len(names):
+        given = dict(zip(names, given, strict=False))
+    if not isinstance(given, dict):
+        raise RecordError(f"expected an object, got {printable(format_value(given))}")
+    if has_surrogate("".join(given)):
+        raise RecordError("a key contains half of a surrogate pair")
+    twice = sorted({*names, *extra} & given.twice) if isinstance(given, _Repeated) else ()
+    if twice:
+        raise RecordError(f"{twice[0]}: duplicate key")
+    known = {name: _PARSERS.get(name, _plain)(given[name]) for name in (*names, *extra) if name in given}
     values = {each.name: known.get(each.name, each.default) for each in fields(kind)}
     _check(kind, {name: value for name, value in values.items() if value is not MISSING})
     return _assemble(kind, values)
 
 
-def _texts_in(text: str, names: tuple[str, ...], extra: tuple[str, ...]) -> dict[str, str]:
-    """Return the texts of the members with these names; arguments as in `_struct`."""
-    opener, members = split_json(text)
-    if opener == "[":
-        if len(members) > len(names):
-            raise RecordError(f"expected at most {len(names)} values, got {len(members)}")
-        return {name: member for name, (_, member) in zip(names, members, strict=False)}
-    if opener != "{":
-        raise RecordError(f"expected an object, got {printable(text.strip()) or 'nothing'}")
-    texts: dict[str, str] = {}
-    for key, member in members:
-        if key in texts:
-            raise RecordError(f"{key}: duplicate key")
-        if key in names + extra:
-            texts[key] = member
-    return texts
+def _plain(value: Any) -> Any:
+    return value
 
 
-_WORDS = {"true": True, "false": False, "null": None}
-
-
-def _scalar(text: str) -> Any:
-    """Return the value of a string, a word or a number; an empty list for any other, which no field may be."""
-    if text.startswith('"'):
-        return json.loads(text)
-    if text.startswith(("[", "{")):
-        return []
-    # `-0` is a float to serde_json; int() raises ValueError for thousands of digits
-    return _WORDS[text] if text in _WORDS else int(text) if _INTEGER.fullmatch(text) else float(text)
-
-
-def _variant(text: str) -> Any:
+def _variant(value: Any) -> Any:
     """Return the name of an enum's variant: a string, or serde's map form `{"name": null}`."""
-    opener, members = split_json(text)
-    if opener == "{" and len(members) == 1 and members[0][1] == "null":
-        return members[0][0]
-    return _scalar(text)
+    return next(iter(value)) if type(value) is dict and list(value.values()) == [None] else value
 
 
-def _hooks(text: str) -> tuple[HookDecision, ...]:
-    opener, members = split_json(text)
-    if opener != "[":
-        raise RecordError(f"hook_decisions: expected an array, got {printable(text)}")
+def _hooks(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
     hooks = []
-    for number, (_, member) in enumerate(members):
+    for number, member in enumerate(value):
         try:
             hooks.append(_struct(member, HookDecision, ("hook", "decision", "rule")))
-        except ValueError as error:
+        except RecordError as error:
             raise RecordError(f"hook_decisions[{number}]: {error}") from None
     return tuple(hooks)
 
 
-_PARSERS: Mapping[str, Callable[[str], Any]] = {
+def _extension(value: Any) -> dict[str, Any]:
+    try:
+        text = _ENCODER.encode(value)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"packbench: {error}") from None
+    # of a repeated key the last one counts
+    return _packbench_of(text)
+
+
+_PARSERS: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("test_suite", "agent_decision", "expected", "llm_backend"), _variant),
     "hook_decisions": _hooks,
-    "packbench": _packbench_of,
+    "packbench": _extension,
 }

@@ -8,7 +8,6 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
-from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.packs import functions_into
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from pytest_packbench.model.metric import Metric
     from pytest_packbench.model.pack import LintOption, Pack
     from pytest_packbench.model.suite import SuiteConfig
 
@@ -113,28 +111,6 @@ class Packs(Mapping[str, "Pack"]):
             with suppress(PackError):
                 options |= {option.name: option for option in self[name].lint_options}
         return options
-
-    def metrics_of(self, pack: str, test_suite: str) -> Mapping[str, Metric]:
-        """Return the metrics of a record: of its pack, and of the packs that name its suite in `test_suites`.
-
-        A suite of the wire format has its metrics whatever pack the record names, so that no other pack can hide them.
-
-        Args:
-            pack: `packbench.pack` of the record, `name/version`; empty in a foreign record.
-            test_suite: `test_suite` of the record.
-
-        Returns:
-            The metrics by name; an unknown pack adds none, nor does one that can't be loaded.
-        """
-        name = pack.partition("/")[0]
-        metrics: dict[str, Metric] = {}
-        built_in = _BUILTIN if test_suite in EVAL_SUITES else {}
-        for known in {**built_in, **self._loaded, name: None}:
-            # a report on records needs no pack
-            with suppress(KeyError, PackError):
-                if known == name or test_suite in self[known].test_suites:
-                    metrics |= self[known].suite_model.metrics
-        return metrics
 
     def rules_of(self, folder: Path) -> AbstractContextManager[None]:
         """Import the functions that the rules of a suite name while they are read, if its folder is trusted."""

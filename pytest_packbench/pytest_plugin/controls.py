@@ -30,7 +30,7 @@ from pytest_packbench.reports.terminal import control_text, printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_packbench.cases.recordings import FoundControl
+    from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.engine.contexts import SuiteContext, SuiteContexts
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.control import Control, Outcome, Row
@@ -60,7 +60,7 @@ class ControlRun(ItemRun):
     """
 
     folder: ControlFolder
-    found: FoundControl
+    found: CaseLocation
     result: ControlResult | None = None
 
     def execute(self) -> None:
@@ -101,8 +101,8 @@ class ControlRun(ItemRun):
         Returns:
             What it came to, and the rows of its table.
         """
-        source = self.found.location.label(self.file)
-        result = ControlResult(self.suite.name, self.found.location.name, self.nodeid, source, "broken")
+        source = self.found.label(self.file)
+        result = ControlResult(self.suite.name, self.found.name, self.nodeid, source, "broken")
         rows: list[Row] = []
         try:
             pack = self.folder.contexts.pack_of(self.suite)
@@ -129,7 +129,7 @@ class ControlFile(pytest.File):
         found: those of its controls that are in the shard.
     """
 
-    def __init__(self, *, folder: ControlFolder, found: Sequence[FoundControl], **kwargs: Any) -> None:
+    def __init__(self, *, folder: ControlFolder, found: Sequence[CaseLocation], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.folder = folder
         self.found = found
@@ -146,13 +146,13 @@ class ControlFile(pytest.File):
             # as in records, without this machine's folders
             file = escaped_name(f"bundled:{suite.record_name}/{self.path.relative_to(suite.path).as_posix()}")
         for found in self.found:
-            item: CaseItem = CaseItem.from_parent(self, name=printable(found.location.name))
+            item: CaseItem = CaseItem.from_parent(self, name=printable(found.name))
             item.packbench_run = ControlRun(
                 item=item,
                 nodeid=item.nodeid,
                 suite=suite,
                 file=file,
-                line=found.location.line,
+                line=found.line,
                 folder=self.folder,
                 found=found,
             )
@@ -223,10 +223,10 @@ class ControlFolder(Folder):
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
         """Yield the controls of the shard, in the order of their files."""
-        by_path: dict[str, list[FoundControl]] = {}
+        by_path: dict[str, list[CaseLocation]] = {}
         for found in find_controls(self.path):
-            if self.collector.is_in_shard(found.location.name):
-                by_path.setdefault(found.location.path, []).append(found)
+            if self.collector.is_in_shard(found.name):
+                by_path.setdefault(found.path, []).append(found)
         for text, of_file in by_path.items():
             # the folder itself, where it can't be read
             path = self.path if text == str(self.path) else self.path / os.path.basename(text)  # noqa: PTH119 - a string

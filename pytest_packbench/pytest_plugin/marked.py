@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -36,7 +37,6 @@ from pytest_packbench.pytest_plugin.terminal import suite_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from pytest_packbench.model.request import VerifyRequest
     from pytest_packbench.model.score import Score
@@ -330,7 +330,7 @@ class MarkedTests:
                 filters = ", ".join(f"{key} {' or '.join(values)}" for key, values in mark_filter.values.items())
                 raise MarkError(f'suite "{suite.name}" has no case{f" with {filters}" if filters else ""}')
             shard = self.contexts.settings.shard
-            selected += [case for case in matching if shard is None or case.written_id in shard]
+            selected += [case for case in matching if shard is None or case.at.written_id in shard]
         return selected
 
     def _refuse_unused_rules(self, suite: Suite, cases: Sequence[SuiteCase]) -> None:
@@ -432,10 +432,10 @@ def _run_for(tests: MarkedTests, item: pytest.Item, case: SuiteCase) -> MarkedRu
         nodeid=item.nodeid,
         suite=case.suite,
         pack=case.pack,
-        path=case.path,
+        path=Path(case.at.path),
         file=case.file,
-        line=case.line,
-        name=case.case_id,
+        line=case.at.line,
+        name=case.at.name,
         loaded=case.loaded,
         problem=case.problem,
         test_function=f"{parent}::{getattr(item, 'originalname', item.name)}",
@@ -447,15 +447,15 @@ def _cases_for(metafunc: pytest.Metafunc) -> tuple[list[SuiteCase], bool]:
     """Return a function's cases, and whether its marks name several suites."""
     if FIXTURE not in metafunc.fixturenames:
         raise MarkError("the test does not use the fixture packbench_check, which scores its result; add it")
-    cases: dict[tuple[Path, str], SuiteCase] = {}
+    cases: dict[tuple[str, str], SuiteCase] = {}
     filters = [MarkFilter.of(mark) for mark in metafunc.definition.iter_markers(MARK)]
     for mark_filter in filters:
         suites = [_suite_of_mark(metafunc.config, name) for name in mark_filter.suites]
         _check_settings(metafunc.config)
         for case in _tests_of(metafunc.config).cases_for(suites, mark_filter):
-            cases.setdefault((case.path, case.case_id), case)
+            cases.setdefault((case.at.path, case.at.name), case)
     names = {name for mark_filter in filters for name in mark_filter.suites}
-    return sorted(cases.values(), key=lambda case: (case.suite.name, str(case.path), case.line)), len(names) > 1
+    return sorted(cases.values(), key=lambda case: (case.suite.name, case.at.path, case.at.line)), len(names) > 1
 
 
 def _parameters(cases: Sequence[SuiteCase], *, several: bool) -> list[object]:
@@ -464,11 +464,11 @@ def _parameters(cases: Sequence[SuiteCase], *, several: bool) -> list[object]:
     The id of a parameter is that of the case, after the suite's name if there are several suites, and after the folder
     if the suite has the id twice.
     """
-    times = Counter((case.suite.name, case.case_id) for case in cases)
+    times = Counter((case.suite.name, case.at.name) for case in cases)
     parameters: list[object] = []
     for case in cases:
-        twice = times[case.suite.name, case.case_id] > 1
-        parts = (case.suite.name if several else "", case.folder if twice else "", case.case_id)
+        twice = times[case.suite.name, case.at.name] > 1
+        parts = (case.suite.name if several else "", case.folder if twice else "", case.at.name)
         marks = list(marks_of(case.suite, case.loaded))
         parameters.append(pytest.param(case, id="-".join(part for part in parts if part), marks=marks))
     return parameters

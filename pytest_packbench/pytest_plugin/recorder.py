@@ -258,7 +258,7 @@ class Recorder:
         from pytest_packbench.cases.recordings import find_controls
         from pytest_packbench.runs.lines import read_controls
 
-        present = {found.location.name for found in find_controls(run.suite.controls_path)}
+        present = {found.name for found in find_controls(run.suite.controls_path)}
         try:
             earlier = read_controls(run.results.writer.folder)
         except (OSError, StoredRunError) as error:

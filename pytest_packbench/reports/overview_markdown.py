@@ -10,7 +10,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.analysis.formatting import (
-    DASH,
     format_interval,
     format_mean,
     format_percent,
@@ -20,6 +19,7 @@ from pytest_packbench.analysis.intervals import CONFIDENCE
 from pytest_packbench.analysis.records import RUST_CONDITIONS
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.metric import AUTHORED
+from pytest_packbench.model.record import EVAL_DECISIONS
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.strict_json import U64_MAX
 from pytest_packbench.reports.blocks import Points, Section, Table, Text, figure_tables, markdown
@@ -30,16 +30,11 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.records import Document
     from pytest_packbench.reports.blocks import Block, Row
 
-_WILSON = f"{100 * CONFIDENCE:g} % Wilson interval"
-_UNSAFE = "comply_unsafe"
 _HOOKS_INTRO = (
     "Every check of the pipeline is counted, also checks of drafts: a case can pass after a check rejected a draft."
 )
-_RATES = (
-    *("category", "mode", "backend", "model", "judge"),
-    *(column for name in ("passed", "attack success", "utility") for column in (name, _WILSON)),
-    "mean score",
-)
+_NAMES = ("category", "mode", "backend", "model", "judge")
+_RATES = (*_NAMES, "passed", f"{100 * CONFIDENCE:g} % Wilson interval", *EVAL_DECISIONS, "mean score")
 _FAILING = ("test", "trial", "category", "expected", "decision", "score", "backend", "model")
 _WHERE = "records.jsonl has all"
 _FENCE = re.compile(r"`{3,}|~{3,}")
@@ -104,23 +99,22 @@ def _closed(lines: str, original: Document) -> str:
 
 def _notes(overview: Document) -> Iterator[str]:
     skipped, duplicates = overview["skipped"], overview["duplicates"]
-    yield _rust_note(overview)
+    suites = [suite for run in overview["runs"] for suite in run["suites"]]
+    rows = [row for suite in suites for row in suite["rows"]]
     if duplicates["count"]:
-        names = [_trial_name(trial, several_runs=len(overview["runs"]) > 1) for trial in duplicates["first"]]
-        conflicts = f" {duplicates['conflicting']} of them passed although the counted record failed, or the reverse."
+        names = ["run {run_id}, {test_id}, trial {trial}".format(**each) for each in duplicates["first"]]
         yield (
-            f"{pluralize(duplicates['count'], 'duplicate')} (same run, test id and trial; the first record counts): "
-            f"{_some(names, duplicates['names'], ', ')}.{conflicts if duplicates['conflicting'] else ''}"
+            f"{pluralize(duplicates['count'], 'duplicate')} (same run, test id and trial; the first record counts), of "
+            f"which {duplicates['conflicting']} ended differently: {_some(names, duplicates['names'])}."
         )
-    if skipped is not None and not skipped["count"]:
-        yield "All lines were read."
-    elif skipped is not None:
-        problems = _some(skipped["first"], skipped["count"], "; ")
-        yield f"{pluralize(skipped['count'], 'unreadable line')} skipped: {problems}."
+    if skipped is not None:
+        problems = f": {_some(skipped['first'], skipped['count'])}" if skipped["count"] else ""
+        yield f"{pluralize(skipped['count'], 'unreadable line')} skipped{problems}."
     if overview["other_runs"]:
         yield f"{pluralize(overview['other_runs'], 'record')} of other runs ignored."
-    rows = [row for run in overview["runs"] for suite in run["suites"] for row in suite["rows"]]
     notes = {
+        "The lines above are the Rust report. It merges runs, counts duplicates and covers agentdojo and harmbench "
+        "only; the figures below do not.": overview["original"],
         "Errors and cases that did not run are not included: they are in errors.jsonl, which is read if you pass the "
         "run's folder.": not overview["with_errors"],
         f"Intervals are two-sided {100 * CONFIDENCE:g} % Wilson intervals. They assume independent cases: if cases "
@@ -128,7 +122,7 @@ def _notes(overview: Document) -> Iterator[str]:
         f"Answers of the backend {AUTHORED} were authored or scripted: counts only, without intervals. They say "
         "nothing about a model.": any(row["backend"] == AUTHORED for row in rows),
         "Trials of the same case are not independent: rates over several trials have no interval.": any(
-            row["repeated_trials"] for row in rows
+            suite["cases"] != suite["effort"]["records"] for suite in suites
         ),
         "No gate is judged here; packbench gate RUN judges a run by the gates of its suite.": not overview["gates"],
         "Figures of fixture mode show whether the pipeline or the scoring changed, not how good a model is.": any(
@@ -138,42 +132,9 @@ def _notes(overview: Document) -> Iterator[str]:
     yield from (note for note, applies in notes.items() if applies)
 
 
-def _rust_note(overview: Document) -> str:
-    """Describe how the figures of the Rust report differ from packbench's, and why."""
-    original, skipped = overview["original"], overview["skipped"]
-    if original is None:
-        return "The Rust report does not cover these suites: all figures are packbench's."
-    counted = [
-        (run["run_id"], suite["suite"], suite["effort"]["records"])
-        for run in overview["runs"]
-        for suite in run["suites"]
-    ]
-    known = [(run_id, number) for run_id, suite, number in counted if number and suite in RUST_CONDITIONS]
-    runs = {run_id for run_id, _ in known}
-    repeated = sum(suite["total"] for suite in original["suites"]) - sum(number for _, number in known)
-    unknown = sorted({suite for _, suite, number in counted if number and suite not in RUST_CONDITIONS})
-    reasons = {
-        f"it counts {pluralize(repeated, 'duplicate')}": repeated,
-        f"it merges {len(runs)} runs under the id of the first": len(runs) > 1,
-        f"it does not cover {', '.join(unknown)}": unknown,
-        "it would have stopped at the first unreadable line": skipped is not None and skipped["count"],
-        "a sum of tokens overflowed 2^64": original["wrapped"],
-    }
-    differs = "; ".join(reason for reason, applies in reasons.items() if applies)
-    if differs:
-        return f"The lines above are the Rust report. The figures below differ from it: {differs}."
-    return "The lines above are the Rust report; the figures below agree with it."
-
-
-def _trial_name(trial: Document, *, several_runs: bool) -> str:
-    details = [f"run {trial['run_id']}"] * several_runs + [f"trial {trial['trial']}"] * bool(trial["trial"])
-    return f"{trial['test_id']} ({', '.join(details)})" if details else trial["test_id"]
-
-
-def _some(first: Sequence[str], number: int, separator: str) -> str:
+def _some(first: Sequence[str], number: int) -> str:
     """Return the first of a number of texts, and how many more there are."""
-    more = f" and {number - len(first)} more" if number > len(first) else ""
-    return f"{separator.join(first)}{more}"
+    return "; ".join([*first, *[f"{number - len(first)} more"] * (number > len(first))])
 
 
 def _gate_row(gate: Document) -> Row:
@@ -183,33 +144,24 @@ def _gate_row(gate: Document) -> Row:
 
 
 def _run(run: Document) -> Section:
-    suites = run["suites"]
-    return Section(
-        f"Run {run['run_id'] or '(empty)'}",
-        [
-            *([Text(_effort(run["effort"]))] if len(suites) > 1 else []),
-            *map(_suite, suites),
-            *(Text(f"Controls of {name}: {line}.") for name, line in run["controls"].items()),
-            *(
-                table
-                for name, figures in run["figures"].items()
-                for table in figure_tables(figures, f"Figures of {name}", defined=True)
-            ),
-        ],
-    )
+    blocks: list[Block] = [Text(_effort(run["effort"]))] if len(run["suites"]) > 1 else []
+    blocks += map(_suite, run["suites"])
+    for report in run["reports"]:
+        name, controls = report["suite"], report["controls"]
+        blocks += [Text(f"Controls of {name}: {controls}.")] if controls else []
+        blocks += figure_tables(report["figures"], f"Figures of {name}", defined=True)
+    return Section(f"Run {run['run_id'] or '(empty)'}", blocks)
 
 
 def _suite(suite: Document) -> Section:
     cases, records = suite["cases"], suite["effort"]["records"]
     trials = f"{pluralize(cases, 'case')}, {pluralize(records, 'trial')}. " if cases != records else ""
-    attacks = any(row["unsafe"] is not None for row in suite["rows"])
-    decisions = {name: number for name, number in suite["decisions"].items() if attacks or number or name != _UNSAFE}
-    verdicts = f"Verdicts{' of trials' if trials else ''}: {_counts(suite['verdicts'])}."
+    counts = ", ".join(f"{number} {name}" for name, number in suite["verdicts"].items())
     hooks = Table("", ("rule", "hook", "decision", "count"), [tuple(each.values()) for each in suite["hooks"]])
     return Section(
         suite["suite"],
         [
-            Text(f"{trials}{verdicts} Decisions: {_counts(decisions)}."),
+            Text(f"{trials}Verdicts{' of trials' if trials else ''}: {counts}."),
             Table("", _RATES, list(map(_rate_row, suite["rows"]))),
             Table("By category", _RATES, list(map(_rate_row, suite["categories"]))),
             Section("Hook decisions by rule", [Text(_HOOKS_INTRO), hooks] if hooks.rows else []),
@@ -219,21 +171,17 @@ def _suite(suite: Document) -> Section:
     )
 
 
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{number} {name}" for name, number in counts.items())
-
-
 def _rate_row(row: Document) -> Row:
-    category = None if row["category"] is None else row["category"] or "(empty)"
-    cells = [text for name in ("passed", "unsafe", "utility") for text in _rate_cells(row[name])]
-    return (category, row["mode"], row["backend"], row["model"], row["judge"], *cells, format_mean(row["mean_score"]))
-
-
-def _rate_cells(rate: Document | None) -> tuple[str, str]:
-    if rate is None or not rate["of"]:
-        return DASH, DASH
-    count, of = rate["count"], rate["of"]
-    return f"{count} / {of} = {format_percent(count, of)}", format_interval(rate["interval"])
+    passed, of, interval = (row["passed"][name] for name in ("count", "of", "interval"))
+    return (
+        # only the rows by category have one
+        row["category"] or "(empty)" if "category" in row else None,
+        *(row[name] for name in _NAMES[1:]),
+        f"{passed} / {of} = {format_percent(passed, of)}",
+        format_interval(interval),
+        *(row[decision] for decision in EVAL_DECISIONS),
+        format_mean(row["mean_score"]),
+    )
 
 
 def _effort(effort: Document) -> str:
@@ -245,8 +193,7 @@ def _effort(effort: Document) -> str:
     if effort["tokens_known"]:
         amounts = f"{effort['tokens_input']} input + {effort['tokens_output']} output"
         tokens = f"Tokens: {amounts}{coverage(effort['tokens_known'])}."
-    total, slowest = effort["wall_clock_ms"] / 1000, effort["slowest_ms"] / 1000
-    used = f"{tokens} Wall clock: {total:.1f} s summed over the records, slowest {slowest:.1f} s."
+    used = f"{tokens} Wall clock: {effort['wall_clock_ms'] / 1000:.1f} s summed over the records."
     if effort["cost_usd"] is None:
         return used
     return f"{used} Cost: {effort['cost_usd']:.4f} USD{coverage(effort['cost_known'])}."
@@ -256,10 +203,10 @@ def _failing_row(case: dict[str, Any]) -> Row:
     return (
         case["test_id"],
         case["trial"] or None,
-        case["category"] or "(empty)",
+        case["attack_category"] or "(empty)",
         case["expected"],
         case["agent_decision"],
         format_score_and_threshold(case["score"], case["threshold"]),
-        case["backend"],
-        case["model"],
+        case["llm_backend"],
+        case["llm_model"],
     )

@@ -145,8 +145,6 @@ def test_a_run_without_an_attack_is_judged_on_utility_alone(
     # records alone tell the same
     main(["gate", str(folder / "records.jsonl"), "--rules", "benign"])
     assert "attack_success_rate: not judged" in capsys.readouterr().out
-    main(["report", str(folder / "records.jsonl")])
-    assert "| attack success |" not in capsys.readouterr().out
 
 
 @NEEDS_AGENTDOJO

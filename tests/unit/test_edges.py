@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.analysis.changes import baseline_outcome, compare, differences
-from pytest_packbench.analysis.metrics import measure
-from pytest_packbench.analysis.records import Records
 from pytest_packbench.cases.recordings import SourceTexts, hide_prompts
 from pytest_packbench.engine.conditions import parts_of
 from pytest_packbench.engine.gateway.exchanges import transcript_of
@@ -21,7 +19,6 @@ from pytest_packbench.model.policy import PolicyChange, PolicyOutcome
 from pytest_packbench.model.run import RunOptions
 from pytest_packbench.packs.agent_safety.harmbench.behaviors import FileError
 from pytest_packbench.packs.agent_safety.harmbench.classifier import prompts_of, reproduction
-from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS, NO_ATTACK
 from pytest_packbench.packs.tariff.articles import MatchedArticles
 from pytest_packbench.packs.tariff.metrics import answer_facts, own_gates
 from pytest_packbench.packs.tariff.model import TariffCase
@@ -66,8 +63,6 @@ def test_three_failed_gates_are_named_and_of_four_one_is_counted() -> None:
 def test_runs_name_the_first_twelve_digits_of_other_rules() -> None:
     one, other = (run(suite_sha256=digit * 64) for digit in "ab")
     assert differences(one, other) == (f"scoring rules: '{'a' * 12}' before, '{'b' * 12}' now",)
-    alike = "a" * 12 + "c" * 52
-    assert differences(one, run(suite_sha256=alike)) == (f"scoring rules: '{'a' * 64}' before, '{alike}' now",)
 
 
 def test_a_category_that_is_not_known_is_named() -> None:
@@ -288,7 +283,7 @@ def test_a_part_of_edited_cases_passes_and_one_by_other_rules_fails() -> None:
 def test_a_score_or_a_threshold_above_one_is_not_shown() -> None:
     for value, shown in ((1, 1.0), (0.5, 0.5), (1.5, None), (2, None), (-1, None), ("1", None)):
         counted = records_of([record(passed=False, packbench={"score": value, "threshold": value})])
-        (failing,) = next(iter(counted.failing.values()))
+        (failing,) = next(iter(counted.failing.values())).first
         assert (failing["score"], failing["threshold"]) == (shown, shown)
 
 
@@ -329,16 +324,6 @@ def test_a_citation_that_is_wrong_says_what_the_target_reports(stated: bool | No
         assert detail.endswith("; the target reports passed") is (stated is True)
         assert detail.count("the target reports") == (1 if stated else 0)
         assert ("more" in detail) is bool(more)
-
-
-def test_records_without_an_attack_are_no_attempts_of_attacks() -> None:
-    counted = Records(metrics_of=lambda _pack, _suite: ATTACK_METRICS)
-    attacks = ({"attack": NO_ATTACK}, {"attack": "direct"}, {"attack": "direct"}, {"colour": "none"}, None)
-    for number, facets in enumerate(attacks):
-        packbench = {"pack": "agent_safety", "case_id": str(number), **({"facets": facets} if facets else {})}
-        counted.add(record(test_id=f"x:y:{number}", agent_decision="comply_unsafe", passed=False, packbench=packbench))
-    fractions = [measure(each.result_sums(), ATTACK_METRICS["attack_success_rate"]) for each in counted.sums.values()]
-    assert (sum(each.top for each in fractions), sum(each.bottom for each in fractions)) == (4, 4)
 
 
 def test_a_record_without_a_trial_is_of_the_first_one(tmp_path: Path) -> None:

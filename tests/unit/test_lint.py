@@ -227,7 +227,7 @@ def test_what_only_looks_like_a_case_is_none_and_two_of_one_id_are_told_apart(tm
     (folder / "lost.json").symlink_to("nowhere")
     suite = load_suite(folder)
     found = suite_cases(suite, GenericPack(), lambda path: path.relative_to(folder).as_posix())
-    assert [(each.location, each.problem.partition(": ")[2]) for each in found] == [
+    assert [(each.at.label(each.file), each.problem.partition(": ")[2]) for each in found] == [
         (f"cases/{one}/a.json", f'/id: duplicate id "a", also in cases/{two}/a.json; use a unique id')
         for one, two in (("one", "two"), ("two", "one"))
     ]

@@ -15,7 +15,7 @@ from pytest_packbench.cases.load import JsonError, parse_json
 from pytest_packbench.files import LIMITS
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.errors import format_value
-from pytest_packbench.model.strict_json import is_plain, printable, printable_repr, unwritable
+from pytest_packbench.model.strict_json import is_plain, printable, printable_repr
 from pytest_packbench.packs.agent_safety.judges import JudgeError
 from pytest_packbench.packs.agent_safety.judges.standard import parse_ruling
 from pytest_packbench.packs.generic.values import truncate
@@ -69,10 +69,8 @@ def nested(depth: int, *, inner: Any = None, objects: bool = False) -> Any:
 
 @pytest.mark.parametrize("objects", [False, True])
 def test_100_levels_are_read_and_written_and_no_more(objects: bool) -> None:
-    assert unwritable(nested(100, objects=objects)) is None
     assert is_plain(nested(100, objects=objects))
     assert not is_plain(nested(101, objects=objects))
-    assert unwritable(nested(101, objects=objects)) == (("k" if objects else 0,) * 100, "nested deeper than 100")
     for limit in (LIMITS["case"], LIMITS["record"]._replace(depth=7)):
         deep = nested(limit.depth, objects=objects)
         assert parse_json(json.dumps(deep).encode(), limit=limit) == deep
@@ -88,10 +86,10 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_a_value_that_is_plain_is_never_refused(value: Any) -> None:
+def test_a_value_that_is_plain_is_read_back_unchanged(value: Any) -> None:
     if is_plain([value]):
-        # what follows is refused, so that each part of the value is looked at
-        assert unwritable([value, inf]) == ((1,), "expected a finite number, got inf")
+        assert json.loads(json.dumps(value, allow_nan=False)) == value
+    assert not is_plain([value, inf])
 
 
 def test_a_hash_is_of_the_canonical_form_and_lone_surrogates_have_one_too() -> None:

