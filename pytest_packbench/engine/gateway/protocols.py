@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from pytest_packbench.backends.answers import counts_in
+from pytest_packbench.backends.originals import full_address
 from pytest_packbench.model.credentials import is_secret_name
 from pytest_packbench.model.request import Usage
 
@@ -152,7 +153,8 @@ def conflict_in(environment: Mapping[str, str]) -> str:
 
 def _stated(provider: Provider, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the addresses in a provider's variables."""
-    found = {name: _address(environment[name], provider) for name in provider.variables if environment.get(name)}
+    stated = {name: environment[name] for name in provider.variables if environment.get(name)}
+    found = {name: full_address(value, provider.name) for name, value in stated.items()}
     if (name := "OLLAMA_BASE_URL") in found:
         # of its OpenAI-compatible calls
         found[name] = found[name].removesuffix("/v1")
@@ -177,16 +179,6 @@ def named_upstreams(environment: Mapping[str, str]) -> dict[str, str]:
         for provider in PROVIDERS.values()
         if any(environment.get(name) for name in (*provider.variables, *provider.keys))
     }
-
-
-def _address(value: str, provider: Provider) -> str:
-    """Return an address with a scheme; Ollama's variable may be a host, or the one that its server binds."""
-    if "://" not in value:
-        host, _, path = value.partition("/")
-        # as its own client completes it
-        port = "" if re.search(r":\d+$", host) or provider.name != "ollama" else ":11434"
-        value = f"http://{host}{port}{'/' * bool(path)}{path}"
-    return re.sub(r"(://|@)0\.0\.0\.0(?=[:/]|$)", r"\g<1>127.0.0.1", value).rstrip("/")
 
 
 def variables_for(url: str, *, placeholders: bool, environment: Container[str] = ()) -> dict[str, str]:
