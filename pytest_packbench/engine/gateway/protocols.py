@@ -364,16 +364,8 @@ def _values(body: bytes) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def error_body(provider: str, status: int, kind: str, message: str) -> bytes:
-    """Return the body of an error that the provider's client understands."""
-    body: dict[str, Any]
-    if provider == "anthropic":
-        body = {"type": "error", "error": {"type": kind, "message": message}}
-    elif provider == "ollama":
-        body = {"error": message}
-    elif provider == "gemini":
-        name = "UNAVAILABLE" if status >= 500 else "INVALID_ARGUMENT"  # noqa: PLR2004 - the first status of servers' errors
-        body = {"error": {"code": status, "message": message, "status": name}}
-    else:
-        body = {"error": {"message": message, "type": kind, "param": None, "code": kind}}
+def error_body(provider: str, kind: str, message: str) -> bytes:
+    """Return the body of an error in which each provider's client finds its own."""
+    error = {"message": message, "type": kind, "code": kind, "status": kind, "param": None}
+    body = {"error": message} if provider == "ollama" else {"type": "error", "error": error}
     return json.dumps(body).encode()

@@ -9,7 +9,6 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urljoin, urlsplit
 
 from pytest_packbench.backends import BackendError
 from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory
@@ -465,9 +464,6 @@ class Gateway:
             answer = await self._upstream.send(request.method, address, path, request.headers, request.body)
             call.status = answer.status
             call.headers = {header: answer.headers[header] for header in KEPT_HEADERS if header in answer.headers}
-            if _is_redirect(call.status):
-                # the client does not see where: it would go there past the gateway
-                self._redirected(call, address, path, answer.headers.get("location"))
             last = await self._pass_on(answer, reply, call)
             end = "complete"
         except CutError as error:
@@ -510,19 +506,6 @@ class Gateway:
         text = self._redactor.text(f"no answer from {without_login(address)}: {error}")
         call.error = call.error or BackendError("network", f"{call.provider}: {text}")
 
-    def _redirected(self, call: RecordedCall, address: str = "", path: str = "", location: str | None = "") -> None:
-        """Note that a provider redirects a call, which is not followed."""
-        variable = next(iter(PROVIDERS[call.provider].variables))
-        where, advice = "to another address", f"set {variable} to the address that it redirects to"
-        if location:
-            parts = urlsplit(urljoin(without_login(address + path), without_login(location)))
-            # a query may contain a key
-            whole = f"{parts.scheme}://{parts.netloc}{parts.path}"
-            base = whole.removesuffix(urlsplit(path).path)
-            where, advice = f"to {self._redactor.text(base)}", f"set {variable} to that address"
-        message = f"{call}: the provider redirects {where}, which packbench's gateway does not follow; {advice}"
-        call.error = BackendError(UNSUPPORTED, f"{call.provider}: {message}")
-
     def _judge(self, call: RecordedCall, end: str) -> None:
         """Read usage and error from an answer."""
         content = call.content
@@ -531,7 +514,10 @@ class Gateway:
             return
         factory = ErrorFactory(call.provider, self._redactor)
         if _is_redirect(call.status):
-            self._redirected(call)
+            # the client does not see where: it would go there past the gateway
+            variable = next(iter(PROVIDERS[call.provider].variables))
+            advice = f"which packbench's gateway does not follow; set {variable} to the address that it redirects to"
+            call.error = BackendError(UNSUPPORTED, f"{call.provider}: {call}: the provider redirects it, {advice}")
         elif call.status is not None and call.status >= _FIRST_ERROR:
             call.error = factory.of_status(call.status, content.decode("utf-8", "replace"))
         elif call.is_streamed and (found := error_in(content)) is not None:
@@ -586,7 +572,7 @@ async def _settled(traffic: CaseTraffic) -> None:
 async def _refuse(asked: _Asked, status: int, kind: str, message: str, *, is_retried: bool = False) -> None:
     """Answer by an error of our own; clients try again only where that makes sense."""
     call = asked.call
-    body = error_body(call.provider, status, kind, f"packbench: {message}")
+    body = error_body(call.provider, kind, f"packbench: {message}")
     headers = {"content-type": "application/json"} | ({} if is_retried else {"x-should-retry": "false"})
     call.status, call.headers, call.pieces, call.end = status, headers, [body], "complete"
     await asked.reply.send(status, headers, body)
