@@ -572,11 +572,7 @@ def _refusing_processes(fork_exec: Callable[..., Any]) -> Callable[..., Any]:
         words = [os.fsdecode(word) for word in arguments[0]] if arguments else []
         program = words[-1] if words else ""
         if _RESOURCE_TRACKER.fullmatch(program) is None:
-            methods = [
-                name for name in ("spawn", "forkserver") if f"from multiprocessing.{name} import" in " ".join(words)
-            ]
-            method = f"multiprocessing, start method {methods[0]}" if methods else f"fork_exec: {words[:1]}"
-            _GUARD.refuse_process(method)
+            _GUARD.refuse_process(f"fork_exec: {words[:1]}")
         return fork_exec(*arguments)
 
     return refusing

@@ -97,9 +97,9 @@ DELTAS = sse(openai_chunk("Zwölf ", error=None), openai_chunk('"error": {'), '"
     ("ending", "kind"),
     [
         (sse({"error": {"message": "busy", "code": None}}), "server_error"),
-        (sse({"error": {"message": "busy", "code": "rate_limit_exceeded"}}), "rate_limit"),
+        (sse({"error": {"message": "busy", "code": "rate_limit_exceeded"}}), "server_error"),
         (sse({"error": {"message": "busy", "code": 503, "status": "UNAVAILABLE"}}), "overloaded"),
-        (sse({"type": "error", "error": BUSY}), "overloaded"),
+        (sse({"type": "error", "error": BUSY}), "server_error"),
         (sse({"type": "error", "code": "server_error", "message": "busy"}), "server_error"),
         (sse({"type": "response.failed", "response": {"error": {"message": "busy"}}}), "server_error"),
         ([b"event: error\ndata: busy\n\n"], "server_error"),

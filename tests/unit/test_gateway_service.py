@@ -253,7 +253,7 @@ def test_an_attempt_asks_a_chat_model_no_more_often_than_its_limit(path: str, se
         if path not in CHATS:
             assert refused is None
             return
-        message = "asked for more than 3 model calls (--packbench-max-calls): it had made 3, 2 of them equal"
+        message = "asked for more than 3 model calls (--packbench-max-calls); end its loop, or raise the limit"
         assert refused is not None
         assert message in str(refused)
         assert message in answers_text(one)
@@ -453,7 +453,11 @@ ASKED = {"role": "user", "content": f"{LONG} yes"}
         ("/openai/v1/embeddings", {"model": "m"}, "recorded POST /v1/chat/completions, now POST /v1/embeddings"),
         ("/openai/v1/chat/completions", {"model": "n"}, 'recorded "messages": [, now "model": "n"'),
         ("/openai/v1/chat/completions", {"messages": [ASKED], "model": 5}, 'recorded "model": "m", now "model": 5'),
-        ("/openai/v1/chat/completions", {"messages": [ASKED] * 2}, f'recorded "model": "m", now "content": "{LONG} yes"'),
+        (
+            "/openai/v1/chat/completions",
+            {"messages": [ASKED] * 2},
+            f'recorded "model": "m", now "content": "{LONG} yes"',
+        ),
         (
             "/openai/v1/chat/completions",
             {"messages": [{**ASKED, "content": f"{LONG} no"}]},

@@ -464,17 +464,17 @@ def _lines(value: Any) -> list[str]:
 
 
 _WRAPPED = ("choices", "candidates", "message", "content", "parts", "text")
-_ANSWERS = ("body", "text", "stream", "body_base64", "stream_base64")
+_ANSWERS = ("answer", "body", "text", "stream", "body_base64", "stream_base64")
 
 
 def transcript_of(exchange: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return the messages and the answer of an exchange with its request: title, role and text of each.
+    """Return the messages and the answer of an exchange with its request or prompt: title, role and text of each.
 
     Args:
         exchange: as a cassette states it, with all its keys or without those that are not set.
     """
-    title = f"{exchange['method']} {exchange['path']}"
-    asked = without_secrets(exchange.get("request"))
+    title = exchange.get("role") or f"{exchange['method']} {exchange['path']}"
+    asked = without_secrets(exchange.get("request") or exchange.get("prompt"))
     lines = []
     if isinstance(asked, dict):
         lines = [(title, "system", _said(asked[name])) for name in ("system", "instructions") if asked.get(name)]
@@ -482,11 +482,12 @@ def transcript_of(exchange: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     for message in asked if isinstance(asked, list) else [asked]:
         role = message.get("role") if isinstance(message, dict) else None
         lines += [(title, str(role or "user"), _said(message))] if message is not None else []
-    status = exchange.get("status")
+    status = exchange.get("status", 200)
     label = "answer" if status == 200 else f"answer (status {status or 'none'})"  # noqa: PLR2004 - the status of success
     if (end := exchange.get("end", "complete")) != "complete":
         label = f"{label}, {end}"
-    return [*lines, (title, label, _said(answer_of(exchange)))]
+    answer = exchange.get("tool_calls") or exchange.get("refusal") or answer_of(exchange)
+    return [*lines, (title, label, _said(answer))]
 
 
 def answer_of(exchange: Mapping[str, Any]) -> Any:

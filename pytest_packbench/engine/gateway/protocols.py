@@ -39,23 +39,6 @@ _NO_TEXT = re.compile(
 _ERROR_WORDS = (b"error", b"response.failed")
 _ERROR_EVENT = re.compile(rb"(?:^|\n)event:[ ]?error\r?\n")
 _SERVER_ERROR = 500
-_STATUSES = {
-    "authentication_error": 401,
-    "permission_error": 403,
-    "permission_denied": 403,
-    "unauthenticated": 401,
-    "invalid_request_error": 400,
-    "invalid_argument": 400,
-    "invalid_prompt": 400,
-    "not_found_error": 404,
-    "insufficient_quota": 429,
-    "rate_limit_error": 429,
-    "rate_limit_exceeded": 429,
-    "resource_exhausted": 429,
-    "overloaded_error": 529,
-    "unavailable": 503,
-    "timeout_error": 504,
-}
 _STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl")
 
 
@@ -322,13 +305,8 @@ def error_in(content: bytes) -> tuple[int, Any] | None:
 
 
 def _status_of(error: Any) -> int:
-    names = [str(error.get(name)) for name in ("code", "status", "type")] if isinstance(error, dict) else []
-    for name in names:
-        if re.fullmatch("[45][0-9][0-9]", name):
-            return int(name)
-        if name.lower() in _STATUSES:
-            return _STATUSES[name.lower()]
-    return _SERVER_ERROR
+    code = str(error.get("code")) if isinstance(error, dict) else ""
+    return int(code) if re.fullmatch("[45][0-9][0-9]", code) else _SERVER_ERROR
 
 
 def is_final(stream: bytes) -> bool:

@@ -416,7 +416,7 @@ class Gateway:
         """Answer a call of a case from the cache, else forward it."""
         call = asked.call
         ledger, cache = self._settings.ledger, self._settings.cache
-        refused = case.limit.take(call.request_sha256) if case.limit is not None and call.asks_chat_model else None
+        refused = case.limit.take() if case.limit is not None and call.asks_chat_model else None
         if refused is None and ledger is not None and (cap := ledger.exhausted())[0]:
             refused = BackendError(*cap)
             case.capped = case.capped or refused

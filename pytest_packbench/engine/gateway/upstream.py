@@ -29,7 +29,6 @@ _PIECE_BYTES = 256 * 1024
 _MAX_IDLE = 100
 # servers close after 5 seconds or later
 _MAX_IDLE_S = 4.0
-_REPEATABLE = frozenset({"GET", "HEAD"})
 _NOT_FORWARDED = frozenset(
     {
         *("accept-encoding", "connection", "content-length", "expect", "forwarded", "host", "keep-alive", "te"),
@@ -66,10 +65,6 @@ class _Origin(NamedTuple):
 class _Connection(NamedTuple):
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-
-
-class _StaleError(Exception):
-    """A connection that was kept had been closed by the provider meanwhile."""
 
 
 class Answer:
@@ -173,18 +168,8 @@ class Upstream:
         if body or method not in {"GET", "HEAD"}:
             lines.append(f"content-length: {len(body)}")
         data = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace") + body
-        while (connection := await self._kept(origin)) is not None:
-            try:
-                return await self._ask(origin, connection, method, data)
-            except _StaleError:
-                # the provider may have read it, and charge for it
-                if method not in _REPEATABLE:
-                    raise UpstreamError("the connection was closed without an answer") from None
-        connection = await self._connect(origin)
-        try:
-            return await self._ask(origin, connection, method, data)
-        except _StaleError:
-            raise UpstreamError("the connection was closed without an answer") from None
+        connection = await self._kept(origin) or await self._connect(origin)
+        return await self._ask(origin, connection, method, data)
 
     def keep(self, origin: _Origin, connection: _Connection) -> None:
         """Keep a connection that is free."""
@@ -247,7 +232,8 @@ class Upstream:
         except (ConnectionError, asyncio.IncompleteReadError) as error:
             if isinstance(error, asyncio.IncompleteReadError) and error.partial:
                 raise UpstreamError("the answer ended in its head") from None
-            raise _StaleError from None
+            # not sent again: the provider may have read it, and charge for it
+            raise UpstreamError("the connection was closed without an answer") from None
         except OSError as error:
             raise UpstreamError(str(error) or type(error).__name__) from None
         except (ValueError, asyncio.LimitOverrunError):
