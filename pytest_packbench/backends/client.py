@@ -1,14 +1,12 @@
-"""What the built-in backends share: a pool of HTTP clients, requests that are repeated, addresses and keys."""
+"""What the built-in backends share: an HTTP client, requests that are repeated, addresses and keys."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import random
 import re
 from abc import ABC, abstractmethod
-from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
@@ -21,7 +19,6 @@ from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
     from types import ModuleType
 
     import httpx2
@@ -77,11 +74,12 @@ class HttpBackend(ABC):
         self._http = http
         self._options = options
         self._errors = ErrorFactory(label or self.name, options.redactor or Redactor(os.environ))
-        timeout = http.Timeout(options.timeout_s, connect=min(_CONNECT_S, options.timeout_s))
+        most = options.connections
+        limits = http.Limits(max_connections=most, max_keepalive_connections=most)
+        # further calls wait for a connection as long as it takes
+        timeout = http.Timeout(options.timeout_s, connect=min(_CONNECT_S, options.timeout_s), pool=None)
         try:
-            tls = _tls_context(http)
-            create = functools.partial(http.AsyncClient, timeout=timeout, verify=tls, **client_options)
-            self._clients = ClientPool(create, size=options.connections)
+            self._client = http.AsyncClient(timeout=timeout, limits=limits, **client_options)
         except (ValueError, TypeError, OSError, ImportError, http.InvalidURL) as error:
             raise self._errors.unopened(error) from None
 
@@ -114,7 +112,7 @@ class HttpBackend(ABC):
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._clients.aclose()
+        await self._client.aclose()
 
     @abstractmethod
     async def _ask(self, request: ModelRequest) -> Any:
@@ -141,8 +139,7 @@ class HttpBackend(ABC):
             wait = ""
             try:
                 with self._errors.sending(self._http, options.timeout_s):
-                    async with self._clients.lend() as client:
-                        response = await client.post(self._url + path, **body)
+                    response: httpx2.Response = await self._client.post(self._url + path, **body)
                 if response.status_code in OVERLOADED:
                     options.on_overload()
                 if response.status_code < _FIRST_NO_SUCCESS or response.status_code in _REFUSALS:
@@ -240,48 +237,6 @@ class ModelBackend(HttpBackend):
         return key
 
 
-# by hand: one client with the limits of its HTTP library searches all its connections at each request, which at 64
-# calls at once takes a seventh more CPU time
-class ClientPool:
-    """Lends clients, one per call in flight; creates each when it is first needed.
-
-    Args:
-        create: creates a client; the first is created at once, so that an invalid setting fails before the first call.
-        size: the number of clients, 1 or more; further calls wait.
-    """
-
-    def __init__(self, create: Callable[[], httpx2.AsyncClient], *, size: int) -> None:
-        self._create = create
-        self._free = asyncio.Semaphore(size)
-        self._turn = asyncio.Lock()
-        self._all = [create()]
-        self._idle = list(self._all)
-
-    @asynccontextmanager
-    async def lend(self) -> AsyncIterator[httpx2.AsyncClient]:
-        """Lend a client for one call."""
-        async with self._free:
-            # one call starts per turn of the loop: calls that start together are sent only when all are prepared,
-            # are answered together, and leave the loop idle in between
-            async with self._turn:
-                await asyncio.sleep(0)
-            if self._idle:
-                client = self._idle.pop()
-            else:
-                client = self._create()
-                self._all.append(client)
-            try:
-                yield client
-            finally:
-                self._idle.append(client)
-
-    async def aclose(self) -> None:
-        """Close all clients, lent ones included."""
-        clients, self._all, self._idle = self._all, [], []
-        for client in clients:
-            await client.aclose()
-
-
 def _http_library(name: str, extra: str) -> ModuleType:
     try:
         import httpx2
@@ -290,12 +245,6 @@ def _http_library(name: str, extra: str) -> ModuleType:
             f"the backend {name} needs the package httpx2: pip install 'pytest-packbench[{extra}]'"
         ) from None
     return httpx2
-
-
-@functools.cache
-def _tls_context(http: Any) -> Any:
-    """Return the library's TLS settings, created once: reading the certificates is most of the cost of a client."""
-    return http.create_ssl_context()
 
 
 def retry_delay_s(retries: int, retry_after: str) -> float:

@@ -411,8 +411,7 @@ def _guard(name: str, pack_guards: Mapping[str, Any], suite: Suite) -> Any:
     try:
         guard = pack_guards[name] if name in pack_guards else import_object(name, "guard")
         return guard() if name in pack_guards or isinstance(guard, type) else guard
-    except TargetError as error:
-        raise SetupError(str(error)) from None
     except Exception as error:
         # such as a library that it needs and is missing
-        raise SetupError(f'guard "{name}": {describe_error(error)}') from error
+        prefix = f'guard "{name}": '
+        raise SetupError(prefix + str(error).removeprefix(prefix)) from error

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import re
 import sys
 from dataclasses import asdict
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_packbench.backends import BackendError, BackendOptions, BackendUnusable, open_backend
 from pytest_packbench.backends.answers import counts_in
-from pytest_packbench.backends.client import ClientPool, retry_delay_s
+from pytest_packbench.backends.client import retry_delay_s
 from pytest_packbench.model.request import AnswerError, ModelAnswer, ModelRequest, Tool, Usage
 from tests.servers.fake import FakeServer, Received, Reply, closed_port, scripted
 from tests.servers.wire import REPLIES, answer_with, error_reply, parse_request
@@ -408,53 +407,6 @@ def test_a_server_of_the_users_own_needs_no_key_and_gets_none_from_elsewhere(
         by_environment = use_backend(provider, "", lambda backend: backend.complete(request()))
     assert (by_option.content, by_environment.content, len(server.requests)) == ("hello", "hello", 2)
     assert "must-not-be-sent" not in str([received.headers for received in server.requests])
-
-
-def test_a_pool_lends_each_client_to_one_call_at_a_time_in_order_and_closes_all() -> None:
-    lent: list[int] = []
-    closed: list[int] = []
-    turns: list[int] = []
-    starts: list[tuple[int, int]] = []
-    numbers = count(1)
-
-    class Client:
-        def __init__(self) -> None:
-            self.number = next(numbers)
-
-        async def aclose(self) -> None:
-            closed.append(self.number)
-
-    async def use() -> list[int]:
-        create: Any = Client
-        pool, loop = ClientPool(create, size=3), asyncio.get_running_loop()
-
-        def tick() -> None:
-            turns.append(len(turns))
-            loop.call_soon(tick)
-
-        async def call(number: int) -> int:
-            # a client returns to the pool also after a failed call
-            with contextlib.suppress(LookupError):
-                async with pool.lend() as lent_client:
-                    client: Any = lent_client
-                    assert client.number not in lent
-                    starts.append((number, len(turns)))
-                    lent.append(client.number)
-                    await asyncio.sleep(0.001)
-                    lent.remove(client.number)
-                    raise LookupError
-            return int(client.number)
-
-        tick()
-        used = [await call(0), await call(1), *await asyncio.gather(*(call(number) for number in range(2, 20)))]
-        await pool.aclose()
-        return used
-
-    used = asyncio.run(use())
-    assert (used[:2], set(used), sorted(closed)) == ([1, 1], {1, 2, 3}, [1, 2, 3])
-    assert [number for number, _ in starts] == list(range(20))
-    # one starts per turn of the loop
-    assert len({turn for _, turn in starts}) == 20
 
 
 def test_a_total_that_is_too_small_counts_no_tokens_less_than_none() -> None:
