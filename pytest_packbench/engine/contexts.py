@@ -323,8 +323,7 @@ class SuiteContexts:
 
     def take_late(self, suite: Suite) -> list[tuple[str, str]]:
         """Return what a suite's cases left running did after their end, as case id and message, and forget it."""
-        late = take_late(suite)
-        return late if self.serving is None else [*late, *self.serving.take_late(suite)]
+        return take_late(suite)
 
     def closers(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """Return the functions that close targets and backends, to be run on the event loop that used them."""

@@ -291,9 +291,9 @@ class CaseTraffic:
     tasks: dict[asyncio.Task[None], RecordedCall] = field(default_factory=dict)
 
     @property
-    def key(self) -> tuple[int, str]:
-        """The suite's identity and the case's id."""
-        return id(self.suite), self.case_id
+    def key(self) -> tuple[object, str]:
+        """The suite and the case's id."""
+        return self.suite, self.case_id
 
     @property
     def has_recording(self) -> bool:

@@ -28,6 +28,7 @@ from pytest_packbench.engine.gateway.protocols import (
     without_login,
 )
 from pytest_packbench.engine.gateway.server import LoopbackServer
+from pytest_packbench.engine.offline import note_late
 from pytest_packbench.model.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -137,10 +138,9 @@ class Gateway:
         self._lock = threading.Lock()
         self._open: dict[str, CaseTraffic] = {}
         # the case, and whether its target goes on
-        self._ended: dict[str, tuple[tuple[int, str], bool]] = {}
+        self._ended: dict[str, tuple[tuple[object, str], bool]] = {}
         self._children: dict[str, CaseTraffic | None] = {}
         self._active: list[CaseTraffic] = []
-        self._late: dict[tuple[int, str], str] = {}
 
     def start(self) -> None:
         """Start to serve; the address is taken already, and earlier calls wait."""
@@ -202,16 +202,6 @@ class Gateway:
         with self._lock:
             self._children[token] = traffic
 
-    def take_late(self, suite: object = None) -> list[tuple[str, str]]:
-        """Return the calls that cases left running made after their end: case id and first message; forget them.
-
-        Args:
-            suite: the suite of the cases; None for all.
-        """
-        with self._lock:
-            keys = [key for key in self._late if suite is None or key[0] == id(suite)]
-            return [(key[1], self._late.pop(key)) for key in keys]
-
     def enter(self, traffic: CaseTraffic) -> None:
         """Begin a case: its target runs now."""
         with self._lock:
@@ -244,7 +234,7 @@ class Gateway:
                 for case in neighbours:
                     case.unattributed = case.unattributed or message
                     if case.token in self._ended:
-                        self._late.setdefault(case.key, message)
+                        note_late(*case.key, message)
 
     @property
     def _records(self) -> bool:
@@ -302,7 +292,7 @@ class Gateway:
         return _Owner()
 
     def _unattributed(
-        self, active: list[CaseTraffic], call: RecordedCall, words: str, ended: tuple[int, str] | None = None
+        self, active: list[CaseTraffic], call: RecordedCall, words: str, ended: tuple[object, str] | None = None
     ) -> _Owner:
         if not self._records:
             return _Owner(is_counted=True)
@@ -311,7 +301,7 @@ class Gateway:
         for case in active:
             case.unattributed = case.unattributed or message
         if ended:
-            self._late.setdefault(ended, message)
+            note_late(*ended, message)
         return _Owner(refusal=message)
 
     def _revoked(self, token: str, call: RecordedCall) -> str:
@@ -319,7 +309,7 @@ class Gateway:
         if ended is None:
             return f"{call} is refused: its address belongs to no case of this run"
         message = f"{call} was made by work of case {ended[1]}, which has ended; end it before the target returns"
-        self._late.setdefault(ended, message)
+        note_late(*ended, message)
         return message
 
     async def _handle(self, request: Request, reply: Reply) -> None:
