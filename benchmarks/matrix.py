@@ -28,9 +28,13 @@ APART = ("agentdojo", "harmbench", "mcp")
 # of the extra `dev`: what tests of the matrix import or start; all else there checks the code, at its newest version
 TOOLS = (
     "aiohttp",
+    "anthropic",
     "google-genai",
+    "httpx",
     "hypothesis",
     "jsonschema",
+    "ollama",
+    "openai",
     "pytest-rerunfailures",
     "pytest-xdist",
     "teamcity-messages",

@@ -145,13 +145,7 @@ def installed_backends() -> dict[str, EntryPoint]:
 def _open_installed(entry: EntryPoint, options: BackendOptions) -> Backend:
     source = f'the entry point {entry.name} = "{entry.value}" of {GROUP}'
     try:
-        factory = entry.load()
-    except (Exception, SystemExit) as error:
-        raise BackendUnusable(f"{source} can't be imported: {_describe(error)}") from error
-    if not callable(factory):
-        raise BackendUnusable(f"{source}: expected a class or a factory, got {type(factory).__name__}")
-    try:
-        backend: Any = factory(options)
+        backend: Any = entry.load()(options)
     except BackendUnusable:
         raise
     except (Exception, SystemExit) as error:

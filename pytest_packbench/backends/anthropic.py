@@ -15,7 +15,7 @@ from pytest_packbench.backends.answers import (
     tool_calls,
     unwrap,
 )
-from pytest_packbench.backends.client import PostBackend
+from pytest_packbench.backends.client import ModelBackend
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
 
 if TYPE_CHECKING:
@@ -30,25 +30,23 @@ _TRUNCATED = frozenset({"max_tokens", "model_context_window_exceeded"})
 _DECLINED = "the model declined to answer (stop reason: refusal)"
 
 
-class Anthropic(PostBackend):
-    """Asks Anthropic's models through the official client; requests JSON as the arguments of a forced tool call.
+class Anthropic(ModelBackend):
+    """Asks Anthropic's models; requests JSON as the arguments of a forced tool call.
 
-    The key comes from ANTHROPIC_API_KEY. A forced tool accepts any schema of an object, and every model supports it;
+    A forced tool accepts any schema of an object, and every model supports it;
     the output format refuses schemas with many optional properties, or with limits. The input count includes tokens
     written to and read from the cache, which Anthropic counts separately.
     """
 
-    name = "anthropic"
+    name = extra = "anthropic"
     default_model = "claude-sonnet-4-6"
     address = "https://api.anthropic.com"
+    address_variable = "ANTHROPIC_BASE_URL"
     path = "/v1/messages"
     adjustable = frozenset({"temperature", "tool_choice"})
 
-    def _client(self, **how: Any) -> Any:
-        headers = {"anthropic-version": _VERSION}
-        return self._sdk.AsyncAnthropic(
-            api_key=self._key, base_url=self._url or self.address, default_headers=headers, **how
-        )
+    def _headers(self, key: str) -> dict[str, str]:
+        return {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {})}
 
     def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
         body: dict[str, Any] = {

@@ -1,56 +1,59 @@
-"""What the backends of the providers' clients share: settings, a pool of clients, one POST for OpenAI and Anthropic."""
+"""What the built-in backends share: an HTTP client, requests that are repeated, addresses and keys."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
+import random
 import re
 from abc import ABC, abstractmethod
-from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from pytest_packbench.backends import BackendUnusable
+from pytest_packbench.backends import BackendError, BackendUnusable
 from pytest_packbench.backends.answers import UnreadableAnswer, UnreadableResponse, counts_in, parse_response
 from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory, error_message
-from pytest_packbench.backends.originals import original
+from pytest_packbench.backends.originals import full_address, original
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.request import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
     from types import ModuleType
+
+    import httpx2
 
     from pytest_packbench.backends import BackendOptions
     from pytest_packbench.model.request import ModelAnswer, ModelRequest
 
-ClientT = TypeVar("ClientT")
-# what a redirect to another server keeps: any other header may contain a key
-_KEYLESS = frozenset(
-    {"accept", "accept-encoding", "connection", "content-length", "content-type", "host", "user-agent"}
-)
+_CONNECT_S = 10.0
+_FIRST_NO_SUCCESS = 300
+_RETRIED = frozenset({"timeout", "network", "rate_limit", "overloaded", "server_error"})
+_FIRST_DELAY_S, _MAX_DELAY_S, _MAX_RETRY_AFTER_S = 0.5, 8.0, 120.0
 _REFUSALS = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 # the parameter itself is refused, not its value: a value out of range is the user's mistake and stays an error
 _REFUSED_PARAMETER = re.compile(
     r"(?i)\b(unsupported|not support(ed)?|n't support|deprecated|not permitted|not allowed|may not|not compatible|"
     r"unknown|unrecognized|unexpected|only the default)\b"
 )
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_FRAMING = frozenset({"connection", "content-length", "transfer-encoding"})
 
 
-class ClientBackend(ABC):
-    """A backend that asks through a provider's client; subclasses send requests and read answers.
+class HttpBackend(ABC):
+    """A backend that sends requests over HTTP, again after temporary failures; subclasses write and read their bodies.
 
     Args:
         options: how requests are sent.
-        model: the model's name.
-        http: the HTTP library that the client uses.
+        url: the server's address.
+        label: what errors call the backend; empty for its name.
+        client_options: further options of the HTTP clients.
 
     Attributes:
         name: the backend's name.
+        extra: the extra of this package that the backend needs.
         model: the model's name.
+        default_model: the model's name where none is set; empty: one has to be set.
         continues_texts: whether it can send a text as it is (`ModelRequest.raw`).
 
     Raises:
@@ -58,26 +61,31 @@ class ClientBackend(ABC):
     """
 
     name: ClassVar[str]
+    extra: ClassVar[str]
+    default_model: ClassVar[str] = ""
     continues_texts: ClassVar[bool] = False
 
-    def __init__(self, options: BackendOptions, *, model: str, http: Any) -> None:
-        self.model = model
+    def __init__(self, options: BackendOptions, url: str, *, label: str = "", **client_options: Any) -> None:
+        http = _http_library(self.name, self.extra)
+        if not (options.model or self.default_model):
+            raise BackendUnusable(f"the backend {self.name} has no default model: set --packbench-model")
+        self.model = options.model or self.default_model
+        self._url = check_url(url, name=self.name).rstrip("/")
+        self._http = http
         self._options = options
-        self._errors = ErrorFactory(self.name, options.redactor or Redactor(os.environ))
-        timeout = http.Timeout(options.timeout_s, connect=min(CONNECT_S, options.timeout_s))
-
-        def create() -> Any:
-            return self._open(timeout=timeout, verify=tls, event_hooks={"response": [self._on_response]})
-
+        self._errors = ErrorFactory(label or self.name, options.redactor or Redactor(os.environ))
+        most = options.connections
+        limits = http.Limits(max_connections=most, max_keepalive_connections=most)
+        # further calls wait for a connection as long as it takes
+        timeout = http.Timeout(options.timeout_s, connect=min(_CONNECT_S, options.timeout_s), pool=None)
         try:
-            tls = tls_context(http)
-            self._clients = ClientPool(create, size=options.connections, close=self._close)
+            self._client = http.AsyncClient(timeout=timeout, limits=limits, **client_options)
         except (ValueError, TypeError, OSError, ImportError, http.InvalidURL) as error:
             raise self._errors.unopened(error) from None
 
     @property
     def temperature(self) -> float | None:
-        """The temperature of requests."""
+        """The temperature of requests; None where the model accepts none."""
         return self._options.temperature
 
     def limit_of(self, request: ModelRequest) -> int:
@@ -104,34 +112,11 @@ class ClientBackend(ABC):
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._clients.aclose()
-
-    async def _on_response(self, response: Any) -> None:
-        """Report overload and repetitions, keep keys from another server; called before the client goes on."""
-        if response.status_code in OVERLOADED:
-            self._options.on_overload()
-        # the clients of OpenAI and Anthropic count in each request
-        if response.request.headers.get("x-stainless-retry-count", "0") != "0":
-            self._options.on_retry()
-        if "location" in response.headers:
-            request = response.request
-            # the client itself refuses an address that can't be read
-            with suppress(Exception):
-                here, there = request.url, request.url.join(response.headers["location"])
-                if (there.host, there.port) != (here.host, here.port) or there.scheme not in {here.scheme, "https"}:
-                    for name in set(request.headers) - _KEYLESS:
-                        del request.headers[name]
-
-    async def _close(self, client: Any) -> None:
-        await client.close()
-
-    @abstractmethod
-    def _open(self, **http_options: Any) -> Any:
-        """Create a client; the options are `timeout`, `verify` and `event_hooks` of its HTTP library."""
+        await self._client.aclose()
 
     @abstractmethod
     async def _ask(self, request: ModelRequest) -> Any:
-        """Return the provider's response; raises `UnreadableResponse`, or `BackendError` where none came."""
+        """Return the server's response; raises `UnreadableResponse`, or `BackendError` where none came."""
 
     @abstractmethod
     def _answer(self, data: Any, request: ModelRequest, usage: Usage) -> ModelAnswer:
@@ -142,218 +127,170 @@ class ClientBackend(ABC):
             UnreadableAnswer: it does not have the requested form.
         """
 
+    async def _post(self, path: str = "", **body: Any) -> httpx2.Response:
+        """Send a request, again after a temporary failure; raise `BackendError` where that does not pass.
 
-class PostBackend(ClientBackend):
-    """Sends one POST per call, and learns which parameters the model refuses.
+        Args:
+            path: its path below the address.
+            body: its body, as a keyword of the HTTP library: `json` or `content`.
+        """
+        options, retries = self._options, 0
+        while True:
+            wait = ""
+            try:
+                with self._errors.sending(self._http, options.timeout_s):
+                    response: httpx2.Response = await self._client.post(self._url + path, **body)
+                if response.status_code in OVERLOADED:
+                    options.on_overload()
+                if response.status_code < _FIRST_NO_SUCCESS or response.status_code in _REFUSALS:
+                    return response
+                wait = response.headers.get("retry-after", "")
+                raise self._errors.of_status(response.status_code, response.text)
+            except BackendError as error:
+                delay_s = retry_delay_s(retries, wait)
+                if error.kind not in _RETRIED or retries == options.retries or delay_s > _MAX_RETRY_AFTER_S:
+                    raise
+            await asyncio.sleep(delay_s)
+            options.on_retry()
+            retries += 1
 
-    The key comes from `<NAME>_API_KEY` and is required for the provider's own address only; the client retries.
+
+class ModelBackend(HttpBackend):
+    """Asks a provider's API, and learns which parameters the model refuses.
+
+    The key comes from `<NAME>_API_KEY` and is required for the provider's own address only; further headers come from
+    `<NAME>_CUSTOM_HEADERS`, `Name: value`, one per line.
 
     Attributes:
-        default_model: the model's name where none is set; empty: one has to be set.
-        address: the provider's own address; the client would read it from the environment.
-        path: the path of requests under the base URL.
+        address: the provider's own address.
+        address_variable: the variable with another one.
+        path: the path of requests under the address.
+        needs_key: whether the provider's own address requires a key.
         adjustable: parameters that a request can omit, or that have another name.
     """
 
-    default_model: ClassVar[str] = ""
     address: ClassVar[str]
+    address_variable: ClassVar[str]
     path: ClassVar[str]
-    adjustable: ClassVar[frozenset[str]]
+    needs_key: ClassVar[bool] = True
+    adjustable: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, options: BackendOptions) -> None:
-        self._sdk: Any = import_client(self.name)
-        model = required_model(options.model, name=self.name, default=self.default_model)
-        base_url = options.base_url or original(f"{self.name.upper()}_BASE_URL")
-        self._key = api_key(f"{self.name.upper()}_API_KEY", name=self.name, own_server=bool(base_url))
-        self._url = check_url(base_url, name=self.name) if base_url else None
+        own = options.base_url or original(self.address_variable)
+        self._is_own_server = bool(own)
         # parameters with which a call was refused that succeeded without them
         self._refused: frozenset[str] = frozenset()
-        http = http_library(self._sdk)
-        self._response = http.Response
-        super().__init__(options, model=model, http=http)
+        prefix = self.name.upper()
+        custom = headers_of(f"{prefix}_CUSTOM_HEADERS")
+        headers = [*self._headers(self._key(f"{prefix}_API_KEY")).items(), *custom]
+        super().__init__(options, full_address(own or self.address, self.name), headers=headers)
 
     @property
     def temperature(self) -> float | None:
         """The temperature of requests; None once the model has refused the parameter."""
         return None if "temperature" in self._refused else self._options.temperature
 
-    @abstractmethod
-    def _client(self, **client_options: Any) -> Any:
-        """Create the provider's client; the options are its `http_client`, `timeout` and `max_retries`."""
+    def _headers(self, key: str) -> dict[str, str]:
+        """Return the headers of requests; the key is empty where there is none."""
+        return {"authorization": f"Bearer {key}"} if key else {}
 
     @abstractmethod
     def _body(self, request: ModelRequest, without: frozenset[str]) -> dict[str, Any]:
         """Return the body of a request, without the named parameters."""
 
-    def _open(self, **http_options: Any) -> Any:
-        http_client = self._sdk.DefaultAsyncHttpxClient(**http_options)
-        return self._client(http_client=http_client, timeout=http_options["timeout"], max_retries=self._options.retries)
+    def _path(self, request: ModelRequest) -> str:  # noqa: ARG002 - for providers with several paths
+        """Return the path of a request."""
+        return self.path
 
     async def _ask(self, request: ModelRequest) -> Any:
         # a parameter that the server refuses by name is omitted from now on, if the call succeeds without it
         refused = self._refused
         while True:
             body = self._body(request, refused)
-            try:
-                text = await self._post(self._path(request), body)
-            except self._sdk.APIStatusError as error:
-                newly_refused = self._refused_parameters(error, body) - refused
-                if not newly_refused:
-                    raise self._errors.of_status(error.status_code, error.response.text) from None
-                refused |= newly_refused
-                continue
-            self._refused |= refused
-            return parse_response(text)
+            response = await self._post(self._path(request), json=body)
+            if response.status_code not in _REFUSALS:
+                self._refused |= refused
+                return parse_response(response.text)
+            newly_refused = self._refused_parameters(response.text, body) - refused
+            if not newly_refused:
+                raise self._errors.of_status(response.status_code, response.text)
+            refused |= newly_refused
 
-    def _path(self, request: ModelRequest) -> str:  # noqa: ARG002 - for providers with several paths
-        """Return the path of a request."""
-        return self.path
-
-    async def _post(self, path: str, body: dict[str, Any]) -> str:
-        sdk = self._sdk
-        with self._errors.sending(self._options.timeout_s, late=sdk.APITimeoutError, lost=sdk.APIConnectionError):
-            async with self._clients.lend() as client:
-                # the clients' typed methods convert the whole body at each call
-                response = await client.post(path, cast_to=self._response, body=body)
-        text: str = response.text
-        return text
-
-    def _refused_parameters(self, error: Any, body: dict[str, Any]) -> frozenset[str]:
-        if error.status_code not in _REFUSALS:
-            return frozenset()
-        message = error_message(error.response.text)
+    def _refused_parameters(self, text: str, body: dict[str, Any]) -> frozenset[str]:
+        message = error_message(text)
         if not _REFUSED_PARAMETER.search(message):
             return frozenset()
         return frozenset(self.adjustable & body.keys() & set(re.findall(r"\w+", message)))
 
-
-# by hand: one client with the limits of its HTTP library searches all its connections at each request, which at 64
-# calls at once takes a seventh more CPU time
-class ClientPool(Generic[ClientT]):
-    """Lends clients, one per call in flight; creates each when it is first needed.
-
-    Args:
-        create: creates a client; the first is created at once, so that an invalid setting fails before the first call.
-        size: the number of clients, 1 or more; further calls wait.
-        close: closes a client.
-    """
-
-    def __init__(
-        self, create: Callable[[], ClientT], *, size: int, close: Callable[[ClientT], Awaitable[object]]
-    ) -> None:
-        self._create = create
-        self._close = close
-        self._free = asyncio.Semaphore(size)
-        self._turn = asyncio.Lock()
-        self._all = [create()]
-        self._idle = list(self._all)
-
-    @asynccontextmanager
-    async def lend(self) -> AsyncIterator[ClientT]:
-        """Lend a client for one call."""
-        async with self._free:
-            # one call starts per turn of the loop: calls that start together are sent only when all are prepared,
-            # are answered together, and leave the loop idle in between
-            async with self._turn:
-                await asyncio.sleep(0)
-            if self._idle:
-                client = self._idle.pop()
-            else:
-                client = self._create()
-                self._all.append(client)
-            try:
-                yield client
-            finally:
-                self._idle.append(client)
-
-    async def aclose(self) -> None:
-        """Close all clients, lent ones included."""
-        clients, self._all, self._idle = self._all, [], []
-        for client in clients:
-            await self._close(client)
+    def _key(self, variable: str) -> str:
+        """Return the key from an environment variable; empty where there is none, and none is needed."""
+        key = os.environ.get(variable, "").strip()
+        if not key and self.needs_key and not self._is_own_server:
+            raise BackendUnusable(
+                f"the backend {self.name} needs a key: set the environment variable {variable} "
+                "(or set --packbench-base-url for your own server)"
+            )
+        if not (key.isascii() and key.isprintable()) or " " in key:
+            raise BackendUnusable(
+                f"{variable} contains characters that are invalid in an HTTP header: set it to the key alone"
+            )
+        return key
 
 
-NO_KEY = "no-key"
-"""The key sent to a server of the user's own where none is set: the clients require one."""
-
-_HTTP_LIBRARIES = frozenset({"httpx", "httpx2"})
-
-CONNECT_S = 10.0
-"""Time limit of opening a connection, seconds."""
-
-
-def import_client(package: str) -> ModuleType:
-    """Import a provider's client.
-
-    Raises:
-        BackendUnusable: it is not installed.
-    """
+def _http_library(name: str, extra: str) -> ModuleType:
     try:
-        return import_module(package)
-    except ImportError as error:
-        name = getattr(error, "name", None)
-        missing = "" if name in {package, None} else f" ({name} is missing)"
+        import httpx2
+    except ImportError:
         raise BackendUnusable(
-            f"the backend {package} needs the package {package}{missing}: pip install 'pytest-packbench[{package}]'"
+            f"the backend {name} needs the package httpx2: pip install 'pytest-packbench[{extra}]'"
         ) from None
+    return httpx2
 
 
-def http_library(client: ModuleType) -> Any:
-    """Return the HTTP library that a client uses: `httpx2`, or `httpx` under older clients."""
-    bases = client.DefaultAsyncHttpxClient.__mro__
-    return import_module(next(base.__module__ for base in bases if base.__module__ in _HTTP_LIBRARIES))
+def retry_delay_s(retries: int, retry_after: str) -> float:
+    """Return how long to wait before the next try: Retry-After in seconds, else exponentially longer, seconds."""
+    try:
+        requested = float(retry_after)
+    except ValueError:
+        requested = 0.0
+    if requested > 0:
+        return requested
+    jitter = 1 - 0.25 * random.random()  # noqa: S311 - spreads retries, protects nothing
+    return min(_FIRST_DELAY_S * 2.0**retries, _MAX_DELAY_S) * jitter
 
 
-@functools.cache
-def tls_context(http: Any) -> Any:
-    """Return an HTTP library's TLS settings, created once: reading the certificates is most of the cost of a client."""
-    return http.create_ssl_context()
-
-
-def required_model(model: str, *, name: str, default: str = "") -> str:
-    """Return the model's name, else the default.
-
-    Raises:
-        BackendUnusable: there is neither.
-    """
-    if not (model or default):
-        raise BackendUnusable(f"the backend {name} has no default model: set --packbench-model")
-    return model or default
-
-
-def api_key(variable: str, *, name: str, own_server: bool) -> str:
-    """Return the key from an environment variable; a server of the user's own needs none.
+def headers_of(variable: str) -> list[tuple[str, str]]:
+    """Return the request headers in an environment variable, `Name: value`, one per line.
 
     Raises:
-        BackendUnusable: it is missing, or is not valid in an HTTP header.
+        BackendUnusable: a line is no header.
     """
-    key = os.environ.get(variable, "").strip()
-    if not key and own_server:
-        return NO_KEY
-    if not key:
-        raise BackendUnusable(
-            f"the backend {name} needs a key: set the environment variable {variable} "
-            "(or set --packbench-base-url for your own server)"
-        )
-    if not (key.isascii() and key.isprintable()) or " " in key:
-        raise BackendUnusable(
-            f"{variable} contains characters that are invalid in an HTTP header: set it to the key alone"
-        )
-    return key
+    headers = []
+    for number, line in enumerate(os.environ.get(variable, "").splitlines(), start=1):
+        if not line.strip():
+            continue
+        name, colon, value = (part.strip() for part in line.partition(":"))
+        if not colon or not _HEADER_NAME.fullmatch(name) or not value.isascii() or not value.isprintable():
+            # the line itself may be a secret without its name
+            raise BackendUnusable(f'{variable}, line {number}: expected "Name: value" in plain ASCII')
+        if name.lower() in _FRAMING:
+            raise BackendUnusable(f"{variable}, line {number}: {name} follows from the request itself; remove it")
+        headers.append((name, value))
+    return headers
 
 
-def check_url(url: str, *, name: str, bare_host: bool = False) -> str:
+def check_url(url: str, *, name: str) -> str:
     """Check a server's address; the error does not contain it, since it may contain a password.
 
-    With `bare_host` the scheme may be missing. A login or a query is refused: the clients log it with every call.
+    A login or a query is refused: the client logs it with every call.
 
     Raises:
         BackendUnusable: it is not just scheme, host, port and path.
     """
     try:
-        parts = urlsplit(url if "://" in url or not bare_host else f"http://{url}")
-        valid = parts.scheme in {"http", "https"} and bool(parts.hostname or (bare_host and "://" not in url))
-        valid = valid and not (parts.username or parts.password or parts.query or parts.fragment) and parts.port != 0
+        parts = urlsplit(url)
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        valid = valid and not (parts.username or parts.password or parts.query or parts.fragment)
     except ValueError:
         valid = False
     if not valid:

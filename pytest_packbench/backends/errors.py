@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pytest_packbench.backends.answers import UnreadableAnswer
     from pytest_packbench.model.redaction import Redactor
 
-_Kinds = type[BaseException] | tuple[type[BaseException], ...]
 OVERLOADED = frozenset({429, 503, 529})
 """HTTP statuses by which a server reports overload."""
 _KINDS = {401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit", 503: "overloaded", 529: "overloaded"}
@@ -37,6 +36,8 @@ class ErrorFactory:
 
     def of_status(self, status: int, body: str) -> BackendError:
         """Return the error of an HTTP response that reports a failure, with the message in its body."""
+        if status < HTTPStatus.BAD_REQUEST:
+            body = "a redirect, which is not followed; set the address to which it leads"
         return self._of_status(status, f"HTTP {status}", body)
 
     def of_stream(self, status: int, error: object) -> BackendError:
@@ -49,22 +50,20 @@ class ErrorFactory:
         return self._error(_KINDS.get(status, default), f"{label}{': ' if text else ''}{text}")
 
     @contextmanager
-    def sending(self, limit_s: float, *, late: _Kinds, lost: _Kinds) -> Iterator[None]:
+    def sending(self, http: Any, limit_s: float) -> Iterator[None]:
         """Raise the error of a request that gets no answer in this block.
 
         Args:
+            http: the HTTP library that sends it.
             limit_s: the time limit, seconds.
-            late: the exceptions that say that it was exceeded; they may be some of the next.
-            lost: those of a failed connection.
         """
         try:
             yield
-        except late:
+        except http.TimeoutException:
             raise self._error("timeout", f"no answer within {limit_s:g} seconds") from None
-        except lost as error:
-            reason = error.__cause__ or error
-            text = self.redactor.excerpt(str(reason))
-            raise self._error("network", f"no answer: {type(reason).__name__}{': ' if text else ''}{text}") from None
+        except http.RequestError as error:
+            text = self.redactor.excerpt(str(error))
+            raise self._error("network", f"no answer: {type(error).__name__}{': ' if text else ''}{text}") from None
         except UnicodeEncodeError as error:
             # half of a surrogate pair, which UTF-8 can't encode
             text = f"the request can't be sent: {error.reason} (at character {error.start})"

@@ -16,7 +16,7 @@ from pytest_packbench.backends.answers import (
     tool_calls,
     unwrap,
 )
-from pytest_packbench.backends.client import PostBackend
+from pytest_packbench.backends.client import ModelBackend
 from pytest_packbench.model.request import ModelAnswer, ToolCall, Usage
 
 if TYPE_CHECKING:
@@ -27,14 +27,15 @@ _LIMITS = ("max_completion_tokens", "max_tokens")
 _FILTERED = "the provider's content filter withheld the answer"
 
 
-class OpenAI(PostBackend):
-    """Asks a chat completions API through the official client; the key comes from OPENAI_API_KEY.
+class OpenAI(ModelBackend):
+    """Asks a chat completions API.
 
     As OpenAI counts them, input tokens include cached ones, and output tokens include reasoning.
     """
 
-    name = "openai"
+    name = extra = "openai"
     address = "https://api.openai.com/v1"
+    address_variable = "OPENAI_BASE_URL"
     path = "/chat/completions"
     adjustable = frozenset({"temperature", *_LIMITS})
     continues_texts = True
@@ -42,10 +43,7 @@ class OpenAI(PostBackend):
     def __init__(self, options: BackendOptions) -> None:
         super().__init__(options)
         # other servers accept the older name, OpenAI's newer models only the newer one
-        self._limits = _LIMITS[::-1] if self._url else _LIMITS
-
-    def _client(self, **how: Any) -> Any:
-        return self._sdk.AsyncOpenAI(api_key=self._key, base_url=self._url or self.address, **how)
+        self._limits = _LIMITS[::-1] if self._is_own_server else _LIMITS
 
     def _path(self, request: ModelRequest) -> str:
         return "/completions" if request.raw else self.path

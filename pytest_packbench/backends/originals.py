@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,6 +33,16 @@ def originals(environment: Mapping[str, str]) -> dict[str, str]:
                 before[name] = value
     before.pop(VARIABLE, None)
     return before
+
+
+def full_address(value: str, provider: str) -> str:
+    """Return an address with a scheme; Ollama's variable may be a host, or the one that its server binds."""
+    if "://" not in value:
+        host, _, path = value.partition("/")
+        # as its own client completes it
+        port = "" if re.search(r":\d+$", host) or provider != "ollama" else ":11434"
+        value = f"http://{'127.0.0.1' * host.startswith(':')}{host}{port}{'/' * bool(path)}{path}"
+    return re.sub(r"(://|@)0\.0\.0\.0(?=[:/]|$)", r"\g<1>127.0.0.1", value).rstrip("/")
 
 
 def replace_variables(environment: MutableMapping[str, str], values: Mapping[str, str]) -> None:

@@ -248,12 +248,9 @@ class CommandTarget:
         return AnswerError("answer_unreadable", f"{self._program}: {problem}", text=text, details=details)
 
     def _error_reply(self, child: ChildProcess, error: Any) -> TargetFailure:
-        if not isinstance(error, dict):
-            message = self._redactor.excerpt(json.dumps(error, ensure_ascii=False), _VALUE_EXCERPT)
-        else:
-            message = self._redactor.excerpt(f"error {error.get('code', '')}: {error.get('message', '')}")
-        data = error.get("data") if isinstance(error, dict) else None
-        details = () if data is None else (f"data: {self._redactor.excerpt(str(data), 1000)}",)
+        said = error if isinstance(error, dict) else {"message": error}
+        message = self._redactor.excerpt(f"error {said.get('code', '')}: {said.get('message', '')}")
+        details = (f"data: {self._redactor.excerpt(str(said['data']), 1000)}",) if said.get("data") is not None else ()
         return TargetFailure("target_error", f"{self._program} answered: {message}", (*details, *self._stderr(child)))
 
     def _ended(self, child: ChildProcess) -> TargetFailure:

@@ -167,14 +167,9 @@ def tools_problem(recorded: Sequence[RecordedTool] | None, offered: Iterable[Too
     now = dict(tool_hashes(offered))
     if before == now:
         return ""
-    changed = {name for name in before.keys() & now.keys() if before[name] != now[name]}
-    differences = (
-        (before.keys() - now.keys(), "{} no longer offered"),
-        (now.keys() - before.keys(), "{} offered now"),
-        (changed, "another description or other parameters of {}"),
-    )
-    text = ", ".join(words.format(_names(names)) for names, words in differences if names)
-    return f"/conditions/tools: recorded with the tools {_names(before)}, run with {_names(now)}: {text}"
+    differing = {name for name, _ in before.items() ^ now.items()}
+    changed = f"the tools {_names(before)}, run with {_names(now)}; these differ: {_names(differing)}"
+    return f"/conditions/tools: recorded with {changed}"
 
 
 def record_again(context: SuiteContext, case_id: str) -> str:

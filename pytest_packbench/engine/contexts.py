@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +26,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.request import Target
     from pytest_packbench.model.suite import Prices, Suite
-
-
-_ABOUT_A_KEY = re.compile(r"(?i)key|credential")
-_RECORD_FIRST = "record first, with a key (--packbench-mode=record): after that, fixture mode needs none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,8 +323,7 @@ class SuiteContexts:
 
     def take_late(self, suite: Suite) -> list[tuple[str, str]]:
         """Return what a suite's cases left running did after their end, as case id and message, and forget it."""
-        late = take_late(suite)
-        return late if self.serving is None else [*late, *self.serving.take_late(suite)]
+        return take_late(suite)
 
     def closers(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """Return the functions that close targets and backends, to be run on the event loop that used them."""
@@ -360,14 +354,14 @@ class SuiteContexts:
         """Return a suite's target and its name: from the option, else the hook, the suite's rules, the pack."""
         adapt = self.pack_of(suite).adapt_target
         if self.options.target:
-            return self._find_target(self.options.target, adapt)
+            return find_target(self.options.target, self.options, self.redactor, adapt)
         from_hook = self._hooks.target(suite)
         if from_hook is not None:
             name = f"hook:{getattr(from_hook, '__qualname__', None) or type(from_hook).__qualname__}"
             return as_target(from_hook, name, adapt), name
         if suite.config.target:
             try:
-                return self._find_target(suite.config.target, adapt)
+                return find_target(suite.config.target, self.options, self.redactor, adapt)
             except TargetError as error:
                 file = shown_path(suite.path / CONFIG_NAME, self.options.root)
                 message = f"{file}: /target: {str(error).removeprefix('target ')}"
@@ -387,16 +381,6 @@ class SuiteContexts:
             return self.pack_of(suite).target(suite.config)
         except Exception as error:
             raise TargetError(f'the pack "{suite.config.pack}" raised in target(): {describe_error(error)}') from error
-
-    def _find_target(self, spec: str, adapt: Callable[[Any], Any]) -> tuple[Target, str]:
-        try:
-            return find_target(spec, self.options, self.redactor, adapt)
-        except TargetError as error:
-            # with recordings, the gateway would serve, and have set a placeholder
-            is_unrecorded = self.serving is None and self._serve_late is not None
-            if not is_unrecorded or _ABOUT_A_KEY.search(str(error.__cause__ or "")) is None:
-                raise
-            raise TargetError(f"{error}; {_RECORD_FIRST}") from error.__cause__
 
     def _guards(self, suite: Suite, pack: Pack) -> tuple[Any, ...]:
         """Return a suite's guards: the selected ones, then those of the hook; none where the option says none."""
@@ -418,21 +402,15 @@ def _never_called(request: object) -> None:
 
 
 def _guard(name: str, pack_guards: Mapping[str, Any], suite: Suite) -> Any:
-    if name in pack_guards:
-        try:
-            return pack_guards[name]()
-        except Exception as error:
-            # a library that it needs is missing
-            raise SetupError(f'guard "{name}": {error}') from error
-    if ":" not in name:
+    if name not in pack_guards and ":" not in name:
         raise SetupError(
             f'suite "{suite.name}": unknown guard "{name}"; expected one of '
             f"{', '.join([*pack_guards, 'none', 'module:attr'])}"
         )
     try:
-        guard = import_object(name, "guard")
-        return guard() if isinstance(guard, type) else guard
-    except TargetError as error:
-        raise SetupError(str(error)) from None
+        guard = pack_guards[name] if name in pack_guards else import_object(name, "guard")
+        return guard() if name in pack_guards or isinstance(guard, type) else guard
     except Exception as error:
-        raise SetupError(f'guard "{name}": creating it raised {type(error).__name__}: {error}') from error
+        # such as a library that it needs and is missing
+        prefix = f'guard "{name}": '
+        raise SetupError(prefix + str(error).removeprefix(prefix)) from error

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 from functools import partial
 from http.cookiejar import DefaultCookiePolicy
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pytest_packbench import __version__
+from pytest_packbench.backends import BackendUnusable
+from pytest_packbench.backends.client import headers_of
 from pytest_packbench.cases.load import parse_json
 from pytest_packbench.engine.external_io import (
     MAX_RESULT_BYTES,
@@ -37,8 +38,6 @@ HEADERS_VARIABLE = "PACKBENCH_HTTP_HEADERS"
 GATEWAY_HEADER = "x-packbench-gateway"
 """The request header with the address at which the gateway serves the case, in live and record mode."""
 
-_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_FRAMING = frozenset({"connection", "content-length", "transfer-encoding"})
 _LOGGERS = ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.proxy")
 _CONNECT_S = 10.0
 # shorter than servers keep idle connections: a request must not use one that is just being closed
@@ -106,7 +105,10 @@ class HttpTarget:
             raise TargetError(f'target "{self.shown}": expected http://host:port/path, or https')
         self._timeout_s = timeout_s
         self._connections = connections
-        self._headers = _parse_headers(os.environ.get(HEADERS_VARIABLE, ""))
+        try:
+            self._headers = headers_of(HEADERS_VARIABLE)
+        except BackendUnusable as error:
+            raise TargetError(str(error)) from None
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         self._auth = None
         if (user or password) and "authorization" not in {name.lower() for name, _ in self._headers}:
@@ -151,33 +153,29 @@ class HttpTarget:
             async with self._open_client().stream(
                 "POST", self._url, content=body, headers=_gateway_header()
             ) as response:
-                if not response.is_success:
-                    raise await self._refused(response)
                 parts = bytearray()
                 async for chunk in response.aiter_bytes():
                     parts += chunk
                     if len(parts) > MAX_RESULT_BYTES:
-                        raise self._unreadable(f"the body is longer than {MAX_RESULT_BYTES // 2**20} MiB")
-                return bytes(parts)
+                        break
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
-            reason = self._redactor.excerpt(_reason(error))
-            raise TargetFailure(
-                "target_unreachable",
-                f"{self.shown}: can't connect: {reason}; check that the server runs and listens at this address",
-            ) from None
+            advice = "; check that the server runs and listens at this address"
+            raise self._failure("target_unreachable", "can't connect", error, advice) from None
         except httpx2.TimeoutException:
             raise TimeoutError from None
         except (httpx2.NetworkError, httpx2.RemoteProtocolError) as error:
-            reason = self._redactor.excerpt(_reason(error))
-            raise TargetFailure(
-                "target_died", f"{self.shown}: the connection was closed before the response was complete: {reason}"
-            ) from None
-        except httpx2.DecodingError:
-            message = f"{self.shown}: the response can't be decoded: the body does not match its Content-Encoding"
-            raise TargetFailure("target_error", message) from None
+            problem = "the connection was closed before the response was complete"
+            raise self._failure("target_died", problem, error) from None
         except httpx2.HTTPError as error:
-            reason = self._redactor.excerpt(_reason(error))
-            raise TargetFailure("target_error", f"{self.shown}: {reason}") from None
+            raise self._failure("target_error", "the response can't be read", error) from None
+        if not response.is_success:
+            raise self._refused(response, bytes(parts))
+        if len(parts) > MAX_RESULT_BYTES:
+            raise self._unreadable(f"the body is longer than {MAX_RESULT_BYTES // 2**20} MiB")
+        return bytes(parts)
+
+    def _failure(self, kind: str, problem: str, error: Exception, advice: str = "") -> TargetFailure:
+        return TargetFailure(kind, f"{self.shown}: {problem}: {self._redactor.excerpt(_reason(error))}{advice}")
 
     def _open_client(self) -> httpx2.AsyncClient:
         import httpx2
@@ -210,23 +208,12 @@ class HttpTarget:
                 logging.getLogger(name).addFilter(self._filter)
         return self._client
 
-    async def _refused(self, response: httpx2.Response) -> TargetFailure:
-        status = f"{self.shown}: answered {response.status_code} {response.reason_phrase}".rstrip()
-        if response.has_redirect_location:
-            try:
-                location = self._redactor.excerpt(shown_url(urljoin(str(self._url), response.headers["location"])))
-            except ValueError:
-                location = "an invalid address"
-            return TargetFailure(
-                "target_error", f"{status}, a redirect to {location}; redirects are not followed, use the final address"
-            )
-        body = bytearray()
-        async for chunk in response.aiter_bytes():
-            body += chunk
-            if len(body) > _MAX_ERROR_BYTES:
-                break
-        text = self._redactor.excerpt(bytes(body[:_MAX_ERROR_BYTES]).decode("utf-8", "replace"))
-        return TargetFailure("target_error", f"{self._redactor.text(status)}: {text or 'no body'}")
+    def _refused(self, response: httpx2.Response, body: bytes) -> TargetFailure:
+        status = self._redactor.text(f"{self.shown}: answered {response.status_code} {response.reason_phrase}".rstrip())
+        if response.is_redirect:
+            return TargetFailure("target_error", f"{status}; redirects are not followed, use the final address")
+        text = self._redactor.excerpt(body[:_MAX_ERROR_BYTES].decode("utf-8", "replace"))
+        return TargetFailure("target_error", f"{status}: {text or 'no body'}")
 
     def _parse(self, raw: bytes) -> Any:
         if not raw.strip():
@@ -247,21 +234,6 @@ def _gateway_header() -> dict[str, str]:
     """Return the header by which a server can have the gateway answer its model calls."""
     route = ROUTE.get()
     return {} if route is None else {GATEWAY_HEADER: route.url}
-
-
-def _parse_headers(text: str) -> list[tuple[str, str]]:
-    headers = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        name, colon, value = (part.strip() for part in line.partition(":"))
-        if not colon or not _HEADER_NAME.fullmatch(name) or not value.isascii() or not value.isprintable():
-            # the line itself may be a secret without its name
-            raise TargetError(f'{HEADERS_VARIABLE}, line {number}: expected "Name: value" in plain ASCII')
-        if name.lower() in _FRAMING:
-            raise TargetError(f"{HEADERS_VARIABLE}, line {number}: {name} follows from the request itself; remove it")
-        headers.append((name, value))
-    return headers
 
 
 def _is_loopback(host: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -247,25 +246,20 @@ class CallLimit:
     Attributes:
         most: how often it may ask; None for no limit.
         refused: why a call was refused; None as long as none was.
-        made: the hashes of the requests.
+        made: the number of calls.
     """
 
     most: int | None = None
     refused: BackendError | None = None
-    made: list[str] = field(default_factory=list)
+    made: int = 0
 
-    def take(self, request_sha256: str) -> BackendError | None:
+    def take(self) -> BackendError | None:
         """Count a call that is about to be made; return why it must not be made, None if it may."""
-        count = len(self.made)
-        if self.most is None or count < self.most:
-            self.made.append(request_sha256)
+        if self.most is None or self.made < self.most:
+            self.made += 1
             return None
-        equal = max(Counter(self.made).values())
-        self.refused = BackendError(
-            "max_calls",
-            f"the attempt asked for more than {self.most} model calls (--packbench-max-calls): it had made {count}, "
-            f"{equal if equal > 1 else 'none'} of them equal; end its loop, or raise the limit",
-        )
+        problem = f"the attempt asked for more than {self.most} model calls (--packbench-max-calls)"
+        self.refused = BackendError("max_calls", f"{problem}; end its loop, or raise the limit")
         return self.refused
 
 
@@ -382,7 +376,7 @@ class Meter:
             call.error = BackendError("no_backend", f"no backend is set for the role {request.role}")
             raise call.error
         # a guard's server is no model
-        if model.backend.name != "json_server" and (refused := self.limit.take(call.request_sha256)) is not None:
+        if model.backend.name != "json_server" and (refused := self.limit.take()) is not None:
             call.error = refused
             raise refused
         task, usage = asyncio.current_task(), None

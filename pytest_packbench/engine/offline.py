@@ -108,7 +108,6 @@ class _Guard:
         self.active: list[_GuardedCase] = []
         self.claims: dict[int, _Claim] = {}
         self.tasks: WeakKeyDictionary[asyncio.Task[Any], _GuardedCase] = WeakKeyDictionary()
-        self.late: dict[_GuardedCase, str] = {}
         self.served: list[tuple[str, int]] = []
         self.own_threads: list[int] = []
         self.installed = False
@@ -156,7 +155,7 @@ class _Guard:
         suspects = self._suspects() if owner is None else [owner]
         cases = [case for case in suspects if not (is_process and case.allow_processes)]
         if not cases and sys.is_finalizing():
-            # whose object is freed can't be known, and `_tell_late` has run
+            # whose object is freed can't be known, and `tell_late` has run
             text = f"fixture mode is offline, but an object that was left until the interpreter's exit tried: {action}"
             print(f"packbench: {text}", file=sys.stderr)  # noqa: T201 - pytest has ended
             raise OfflineError(text)
@@ -178,7 +177,7 @@ class _Guard:
             if len(case.violations) < _MAX_NOTED:
                 case.violations.append(message)
             if case.over:
-                self.late.setdefault(case, message)
+                note_late(case.suite, case.case, message)
         raise OfflineError(f"case {cases[0].case}: {text}")
 
     def owner(self) -> _GuardedCase | None:
@@ -344,14 +343,25 @@ def _works_for_case() -> bool:
     return _CURRENT.get() is not None or is_in_case()
 
 
-def take_late(suite: object) -> list[tuple[str, str]]:
-    """Return what was refused after the end of its case, as pairs of case id and first message, and forget it.
+# by the identity of the suite and the id of the case: the suite, and what the case's work tried after its end
+_LATE: dict[tuple[int, str], tuple[object, str]] = {}
 
-    Args:
-        suite: that of the cases, as `offline` got it.
-    """
-    cases = [case for case in _GUARD.late if case.suite is suite]
-    return [(case.case, _GUARD.late.pop(case)) for case in cases]
+
+def note_late(suite: object, case_id: str, message: str) -> None:
+    """Note that something was refused after the end of its case; the first message of each case stays."""
+    _LATE.setdefault((id(suite), case_id), (suite, message))
+
+
+def take_late(suite: object) -> list[tuple[str, str]]:
+    """Return what was refused after the end of a suite's cases, as pairs of case id and message, and forget it."""
+    return [(key[1], _LATE.pop(key)[1]) for key in list(_LATE) if key[0] == id(suite)]
+
+
+def tell_late() -> None:
+    """Write what happened too late for the run's summary, and forget it."""
+    while _LATE:
+        _, (_, message) = _LATE.popitem()
+        print(f"packbench: {message}", file=sys.stderr)  # noqa: T201 - pytest has ended
 
 
 def bound_to_case(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -474,7 +484,7 @@ def _watch() -> None:
     import _thread
     import atexit
 
-    atexit.register(_tell_late)
+    atexit.register(tell_late)
     replace(atexit, "register", _noting_callback)
     replace(finalize, "__init__", _noting_finalizer)
     replace(threading.Thread, "start", _noting_thread)
@@ -572,11 +582,7 @@ def _refusing_processes(fork_exec: Callable[..., Any]) -> Callable[..., Any]:
         words = [os.fsdecode(word) for word in arguments[0]] if arguments else []
         program = words[-1] if words else ""
         if _RESOURCE_TRACKER.fullmatch(program) is None:
-            methods = [
-                name for name in ("spawn", "forkserver") if f"from multiprocessing.{name} import" in " ".join(words)
-            ]
-            method = f"multiprocessing, start method {methods[0]}" if methods else f"fork_exec: {words[:1]}"
-            _GUARD.refuse_process(method)
+            _GUARD.refuse_process(f"fork_exec: {words[:1]}")
         return fork_exec(*arguments)
 
     return refusing
@@ -587,9 +593,3 @@ def _fork_server() -> object:
     module = sys.modules.get("multiprocessing.forkserver")
     server = getattr(module, "_forkserver", None)
     return getattr(server, "_forkserver_address", None)
-
-
-def _tell_late() -> None:
-    """Write what happened too late for the run's summary."""
-    for message in list(_GUARD.late.values()):
-        print(f"packbench: {message}", file=sys.stderr)  # noqa: T201 - pytest has ended

@@ -423,37 +423,21 @@ def transcript(attempt: AttemptState, *, prompts: bool) -> list[tuple[str, str, 
     """
     if not prompts:
         return []
-    lines, traffic = [], attempt.traffic
+    from pytest_packbench.engine.gateway.exchanges import transcript_of
+
+    traffic, cassette = attempt.traffic, attempt.cassette
+    said: list[dict[str, Any]] = []
     if traffic is not None and not traffic.has_recording:
-        own = [call.as_exchange() for call in traffic.calls]
+        said += [call.as_exchange() for call in traffic.calls]
+    elif cassette is not None:
+        said += [call.model_dump() for call in cassette.gateway if call.request is not None]
+    if attempt.meter is None:
+        recorded = cassette.exchanges if cassette is not None else ()
+        said += [exchange.model_dump() for exchange in recorded if exchange.prompt is not None]
     else:
-        replayed = attempt.cassette.gateway if attempt.cassette is not None else ()
-        own = [call.model_dump() for call in replayed if call.request is not None]
-    if own:
-        from pytest_packbench.engine.gateway.exchanges import transcript_of
-
-        lines = [line for exchange in own for line in transcript_of(exchange)]
-    if attempt.meter is not None:
-        try:
-            exchanges = model_exchanges(attempt.meter.calls, prompts=True)
-        except UnrecordableError:
-            return lines
-    else:
-        recorded = attempt.cassette.exchanges if attempt.cassette is not None else ()
-        exchanges = [exchange.model_dump() for exchange in recorded if exchange.prompt is not None]
-    for exchange in exchanges:
-        role, prompt = exchange["role"], exchange["prompt"]
-        if prompt.get("system"):
-            lines.append((role, "system", prompt["system"]))
-        lines += [(role, str(message.get("role")), _text_of(message.get("content"))) for message in prompt["messages"]]
-        calls = [f"{call['name']}({_text_of(call['arguments'])})" for call in exchange.get("tool_calls") or ()]
-        answer = exchange.get("refusal") or exchange.get("answer")
-        lines.append((role, "answer", ", ".join(calls) or _text_of(answer)))
-    return lines
-
-
-def _text_of(content: object) -> str:
-    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+        with suppress(UnrecordableError):
+            said += model_exchanges(attempt.meter.calls, prompts=True)
+    return [line for exchange in said for line in transcript_of(exchange)]
 
 
 def _exchange(call: ModelCall, answer: ModelAnswer, prompt: dict[str, Any]) -> dict[str, Any]:

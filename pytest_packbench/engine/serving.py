@@ -6,11 +6,11 @@ Nothing of the gateway itself is imported before it is started.
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.external_io import ROUTE, GatewayRoute
+from pytest_packbench.engine.offline import tell_late
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -91,10 +91,8 @@ class Serving:
 
     def stop(self) -> None:
         """Stop serving, and restore the variables."""
-        if self.gateway is not None:
-            for _, message in self.gateway.take_late():
-                # the run's summary is written
-                print(f"packbench: {message}", file=sys.stderr)  # noqa: T201 - pytest has ended
+        # the run's summary is written
+        tell_late()
         self._undo.close()
         self.gateway = None
 
@@ -158,10 +156,6 @@ class Serving:
                 # an abandoned coroutine is closed outside its context, where the variable has no value to reset
                 with suppress(ValueError):
                     ROUTE.reset(before)
-
-    def take_late(self, suite: object) -> list[tuple[str, str]]:
-        """Return the calls that a suite's cases left running made after their end: case id and message; forget them."""
-        return [] if self.gateway is None else self.gateway.take_late(suite)
 
 
 def _without_keys(environment: Mapping[str, str]) -> dict[str, str]:

@@ -349,8 +349,6 @@ def import_object(spec: str, what: str, forms: str = "package.module:attr") -> A
         raise TargetError(f'{what} "{spec}": expected {forms}')
     try:
         value: Any = import_module(module_name)
-    except ImportError as error:
-        raise TargetError(f'{what} "{spec}": {error}') from error
     except (Exception, SystemExit) as error:
         raise TargetError(f'{what} "{spec}": importing {module_name} raised {describe_error(error)}') from error
     for name in path.split("."):

@@ -20,6 +20,7 @@ import pytest
 from openai import AsyncOpenAI, BadRequestError, OpenAI
 
 from pytest_packbench.engine.gateway.stamps import install
+from pytest_packbench.engine.offline import take_late
 from pytest_packbench.engine.targets import run_in_thread
 from tests.integration.options.conftest import recordings, replayable
 from tests.servers.fake import FakeServer, Received, Reply
@@ -339,7 +340,7 @@ def test_no_call_lands_with_the_wrong_case(name: str, at_once: bool) -> None:
     with FakeServer(model) as server:
         with recording(server.url) as gateway:
             ended = run(gateway, pattern, at_once=at_once)
-            late = gateway.take_late()
+            late = take_late(None)
         made = len(server.requests)
         attributed = {case for case, each in ended.items() if not each.traffic.unattributed}
         first = {"c0"} if pattern.alone == "first" else set(ended)

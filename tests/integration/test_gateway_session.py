@@ -160,16 +160,7 @@ def test_a_client_with_a_fixed_address_beside_recorded_calls_is_named(project: P
     assert "record its model calls" not in text
 
 
-def test_before_a_recording_the_error_of_a_missing_key_says_to_record(
-    project: Project, served: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY")
-    prepare(project)
-    advice = "; record first, with a key (--packbench-mode=record): after that, fixture mode needs none"
-    assert advice in text_of(project.run_toy(TARGET))
-    assert advice not in text_of(project.run_toy(TARGET, "--packbench-gateway=off"))
-    prepare(project, "raise ValueError('another reason')")
-    assert advice not in text_of(project.run_toy(TARGET))
+def test_a_call_while_the_target_is_imported_is_refused(project: Project, served: Model) -> None:
     prepare(project, OWN + "\nwith CLIENT:\n    CLIENT.models.list()\n")
     # a recording would not help
     text = text_of(project.run_toy(TARGET, "--packbench-gateway=on"))

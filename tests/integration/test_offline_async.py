@@ -111,7 +111,7 @@ def test_each_async_case_that_hides_its_access_is_an_error(both: Project, concur
         if name != "process"
     } == dict.fromkeys((*(f"case_{number}" for number in range(6)), "context", "thread"), True)
     process = both.errors()["process"]["message"]
-    assert "the target tried: child process (multiprocessing, start method spawn)" in process
+    assert "the target tried: child process (fork_exec: [" in process
     assert "packbench_allow_processes = yes" in process
 
 

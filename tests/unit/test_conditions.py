@@ -147,9 +147,9 @@ def test_changed_code_of_a_guard_is_a_remark_where_the_guard_runs_and_an_error_w
 @pytest.mark.parametrize(
     ("now", "difference"),
     [
-        ((), "look no longer offered"),
-        ((tool(), tool("send")), "send offered now"),
-        ((tool(description="may send"),), "another description or other parameters of look"),
+        ((), "run with none; these differ: look"),
+        ((tool(), tool("send")), "run with look, send; these differ: send"),
+        ((tool(description="may send"),), "run with look; these differ: look"),
     ],
 )
 def test_other_tools_are_an_error(tmp_path: Path, now: tuple[Tool, ...], difference: str) -> None:

@@ -26,8 +26,6 @@ def test_a_credential_is_hidden_and_may_be_another(body: Any) -> None:
     redactor = Redactor()
     first, second = (call(body, "TOKEN", token, redactor) for token in TOKENS)
     assert first.request_sha256 == second.request_sha256
-    # as older recordings state it
-    assert first.whole_sha256 != second.whole_sha256
     assert first.request_sha256 != call({}, "", "").request_sha256
     for made, token in zip((first, second), TOKENS, strict=True):
         assert token not in json.dumps(made.as_exchange())

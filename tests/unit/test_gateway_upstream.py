@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import gzip
 import json
 import ssl
 import time
@@ -67,13 +66,8 @@ def both(url: str, act: Any) -> tuple[CaseTraffic, CaseTraffic, list[GatewayExch
         [head("content-type: application/json", version="1.0"), ANSWER, CLOSE],
         [head(status="103 Early Hints"), *chunked("application/json", [ANSWER[:7], ANSWER[7:]])],
         [*chunked("application/json", [ANSWER])[:-1], b"0\r\nx-checksum: 1\r\nx: y\r\n\r\n"],
-        [
-            head("content-type: application/json", "content-encoding: gzip", "transfer-encoding: chunked"),
-            *(chunk(gzip.compress(ANSWER)[start:][:40]) for start in range(0, len(gzip.compress(ANSWER)), 40)),
-            b"0\r\n\r\n",
-        ],
     ],
-    ids=["length", "repeated length", "close", "1.0", "interim", "trailers", "gzip"],
+    ids=["length", "repeated length", "close", "1.0", "interim", "trailers"],
 )
 def test_every_framing_of_an_answer_arrives(wire: Sequence[bytes | float]) -> None:
     with RawServer(lambda _: wire) as server:
@@ -228,10 +222,10 @@ def test_a_provider_that_cannot_be_reached_is_an_error_that_a_later_answer_recov
                 gateway.upstreams["openai"] = f"{server.url}/v1"
                 assert ask(gateway) == "there"
         assert traffic.unrecovered_error() is None
-        # in the words of each provider
+        # where each provider's client looks for it
         path = "gemini/v1beta/models/m:generateContent"
-        answer = httpx.post(f"{gateway.url}/{path}", json={}, trust_env=False).json()["error"]
-        assert (answer["code"], answer["status"]) == (502, "UNAVAILABLE")
+        answer = httpx.post(f"{gateway.url}/{path}", json={}, trust_env=False)
+        assert (answer.status_code, answer.json()["error"]["status"]) == (502, "network")
         for address, problem in (
             ("http://127.0.0.1:99999", "the address can't be read: Port out of range"),
             ("ftp://127.0.0.1", "the address is neither http:// nor https://"),

@@ -5,10 +5,13 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 import secrets
 from binascii import b2a_base64
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import takewhile
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.engine.gateway import stamps
@@ -23,7 +26,6 @@ from pytest_packbench.engine.gateway.protocols import (
 )
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.credentials import without_credentials, without_secrets
-from pytest_packbench.model.errors import format_value
 from pytest_packbench.model.redaction import Redactor
 from pytest_packbench.model.strict_json import NUMBERS
 
@@ -47,6 +49,8 @@ UNSUPPORTED = "unsupported_call"
 _QUESTIONS = ("messages", "input", "contents", "prompt")
 _MAX_DIFF_LINES = 40
 _MAX_COMPARED_LINES = 2000
+_SHOWN_BEFORE, _SHOWN = 20, 80
+_WORD = re.compile(r"\w")
 _ADVICE = "if the pipeline has changed, record it again (--packbench-mode=record)"
 
 
@@ -62,7 +66,6 @@ class RecordedCall:
         request_headers: the headers of the request that decide on its answer.
         redactor: removes secrets; gets to know those of the request.
         request_sha256: hash of method, path, and the body without credentials.
-        whole_sha256: hash of method, path and body, which older recordings state.
         model: the model that it names; empty where it names none.
         status: the HTTP status of the answer; None as long as it has not begun.
         headers: the headers of the answer that are recorded.
@@ -82,7 +85,6 @@ class RecordedCall:
     request_headers: dict[str, str]
     redactor: Redactor
     request_sha256: str
-    whole_sha256: str
     model: str
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
@@ -112,12 +114,9 @@ class RecordedCall:
         # Ollama's client sends a key where there is one, and its servers need none
         ignored = ("authorization",) * (provider == "ollama")
         kept = deciding(without_credentials(headers or {}, found), ignored)
-        first, second = (
-            canonical_sha256({"method": method, "path": path, "body": each})
-            for each in (without_credentials(key, found), key)
-        )
+        sha256 = canonical_sha256({"method": method, "path": path, "body": without_credentials(key, found)})
         redactor.add(found, "a credential of a request")
-        return cls(provider, method, path, value, redactor.json(kept), redactor, first, second, model_of(path, value))
+        return cls(provider, method, path, value, redactor.json(kept), redactor, sha256, model_of(path, value))
 
     @property
     def uses_tokens(self) -> bool:
@@ -292,9 +291,9 @@ class CaseTraffic:
     tasks: dict[asyncio.Task[None], RecordedCall] = field(default_factory=dict)
 
     @property
-    def key(self) -> tuple[int, str]:
-        """The suite's identity and the case's id."""
-        return id(self.suite), self.case_id
+    def key(self) -> tuple[object, str]:
+        """The suite and the case's id."""
+        return self.suite, self.case_id
 
     @property
     def has_recording(self) -> bool:
@@ -390,8 +389,11 @@ class CaseTraffic:
 
     def _is_of(self, exchange: GatewayExchange, call: RecordedCall) -> bool:
         """Whether an exchange is the recording of a call."""
-        is_asked = exchange.request_sha256 in {call.request_sha256, call.whole_sha256}
-        return exchange.provider == call.provider and is_asked and not self._other_headers(exchange, call)
+        return self._asks(exchange, call) and not self._other_headers(exchange, call)
+
+    def _asks(self, exchange: GatewayExchange, call: RecordedCall) -> bool:
+        """Whether a recorded request is that of a call, but for its headers."""
+        return (exchange.provider, exchange.request_sha256) == (call.provider, call.request_sha256)
 
     def _other_headers(self, exchange: GatewayExchange, call: RecordedCall) -> list[str]:
         """Return the names of headers that differ from the recorded ones; none where these are not known."""
@@ -415,40 +417,44 @@ class CaseTraffic:
         if nearest is None:
             return f"{problem}, of which none has a body to compare; {_ADVICE}"
         exchange = self.recorded[nearest]
-        others = self._other_headers(exchange, call)
-        if exchange.path != call.path:
-            where = f"/path: recorded {format_value(exchange.path)}, now {format_value(call.path)}"
-        elif others:
+        if self._asks(exchange, call):
             where = (
                 "with other headers (name those that decide on no answer in suite.yaml, recording: ignore_headers): "
-                f"{', '.join(others)}"
+                f"{', '.join(self._other_headers(exchange, call))}"
             )
         else:
-            recorded = without_secrets(exchange.request)
-            where = first_difference(recorded, asked) or "which differs in what is not shown (a redacted value)"
+            where = self._compared(exchange, call, asked)
         return f"{problem}; the nearest is /gateway/{nearest}, {where}; {_ADVICE}"
 
     def _nearest(self, call: RecordedCall, asked: Any) -> int | None:
-        """Return the position of the recorded request that is most like a call; keep how they differ."""
+        """Return the position of the recorded request that is most like a call."""
         now = _lines(asked)
         alike = []
         for position, exchange in enumerate(self.recorded):
-            if (exchange.provider, exchange.request_sha256) == (call.provider, call.request_sha256):
+            if self._asks(exchange, call):
                 # the same, but for its headers
                 return position
             if exchange.request is not None and exchange.provider == call.provider:
                 ratio = difflib.SequenceMatcher(None, _lines(exchange.request), now, autojunk=False).ratio()
                 alike.append((ratio + (exchange.path == call.path), -position))
-        if not alike:
-            return None
-        nearest = -max(alike)[1]
-        recorded = self.recorded[nearest]
-        before = [f"{recorded.method} {recorded.path}", *_lines(recorded.request)]
-        after = [f"{call.method} {call.path}", *now]
+        return -max(alike)[1] if alike else None
+
+    def _compared(self, exchange: GatewayExchange, call: RecordedCall, asked: Any) -> str:
+        """Return how a recorded request and a call differ first; keep all differences."""
+        before = [f"{exchange.method} {exchange.path}", *_lines(exchange.request)]
+        after = [f"{call.method} {call.path}", *_lines(asked)]
         lines = list(difflib.unified_diff(before, after, "recorded", "now", lineterm="", n=1))
         more = [f"... {len(lines) - _MAX_DIFF_LINES} more lines"] if len(lines) > _MAX_DIFF_LINES else []
         self.difference = (*lines[:_MAX_DIFF_LINES], *more)
-        return nearest
+        if not lines:
+            return "which differs in what is not shown (a redacted value)"
+        first = list(takewhile(lambda line: line[0] != "@", lines[3:]))
+        old, new = (
+            next((line[1:].strip(" ,") for line in first if line[0] == sign and _WORD.search(line)), "nothing")
+            for sign in "-+"
+        )
+        start = max(0, len(commonprefix([old, new])) - _SHOWN_BEFORE)  # noqa: RUF071 - of texts, not of paths
+        return f"recorded {old[start:][:_SHOWN]}, now {new[start:][:_SHOWN]}"
 
 
 def _lines(value: Any) -> list[str]:
@@ -457,51 +463,31 @@ def _lines(value: Any) -> list[str]:
     return json.dumps(shown, indent=1, sort_keys=True, ensure_ascii=False).splitlines()[:_MAX_COMPARED_LINES]
 
 
-def first_difference(before: Any, after: Any, pointer: str = "") -> str:
-    """Return where two JSON values differ first, and how; empty where they don't."""
-    # for Python, true is 1, in lists and objects as well
-    if json.dumps(before, sort_keys=True) == json.dumps(after, sort_keys=True):
-        return ""
-    if isinstance(before, dict) and isinstance(after, dict):
-        for name in sorted({*before, *after}):
-            if name not in after or name not in before:
-                change = "no longer sent" if name in before else "not in the recording"
-                return f"{pointer}/{name}: {change}"
-            if found := first_difference(before[name], after[name], f"{pointer}/{name}"):
-                return found
-    if isinstance(before, list) and isinstance(after, list):
-        for position, (old, new) in enumerate(zip(before, after, strict=False)):
-            if found := first_difference(old, new, f"{pointer}/{position}"):
-                return found
-        return f"{pointer or '/'}: recorded with {len(before)} items, now {len(after)}"
-    return f"{pointer or '/'}: recorded {_shown(before, after)}, now {_shown(after, before)}"
-
-
-def _shown(value: Any, other: Any) -> str:
-    """Return a value for a message; of long texts, the part where they begin to differ."""
-    if isinstance(value, str) and isinstance(other, str):
-        same = next((i for i, (a, b) in enumerate(zip(value, other, strict=False)) if a != b), 0)
-        if same > 30:  # noqa: PLR2004 - what a line has room for
-            return format_value("..." + value[same - 20 :])
-    return format_value(value)
-
-
-_ANSWERS = ("body", "text", "stream", "body_base64", "stream_base64")
+_WRAPPED = ("choices", "candidates", "message", "content", "parts", "text")
+_ANSWERS = ("answer", "body", "text", "stream", "body_base64", "stream_base64")
 
 
 def transcript_of(exchange: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return the messages and the answer of an exchange with its request: title, role and text of each.
+    """Return the messages and the answer of an exchange with its request or prompt: title, role and text of each.
 
     Args:
         exchange: as a cassette states it, with all its keys or without those that are not set.
     """
-    title = f"{exchange['method']} {exchange['path']}"
-    lines = [(title, role, text) for role, text in _asked(without_secrets(exchange.get("request")))]
-    status = exchange.get("status")
+    title = exchange.get("role") or f"{exchange['method']} {exchange['path']}"
+    asked = without_secrets(exchange.get("request") or exchange.get("prompt"))
+    lines = []
+    if isinstance(asked, dict):
+        lines = [(title, "system", _said(asked[name])) for name in ("system", "instructions") if asked.get(name)]
+        asked = next((asked[name] for name in _QUESTIONS if asked.get(name)), asked)
+    for message in asked if isinstance(asked, list) else [asked]:
+        role = message.get("role") if isinstance(message, dict) else None
+        lines += [(title, str(role or "user"), _said(message))] if message is not None else []
+    status = exchange.get("status", 200)
     label = "answer" if status == 200 else f"answer (status {status or 'none'})"  # noqa: PLR2004 - the status of success
     if (end := exchange.get("end", "complete")) != "complete":
         label = f"{label}, {end}"
-    return [*lines, (title, label, _answered(answer_of(exchange)))]
+    answer = exchange.get("tool_calls") or exchange.get("refusal") or answer_of(exchange)
+    return [*lines, (title, label, _said(answer))]
 
 
 def answer_of(exchange: Mapping[str, Any]) -> Any:
@@ -509,40 +495,14 @@ def answer_of(exchange: Mapping[str, Any]) -> Any:
     return next((exchange[name] for name in _ANSWERS if exchange.get(name) is not None), None)
 
 
-def _asked(request: Any) -> list[tuple[str, str]]:
-    if not isinstance(request, dict):
-        return [] if request is None else [("request", _text(request))]
-    lines = [("system", _text(request[name])) for name in ("system", "instructions") if request.get(name)]
-    for name in ("messages", "contents", "input", "prompt"):
-        messages = request.get(name)
-        if isinstance(messages, list) and all(isinstance(each, dict) for each in messages):
-            return [*lines, *((str(each.get("role", "user")), _text_of(each)) for each in messages)]
-        if messages:
-            return [*lines, ("user", _text(messages))]
-    return [*lines, ("request", _text(request))]
-
-
-def _answered(answer: Any) -> str:
-    if not isinstance(answer, dict):
-        return _text(answer)
-    choices = answer.get("choices") or answer.get("candidates")
-    first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else answer
-    message = first.get("message") or first.get("content")
-    if isinstance(message, dict):
-        return _text_of(message)
-    return _text_of(answer) if first is answer and "content" in answer else _text(first)
-
-
-def _text_of(message: Mapping[str, Any]) -> str:
-    """Return the text of a message: as one string, in blocks or in parts; with what is no text, its JSON."""
-    content = message.get("content", message.get("parts"))
-    if isinstance(content, list) and all(isinstance(part, dict) and "text" in part for part in content):
-        return "\n".join(_text(part["text"]) for part in content)
-    is_all = not (message.get("tool_calls") or message.get("refusal"))
-    return content if isinstance(content, str) and is_all else _text(dict(message))
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _said(value: Any) -> str:
+    """Return the text of a message or an answer, in whatever it is wrapped; of one with more than text, its JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "\n".join(map(_said, value))
+    if isinstance(value, dict) and not (value.get("tool_calls") or value.get("refusal")):
+        inner = next((value[name] for name in _WRAPPED if value.get(name)), None)
+        if inner is not None:
+            return _said(inner)
+    return "" if value is None else json.dumps(value, ensure_ascii=False)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from pytest_packbench.backends.answers import counts_in
+from pytest_packbench.backends.originals import full_address
 from pytest_packbench.model.credentials import is_secret_name
 from pytest_packbench.model.request import Usage
 
@@ -38,23 +39,6 @@ _NO_TEXT = re.compile(
 _ERROR_WORDS = (b"error", b"response.failed")
 _ERROR_EVENT = re.compile(rb"(?:^|\n)event:[ ]?error\r?\n")
 _SERVER_ERROR = 500
-_STATUSES = {
-    "authentication_error": 401,
-    "permission_error": 403,
-    "permission_denied": 403,
-    "unauthenticated": 401,
-    "invalid_request_error": 400,
-    "invalid_argument": 400,
-    "invalid_prompt": 400,
-    "not_found_error": 404,
-    "insufficient_quota": 429,
-    "rate_limit_error": 429,
-    "rate_limit_exceeded": 429,
-    "resource_exhausted": 429,
-    "overloaded_error": 529,
-    "unavailable": 503,
-    "timeout_error": 504,
-}
 _STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl")
 
 
@@ -152,7 +136,8 @@ def conflict_in(environment: Mapping[str, str]) -> str:
 
 def _stated(provider: Provider, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the addresses in a provider's variables."""
-    found = {name: _address(environment[name], provider) for name in provider.variables if environment.get(name)}
+    stated = {name: environment[name] for name in provider.variables if environment.get(name)}
+    found = {name: full_address(value, provider.name) for name, value in stated.items()}
     if (name := "OLLAMA_BASE_URL") in found:
         # of its OpenAI-compatible calls
         found[name] = found[name].removesuffix("/v1")
@@ -177,16 +162,6 @@ def named_upstreams(environment: Mapping[str, str]) -> dict[str, str]:
         for provider in PROVIDERS.values()
         if any(environment.get(name) for name in (*provider.variables, *provider.keys))
     }
-
-
-def _address(value: str, provider: Provider) -> str:
-    """Return an address with a scheme; Ollama's variable may be a host, or the one that its server binds."""
-    if "://" not in value:
-        host, _, path = value.partition("/")
-        # as its own client completes it
-        port = "" if re.search(r":\d+$", host) or provider.name != "ollama" else ":11434"
-        value = f"http://{host}{port}{'/' * bool(path)}{path}"
-    return re.sub(r"(://|@)0\.0\.0\.0(?=[:/]|$)", r"\g<1>127.0.0.1", value).rstrip("/")
 
 
 def variables_for(url: str, *, placeholders: bool, environment: Container[str] = ()) -> dict[str, str]:
@@ -330,13 +305,8 @@ def error_in(content: bytes) -> tuple[int, Any] | None:
 
 
 def _status_of(error: Any) -> int:
-    names = [str(error.get(name)) for name in ("code", "status", "type")] if isinstance(error, dict) else []
-    for name in names:
-        if re.fullmatch("[45][0-9][0-9]", name):
-            return int(name)
-        if name.lower() in _STATUSES:
-            return _STATUSES[name.lower()]
-    return _SERVER_ERROR
+    code = str(error.get("code")) if isinstance(error, dict) else ""
+    return int(code) if re.fullmatch("[45][0-9][0-9]", code) else _SERVER_ERROR
 
 
 def is_final(stream: bytes) -> bool:
@@ -372,16 +342,8 @@ def _values(body: bytes) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def error_body(provider: str, status: int, kind: str, message: str) -> bytes:
-    """Return the body of an error that the provider's client understands."""
-    body: dict[str, Any]
-    if provider == "anthropic":
-        body = {"type": "error", "error": {"type": kind, "message": message}}
-    elif provider == "ollama":
-        body = {"error": message}
-    elif provider == "gemini":
-        name = "UNAVAILABLE" if status >= 500 else "INVALID_ARGUMENT"  # noqa: PLR2004 - the first status of servers' errors
-        body = {"error": {"code": status, "message": message, "status": name}}
-    else:
-        body = {"error": {"message": message, "type": kind, "param": None, "code": kind}}
+def error_body(provider: str, kind: str, message: str) -> bytes:
+    """Return the body of an error in which each provider's client finds its own."""
+    error = {"message": message, "type": kind, "code": kind, "status": kind, "param": None}
+    body = {"error": message} if provider == "ollama" else {"type": "error", "error": error}
     return json.dumps(body).encode()

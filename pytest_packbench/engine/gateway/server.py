@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MAX_HEAD_BYTES = 64 * 1024
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Requests with a longer body are refused; no provider accepts them."""
+_MAX_READ_BYTES = 1024 * 1024
 _MOST_DIGITS = 18
 _MAX_DRAINED_BYTES = 256 * 1024 * 1024
 _DRAIN_S = 10.0
@@ -245,7 +246,7 @@ class LoopbackServer:
         await asyncio.sleep(0.001)
 
     def _connection(self) -> asyncio.StreamReaderProtocol:
-        reader = _Reader(limit=MAX_HEAD_BYTES, loop=self.loop)
+        reader = _Reader(limit=_MAX_READ_BYTES, loop=self.loop)
         return asyncio.StreamReaderProtocol(reader, self._accept, loop=self.loop)
 
     def _accept(self, reader: Any, writer: asyncio.StreamWriter) -> None:
@@ -306,7 +307,8 @@ class LoopbackServer:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
-            raise self._too_long_head(await reader.read(MAX_HEAD_BYTES)) from None
+            # not read to its end, so that nobody knows whose it is
+            raise _too_long_head() from None
         # an empty line before a request is ignored (RFC 9112, 2.2)
         first, _, lines = head[:-2].removeprefix(b"\r\n").decode("latin-1").partition("\r\n")
         asked = _REQUEST_LINE.fullmatch(first)
@@ -322,22 +324,12 @@ class LoopbackServer:
         connection = headers.get("connection", "").lower()
         keeps = "keep-alive" in connection if is_old else "close" not in connection
         try:
+            _check_length(head)
             body = await _body(reader, writer, headers)
         except _RefusedError as error:
             error.request = Request(method, target, headers, b"")
             raise
         return Request(method, target, headers, body), is_old, keeps
-
-    def _too_long_head(self, data: bytes) -> _RefusedError:
-        """Return the error of a request whose head is too long, with what its beginning tells."""
-        error = _RefusedError(431, "the head of the request is too long")
-        first, *lines = data.decode("latin-1").split("\r\n")
-        method, _, target = first.partition(" ")
-        fields = (line.partition(":") for line in lines[:-1])
-        headers = {name.lower(): value.strip() for name, _, value in fields}
-        with suppress(_RefusedError):
-            error.request = Request(method, self._after_secret(target.partition(" ")[0]), headers, b"")
-        return error
 
     def _checked(self, target: str, headers: Mapping[str, str]) -> str:
         """Return the part of a path after the secret."""
@@ -448,6 +440,15 @@ def fields_of(text: str, single: Container[str] = ()) -> dict[str, str]:
     ):
         raise ValueError("a header can't be read")
     return headers
+
+
+def _check_length(head: bytes) -> None:
+    if len(head) > MAX_HEAD_BYTES:
+        raise _too_long_head()
+
+
+def _too_long_head() -> _RefusedError:
+    return _RefusedError(431, "the head of the request is too long")
 
 
 def _too_long() -> _RefusedError:

@@ -9,7 +9,6 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urljoin, urlsplit
 
 from pytest_packbench.backends import BackendError
 from pytest_packbench.backends.errors import OVERLOADED, ErrorFactory
@@ -29,6 +28,7 @@ from pytest_packbench.engine.gateway.protocols import (
     without_login,
 )
 from pytest_packbench.engine.gateway.server import LoopbackServer
+from pytest_packbench.engine.offline import note_late
 from pytest_packbench.model.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -138,10 +138,9 @@ class Gateway:
         self._lock = threading.Lock()
         self._open: dict[str, CaseTraffic] = {}
         # the case, and whether its target goes on
-        self._ended: dict[str, tuple[tuple[int, str], bool]] = {}
+        self._ended: dict[str, tuple[tuple[object, str], bool]] = {}
         self._children: dict[str, CaseTraffic | None] = {}
         self._active: list[CaseTraffic] = []
-        self._late: dict[tuple[int, str], str] = {}
 
     def start(self) -> None:
         """Start to serve; the address is taken already, and earlier calls wait."""
@@ -203,16 +202,6 @@ class Gateway:
         with self._lock:
             self._children[token] = traffic
 
-    def take_late(self, suite: object = None) -> list[tuple[str, str]]:
-        """Return the calls that cases left running made after their end: case id and first message; forget them.
-
-        Args:
-            suite: the suite of the cases; None for all.
-        """
-        with self._lock:
-            keys = [key for key in self._late if suite is None or key[0] == id(suite)]
-            return [(key[1], self._late.pop(key)) for key in keys]
-
     def enter(self, traffic: CaseTraffic) -> None:
         """Begin a case: its target runs now."""
         with self._lock:
@@ -245,7 +234,7 @@ class Gateway:
                 for case in neighbours:
                     case.unattributed = case.unattributed or message
                     if case.token in self._ended:
-                        self._late.setdefault(case.key, message)
+                        note_late(*case.key, message)
 
     @property
     def _records(self) -> bool:
@@ -303,7 +292,7 @@ class Gateway:
         return _Owner()
 
     def _unattributed(
-        self, active: list[CaseTraffic], call: RecordedCall, words: str, ended: tuple[int, str] | None = None
+        self, active: list[CaseTraffic], call: RecordedCall, words: str, ended: tuple[object, str] | None = None
     ) -> _Owner:
         if not self._records:
             return _Owner(is_counted=True)
@@ -312,7 +301,7 @@ class Gateway:
         for case in active:
             case.unattributed = case.unattributed or message
         if ended:
-            self._late.setdefault(ended, message)
+            note_late(*ended, message)
         return _Owner(refusal=message)
 
     def _revoked(self, token: str, call: RecordedCall) -> str:
@@ -320,7 +309,7 @@ class Gateway:
         if ended is None:
             return f"{call} is refused: its address belongs to no case of this run"
         message = f"{call} was made by work of case {ended[1]}, which has ended; end it before the target returns"
-        self._late.setdefault(ended, message)
+        note_late(*ended, message)
         return message
 
     async def _handle(self, request: Request, reply: Reply) -> None:
@@ -417,7 +406,7 @@ class Gateway:
         """Answer a call of a case from the cache, else forward it."""
         call = asked.call
         ledger, cache = self._settings.ledger, self._settings.cache
-        refused = case.limit.take(call.request_sha256) if case.limit is not None and call.asks_chat_model else None
+        refused = case.limit.take() if case.limit is not None and call.asks_chat_model else None
         if refused is None and ledger is not None and (cap := ledger.exhausted())[0]:
             refused = BackendError(*cap)
             case.capped = case.capped or refused
@@ -465,9 +454,6 @@ class Gateway:
             answer = await self._upstream.send(request.method, address, path, request.headers, request.body)
             call.status = answer.status
             call.headers = {header: answer.headers[header] for header in KEPT_HEADERS if header in answer.headers}
-            if _is_redirect(call.status):
-                # the client does not see where: it would go there past the gateway
-                self._redirected(call, address, path, answer.headers.get("location"))
             last = await self._pass_on(answer, reply, call)
             end = "complete"
         except CutError as error:
@@ -510,19 +496,6 @@ class Gateway:
         text = self._redactor.text(f"no answer from {without_login(address)}: {error}")
         call.error = call.error or BackendError("network", f"{call.provider}: {text}")
 
-    def _redirected(self, call: RecordedCall, address: str = "", path: str = "", location: str | None = "") -> None:
-        """Note that a provider redirects a call, which is not followed."""
-        variable = next(iter(PROVIDERS[call.provider].variables))
-        where, advice = "to another address", f"set {variable} to the address that it redirects to"
-        if location:
-            parts = urlsplit(urljoin(without_login(address + path), without_login(location)))
-            # a query may contain a key
-            whole = f"{parts.scheme}://{parts.netloc}{parts.path}"
-            base = whole.removesuffix(urlsplit(path).path)
-            where, advice = f"to {self._redactor.text(base)}", f"set {variable} to that address"
-        message = f"{call}: the provider redirects {where}, which packbench's gateway does not follow; {advice}"
-        call.error = BackendError(UNSUPPORTED, f"{call.provider}: {message}")
-
     def _judge(self, call: RecordedCall, end: str) -> None:
         """Read usage and error from an answer."""
         content = call.content
@@ -531,7 +504,10 @@ class Gateway:
             return
         factory = ErrorFactory(call.provider, self._redactor)
         if _is_redirect(call.status):
-            self._redirected(call)
+            # the client does not see where: it would go there past the gateway
+            variable = next(iter(PROVIDERS[call.provider].variables))
+            advice = f"which packbench's gateway does not follow; set {variable} to the address that it redirects to"
+            call.error = BackendError(UNSUPPORTED, f"{call.provider}: {call}: the provider redirects it, {advice}")
         elif call.status is not None and call.status >= _FIRST_ERROR:
             call.error = factory.of_status(call.status, content.decode("utf-8", "replace"))
         elif call.is_streamed and (found := error_in(content)) is not None:
@@ -586,7 +562,7 @@ async def _settled(traffic: CaseTraffic) -> None:
 async def _refuse(asked: _Asked, status: int, kind: str, message: str, *, is_retried: bool = False) -> None:
     """Answer by an error of our own; clients try again only where that makes sense."""
     call = asked.call
-    body = error_body(call.provider, status, kind, f"packbench: {message}")
+    body = error_body(call.provider, kind, f"packbench: {message}")
     headers = {"content-type": "application/json"} | ({} if is_retried else {"x-should-retry": "false"})
     call.status, call.headers, call.pieces, call.end = status, headers, [body], "complete"
     await asked.reply.send(status, headers, body)

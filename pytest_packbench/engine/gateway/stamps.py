@@ -16,6 +16,7 @@ import sys
 import threading
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -273,10 +274,17 @@ class _Importer:
             find_spec = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = find_spec(name, path, target) if find_spec is not None else None
             if spec is not None:
-                if hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader, self)  # type: ignore[assignment]  # it has all of a loader
+                # a copy: other modules may have the same loader
+                loader: Any = copy(spec.loader)
+                loader.exec_module = partial(self._execute, loader.exec_module)
+                spec.loader = loader
                 return spec
         return None
+
+    def _execute(self, execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+        execute(module)
+        if self in sys.meta_path:
+            self.patch(module)
 
     def patch(self, module: ModuleType) -> None:
         for owner_name, name, wrap in _CLIENTS[module.__name__]:
@@ -287,25 +295,6 @@ class _Importer:
     def undo(self) -> None:
         while self._undos:
             self._undos.pop()()
-
-
-class _Loader:
-    """Replaces the loader of a client's library until the module is executed."""
-
-    def __init__(self, loader: Any, importer: _Importer) -> None:
-        self._loader, self._importer = loader, importer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        # the module sees its own loader
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        if self._importer in sys.meta_path:
-            self._importer.patch(module)
 
 
 def _description(work: asyncio.Task[Any] | _PoolWork) -> str:

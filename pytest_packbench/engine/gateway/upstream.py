@@ -12,7 +12,6 @@ import select
 import ssl
 import sys
 import time
-import zlib
 from binascii import b2a_base64
 from collections import defaultdict
 from functools import lru_cache
@@ -30,8 +29,6 @@ _PIECE_BYTES = 256 * 1024
 _MAX_IDLE = 100
 # servers close after 5 seconds or later
 _MAX_IDLE_S = 4.0
-_REPEATABLE = frozenset({"GET", "HEAD"})
-_DECODERS = {"gzip": zlib.MAX_WBITS | 32, "x-gzip": zlib.MAX_WBITS | 32, "deflate": zlib.MAX_WBITS}
 _NOT_FORWARDED = frozenset(
     {
         *("accept-encoding", "connection", "content-length", "expect", "forwarded", "host", "keep-alive", "te"),
@@ -70,10 +67,6 @@ class _Connection(NamedTuple):
     writer: asyncio.StreamWriter
 
 
-class _StaleError(Exception):
-    """A connection that was kept had been closed by the provider meanwhile."""
-
-
 class Answer:
     """The answer of a provider, whose head has arrived.
 
@@ -104,23 +97,17 @@ class Answer:
             self._size, self._is_chunked = 0, False
         # of the body, or of the chunk that is being read
         self._missing = self._size or 0
-        self._has_begun = self._is_read = False
-        coding = self.headers.get("content-encoding", "").lower()
-        self._decoder = zlib.decompressobj(_DECODERS[coding]) if coding in _DECODERS else None
-        if self._decoder is not None:
-            # sent although it was not asked for
-            del self.headers["content-encoding"]
-            self.length = None
+        self._has_begun = False
 
     async def read(self) -> bytes:
-        """Return the next piece of the body as it arrives, decoded; nothing at its end, where the connection is free.
+        """Return the next piece of the body as it arrives; nothing at its end, where the connection is free.
 
         Raises:
             CutError: the provider broke off.
         """
         try:
-            piece = await (self._raw() if self._decoder is None else self._decoded(self._decoder))
-        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, zlib.error) as error:
+            piece = await self._read()
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
             self.close()
             raise CutError("the provider broke off its answer") from error
         if piece:
@@ -131,18 +118,7 @@ class Answer:
             self.close()
         return b""
 
-    async def _decoded(self, decoder: zlib._Decompress) -> bytes:
-        while not self._is_read:
-            raw = await self._raw()
-            self._is_read = not raw
-            if piece := decoder.decompress(raw) if raw else decoder.flush():
-                return piece
-        if not decoder.eof and self._size != 0:
-            raise ValueError("the compressed answer is not complete")
-        return b""
-
-    async def _raw(self) -> bytes:
-        """Return what has arrived, as the provider sent it; nothing at the end."""
+    async def _read(self) -> bytes:
         reader = self._connection.reader
         if self._is_chunked and not self._missing:
             self._missing = await next_chunk(reader, _CHUNK_LINE, is_first=not self._has_begun)
@@ -192,18 +168,8 @@ class Upstream:
         if body or method not in {"GET", "HEAD"}:
             lines.append(f"content-length: {len(body)}")
         data = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace") + body
-        while (connection := await self._kept(origin)) is not None:
-            try:
-                return await self._ask(origin, connection, method, data)
-            except _StaleError:
-                # the provider may have read it, and charge for it
-                if method not in _REPEATABLE:
-                    raise UpstreamError("the connection was closed without an answer") from None
-        connection = await self._connect(origin)
-        try:
-            return await self._ask(origin, connection, method, data)
-        except _StaleError:
-            raise UpstreamError("the connection was closed without an answer") from None
+        connection = await self._kept(origin) or await self._connect(origin)
+        return await self._ask(origin, connection, method, data)
 
     def keep(self, origin: _Origin, connection: _Connection) -> None:
         """Keep a connection that is free."""
@@ -266,7 +232,8 @@ class Upstream:
         except (ConnectionError, asyncio.IncompleteReadError) as error:
             if isinstance(error, asyncio.IncompleteReadError) and error.partial:
                 raise UpstreamError("the answer ended in its head") from None
-            raise _StaleError from None
+            # not sent again: the provider may have read it, and charge for it
+            raise UpstreamError("the connection was closed without an answer") from None
         except OSError as error:
             raise UpstreamError(str(error) or type(error).__name__) from None
         except (ValueError, asyncio.LimitOverrunError):
@@ -322,6 +289,8 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, str, dict[str, str]]
     headers = fields_of(lines)
     if status is None or headers.get("transfer-encoding", "chunked").lower() != "chunked":
         raise ValueError(first)
+    if (coding := headers.get("content-encoding", "identity").lower()) != "identity":
+        raise UpstreamError(f"the answer is compressed ({coding}), although this was not asked for")
     if _LENGTH in headers:
         # it may be repeated, as long as it stays the same
         headers[_LENGTH], *others = sorted({part.strip() for part in headers[_LENGTH].split(",")})
