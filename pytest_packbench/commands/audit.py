@@ -11,11 +11,10 @@ import json
 import os
 import random
 import sys
-from argparse import ArgumentTypeError
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import (
@@ -42,12 +41,10 @@ if TYPE_CHECKING:
     from pytest_packbench.model.control import ControlEnd
     from pytest_packbench.reports.blocks import Block
 
-_Item = TypeVar("_Item")
 Location = tuple[str | int, ...]
-AUDIT_VERSION = 2
+AUDIT_VERSION = 3
 _COUNT = 50
 _CASES = 500
-_PROGRESS = 50
 # what is tried before a case counts as one that can't fail
 _THOROUGH = 1000
 # whose results are tried, of so many other cases
@@ -231,14 +228,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--count",
-        type=_positive,
+        type=int,
         default=_COUNT,
         metavar="N",
         help=f"the largest number of changed parts, one at a time, of the result of a case (default: {_COUNT})",
     )
     parser.add_argument(
         "--cases",
-        type=_positive,
+        type=int,
         default=_CASES,
         metavar="N",
         help=f"the largest number of cases, chosen by the seed (default: {_CASES})",
@@ -246,7 +243,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="chooses cases and changes (default: 0)")
     parser.add_argument(
         "--fail-under",
-        type=_share,
+        type=float,
         default=0.0,
         metavar="SHARE",
         help="fail if a rule notices a smaller share of the changes of what it reads, 0 to 1 (default: 0)",
@@ -261,6 +258,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Break the results of a suite, and write which rules noticed it."""
+    if min(arguments.count, arguments.cases) < 1 or not 0 <= arguments.fail_under <= 1:
+        raise UsageError("audit: expected --count and --cases of 1 or more, and --fail-under from 0 to 1")
     audit = _of_run(arguments) if arguments.run is not None else _of_recordings(arguments)
     if arguments.json is not None:
         write_file(arguments.json, json.dumps(audit, indent=2, ensure_ascii=False) + "\n")
@@ -268,23 +267,6 @@ def run(arguments: argparse.Namespace) -> int:
     if all(case["problem"] for case in audit["cases"]):
         raise UsageError(f"suite {audit['suite']}: no case passes, so there is no right result to break; see above")
     return FAILED if audit["findings"] else FINE
-
-
-def _positive(text: str) -> int:
-    number = int(text) if text.isdecimal() and text.isascii() else 0
-    if not number:
-        raise ArgumentTypeError(f"got {text!r}, expected a whole number, 1 or more")
-    return number
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise ArgumentTypeError(f"got {text!r}, expected a number from 0 to 1")
-    return share
 
 
 def _of_recordings(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -297,8 +279,6 @@ def _of_recordings(arguments: argparse.Namespace) -> dict[str, Any]:
 
     def use(context: SuiteContext) -> dict[str, Any]:
         source = "recorded results" if context.caller.opaque else "results of the target"
-        if context.asks_model:
-            source += " on the recordings"
         return _audit(arguments, context, source, lambda loaded: attempt(context, loaded))
 
     return with_suite(arguments.suite, arguments.options, use, root=arguments.root)
@@ -309,23 +289,21 @@ def _of_run(arguments: argparse.Namespace) -> dict[str, Any]:
     from pytest_packbench.engine.attempt import score_payload
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.redaction import Redactor
-    from pytest_packbench.runs.folder import PAYLOADS, find_run_folder
-    from pytest_packbench.runs.lines import read_payloads
+    from pytest_packbench.runs.folder import find_run_folder
     from pytest_packbench.runs.reading import open_run
 
     if arguments.options:
         raise UsageError("--option: not with --run, whose results are stored")
     folder = find_run_folder(arguments.run)
-    report = open_run(folder, checked=False)
+    report = open_run(folder, complete=True)
     suite, pack = suite_and_pack(arguments.suite, arguments, by_name=True)
     if report.run.suite.removeprefix(BUNDLED) != suite.record_name:
         raise UsageError(f'{folder}: a run of the suite "{report.run.suite}", expected one of "{suite.name}"')
-    ids = {(result.case.test_id, result.attempt.trial): result.case.case_id for result in report.results}
     payloads: dict[str, Any] = {}
-    for key, payload in read_payloads(folder / PAYLOADS):
-        if key in ids:
-            # the first of several trials
-            payloads.setdefault(ids[key], payload)
+    for result in report.results:
+        # the first of several trials; a target that returned nothing has none
+        if result.attempt.payload is not None:
+            payloads.setdefault(result.case.case_id, result.attempt.payload)
     context = SuiteContext.of_results(suite, pack, report.run.target, redactor=Redactor(os.environ))
 
     def stored(loaded: LoadedCase) -> AttemptState | None:
@@ -353,11 +331,11 @@ def _audit(
     total = len(locations)
     if total > arguments.cases:
         locations = [locations[index] for index in sorted(chooser.sample(range(total), arguments.cases))]
-    cases = [_right_case(context, location, run) for location in _with_progress("results", locations)]
+    cases = [_right_case(context, location, run) for location in locations]
     right = [case for case in cases if not case.problem]
     pack, config = context.pack, context.suite.config
     criteria, forbidding = pack.criteria(config), dict[str, None]()
-    for case in _with_progress("broken results", right):
+    for case in right:
         expected = case.loaded.case.expected
         sample = chooser.sample(right, min(_SAMPLE, len(right)))
         others = [other.result for other in sample if other.loaded.case.expected != expected]
@@ -385,7 +363,6 @@ def _audit(
         "total": total,
         "cases": [case.as_json() for case in cases],
         "rules": {name: count._asdict() for name, count in rules.items()},
-        "unread_parts": unread_parts(right),
         "findings": [finding._asdict() for finding in findings(right, rules, fail_under=arguments.fail_under)],
     }
 
@@ -421,17 +398,6 @@ def _right_case(
     return case
 
 
-def _with_progress(what: str, items: Sequence[_Item]) -> Iterator[_Item]:
-    terminal = sys.__stderr__
-    is_shown = len(items) > _PROGRESS and terminal is not None and terminal.isatty()
-    for number, item in enumerate(items, start=1):
-        if is_shown:
-            print(f"\r{what}: {number} of {len(items)}", end="", file=terminal, flush=True)
-        yield item
-    if is_shown:
-        print(file=terminal)
-
-
 def effects_of(end: ControlEnd) -> Counter[tuple[str, str, float]]:
     """Return what changes a score, how often each: name, effect and points of its terms, without the clamp."""
     # the clamp follows from the other terms
@@ -461,15 +427,6 @@ def _count(name: str, cases: Iterable[AuditedCase], *, is_criterion: bool) -> Co
     tried = [one for one in results if (name in one.tested if is_criterion else one.part in parts or not parts)]
     noticed = [one for one in tried if (one.is_seen if one.rule else name in one.noticed)]
     return Count(len(tried), len(noticed), sum(not one.passed for one in noticed))
-
-
-def unread_parts(cases: Iterable[AuditedCase]) -> list[str]:
-    """Return the parts of results whose changes no rule noticed, as JSON pointers, without parts of such parts."""
-    general = [one for case in cases for one in case.broken if not one.rule]
-    read = {one.part[:depth] for one in general if one.is_seen for depth in range(len(one.part) + 1)}
-    unread = {one.part for one in general} - read
-    outermost = (part for part in unread if not any(part[:depth] in unread for depth in range(len(part))))
-    return sorted(map(json_pointer, outermost))
 
 
 def findings(cases: Sequence[AuditedCase], rules: Mapping[str, Count], *, fail_under: float) -> Iterator[Finding]:
@@ -583,8 +540,6 @@ def _blocks(audit: Mapping[str, Any]) -> Iterator[Block]:
     yield Table("What the rules noticed, of the changes of what they read", head, rows, numbers=(1, 2, 3))
     untried = [name for name, count in rules.items() if not count["tried"]]
     yield _list("Rules that were not tried, because no result is known that they notice", untried)
-    title = "Parts of the results whose changes no rule noticed (is that what you want?)"
-    yield _list(title, audit["unread_parts"])
     found = [
         f"{one['file']} ({one['name']}): {one['message']}" if one["file"] else f"{one['name']}: {one['message']}"
         for one in audit["findings"]
