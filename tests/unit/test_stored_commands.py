@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pytest_packbench.cli import main
 from pytest_packbench.runs.journal import Journal
-from pytest_packbench.runs.merge import MergeError, merged_run, shards_of
+from pytest_packbench.runs.merge import MergeError, merged_run, missing_shards
 from pytest_packbench.runs.reading import open_run
 from pytest_packbench.testing import case, write_case
 from tests.unit.run_builders import any_results, case_result, changed, data, results_of, run
@@ -409,7 +409,7 @@ def test_what_differs_between_runs_of_a_kind_is_joined_and_others_are_named(expe
             assert merged.settings.pop("merged_from") == [each.run_id for each in runs]
             assert {name: getattr(merged, name) for name in vector["merged"]} == vector["merged"], title
     messages = []
-    for kind, join in (("unlike", partial(merged_run, run_id="NEW")), ("no set of shards", shards_of)):
+    for kind, join in (("unlike", partial(merged_run, run_id="NEW")), ("no set of shards", missing_shards)):
         for name, changes in MERGES[kind].items():
             runs = [run(**{"run_id": str(number), **each}) for number, each in enumerate(changes)]
             with pytest.raises(MergeError) as caught:
