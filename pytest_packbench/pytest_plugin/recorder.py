@@ -326,7 +326,7 @@ class Recorder:
         # cost counts even if its results are dropped
         spent = prior_spending(self.resumed)
         for run in self.runs.values():
-            check_resumed(self.config, self.resumed, self._head(run))
+            check_resumed(self.resumed, run.suite, self._head(run))
         for run in self.runs.values():
             run.results.mark_journaled()
         self._spent += [spent] if spent is not None else []

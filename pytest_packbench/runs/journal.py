@@ -6,7 +6,6 @@ others are attempts whose target has ended, before they are scored, and results.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
@@ -20,6 +19,7 @@ from pytest_packbench.files import LIMITS, format_size, lines_of, open_regular, 
 from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.result import EndedAttempt, Result, adapter, ended_from, ended_line, result_from
 from pytest_packbench.model.run import Run
+from pytest_packbench.model.strict_json import parse_strict
 from pytest_packbench.runs.folder import WORKER_JOURNALS
 from pytest_packbench.runs.lines import finite_line
 
@@ -308,7 +308,7 @@ def _parse_line(line: bytes) -> Run | Entry:
         JournalError: the line is neither.
     """
     try:
-        data = json.loads(line.decode("utf-8"))
+        data = parse_strict(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise JournalError(f"not a result: {type(error).__name__}: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):

@@ -223,7 +223,7 @@ def record_lines(path: Path) -> Iterator[AttemptLine]:
         StoredRunError: a line is not a record, or its `packbench` object is invalid.
         OSError: the file cannot be read.
     """
-    for location, record in _read(path, _stored_record):
+    for location, record in _read(path, stored_record):
         extension = record.packbench or {}
         # a record of another program has no object `packbench`
         verdict = extension.get("verdict", "passed" if record.passed else "failed")
@@ -358,7 +358,8 @@ def _item(line: bytes, read: Callable[[bytes | str], LineT], limit: Limit) -> Li
         return read(trimmed) if trimmed else None
 
 
-def _stored_record(line: bytes | str) -> EvalRecord:
+def stored_record(line: bytes | str) -> EvalRecord:
+    """Return the record of a line of a stored run; raises `RecordError` if it or its `packbench` object is invalid."""
     record = EvalRecord.from_json_line(line, strict=False)
     problem = extension_problem(record.packbench) if record.packbench else ""
     if problem:
