@@ -38,7 +38,7 @@ from pytest_packbench.policy import PolicyProject, compare_policy, open_base, po
 from pytest_packbench.pytest_plugin.case_run import CaseRun, item_run, run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.integrations import plugin_report
 from pytest_packbench.pytest_plugin.settings import find_named, hook_files, settings_of_policy
-from pytest_packbench.runs.folder import DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
+from pytest_packbench.runs.folder import CONTROLS, DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
 from pytest_packbench.runs.journal import read_worker_journals
 from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_process_spending, target_names
 from pytest_packbench.runs.writer import RunResults, RunWriter
@@ -260,7 +260,7 @@ class Recorder:
 
         present = {found.location.name for found in find_controls(run.suite.controls_path)}
         try:
-            earlier = read_controls(run.results.writer.folder)
+            earlier = read_controls(run.results.writer.folder / CONTROLS)
         except (OSError, StoredRunError) as error:
             run.problems.append(f"the controls of the resumed run can't be read: {error}")
             return []

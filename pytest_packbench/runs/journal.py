@@ -315,9 +315,9 @@ def _parse_line(line: bytes) -> Run | Entry:
         raise JournalError("not a result: expected an object")
     if HEADER_KEY not in data:
         return parse_entry(data)
-    if data[HEADER_KEY] != JOURNAL_VERSION:
-        version = f"{data[HEADER_KEY]!r:.60}"
-        raise JournalError(f"/{HEADER_KEY}: got {version}; this version reads {JOURNAL_VERSION}")
+    version = data[HEADER_KEY]
+    if type(version) is not int or version != JOURNAL_VERSION:
+        raise JournalError(f"/{HEADER_KEY}: got {version!r:.60}; this version reads {JOURNAL_VERSION}")
     try:
         run: Run = adapter(Run).validate_python(data.get("run"))
     except ValidationError as error:

@@ -182,12 +182,12 @@ def record_source(name: str) -> RecordSource:
 
 
 def read_records(
-    source: RecordSource, *, strict: bool = False, skipped: SkippedLines | None = None
+    path: Path | str, *, strict: bool = False, skipped: SkippedLines | None = None
 ) -> Iterator[EvalRecord]:
-    """Read the records of a source in order.
+    """Read the records of a file in order.
 
     Args:
-        source: where they are read from.
+        path: the file; `-` for standard input.
         strict: accept exactly the lines that Rust accepts; a readable `packbench` object is kept.
         skipped: collects the lines that cannot be read; without it the first of them is an error.
 
@@ -199,7 +199,7 @@ def read_records(
         OSError: the file cannot be read.
     """
     read = _strict_record if strict else _open_record
-    return (record for _, record in _read(source.records, read, skipped=skipped))
+    return (record for _, record in _read(path, read, skipped=skipped))
 
 
 def read_errors(source: RecordSource, *, skipped: SkippedLines | None = None) -> Iterator[ErrorLine]:
@@ -253,18 +253,17 @@ def payload_lines(path: Path) -> Iterator[AttemptLine]:
         yield AttemptLine(location, line.run_id, line.test_id, line.trial, line.result)
 
 
-def read_controls(folder: Path, run_id: str | None = None) -> list[ControlResult]:
+def read_controls(path: Path, run_id: str | None = None) -> list[ControlResult]:
     """Read the `controls.jsonl` of a run; an empty list if it has none. Each outcome is computed again.
 
     Args:
-        folder: the folder of the run.
+        path: the file.
         run_id: the id that each line has to have; None if any may.
 
     Raises:
         StoredRunError: a line is not valid.
         OSError: the file cannot be read.
     """
-    path = folder / CONTROLS
     results: dict[str, ControlResult] = {}
     for location, (of_run, control) in _read(path, _control_line) if path.exists() else ():
         if run_id not in {None, of_run} or results.setdefault(control.control, control) is not control:
@@ -287,22 +286,13 @@ def controls_of_report(folder: Path, run_id: str, counts: object) -> ControlTall
     """
     from pytest_packbench.model.control import tally_of
 
-    results = read_controls(folder, run_id)
+    path = folder / CONTROLS
+    results = read_controls(path, run_id)
     present = counts.get("present") if isinstance(counts, dict) else None
     tally = tally_of(results, present if type(present) is int else 0)
     if (None if tally is None else tally.as_json()) == counts:
         return tally
-    path = folder / CONTROLS
     raise StoredRunError(f"{path} is missing, or has other controls than the report counts; run the suite again")
-
-
-def check_line(data: dict[str, Any]) -> None:
-    """Check that an object is a valid line of `payloads.jsonl` if it has a result, otherwise of `errors.jsonl`.
-
-    Raises:
-        RecordError: it is not; names the key.
-    """
-    _checked(_PayloadLine if "result" in data else ErrorLine, data)
 
 
 def _checked(kind: Any, data: Any) -> Any:
