@@ -40,7 +40,7 @@ from pytest_packbench.pytest_plugin.integrations import plugin_report
 from pytest_packbench.pytest_plugin.settings import find_named, hook_files, settings_of_policy
 from pytest_packbench.runs.folder import CONTROLS, DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
 from pytest_packbench.runs.journal import read_worker_journals
-from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_process_spending, target_names
+from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_spending, target_names
 from pytest_packbench.runs.writer import RunResults, RunWriter
 
 if TYPE_CHECKING:
@@ -724,7 +724,7 @@ class Recorder:
             temperature = settings.temperature if client is None else client.backend.temperature
             values |= {"temperature": temperature, "concurrency": settings.concurrency}
             values |= {name: cap for name, cap in limits.items() if cap is not None}
-            values[SPENT] = sum_process_spending([*self._spent, contexts.clients.ledger.as_json()])
+            values[SPENT] = sum_spending([*self._spent, contexts.clients.ledger.as_json()])
         if context is not None and context.runs_program:
             values[PROGRAM_RUNS] = True
         if not settings.record_prompts:

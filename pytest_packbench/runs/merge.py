@@ -16,7 +16,7 @@ from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import RECORD_PROMPTS, TEST_TARGET_PREFIX, Shard
 from pytest_packbench.runs.folder import RECORDS, StoredRunError
 from pytest_packbench.runs.lines import controls_of_report
-from pytest_packbench.runs.metadata import MERGED_FROM, SPENT, join_sorted, sum_run_spending
+from pytest_packbench.runs.metadata import MERGED_FROM, SPENT, join_sorted, recorded_spending, sum_spending
 from pytest_packbench.runs.reading import open_run, sort_key
 
 if TYPE_CHECKING:
@@ -130,8 +130,8 @@ def _joined_settings(runs: Sequence[Run]) -> dict[str, Any]:
         elif name == RECORD_PROMPTS:
             # what one run must not show, the page of all would
             joined[name] = False
-    spent = [run.settings[SPENT] for run in runs if isinstance(run.settings.get(SPENT), dict)]
-    return {**joined, SPENT: sum_run_spending(spent)} if spent else joined
+    spent = list(filter(None, map(recorded_spending, runs)))
+    return {**joined, SPENT: sum_spending(spent)} if spent else joined
 
 
 def _setting(name: str, run: Run) -> Any:
