@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
-from pytest_packbench.model.errors import describe_error, pluralize
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.suite import BASELINE_NAME
 
 if TYPE_CHECKING:
@@ -150,10 +150,6 @@ def _counts(baseline: CommittedBaseline) -> str:
 _REASON = "first baseline, written by packbench init"
 
 
-class FirstBaselineError(Exception):
-    """The cases can't be run; the message is one line."""
-
-
 def write_first_baseline(name: str, root: Path) -> Path:
     """Run the cases of a suite, and write its baseline.
 
@@ -165,20 +161,13 @@ def write_first_baseline(name: str, root: Path) -> Path:
         The file that was written.
 
     Raises:
-        FirstBaselineError: pytest can't start here, or a case ended without a score.
         OSError: the file can't be written.
+        Exception: the cases can't be run, or one ended without a score; packs and targets are the user's code.
     """
-    from pytest_packbench.pytest_plugin.project import ProjectError, with_suite
+    from pytest_packbench.pytest_plugin.project import with_suite
     from pytest_packbench.runs.writer import write_baseline
 
-    try:
-        baseline = with_suite(name, [], _baseline, root=root)
-    except (FirstBaselineError, OSError):
-        raise
-    except ProjectError as error:
-        raise FirstBaselineError(str(error)) from None
-    except Exception as error:  # noqa: BLE001 - packs and targets are the user's code
-        raise FirstBaselineError(describe_error(error)) from None
+    baseline = with_suite(name, [], _baseline, root=root)
     path = root / name / BASELINE_NAME
     write_baseline(path, baseline)
     return path
@@ -215,18 +204,14 @@ def _result(context: SuiteContext, location: CaseLocation, run_id: str) -> Resul
     """Make one attempt at a case.
 
     Raises:
-        FirstBaselineError: it ended without a score.
+        UsageError: it ended without a score.
     """
     from pytest_packbench.cases.files import load_case
     from pytest_packbench.engine.attempt import attempt
     from pytest_packbench.engine.result_builder import CaseRef, build_result
-    from pytest_packbench.model.errors import CaseError
 
     path = location.path
-    try:
-        loaded = load_case(location, context.pack.case_model, file=path, pack=context.pack.name)
-    except CaseError as error:
-        raise FirstBaselineError(str(error)) from None
+    loaded = load_case(location, context.pack.case_model, file=path, pack=context.pack.name)
     case_ref = CaseRef(
         suite=context.suite,
         pack=context.pack,
@@ -239,5 +224,5 @@ def _result(context: SuiteContext, location: CaseLocation, run_id: str) -> Resul
     result = build_result(case_ref, attempt(context, loaded), context, run_id)
     # a hole of the benchmark is no failure
     if not result.score.counted and result.score.verdict != "known_hole":
-        raise FirstBaselineError(f"{location.name}: {result.score.message}")
+        raise UsageError(f"{location.name}: {result.score.message}")
     return result
