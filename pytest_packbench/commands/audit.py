@@ -25,7 +25,7 @@ from pytest_packbench.commands.paths import (
     write_file,
 )
 from pytest_packbench.model.control import Control, ControlExpected, compare
-from pytest_packbench.model.errors import CaseError, json_pointer, pluralize
+from pytest_packbench.model.errors import json_pointer, pluralize
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.score import describe_score
 from pytest_packbench.reports.blocks import Points, Section, Table, Text, text
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.cases.files import CaseLocation
+    from pytest_packbench.cases.suites import SuiteCase
     from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
@@ -83,11 +83,6 @@ class Broken(NamedTuple):
         """The location with `*` instead of positions in lists: the same part of the results of all cases."""
         return tuple("*" if isinstance(step, int) else step for step in self.location)
 
-    @property
-    def is_seen(self) -> bool:
-        """Whether anything noticed it."""
-        return bool(self.noticed) or not self.passed
-
     def __str__(self) -> str:
         """Return what becomes of which part."""
         return f"{self.rule or json_pointer(self.location) or 'the result'}: {self.what}"
@@ -118,10 +113,9 @@ class AuditedCase:
     """A case whose right result is broken, or which has none.
 
     Attributes:
-        case_id: its id.
-        file: its file, as it is shown.
+        case: the case.
         problem: why there is no right result: it does not pass, or can't be read; empty if there is one.
-        loaded: the case; not set if it can't be read.
+        loaded: its content; not set if it can't be read.
         result: its right result, as plain JSON.
         effects: what changes the score of its right result.
         terms: the names of those that add something, or noticed a change of something.
@@ -129,9 +123,8 @@ class AuditedCase:
         broken: those that could be read; the others show nothing about any rule.
     """
 
-    case_id: str
-    file: str
-    problem: str = ""
+    case: SuiteCase
+    problem: str
     loaded: LoadedCase = field(init=False)
     result: Any = None
     effects: Counter[tuple[str, str, float]] = field(default_factory=Counter)
@@ -156,8 +149,8 @@ class AuditedCase:
 
         right = json.dumps(self.result)
         for way in ways:
-            control = way.control(self.case_id, right)
-            end = end_of_control(context, self.loaded, control, source=self.file)
+            control = way.control(self.case.case_id, right)
+            end = end_of_control(context, self.loaded, control, source=self.case.location)
             self.tried += 1
             passed = end.score.verdict == "passed"
             if not passed and any(row.deviation for row in compare(control.expected, end)):
@@ -178,8 +171,8 @@ class AuditedCase:
     def as_json(self) -> dict[str, Any]:
         """Return it as plain JSON, with the broken results that nothing noticed enough for the case to fail."""
         return {
-            "case_id": self.case_id,
-            "file": self.file,
+            "case_id": self.case.case_id,
+            "file": self.case.location,
             "problem": self.problem,
             "tried": self.tried,
             "judged": len(self.broken),
@@ -324,14 +317,14 @@ def _audit(
         source: where the right results come from, in a few words.
         run: returns the attempt of a case; None where there is none.
     """
-    from pytest_packbench.cases.files import iter_cases
+    from pytest_packbench.cases.suites import suite_cases
+    from pytest_packbench.engine.contexts import shown_path
 
     chooser = random.Random(arguments.seed)  # noqa: S311 - chooses what to try, and keeps no secret
-    locations = list(iter_cases(context.suite.cases_path))
-    total = len(locations)
-    if total > arguments.cases:
-        locations = [locations[index] for index in sorted(chooser.sample(range(total), arguments.cases))]
-    cases = [_right_case(context, location, run) for location in locations]
+    every = suite_cases(context.suite, context.pack, lambda path: shown_path(path, Path.cwd()))
+    total = len(every)
+    chosen = range(total) if total <= arguments.cases else sorted(chooser.sample(range(total), arguments.cases))
+    cases = [_right_case(context, every[index], run) for index in chosen]
     right = [case for case in cases if not case.problem]
     pack, config = context.pack, context.suite.config
     criteria, forbidding = pack.criteria(config), dict[str, None]()
@@ -368,34 +361,29 @@ def _audit(
 
 
 def _right_case(
-    context: SuiteContext, location: CaseLocation, run: Callable[[LoadedCase], AttemptState | None]
+    context: SuiteContext, case: SuiteCase, run: Callable[[LoadedCase], AttemptState | None]
 ) -> AuditedCase:
     """Return a case with its right result and what each term adds to its score, or with the reason why it has none."""
-    from pytest_packbench.cases.files import load_case
-    from pytest_packbench.engine.contexts import shown_path
     from pytest_packbench.engine.controls import end_of
 
-    file = shown_path(Path(location.path), Path.cwd())
-    case = AuditedCase(location.name, location.label(file))
-    try:
-        case.loaded = load_case(location, context.pack.case_model, file=file, pack=context.pack.name)
-    except CaseError as error:
-        case.problem = str(error)
-        return case
+    audited = AuditedCase(case, case.problem)
+    if case.problem or case.loaded is None:
+        return audited
+    audited.loaded = case.loaded
     excluded = case.loaded.case.notes.skip or case.loaded.case.notes.xfail
     done = None if excluded else run(case.loaded)
     if excluded:
-        case.problem = f"quarantined: {excluded}"
+        audited.problem = f"quarantined: {excluded}"
     elif done is None:
-        case.problem = "the run has no result of it"
+        audited.problem = "the run has no result of it"
     elif done.failure is not None:
-        case.problem = f"error: {done.failure.message}"
+        audited.problem = f"error: {done.failure.message}"
     elif done.score is None or not done.score.passed:
-        case.problem = "no score" if done.score is None else done.score.message or describe_score(done.score)
+        audited.problem = "no score" if done.score is None else done.score.message or describe_score(done.score)
     else:
-        case.result, case.effects = done.payload, effects_of(end_of(context, done))
-        case.terms = {name for name, *_ in case.effects}
-    return case
+        audited.result, audited.effects = done.payload, effects_of(end_of(context, done))
+        audited.terms = {name for name, *_ in audited.effects}
+    return audited
 
 
 def effects_of(end: ControlEnd) -> Counter[tuple[str, str, float]]:
@@ -425,7 +413,7 @@ def _count(name: str, cases: Iterable[AuditedCase], *, is_criterion: bool) -> Co
     # what a term reads is known once it notices a change there
     parts = {one.part for one in results if name in one.noticed}
     tried = [one for one in results if (name in one.tested if is_criterion else one.part in parts or not parts)]
-    noticed = [one for one in tried if (one.is_seen if one.rule else name in one.noticed)]
+    noticed = [one for one in tried if (one.noticed or not one.passed if one.rule else name in one.noticed)]
     return Count(len(tried), len(noticed), sum(not one.passed for one in noticed))
 
 
@@ -451,10 +439,10 @@ def findings(cases: Sequence[AuditedCase], rules: Mapping[str, Count], *, fail_u
     for case in cases:
         if case.broken and case.passes_all:
             message = f"passes with all {len(case.broken)} broken results that can be read"
-            yield Finding("case", case.case_id, f"{message}; expect more, or remove the case", case.file)
+            yield Finding("case", case.case.case_id, f"{message}; expect more, or remove the case", case.case.location)
         elif any(one.passed and not one.location and one.what in {_REMOVED, _EMPTIED} for one in case.broken):
             message = "passes with an empty result; expect something that an empty result does not have"
-            yield Finding("case", case.case_id, message, case.file)
+            yield Finding("case", case.case.case_id, message, case.case.location)
 
 
 def ways_to_break(result: Any, others: Sequence[Any]) -> Iterator[Broken]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-    from pytest_packbench.cases.files import CaseLocation
+    from pytest_packbench.cases.suites import SuiteCase
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
     from pytest_packbench.model.result import Result
@@ -175,14 +175,14 @@ def write_first_baseline(name: str, root: Path) -> Path:
 
 def _baseline(context: SuiteContext) -> CommittedBaseline:
     from pytest_packbench.analysis.changes import committed_baseline
-    from pytest_packbench.cases.files import iter_cases
+    from pytest_packbench.cases.suites import suite_cases
     from pytest_packbench.model.baseline import BaselineChange
     from pytest_packbench.model.result import format_timestamp
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.folder import new_run_id
 
     suite, run_id = context.suite, new_run_id()
-    results = [_result(context, location, run_id) for location in iter_cases(suite.cases_path)]
+    results = [_result(context, case, run_id) for case in suite_cases(suite, context.pack, str)]
     now = format_timestamp(time.time_ns())
     run = Run(
         run_id=run_id,
@@ -200,29 +200,21 @@ def _baseline(context: SuiteContext) -> CommittedBaseline:
     return committed_baseline(run, results, [BaselineChange(set_at=now, run_id=run_id, reason=_REASON)])
 
 
-def _result(context: SuiteContext, location: CaseLocation, run_id: str) -> Result:
+def _result(context: SuiteContext, case: SuiteCase, run_id: str) -> Result:
     """Make one attempt at a case.
 
     Raises:
-        UsageError: it ended without a score.
+        UsageError: it can't be read, or ended without a score.
     """
-    from pytest_packbench.cases.files import load_case
     from pytest_packbench.engine.attempt import attempt
     from pytest_packbench.engine.result_builder import CaseRef, build_result
 
-    path = location.path
-    loaded = load_case(location, context.pack.case_model, file=path, pack=context.pack.name)
-    case_ref = CaseRef(
-        suite=context.suite,
-        pack=context.pack,
-        case_id=location.name,
-        nodeid=f"{path}::{location.name}",
-        file=path,
-        folder=Path(path).parent.name,
-        loaded=loaded,
-    )
-    result = build_result(case_ref, attempt(context, loaded), context, run_id)
+    if case.problem or case.loaded is None:
+        raise UsageError(case.problem)
+    nodeid = f"{case.file}::{case.case_id}"
+    case_ref = CaseRef(case.suite, case.pack, case.case_id, nodeid, case.file, case.folder, case.loaded)
+    result = build_result(case_ref, attempt(context, case.loaded), context, run_id)
     # a hole of the benchmark is no failure
     if not result.score.counted and result.score.verdict != "known_hole":
-        raise UsageError(f"{location.name}: {result.score.message}")
+        raise UsageError(f"{case.case_id}: {result.score.message}")
     return result
