@@ -232,7 +232,7 @@ class Recorder:
             # scoring an answer may be what crashed the worker
             scored = {trial: entry for trial, entry in journaled.items() if isinstance(entry, Result)}
             finished = self._finished_trials(run, case_ref, scored)
-            run.results.add_case(fill_missing_trials(finished, result, self.contexts.settings.trials, once=True))
+            run.results.add_case(fill_missing_trials(finished, result, self.contexts.settings.trials))
         else:
             run.results.add_case((result,))
 

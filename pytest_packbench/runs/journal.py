@@ -43,7 +43,7 @@ class JournalError(ValueError):
 
 
 class Journal:
-    """Appends entries to a file. A last line that a crash cut short is completed or removed when the file is opened.
+    """Appends entries to a file. What a crash cut short is left out when a resumed run writes its journal anew.
 
     The file is locked while it is open, so that a run in progress cannot be resumed. Several threads may append.
 
@@ -60,7 +60,6 @@ class Journal:
 
     def __init__(self, path: Path, header: Callable[[], Run] | None = None) -> None:
         self.path = path
-        _repair(path)
         # unbuffered: a line that a full disk refused must not be written together with a later one
         self._file = path.open("ab", buffering=0)
         self._writing = threading.Lock()
@@ -336,21 +335,3 @@ def _entry_line(entry: Entry) -> bytes:
 
 def _header_line(run: Run) -> bytes:
     return _line({HEADER_KEY: JOURNAL_VERSION, "run": asdict(run)})
-
-
-def _repair(path: Path) -> None:
-    """Complete a last line that lacks only its line end; remove one that is cut short."""
-    if not path.is_file():
-        return
-    with path.open("rb+") as file:
-        start, last = 0, b""
-        for line in file:
-            start, last = start + len(last), line
-        if not last or last.endswith(b"\n"):
-            return
-        try:
-            _parse_line(last)
-        except JournalError:
-            file.truncate(start)
-        else:
-            file.write(b"\n")

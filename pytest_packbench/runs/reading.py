@@ -135,15 +135,14 @@ class StoredRun:
     @property
     def held(self) -> bool:
         """Whether nothing but cases failed the run: no gate, baseline or policy; False if its report does not tell."""
-        gates, comparison = self.header.get("gates"), self.header.get("comparison", {})
-        conditions = comparison.get("conditions", []) if isinstance(comparison, dict) else None
-        if not isinstance(gates, list) or not isinstance(conditions, list) or self.policy_failed:
-            return False
-        # the first run of all has no earlier one
-        if comparison.get("failed", False) is not False and comparison.get("baseline") is not None:
-            return False
-        passed = all(isinstance(gate, dict) and gate.get("passed") is True for gate in gates)
-        return passed and all(isinstance(each, dict) and each.get("met") is False for each in conditions)
+        with suppress(LookupError, TypeError, AttributeError):
+            comparison = self.header.get("comparison", {})
+            # the first run of all has no earlier one
+            compared = comparison.get("failed", False) is False or comparison.get("baseline") is None
+            gates = all(gate["passed"] is True for gate in self.header["gates"])
+            unmet = all(each["met"] is False for each in comparison.get("conditions", []))
+            return compared and gates and unmet and not self.policy_failed
+        return False
 
 
 def open_run(path: Path, *, checked: bool = True, complete: bool = False) -> StoredRun:

@@ -370,20 +370,17 @@ def prior_spending(resumed: ResumedRun) -> dict[str, Any] | None:
     return next((spent for spent in reported if spent is not None), None)
 
 
-def fill_missing_trials(
-    known: Mapping[int, Result], template: Result, trials: int, *, once: bool = False
-) -> tuple[Result, ...]:
+def fill_missing_trials(known: Mapping[int, Result], template: Result, trials: int) -> tuple[Result, ...]:
     """Return the results of a case for which the session did not make all trials, sorted by trial.
 
     Args:
         known: attempts that were made, by trial.
         template: a result with the reason why a trial was not made; copied for each missing trial.
-        trials: how many trials are due, 1 or more.
-        once: whether to add a result for the first missing trial only, as is done where no attempt is known.
+        trials: how many trials are due, 1 or more; one where no attempt is known.
     """
     missing = [trial for trial in range(trials) if trial not in known]
     added = [
         replace(template, attempt=replace(template.attempt, trial=trial))
-        for trial in (missing[:1] if once or not known else missing)
+        for trial in (missing if known else missing[:1])
     ]
     return tuple(sorted((*known.values(), *added), key=lambda result: result.attempt.trial))
