@@ -14,7 +14,7 @@ from pytest_packbench.model.suite import BASELINE_NAME
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from pytest_packbench.cases.suites import SuiteCase
     from pytest_packbench.engine.contexts import SuiteContext
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.runs.reading import StoredRun
-
-_MAX_SHOWN = 50
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +51,7 @@ def _set(arguments: argparse.Namespace) -> Iterator[str]:
     from pytest_packbench.analysis.changes import committed_baseline, loosened
     from pytest_packbench.model.baseline import BaselineChange
     from pytest_packbench.model.result import format_timestamp
-    from pytest_packbench.runs.folder import StoredRunError, find_run_folder
+    from pytest_packbench.runs.folder import find_run_folder
     from pytest_packbench.runs.reading import open_run
     from pytest_packbench.runs.writer import write_baseline
 
@@ -69,16 +67,12 @@ def _set(arguments: argparse.Namespace) -> Iterator[str]:
     path = suite.baseline_path
     history: list[BaselineChange] = []
     lines: list[str] = []
-    try:
-        before = open_run(path, checked=False).read() if path.is_file() else None
-    except StoredRunError as error:
-        before = None
-        yield f"replaces a baseline that can't be read, without its history: {error}"
-    if before is not None:
+    if path.is_file():
+        before = open_run(path, checked=False).read()
         history += before.header["history"]
         lines += loosened(before, stored)
         yield f"{pluralize(len(lines), 'point')} looser than the baseline of {history[-1].run_id if history else path}"
-        yield from _shortened(lines)
+        yield from (f"  {line}" for line in lines)
     now = format_timestamp(time.time_ns())
     change = BaselineChange(set_at=now, run_id=stored.run.run_id, reason=reason, loosened=len(lines))
     baseline = committed_baseline(stored.run, stored.results, [*history, change])
@@ -103,13 +97,6 @@ def _check(stored: StoredRun, suite: Suite) -> None:
         raise UsageError(f"run {run.run_id} used the pack {run.pack}; expected one of pack {suite.config.pack}")
     if run.suite_sha256 != suite.sha256:
         raise UsageError(f"run {run.run_id} used other scoring rules than suite.yaml has now; run the suite again")
-
-
-def _shortened(lines: Iterable[str]) -> Iterator[str]:
-    lines = list(lines)
-    yield from (f"  {line}" for line in lines[:_MAX_SHOWN])
-    if len(lines) > _MAX_SHOWN:
-        yield f"  and {len(lines) - _MAX_SHOWN} more"
 
 
 def _show(arguments: argparse.Namespace) -> Iterator[str]:

@@ -215,7 +215,12 @@ class Merge:
                 if name != case_id:
                     self._missing.append(name)
                     yield from () if self.missing_shards is None else (absent(name),)
-            for result, opened in _of_one(list(members), disjoint=self.missing_shards is not None):
+            attempts = list(members)
+            runs = dict.fromkeys(opened.run.run_id for _, opened in attempts)
+            if len(runs) > 1:
+                both = " and in run ".join(runs)
+                raise MergeError(f"{attempts[0][0].case.test_id} is in run {both}; each case may be in one run only")
+            for result, opened in attempts:
                 problem = changed(result)
                 if problem:
                     raise MergeError(f"run {opened.run.run_id}: {problem}")
@@ -263,23 +268,3 @@ def _with_run(opened: StoredRun) -> Iterator[tuple[Result, StoredRun]]:
 
 def _ran(result: Result) -> bool:
     return result.score.verdict != "not_run" or result.score.quarantined
-
-
-def _of_one(members: Sequence[tuple[Result, StoredRun]], *, disjoint: bool) -> Iterator[tuple[Result, StoredRun]]:
-    """Yield the attempts at a case, each of the one run that made it; attempts that did not run are left out then.
-
-    Args:
-        members: the attempts of all runs, sorted like a run's files, each with its run.
-        disjoint: whether no case may be in two runs, as with shards, not even one that did not run.
-
-    Raises:
-        MergeError: an attempt is in two runs.
-    """
-    for _, group in groupby(members, key=lambda each: None if disjoint else sort_key(each[0])):
-        attempts = list(group)
-        chosen = attempts if disjoint else [each for each in attempts if _ran(each[0])] or attempts[:1]
-        runs = list(dict.fromkeys(opened.run.run_id for _, opened in chosen))
-        if len(runs) > 1:
-            both = " and in run ".join(runs[:2])
-            raise MergeError(f"{members[0][0].case.test_id} is in run {both}; each case may be in one run only")
-        yield from chosen

@@ -51,7 +51,7 @@ _CHUNK: Final = 1 << 18
 _DOCUMENT = re.compile(rb'"packbench":(?=\{"version":\d+,"status":)')
 _CASES = re.compile(rb',"cases":\[')
 _END = "]}}\n"
-_RESTORE = "restore it, or set it again with packbench baseline set"
+_RESTORE = "restore it, or remove it and set it again with packbench baseline set"
 _SHARED = ("mode", "pack", "suite_sha256", "target")
 
 
@@ -203,9 +203,7 @@ def _report_of(path: Path) -> Path:
             f"run it to its end with its options and --packbench-resume={path.name}"
         )
     if not file.exists() and path.is_dir():
-        has_records = (path / RECORDS).exists()
-        advice = f"pass {path / RECORDS} to read the records alone" if has_records else "pass the folder of a run"
-        raise StoredRunError(f"{path}: contains no {REPORT}; {advice}")
+        raise StoredRunError(f"{path}: contains no {REPORT}; pass the folder of a run, or a file of records")
     return file
 
 

@@ -356,10 +356,7 @@ def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any]
 
     Raises:
         OSError: the file cannot be written; an existing file is unchanged.
-        ValueError: `cases` is not the last key, or not empty.
     """
-    if list(document)[-1] != "cases" or document["cases"]:
-        raise ValueError("cases must be the last key of the run document, and empty")
     text = _encoded({"packbench": document})
     split = len(text) - len("]}}")
     with replace_atomic(path) as file:

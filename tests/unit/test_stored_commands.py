@@ -443,6 +443,8 @@ def test_a_merge_that_is_refused_is_one_line_and_leaves_nothing(tmp_path: Path, 
     refuse("a run that did not end", [killed])
     twice = [write(out, run_of(root, run_id=f"01TWICE{n}"), results_of([{"id": "a"}]), root) for n in range(2)]
     refuse("a case in two runs", twice)
+    idle = results_of([{"id": "a", "verdict": "not_run"}, {"id": "b"}])
+    refuse("a case that did not run in one", [twice[0], write(out, run_of(root, run_id="01IDLE"), idle, root)])
     refuse("conditions without a baseline", [whole], "--fail-on", "regressed>0")
     same = {"id": "a", "case_sha256": EMPTY_CASE}
     others: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
