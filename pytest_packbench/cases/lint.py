@@ -6,14 +6,12 @@ import math
 import re
 from collections import Counter, defaultdict
 from dataclasses import replace
-from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from pytest_packbench.cases.files import (
     CaseIndex,
-    is_ignored,
     is_line_name,
     iter_cases,
     load_case,
@@ -72,8 +70,6 @@ PAIR = "pair_"
 _GROUPS = ("case_type", "difficulty", "tag")
 _SHINGLE = 3
 _MIN_REASON_WORDS = 2
-# names of devices, whatever follows a dot
-_RESERVED = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
 _NOISE = 1e-9
 Shingles = frozenset[tuple[str, ...]]
 
@@ -224,15 +220,8 @@ def _empty(files: SuiteFiles) -> Iterator[Finding]:
 
 
 def _stray(files: SuiteFiles) -> Iterator[Finding]:
-    suite, ignored = files.suite, files.suite.config.ignore
-    for location in stray_locations(suite):
-        yield from _unreadable(_name(suite, location), filter(None, [location.problem]), "file_misnamed")
-    every = replace(suite, config=suite.config.model_copy(update={"ignore": ()}))
-    stray = [_name(suite, location) for location in stray_locations(every)] if ignored else []
-    for index, pattern in enumerate(ignored):
-        if not any(is_ignored([pattern], file) for file in stray):
-            message = "no file that would be read as a case is ignored by it; remove it (a case can't be ignored)"
-            yield _at(CONFIG_NAME, f"/ignore/{index}", "ignore_unused", message)
+    for location in stray_locations(files.suite):
+        yield from _unreadable(_name(files.suite, location), filter(None, [location.problem]), "file_misnamed")
 
 
 def _thresholds(files: SuiteFiles) -> Iterator[Finding]:
@@ -280,21 +269,6 @@ def _ids(files: SuiteFiles) -> Iterator[Finding]:
         other = first.setdefault(filed.loaded.case.id, filed.file)
         if other != filed.file:
             yield _at(filed, "/id", "duplicate_id", f"duplicate id, also in {other}; use a unique id")
-
-
-def _file_names(files: SuiteFiles) -> Iterator[Finding]:
-    """Yield ids of which a case or its recording can't be a file on other systems."""
-    first: dict[str, str] = {}
-    for filed in files.cases:
-        case_id = filed.loaded.case.id
-        other = first.setdefault(case_id.lower(), case_id)
-        message = ""
-        if other != case_id:
-            message = f'on Windows and macOS the files of "{case_id}" and "{other}" are the same; use another id'
-        elif _RESERVED.fullmatch(case_id):
-            message = f'on Windows no file can be named "{case_id}"; use another id'
-        if message:
-            yield replace(_at(filed, "/id", "id_not_portable", message), severity="warning")
 
 
 def _pairs(files: SuiteFiles) -> Iterator[Finding]:
@@ -420,16 +394,6 @@ def _provenance(filed: FiledCase) -> Iterator[Finding]:
     notes = filed.loaded.case.notes
     if notes.source is None or not notes.source.strip():
         yield _at(filed, "/notes/source", "source_missing", "state where the expected answer comes from")
-    if notes.date is not None:
-        try:
-            date.fromisoformat(notes.date)
-        except ValueError:
-            yield _at(
-                filed,
-                "/notes/date",
-                "date_unreal",
-                f"got {format_value(notes.date)}; expected a date of the calendar, YYYY-MM-DD",
-            )
 
 
 def _undated(files: SuiteFiles) -> Iterator[Finding]:
@@ -450,14 +414,6 @@ def _quarantine(filed: FiledCase) -> Iterator[Finding]:
             )
 
 
-def _repeated_tags(filed: FiledCase) -> Iterator[Finding]:
-    seen: set[str] = set()
-    for index, tag in enumerate(filed.loaded.case.notes.tags):
-        if tag in seen:
-            yield _at(filed, f"/notes/tags/{index}", "tag_repeated", f'duplicate tag "{tag}"; keep one')
-        seen.add(tag)
-
-
 def _at(where: FiledCase | str, pointer: str, rule: str, message: str) -> Finding:
     file = where if isinstance(where, str) else where.file
     return Finding(file=file, pointer=pointer, rule=rule, message=message)
@@ -469,7 +425,6 @@ _SUITE_RULES: tuple[Callable[[SuiteFiles], Iterable[Finding]], ...] = (
     _thresholds,
     _gates,
     _ids,
-    _file_names,
     _pairs,
     _duplicates,
     _cassettes,
@@ -481,5 +436,4 @@ _CASE_RULES: tuple[Callable[[FiledCase], Iterable[Finding]], ...] = (
     _no_input,
     _provenance,
     _quarantine,
-    _repeated_tags,
 )

@@ -11,11 +11,10 @@ import json
 import os
 import random
 import sys
-from argparse import ArgumentTypeError
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import (
@@ -26,7 +25,7 @@ from pytest_packbench.commands.paths import (
     write_file,
 )
 from pytest_packbench.model.control import Control, ControlExpected, compare
-from pytest_packbench.model.errors import CaseError, json_pointer, pluralize
+from pytest_packbench.model.errors import json_pointer, pluralize
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.score import describe_score
 from pytest_packbench.reports.blocks import Points, Section, Table, Text, text
@@ -35,19 +34,17 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_packbench.cases.files import CaseLocation
+    from pytest_packbench.cases.suites import SuiteCase
     from pytest_packbench.engine.attempt import AttemptState
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.case import LoadedCase
     from pytest_packbench.model.control import ControlEnd
     from pytest_packbench.reports.blocks import Block
 
-_Item = TypeVar("_Item")
 Location = tuple[str | int, ...]
-AUDIT_VERSION = 2
+AUDIT_VERSION = 3
 _COUNT = 50
 _CASES = 500
-_PROGRESS = 50
 # what is tried before a case counts as one that can't fail
 _THOROUGH = 1000
 # whose results are tried, of so many other cases
@@ -86,11 +83,6 @@ class Broken(NamedTuple):
         """The location with `*` instead of positions in lists: the same part of the results of all cases."""
         return tuple("*" if isinstance(step, int) else step for step in self.location)
 
-    @property
-    def is_seen(self) -> bool:
-        """Whether anything noticed it."""
-        return bool(self.noticed) or not self.passed
-
     def __str__(self) -> str:
         """Return what becomes of which part."""
         return f"{self.rule or json_pointer(self.location) or 'the result'}: {self.what}"
@@ -121,10 +113,9 @@ class AuditedCase:
     """A case whose right result is broken, or which has none.
 
     Attributes:
-        case_id: its id.
-        file: its file, as it is shown.
+        case: the case.
         problem: why there is no right result: it does not pass, or can't be read; empty if there is one.
-        loaded: the case; not set if it can't be read.
+        loaded: its content; not set if it can't be read.
         result: its right result, as plain JSON.
         effects: what changes the score of its right result.
         terms: the names of those that add something, or noticed a change of something.
@@ -132,9 +123,8 @@ class AuditedCase:
         broken: those that could be read; the others show nothing about any rule.
     """
 
-    case_id: str
-    file: str
-    problem: str = ""
+    case: SuiteCase
+    problem: str
     loaded: LoadedCase = field(init=False)
     result: Any = None
     effects: Counter[tuple[str, str, float]] = field(default_factory=Counter)
@@ -159,8 +149,8 @@ class AuditedCase:
 
         right = json.dumps(self.result)
         for way in ways:
-            control = way.control(self.case_id, right)
-            end = end_of_control(context, self.loaded, control, source=self.file)
+            control = way.control(self.case.case_id, right)
+            end = end_of_control(context, self.loaded, control, source=self.case.location)
             self.tried += 1
             passed = end.score.verdict == "passed"
             if not passed and any(row.deviation for row in compare(control.expected, end)):
@@ -181,8 +171,8 @@ class AuditedCase:
     def as_json(self) -> dict[str, Any]:
         """Return it as plain JSON, with the broken results that nothing noticed enough for the case to fail."""
         return {
-            "case_id": self.case_id,
-            "file": self.file,
+            "case_id": self.case.case_id,
+            "file": self.case.location,
             "problem": self.problem,
             "tried": self.tried,
             "judged": len(self.broken),
@@ -231,14 +221,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--count",
-        type=_positive,
+        type=int,
         default=_COUNT,
         metavar="N",
         help=f"the largest number of changed parts, one at a time, of the result of a case (default: {_COUNT})",
     )
     parser.add_argument(
         "--cases",
-        type=_positive,
+        type=int,
         default=_CASES,
         metavar="N",
         help=f"the largest number of cases, chosen by the seed (default: {_CASES})",
@@ -246,7 +236,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="chooses cases and changes (default: 0)")
     parser.add_argument(
         "--fail-under",
-        type=_share,
+        type=float,
         default=0.0,
         metavar="SHARE",
         help="fail if a rule notices a smaller share of the changes of what it reads, 0 to 1 (default: 0)",
@@ -261,6 +251,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Break the results of a suite, and write which rules noticed it."""
+    if min(arguments.count, arguments.cases) < 1 or not 0 <= arguments.fail_under <= 1:
+        raise UsageError("audit: expected --count and --cases of 1 or more, and --fail-under from 0 to 1")
     audit = _of_run(arguments) if arguments.run is not None else _of_recordings(arguments)
     if arguments.json is not None:
         write_file(arguments.json, json.dumps(audit, indent=2, ensure_ascii=False) + "\n")
@@ -268,23 +260,6 @@ def run(arguments: argparse.Namespace) -> int:
     if all(case["problem"] for case in audit["cases"]):
         raise UsageError(f"suite {audit['suite']}: no case passes, so there is no right result to break; see above")
     return FAILED if audit["findings"] else FINE
-
-
-def _positive(text: str) -> int:
-    number = int(text) if text.isdecimal() and text.isascii() else 0
-    if not number:
-        raise ArgumentTypeError(f"got {text!r}, expected a whole number, 1 or more")
-    return number
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise ArgumentTypeError(f"got {text!r}, expected a number from 0 to 1")
-    return share
 
 
 def _of_recordings(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -297,8 +272,6 @@ def _of_recordings(arguments: argparse.Namespace) -> dict[str, Any]:
 
     def use(context: SuiteContext) -> dict[str, Any]:
         source = "recorded results" if context.caller.opaque else "results of the target"
-        if context.asks_model:
-            source += " on the recordings"
         return _audit(arguments, context, source, lambda loaded: attempt(context, loaded))
 
     return with_suite(arguments.suite, arguments.options, use, root=arguments.root)
@@ -309,23 +282,21 @@ def _of_run(arguments: argparse.Namespace) -> dict[str, Any]:
     from pytest_packbench.engine.attempt import score_payload
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.redaction import Redactor
-    from pytest_packbench.runs.folder import PAYLOADS, find_run_folder
-    from pytest_packbench.runs.lines import read_payloads
+    from pytest_packbench.runs.folder import find_run_folder
     from pytest_packbench.runs.reading import open_run
 
     if arguments.options:
         raise UsageError("--option: not with --run, whose results are stored")
     folder = find_run_folder(arguments.run)
-    report = open_run(folder, checked=False)
+    report = open_run(folder, complete=True)
     suite, pack = suite_and_pack(arguments.suite, arguments, by_name=True)
     if report.run.suite.removeprefix(BUNDLED) != suite.record_name:
         raise UsageError(f'{folder}: a run of the suite "{report.run.suite}", expected one of "{suite.name}"')
-    ids = {(result.case.test_id, result.attempt.trial): result.case.case_id for result in report.results}
     payloads: dict[str, Any] = {}
-    for key, payload in read_payloads(folder / PAYLOADS):
-        if key in ids:
-            # the first of several trials
-            payloads.setdefault(ids[key], payload)
+    for result in report.results:
+        # the first of several trials; a target that returned nothing has none
+        if result.attempt.payload is not None:
+            payloads.setdefault(result.case.case_id, result.attempt.payload)
     context = SuiteContext.of_results(suite, pack, report.run.target, redactor=Redactor(os.environ))
 
     def stored(loaded: LoadedCase) -> AttemptState | None:
@@ -346,18 +317,18 @@ def _audit(
         source: where the right results come from, in a few words.
         run: returns the attempt of a case; None where there is none.
     """
-    from pytest_packbench.cases.files import iter_cases
+    from pytest_packbench.cases.suites import suite_cases
+    from pytest_packbench.engine.contexts import shown_path
 
     chooser = random.Random(arguments.seed)  # noqa: S311 - chooses what to try, and keeps no secret
-    locations = list(iter_cases(context.suite.cases_path))
-    total = len(locations)
-    if total > arguments.cases:
-        locations = [locations[index] for index in sorted(chooser.sample(range(total), arguments.cases))]
-    cases = [_right_case(context, location, run) for location in _with_progress("results", locations)]
+    every = suite_cases(context.suite, context.pack, lambda path: shown_path(path, Path.cwd()))
+    total = len(every)
+    chosen = range(total) if total <= arguments.cases else sorted(chooser.sample(range(total), arguments.cases))
+    cases = [_right_case(context, every[index], run) for index in chosen]
     right = [case for case in cases if not case.problem]
     pack, config = context.pack, context.suite.config
     criteria, forbidding = pack.criteria(config), dict[str, None]()
-    for case in _with_progress("broken results", right):
+    for case in right:
         expected = case.loaded.case.expected
         sample = chooser.sample(right, min(_SAMPLE, len(right)))
         others = [other.result for other in sample if other.loaded.case.expected != expected]
@@ -385,51 +356,34 @@ def _audit(
         "total": total,
         "cases": [case.as_json() for case in cases],
         "rules": {name: count._asdict() for name, count in rules.items()},
-        "unread_parts": unread_parts(right),
         "findings": [finding._asdict() for finding in findings(right, rules, fail_under=arguments.fail_under)],
     }
 
 
 def _right_case(
-    context: SuiteContext, location: CaseLocation, run: Callable[[LoadedCase], AttemptState | None]
+    context: SuiteContext, case: SuiteCase, run: Callable[[LoadedCase], AttemptState | None]
 ) -> AuditedCase:
     """Return a case with its right result and what each term adds to its score, or with the reason why it has none."""
-    from pytest_packbench.cases.files import load_case
-    from pytest_packbench.engine.contexts import shown_path
     from pytest_packbench.engine.controls import end_of
 
-    file = shown_path(Path(location.path), Path.cwd())
-    case = AuditedCase(location.name, location.label(file))
-    try:
-        case.loaded = load_case(location, context.pack.case_model, file=file, pack=context.pack.name)
-    except CaseError as error:
-        case.problem = str(error)
-        return case
+    audited = AuditedCase(case, case.problem)
+    if case.problem or case.loaded is None:
+        return audited
+    audited.loaded = case.loaded
     excluded = case.loaded.case.notes.skip or case.loaded.case.notes.xfail
     done = None if excluded else run(case.loaded)
     if excluded:
-        case.problem = f"quarantined: {excluded}"
+        audited.problem = f"quarantined: {excluded}"
     elif done is None:
-        case.problem = "the run has no result of it"
+        audited.problem = "the run has no result of it"
     elif done.failure is not None:
-        case.problem = f"error: {done.failure.message}"
+        audited.problem = f"error: {done.failure.message}"
     elif done.score is None or not done.score.passed:
-        case.problem = "no score" if done.score is None else done.score.message or describe_score(done.score)
+        audited.problem = "no score" if done.score is None else done.score.message or describe_score(done.score)
     else:
-        case.result, case.effects = done.payload, effects_of(end_of(context, done))
-        case.terms = {name for name, *_ in case.effects}
-    return case
-
-
-def _with_progress(what: str, items: Sequence[_Item]) -> Iterator[_Item]:
-    terminal = sys.__stderr__
-    is_shown = len(items) > _PROGRESS and terminal is not None and terminal.isatty()
-    for number, item in enumerate(items, start=1):
-        if is_shown:
-            print(f"\r{what}: {number} of {len(items)}", end="", file=terminal, flush=True)
-        yield item
-    if is_shown:
-        print(file=terminal)
+        audited.result, audited.effects = done.payload, effects_of(end_of(context, done))
+        audited.terms = {name for name, *_ in audited.effects}
+    return audited
 
 
 def effects_of(end: ControlEnd) -> Counter[tuple[str, str, float]]:
@@ -459,17 +413,8 @@ def _count(name: str, cases: Iterable[AuditedCase], *, is_criterion: bool) -> Co
     # what a term reads is known once it notices a change there
     parts = {one.part for one in results if name in one.noticed}
     tried = [one for one in results if (name in one.tested if is_criterion else one.part in parts or not parts)]
-    noticed = [one for one in tried if (one.is_seen if one.rule else name in one.noticed)]
+    noticed = [one for one in tried if (one.noticed or not one.passed if one.rule else name in one.noticed)]
     return Count(len(tried), len(noticed), sum(not one.passed for one in noticed))
-
-
-def unread_parts(cases: Iterable[AuditedCase]) -> list[str]:
-    """Return the parts of results whose changes no rule noticed, as JSON pointers, without parts of such parts."""
-    general = [one for case in cases for one in case.broken if not one.rule]
-    read = {one.part[:depth] for one in general if one.is_seen for depth in range(len(one.part) + 1)}
-    unread = {one.part for one in general} - read
-    outermost = (part for part in unread if not any(part[:depth] in unread for depth in range(len(part))))
-    return sorted(map(json_pointer, outermost))
 
 
 def findings(cases: Sequence[AuditedCase], rules: Mapping[str, Count], *, fail_under: float) -> Iterator[Finding]:
@@ -494,10 +439,10 @@ def findings(cases: Sequence[AuditedCase], rules: Mapping[str, Count], *, fail_u
     for case in cases:
         if case.broken and case.passes_all:
             message = f"passes with all {len(case.broken)} broken results that can be read"
-            yield Finding("case", case.case_id, f"{message}; expect more, or remove the case", case.file)
+            yield Finding("case", case.case.case_id, f"{message}; expect more, or remove the case", case.case.location)
         elif any(one.passed and not one.location and one.what in {_REMOVED, _EMPTIED} for one in case.broken):
             message = "passes with an empty result; expect something that an empty result does not have"
-            yield Finding("case", case.case_id, message, case.file)
+            yield Finding("case", case.case.case_id, message, case.case.location)
 
 
 def ways_to_break(result: Any, others: Sequence[Any]) -> Iterator[Broken]:
@@ -583,8 +528,6 @@ def _blocks(audit: Mapping[str, Any]) -> Iterator[Block]:
     yield Table("What the rules noticed, of the changes of what they read", head, rows, numbers=(1, 2, 3))
     untried = [name for name, count in rules.items() if not count["tried"]]
     yield _list("Rules that were not tried, because no result is known that they notice", untried)
-    title = "Parts of the results whose changes no rule noticed (is that what you want?)"
-    yield _list(title, audit["unread_parts"])
     found = [
         f"{one['file']} ({one['name']}): {one['message']}" if one["file"] else f"{one['name']}: {one['message']}"
         for one in audit["findings"]

@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
-from pytest_packbench.model.errors import describe_error, pluralize
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.suite import BASELINE_NAME
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-    from pytest_packbench.cases.files import CaseLocation
+    from pytest_packbench.cases.suites import SuiteCase
     from pytest_packbench.engine.contexts import SuiteContext
     from pytest_packbench.model.baseline import BaselineChange, CommittedBaseline
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.runs.reading import StoredRun
-
-_MAX_SHOWN = 50
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +51,7 @@ def _set(arguments: argparse.Namespace) -> Iterator[str]:
     from pytest_packbench.analysis.changes import committed_baseline, loosened
     from pytest_packbench.model.baseline import BaselineChange
     from pytest_packbench.model.result import format_timestamp
-    from pytest_packbench.runs.folder import StoredRunError, find_run_folder
+    from pytest_packbench.runs.folder import find_run_folder
     from pytest_packbench.runs.reading import open_run
     from pytest_packbench.runs.writer import write_baseline
 
@@ -69,16 +67,12 @@ def _set(arguments: argparse.Namespace) -> Iterator[str]:
     path = suite.baseline_path
     history: list[BaselineChange] = []
     lines: list[str] = []
-    try:
-        before = open_run(path, checked=False).read() if path.is_file() else None
-    except StoredRunError as error:
-        before = None
-        yield f"replaces a baseline that can't be read, without its history: {error}"
-    if before is not None:
+    if path.is_file():
+        before = open_run(path, checked=False).read()
         history += before.header["history"]
         lines += loosened(before, stored)
         yield f"{pluralize(len(lines), 'point')} looser than the baseline of {history[-1].run_id if history else path}"
-        yield from _shortened(lines)
+        yield from (f"  {line}" for line in lines)
     now = format_timestamp(time.time_ns())
     change = BaselineChange(set_at=now, run_id=stored.run.run_id, reason=reason, loosened=len(lines))
     baseline = committed_baseline(stored.run, stored.results, [*history, change])
@@ -103,13 +97,6 @@ def _check(stored: StoredRun, suite: Suite) -> None:
         raise UsageError(f"run {run.run_id} used the pack {run.pack}; expected one of pack {suite.config.pack}")
     if run.suite_sha256 != suite.sha256:
         raise UsageError(f"run {run.run_id} used other scoring rules than suite.yaml has now; run the suite again")
-
-
-def _shortened(lines: Iterable[str]) -> Iterator[str]:
-    lines = list(lines)
-    yield from (f"  {line}" for line in lines[:_MAX_SHOWN])
-    if len(lines) > _MAX_SHOWN:
-        yield f"  and {len(lines) - _MAX_SHOWN} more"
 
 
 def _show(arguments: argparse.Namespace) -> Iterator[str]:
@@ -150,10 +137,6 @@ def _counts(baseline: CommittedBaseline) -> str:
 _REASON = "first baseline, written by packbench init"
 
 
-class FirstBaselineError(Exception):
-    """The cases can't be run; the message is one line."""
-
-
 def write_first_baseline(name: str, root: Path) -> Path:
     """Run the cases of a suite, and write its baseline.
 
@@ -165,20 +148,13 @@ def write_first_baseline(name: str, root: Path) -> Path:
         The file that was written.
 
     Raises:
-        FirstBaselineError: pytest can't start here, or a case ended without a score.
         OSError: the file can't be written.
+        Exception: the cases can't be run, or one ended without a score; packs and targets are the user's code.
     """
-    from pytest_packbench.pytest_plugin.project import ProjectError, with_suite
+    from pytest_packbench.pytest_plugin.project import with_suite
     from pytest_packbench.runs.writer import write_baseline
 
-    try:
-        baseline = with_suite(name, [], _baseline, root=root)
-    except (FirstBaselineError, OSError):
-        raise
-    except ProjectError as error:
-        raise FirstBaselineError(str(error)) from None
-    except Exception as error:  # noqa: BLE001 - packs and targets are the user's code
-        raise FirstBaselineError(describe_error(error)) from None
+    baseline = with_suite(name, [], _baseline, root=root)
     path = root / name / BASELINE_NAME
     write_baseline(path, baseline)
     return path
@@ -186,14 +162,14 @@ def write_first_baseline(name: str, root: Path) -> Path:
 
 def _baseline(context: SuiteContext) -> CommittedBaseline:
     from pytest_packbench.analysis.changes import committed_baseline
-    from pytest_packbench.cases.files import iter_cases
+    from pytest_packbench.cases.suites import suite_cases
     from pytest_packbench.model.baseline import BaselineChange
     from pytest_packbench.model.result import format_timestamp
     from pytest_packbench.model.run import Run
     from pytest_packbench.runs.folder import new_run_id
 
     suite, run_id = context.suite, new_run_id()
-    results = [_result(context, location, run_id) for location in iter_cases(suite.cases_path)]
+    results = [_result(context, case, run_id) for case in suite_cases(suite, context.pack, str)]
     now = format_timestamp(time.time_ns())
     run = Run(
         run_id=run_id,
@@ -211,33 +187,21 @@ def _baseline(context: SuiteContext) -> CommittedBaseline:
     return committed_baseline(run, results, [BaselineChange(set_at=now, run_id=run_id, reason=_REASON)])
 
 
-def _result(context: SuiteContext, location: CaseLocation, run_id: str) -> Result:
+def _result(context: SuiteContext, case: SuiteCase, run_id: str) -> Result:
     """Make one attempt at a case.
 
     Raises:
-        FirstBaselineError: it ended without a score.
+        UsageError: it can't be read, or ended without a score.
     """
-    from pytest_packbench.cases.files import load_case
     from pytest_packbench.engine.attempt import attempt
     from pytest_packbench.engine.result_builder import CaseRef, build_result
-    from pytest_packbench.model.errors import CaseError
 
-    path = location.path
-    try:
-        loaded = load_case(location, context.pack.case_model, file=path, pack=context.pack.name)
-    except CaseError as error:
-        raise FirstBaselineError(str(error)) from None
-    case_ref = CaseRef(
-        suite=context.suite,
-        pack=context.pack,
-        case_id=location.name,
-        nodeid=f"{path}::{location.name}",
-        file=path,
-        folder=Path(path).parent.name,
-        loaded=loaded,
-    )
-    result = build_result(case_ref, attempt(context, loaded), context, run_id)
+    if case.problem or case.loaded is None:
+        raise UsageError(case.problem)
+    nodeid = f"{case.file}::{case.case_id}"
+    case_ref = CaseRef(case.suite, case.pack, case.case_id, nodeid, case.file, case.folder, case.loaded)
+    result = build_result(case_ref, attempt(context, case.loaded), context, run_id)
     # a hole of the benchmark is no failure
     if not result.score.counted and result.score.verdict != "known_hole":
-        raise FirstBaselineError(f"{location.name}: {result.score.message}")
+        raise UsageError(f"{case.case_id}: {result.score.message}")
     return result

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import PYTEST_FILES, ROOT, SHARED_FILES, add_root, new_root, packs_of
-from pytest_packbench.model.errors import format_value
+from pytest_packbench.model.errors import describe_error, format_value
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.suite import BASELINE_NAME, CONTROLS, FIXTURES
 from pytest_packbench.reports.terminal import one_line
@@ -77,12 +77,14 @@ def _first_baseline(name: str, root: Path) -> list[str]:
     Returns:
         A line that says what was written, or why nothing was.
     """
-    from pytest_packbench.commands.baseline import FirstBaselineError, write_first_baseline
+    from pytest_packbench.commands.baseline import write_first_baseline
 
     try:
         path = write_first_baseline(name, root)
-    except FirstBaselineError as error:
-        reason = one_line(str(error), 200)
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - packs and targets are the user's code
+        reason = one_line(describe_error(error), 200)
         advice = f"after the first run: packbench baseline set {name}/latest --reason TEXT"
         return [f"no {BASELINE_NAME} was written: {reason}; {advice}"]
     return [f"wrote {path.as_posix()}"]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
     from pytest_packbench.model.suite import Suite
-    from pytest_packbench.runs.merge import Merge, Shards
+    from pytest_packbench.runs.merge import Merge
     from pytest_packbench.runs.writer import RunWriter
 
 _ONE_COMMIT = "merge the runs of one commit, where that commit is checked out"
@@ -67,13 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     folders = [find_run_folder(path, arguments.output) for path in arguments.runs]
     merge = Merge(folders, new_run_id())
-    merged, shards = merge.run, merge.shards
-    _check_output(arguments.output, merged.suite)
-    if shards is not None and shards.missing and not arguments.allow_missing:
-        raise UsageError(
-            f"{len(shards.missing)} of {shards.count} shards missing: {shards.describe(shards.missing)}; "
-            "add them, or pass --allow-missing"
-        )
+    merged = merge.run
+    if merge.missing_shards and not arguments.allow_missing:
+        raise UsageError(f"{merge.shards_text}; add them, or pass --allow-missing")
     suite, pack = suite_and_pack(merged.requested_suite, arguments, by_name=True)
     project = ProjectOfRun(rootdir_of(arguments), suite, pack, is_same=True)
     _check_rules(merged, suite, pack)
@@ -85,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         earlier = BaselineLookup(stored=stored, requested=str(arguments.baseline), fail_on=arguments.fail_on or "")
     index = CaseIndex(suite_locations(suite))
     # shards together cover the suite: a case in none of them did not run
-    absent = partial(_absent, merged, suite, shards, pack=pack, index=index) if shards is not None else None
+    absent = partial(_absent, merged, suite, pack, index)
     evaluator = RunEvaluator(merged, suite.config, pack.depths, earlier)
     writer = RunWriter(arguments.output, merged.suite, merged.run_id, atomic=True)
     try:
@@ -102,36 +98,19 @@ def run(arguments: argparse.Namespace) -> int:
             writer.write_page(PAGE, pages_html([page], merged.suite))
             writer.complete(run_document(conclusion))
     except OSError as error:
-        filename = str(error.filename or "")
-        if filename and not filename.endswith(".tmp") and merged.run_id not in filename:
-            # a run that is merged can't be read
-            raise
-        # the error names a temporary file, which the user did not name
-        raise UsageError(f"the merged run can't be written to {writer.folder}: {error.strerror or error}") from None
+        raise UsageError(f"the merged run can't be written to {writer.folder.parent}: {error}") from None
     lines = [*summary_lines(conclusion), *control_lines(conclusion.controls)]
     sys.stdout.write("\n".join([*lines, f"reports: {writer.folder}", ""]))
     # as in the summary: a failing or missing case fails a merge as it fails a run
     return FINE if run_verdict(conclusion).status == "passed" else FAILED
 
 
-def _check_output(output: Path, suite: str) -> None:
-    existing = next(path for path in (output, *output.absolute().parents) if path.exists())
-    if not existing.is_dir():
-        raise UsageError(f"--output: {existing} is not a folder; expected a folder, or a new name")
-    if not (output / suite).resolve().is_relative_to(output.resolve()):
-        raise UsageError(f"{output / suite}: leads out of {output}; expected a folder, not a link")
-
-
 def _check_rules(merged: Run, suite: Suite, pack: Pack) -> None:
-    if suite.sha256 != merged.suite_sha256:
-        raise UsageError(
-            f"the rules of suite {merged.suite} have changed since the runs; merge with the rules of the runs"
-        )
-    if (pack.name, pack.version) != (merged.pack, merged.pack_version):
-        raise UsageError(
-            f"the runs used pack {merged.pack} {merged.pack_version}, but {pack.name} {pack.version} is installed; "
-            "merge with the version of the runs"
-        )
+    of_runs = {"rules": merged.suite_sha256, "pack": merged.pack, "version of the pack": merged.pack_version}
+    here = {"rules": suite.sha256, "pack": pack.name, "version of the pack": pack.version}
+    changed = [f"{what} {here[what]}, not {used}" for what, used in of_runs.items() if used != here[what]]
+    if changed:
+        raise UsageError(f"suite {merged.suite} is not that of the runs: {', '.join(changed)}; {_ONE_COMMIT}")
 
 
 def _changed(suite: Suite, index: CaseIndex, mode: str, result: Result) -> str:
@@ -140,16 +119,15 @@ def _changed(suite: Suite, index: CaseIndex, mode: str, result: Result) -> str:
     from pytest_packbench.cases.recordings import find_recording
     from pytest_packbench.model.score import FIXTURE
 
-    location = index.find(result.case.case_id)
-    if location is None:
-        return f"the suite has no case {result.case.case_id}; {_ONE_COMMIT}"
-    if result.case.case_sha256 is not None and case_file_sha256(location) != result.case.case_sha256:
-        return f"case {result.case.case_id} is not the one of the suite here; {_ONE_COMMIT}"
+    case = result.case
+    location = index.find(case.case_id)
+    if location is None or case.case_sha256 not in {None, case_file_sha256(location)}:
+        return f"case {case.case_id} is not the one of the suite here; {_ONE_COMMIT}"
     if mode == FIXTURE and result.attempt.cassette_sha256 is not None:
         with suppress(OSError, CassetteError):
-            if find_recording(suite, result.case.case_id).load()[1] == result.attempt.cassette_sha256:
+            if find_recording(suite, case.case_id).load()[1] == result.attempt.cassette_sha256:
                 return ""
-        return f"the recording of case {result.case.case_id} is not the one of the suite here; {_ONE_COMMIT}"
+        return f"the recording of case {case.case_id} is not the one of the suite here; {_ONE_COMMIT}"
     return ""
 
 
@@ -160,22 +138,19 @@ def _controls(merge: Merge, suite: Suite) -> ControlTally | None:
         UsageError: they are not those of the suite here.
     """
     from pytest_packbench.cases.recordings import find_controls
+    from pytest_packbench.model.control import tally_of
     from pytest_packbench.model.score import FIXTURE
 
     if merge.run.mode != FIXTURE:
         return None
     present = {found.name: found for found in find_controls(suite.controls_path)}
-    results = merge.controls()
+    results, count = merge.controls()
     changed = next((result.control for result in results if not _is_same(result, present.get(result.control))), None)
     if changed is not None:
         raise UsageError(f"the control {changed} is not the one of the suite here; {_ONE_COMMIT}")
-    if merge.shards is not None and not merge.shards.missing and merge.controls_present != len(present):
-        had, has = pluralize(merge.controls_present, "control"), len(present)
-        raise UsageError(f"the suite of the runs had {had}, the suite here has {has}; {_ONE_COMMIT}")
-    if not present:
-        return None
-    from pytest_packbench.model.control import tally_of
-
+    if merge.missing_shards == [] and count != len(present):
+        had = pluralize(count, "control")
+        raise UsageError(f"the suite of the runs had {had}, the suite here has {len(present)}; {_ONE_COMMIT}")
     return tally_of(results, len(present))
 
 
@@ -224,16 +199,14 @@ def _write_summary(writer: RunWriter, conclusion: Conclusion) -> None:
         writer.write_page(DIFF, diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
 
 
-def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack, index: CaseIndex) -> Result | None:
-    """Return the result of a case that is in none of the shards; None if the suite has no such case."""
+def _absent(run: Run, suite: Suite, pack: Pack, index: CaseIndex, case_id: str) -> Result:
+    """Return the result of a case that is in none of the shards."""
     from pytest_packbench.cases.files import load_case
     from pytest_packbench.engine.result_builder import CaseRef, unscored_result
     from pytest_packbench.model.errors import CaseError
     from pytest_packbench.model.result import Attempt
 
-    case = index.find(case_id)
-    if case is None:
-        return None
+    case = index[case_id]
     file = Path(os.path.relpath(case.path)).as_posix()
     loaded = None
     # a case that can't be read did not run either
@@ -248,7 +221,5 @@ def _absent(run: Run, suite: Suite, shards: Shards, case_id: str, *, pack: Pack,
         folder=Path(case.path).parent.name,
         loaded=loaded,
     )
-    missing = shards.missing
-    kind = "shard_missing" if missing else "in_no_shard"
-    message = f"not merged: shards {shards.describe(missing)}" if missing else "in none of the merged shards"
-    return unscored_result(case_ref, "not_run", kind, message, Attempt(timestamp=run.finished_at))
+    message = "in none of the merged shards"
+    return unscored_result(case_ref, "not_run", "in_no_shard", message, Attempt(timestamp=run.finished_at))

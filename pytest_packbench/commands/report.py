@@ -150,7 +150,7 @@ def _count(sources: Sequence[RecordSource], arguments: argparse.Namespace) -> Do
     records, run_id, others = Records(), arguments.run_id, 0
     skipped = SkippedLines() if arguments.skip_bad else None
     for source in sources:
-        for record in read_records(source, strict=arguments.strict, skipped=skipped):
+        for record in read_records(source.records, strict=arguments.strict, skipped=skipped):
             if run_id is None or record.run_id == run_id:
                 records.add(record)
             else:

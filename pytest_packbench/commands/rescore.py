@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.runs.reading import StoredRun
 
+_MAX_LINE = 2000
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
@@ -50,11 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not (folder / PAYLOADS).exists():
         raise StoredRunError(f"{folder / PAYLOADS}: not found: the run stored no results to score again")
     before: list[Result] = []
-    problems: list[str] = []
     now = replace(stored.run, suite_sha256=suite.sha256, pack=pack.name, pack_version=pack.version)
-    after = replace(stored, run=now, results=tuple(rescored(stored, suite, pack, before, problems)))
+    after = replace(stored, run=now, results=tuple(rescored(stored, suite, pack, before)))
     comparison = compare(replace(stored, results=before), after)
-    sys.stderr.writelines(f"packbench: not rescored: {problem}\n" for problem in problems)
     failed = true_conditions(arguments.fail_on, comparison)
     note = _note(comparison, stored)
     comparison.differences = ()
@@ -66,9 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     return FAILED if failed else FINE
 
 
-def rescored(
-    stored: StoredRun, suite: Suite, pack: Pack, before: list[Result], problems: list[str]
-) -> Iterator[Result]:
+def rescored(stored: StoredRun, suite: Suite, pack: Pack, before: list[Result]) -> Iterator[Result]:
     """Score each stored result of a target by the suite's current rules, against the current case.
 
     Args:
@@ -76,11 +74,10 @@ def rescored(
         suite: the suite.
         pack: its pack, as the suite configures it.
         before: gets the stored results, with only what a comparison reads.
-        problems: gets why a case can't be scored again, in one line.
 
     Yields:
         One result per result of the run. It is scored again if its payload was stored and its case still exists;
-        otherwise it is the stored result.
+        otherwise it is the stored result, and a line on standard error says why.
 
     Raises:
         StoredRunError: a file of the run can't be read, or a result is missing.
@@ -89,7 +86,7 @@ def rescored(
     from pytest_packbench.model.redaction import Redactor
 
     context = SuiteContext.of_results(suite, pack, stored.run.target, redactor=Redactor(os.environ))
-    load = _case_loader(suite, pack, problems)
+    load = _case_loader(suite, pack)
     for result in stored.results:
         payload, was = result.attempt.payload, _reduced(result)
         before.append(was)
@@ -115,9 +112,7 @@ def _note(comparison: Comparison, stored: StoredRun) -> str:
 
 def _reduced(result: Result) -> Result:
     """Return a result with only what a comparison reads."""
-    terms = tuple([replace(term, detail="") for term in result.score.terms])
-    score = replace(result.score, terms=terms, message="", input_text="", expected_text="", actual_text="")
-    return replace(result, attempt=replace(result.attempt, payload=None), score=score, record=None)
+    return replace(result, attempt=replace(result.attempt, payload=None), record=None)
 
 
 def _rescore(stored: Result, payload: Any, loaded: LoadedCase, context: SuiteContext) -> Result:
@@ -145,24 +140,24 @@ def _rescore(stored: Result, payload: Any, loaded: LoadedCase, context: SuiteCon
     return replace(result, attempt=stored.attempt)
 
 
-def _case_loader(suite: Suite, pack: Pack, problems: list[str]) -> Callable[[str], LoadedCase | None]:
+def _case_loader(suite: Suite, pack: Pack) -> Callable[[str], LoadedCase | None]:
     """Return a function that reads a current case by its id; it returns None if the case is gone or can't be read."""
     from pytest_packbench.cases.files import CaseIndex, load_case, suite_locations
     from pytest_packbench.model.errors import CaseError
-    from pytest_packbench.reports.terminal import one_line, printable
+    from pytest_packbench.reports.terminal import one_line
 
     index = CaseIndex(suite_locations(suite))
 
     # the trials of a case are consecutive
     @lru_cache(maxsize=1)
     def load(case_id: str) -> LoadedCase | None:
-        problem = f"{one_line(case_id)}: the suite no longer has this case"
+        problem = f"{case_id}: the suite no longer has this case"
         try:
             if (location := index.find(case_id)) is not None:
                 return load_case(location, pack.case_model, file=location.path, pack=pack.name)
         except CaseError as error:
-            problem = printable(str(error))
-        problems.append(problem)
+            problem = str(error)
+        sys.stderr.write(f"packbench: not rescored: {one_line(problem, _MAX_LINE)}\n")
         return None
 
     return load

@@ -22,7 +22,7 @@ from pytest_packbench.model.policy import ReviewMark
 from pytest_packbench.model.score import ResultError
 from pytest_packbench.reports.terminal import printable
 from pytest_packbench.runs.folder import PAYLOADS, StoredRunError
-from pytest_packbench.runs.lines import read_payloads
+from pytest_packbench.runs.lines import payload_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -305,10 +305,10 @@ def _stored_results(run_id: str, path: Path, reviewed: ReviewedSuite) -> dict[st
     if run_id not in reviewed.stored:
         found = reviewed.stored[run_id] = {}
         try:
-            for (test_id, _), result in read_payloads(path):
-                case_id = test_id.rpartition(":")[2]
+            for line in payload_lines(path):
+                case_id = line.test_id.rpartition(":")[2]
                 if case_id in reviewed.locations:
-                    found.setdefault(case_id, []).append(result)
+                    found.setdefault(case_id, []).append(line.content)
         except (StoredRunError, OSError):
             found.clear()
     return reviewed.stored[run_id]

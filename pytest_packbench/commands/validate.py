@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +22,6 @@ from pytest_packbench.cli import FINE, UNUSABLE
 from pytest_packbench.commands.paths import add_packs, add_trust, bundled_folder, packs_of
 from pytest_packbench.files import RECORDING, read_regular
 from pytest_packbench.model.case import Case
-from pytest_packbench.model.control import ControlResult
 from pytest_packbench.model.errors import (
     CaseError,
     ControlError,
@@ -35,38 +34,24 @@ from pytest_packbench.model.errors import (
 )
 from pytest_packbench.model.pack import names_checks
 from pytest_packbench.model.policy import CHANGES_NAME
-from pytest_packbench.model.record import EVAL_SCHEMA_VERSION, EvalRecord
-from pytest_packbench.model.result import extension_problem
+from pytest_packbench.model.record import EVAL_SCHEMA_VERSION
 from pytest_packbench.model.run import RUN_DOCUMENT_VERSION
-from pytest_packbench.model.strict_json import parse_strict
 from pytest_packbench.model.suite import BASELINE_NAME, CONFIG_NAME, CONTROLS, FIXTURES, Suite
 from pytest_packbench.reports.terminal import printable
-from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, parse_entry
-from pytest_packbench.runs.lines import RecordLineError, RecordSource, check_line, read_records
+from pytest_packbench.runs.journal import ENDED_KEY, HEADER_KEY, JOURNAL_VERSION, read_journal
+from pytest_packbench.runs.lines import error_lines, payload_lines, read_controls, read_records, record_lines
 from pytest_packbench.runs.reading import is_report, open_run, read_baseline
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
     from pytest_packbench.model.result import Result
     from pytest_packbench.packs.registry import Packs
+    from pytest_packbench.runs.journal import Entry
 
     Reader = Callable[["Piece"], "Found"]
-    Kinds = tuple[tuple[AbstractSet[str], Reader], ...]
-
-
-# an empty file of a run is recognized by its name
-_EMPTY = {
-    "records.jsonl": "no eval record: no case of the run was scored",
-    "errors.jsonl": "no error of a run",
-    "payloads.jsonl": "no result of a run",
-    "controls.jsonl": "no control",
-    "journal.jsonl": "no entry of a journal: no case had ended",
-}
-_JOURNAL = f"entry of a journal, version {JOURNAL_VERSION}"
-_HEAD = f"head of a journal, version {JOURNAL_VERSION}"
 
 
 class Piece(NamedTuple):
@@ -96,15 +81,15 @@ class Found(NamedTuple):
     """What a piece is.
 
     Attributes:
-        kind: the kind of a line, with the version of its format.
+        kind: its kind, with the version of its format.
         about: what is said of a file beside that.
-        id: what no other line of the file may have; empty for none.
+        id: what no other line of the file may have.
         key: the key of the id.
     """
 
     kind: str
-    about: str = ""
-    id: str = ""
+    about: str
+    id: str
     key: str = "id"
 
 
@@ -171,7 +156,7 @@ def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
     if path.suffix in {".yaml", ".yml"}:
         return _yaml(path, packs)
     if path.suffix == ".jsonl":
-        return _strict_records(path) if strict and _has_records(path) else _lines(path, packs)
+        return _lines(path, packs, strict=strict)
     if path.name == BASELINE_NAME:
         baseline = read_baseline(path)
         return f"committed baseline, version {baseline.baseline_version}, {pluralize(len(baseline.cases), 'case')}"
@@ -179,16 +164,18 @@ def kind_of(path: Path, packs: Packs, *, strict: bool = False) -> str:
         return f"report of a run, version {RUN_DOCUMENT_VERSION}, {_case_count(open_run(path, checked=False).results)}"
     raw = read_regular(path, RECORDING)
     piece = Piece(packs, path, raw, _object(raw))
-    found = (_reader(piece, _OF_A_SUITE) or _case)(piece)
+    found = (_reader(piece) or _case)(piece)
     return found.kind + found.about
 
 
-def _reader(piece: Piece, kinds: Kinds) -> Reader | None:
-    """Return what reads a piece, by its keys or by the folder of its file; None where neither names a kind."""
+def _reader(piece: Piece) -> Reader | None:
+    """Return what reads a piece of a suite, by its keys or by the folder of its file; None where neither names it."""
     keys = piece.data.keys()
-    if _is_in_controls(piece.path) and not keys & {"pack_id", "run_id"}:
+    if "run_id" in keys:
+        return None
+    if _is_in_controls(piece.path) and "pack_id" not in keys:
         return _control
-    return next((read for needed, read in kinds if needed <= keys), None)
+    return next((read for needed, read in _OF_A_SUITE if needed <= keys), None)
 
 
 def _yaml(path: Path, packs: Packs) -> str:
@@ -227,7 +214,7 @@ def _case(piece: Piece) -> Found:
         model = pack.case_model
     stem = None if piece.line else piece.path.stem
     case = parse_case(piece.raw, model, source=piece.source, stem=stem, pack=None).case
-    return Found(f"case of pack {case.pack_id}", id=case.id)
+    return Found(f"case of pack {case.pack_id}", "", case.id)
 
 
 @lru_cache(maxsize=4)
@@ -279,116 +266,68 @@ def _case_count(results: Iterable[Result]) -> str:
     return pluralize(len(trials), "case") + (f", {total} trials" if total != len(trials) else "")
 
 
-def _has_records(path: Path) -> bool:
-    """Return whether the first line that is not blank is meant as an eval record, valid or not."""
-    line = next(case_lines(path), None)
-    return line is not None and bool({"test_suite", "schema_version"} & _object(line.raw).keys())
+def _lines(path: Path, packs: Packs, *, strict: bool) -> str:
+    """Read the lines of a file; those of a file of a run as commands read them, by the kind of the first one."""
+    first = next(case_lines(path), None)
+    if first is None:
+        if path.name not in _OF_RUNS:
+            raise ValueError(f"empty: its kind is not known; expected one of {', '.join(_OF_RUNS)}")
+        return "empty"
+    data = _object(first.raw)
+    if _reader(Piece(packs, path, first.raw, data)) is not None or b'"pack_id"' in first.raw:
+        return _lines_of_a_suite(path, packs)
+    kind, read = next(((kind, read) for needed, kind, read in _OF_A_RUN if needed <= data.keys()), _RECORDS)
+    if strict and read is record_lines:
+        kind += ", as the Rust reader reads it"
+        read = partial(read_records, strict=True)
+    return f"{pluralize(sum(1 for _ in read(path)), 'line')}, each {kind}"
 
 
-def _strict_records(path: Path) -> str:
-    try:
-        number = sum(1 for _ in read_records(RecordSource(str(path)), strict=True))
-    except RecordLineError as error:
-        line, _, problem = str(error).removeprefix(f"{path}:").partition(" ")
-        raise ValueError(f"{path}:{line}: {problem}") from None
-    return f"{pluralize(number, 'line')}, each eval record, version {EVAL_SCHEMA_VERSION}, as the Rust reader reads it"
-
-
-def _lines(path: Path, packs: Packs) -> str:
-    kinds: Counter[str] = Counter()
+def _lines_of_a_suite(path: Path, packs: Packs) -> str:
+    kinds: set[str] = set()
     ids: dict[str, int] = {}
-    truncated, has_head = "", False
     for line in case_lines(path):
         piece = Piece(packs, path, line.raw, _object(line.raw), line.number)
-        try:
-            found = _line(piece, is_of_a_suite=bool(ids))
-        except InputError:
-            # its message begins with the location
-            raise
-        except ValueError as error:
-            if kinds.keys() <= {_JOURNAL} and (kinds or has_head) and not line.raw.endswith(b"\n"):
-                truncated = "; the last line is truncated and was skipped"
-                break
-            raise ValueError(f"{piece.source}: {error}") from None
-        if found.id and ids.setdefault(found.id, line.number) != line.number:
+        found = (_reader(piece) or _case)(piece)
+        kinds.add(found.kind)
+        if ids.setdefault(found.id, line.number) != line.number:
             raise InputError(piece.source, [duplicate_id(found.id, f"line {ids[found.id]}", key=found.key)])
-        if found.kind == _HEAD and not kinds:
-            has_head = True
-        else:
-            kinds[found.kind] += 1
-    return _kind_of_lines(path, kinds, has_head=has_head) + truncated
-
-
-def _kind_of_lines(path: Path, kinds: Mapping[str, int], *, has_head: bool) -> str:
     if len(kinds) > 1:
         raise ValueError(f"contains lines of several kinds: {', '.join(sorted(kinds))}")
-    for kind, number in kinds.items():
-        return f"{pluralize(number, 'line')}, each {kind}"
-    if has_head:
-        return f"{_HEAD}, and no entry"
-    if path.name not in _EMPTY:
-        raise ValueError(f"empty: its kind is not known; expected one of {', '.join(_EMPTY)}")
-    return f"empty: {_EMPTY[path.name]}"
+    return f"{pluralize(len(ids), 'line')}, each {kinds.pop()}"
 
 
-def _line(piece: Piece, *, is_of_a_suite: bool) -> Found:
-    """Recognize a line, and check it; a line that names no kind is a case where others are, else a record."""
-    read = _reader(piece, _OF_A_RUN)
-    if piece.data and read is not _record:
-        _check_as_read(piece.raw)
-    if read is None:
-        is_case = not piece.data and (is_of_a_suite or b'"pack_id"' in piece.raw)
-        read = _case if is_case else _record
-    return read(piece)
+def _entries(path: Path) -> list[Entry]:
+    run, entries = read_journal(path)
+    if run is None and not entries:
+        # a last line that was cut short is no mistake, but there is nothing else
+        raise ValueError("no line of this journal can be read")
+    return entries
 
 
-def _record(piece: Piece) -> Found:
-    record = EvalRecord.from_json_line(piece.raw, strict=False)
-    problem = extension_problem(record.packbench) if record.packbench is not None else ""
-    if problem:
-        raise ValueError(problem)
-    return Found(f"eval record, version {EVAL_SCHEMA_VERSION}")
-
-
-def _journal_head(piece: Piece) -> Found:
-    version = piece.data[HEADER_KEY]
-    if type(version) is not int or version != JOURNAL_VERSION:
-        raise ValueError(
-            f"{HEADER_KEY}: got {version!r:.60}; expected {JOURNAL_VERSION}, the version that packbench reads"
-        )
-    if not isinstance(piece.data.get("run"), dict):
-        raise ValueError("run: expected an object")  # noqa: TRY004 - a mistake in a file, reported like the others
-    return Found(_HEAD)
-
-
-def _plain(kind: str, check: Callable[[dict[str, Any]], object]) -> Reader:
-    """Return what reads a line by a function that raises `ValueError`."""
-
-    def read(piece: Piece) -> Found:
-        check(piece.data)
-        return Found(kind)
-
-    return read
-
-
-_OF_A_SUITE: Kinds = (
+_OF_A_SUITE: tuple[tuple[AbstractSet[str], Reader], ...] = (
     ({"pack_id"}, _case),
     ({"case", "expected"}, _control),
     ({"cassette_version"}, _cassette),
 )
-_OF_A_RUN: Kinds = (
-    ({"test_suite"}, _record),
-    ({"schema_version"}, _record),
-    ({"run_id", "control"}, _plain("control of a run, version 1", ControlResult.from_line)),
-    *_OF_A_SUITE,
-    ({HEADER_KEY}, _journal_head),
-    ({ENDED_KEY}, _plain(_JOURNAL, parse_entry)),
-    ({"suite", "nodeid"}, _plain(_JOURNAL, parse_entry)),
-    ({"result"}, _plain("result of a run, version 1", check_line)),
-    ({"kind"}, _plain("error of a run, version 1", check_line)),
-    ({"message"}, _plain("error of a run, version 1", check_line)),
+"""The kinds of objects of a suite: each has these keys, and the first one counts."""
+_RECORDS = f"eval record, version {EVAL_SCHEMA_VERSION}", record_lines
+_ENTRIES = f"entry of a journal, version {JOURNAL_VERSION}", _entries
+_ERRORS = "error of a run, version 1", error_lines
+_OF_A_RUN: tuple[tuple[AbstractSet[str], str, Callable[[Path], Iterable[object]]], ...] = (
+    ({"test_suite"}, *_RECORDS),
+    ({"schema_version"}, *_RECORDS),
+    ({"run_id", "control"}, "control of a run, version 1", read_controls),
+    ({HEADER_KEY}, *_ENTRIES),
+    ({ENDED_KEY}, *_ENTRIES),
+    ({"suite", "nodeid"}, *_ENTRIES),
+    ({"result"}, "result of a run, version 1", payload_lines),
+    ({"kind"}, *_ERRORS),
+    ({"message"}, *_ERRORS),
 )
-"""The kinds of pieces: each has these keys, and the first one counts. A file of lines may have any of them."""
+"""Likewise the kinds of lines of a run, with what reads such a file."""
+_OF_RUNS = ("records.jsonl", "errors.jsonl", "payloads.jsonl", "controls.jsonl", "journal.jsonl")
+"""The files of a run that may be empty."""
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -397,11 +336,3 @@ def _object(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         data = None
     return data if isinstance(data, dict) else {}
-
-
-def _check_as_read(line: bytes) -> None:
-    """Refuse bytes and keys of an object that other readers of JSON refuse, or read differently."""
-    try:
-        parse_strict(line.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"not UTF-8: {error.reason} at byte {error.start}") from None

@@ -348,7 +348,9 @@ class CaseRun(ItemRun):
         resumed = self.item.config.stash.get(RESUMED, None)
         if resumed is None or self.problem or self.loaded is None:
             return {}
-        return dict(sorted(resumed.kept(self.suite, self.name).items()))
+        kept = sorted(resumed.kept(self.suite, self.name).items())
+        # answers to a changed case are not used
+        return {trial: entry for trial, entry in kept if entry.case.case_sha256 == self.loaded.sha256}
 
     def call_record_hooks(self, case_ref: CaseRef, trial: Trial) -> Trial:
         """Call `pytest_packbench_record` with a trial's record; the trial is an error if a hook raises."""

@@ -38,9 +38,9 @@ from pytest_packbench.policy import PolicyProject, compare_policy, open_base, po
 from pytest_packbench.pytest_plugin.case_run import CaseRun, item_run, run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.integrations import plugin_report
 from pytest_packbench.pytest_plugin.settings import find_named, hook_files, settings_of_policy
-from pytest_packbench.runs.folder import DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
+from pytest_packbench.runs.folder import CONTROLS, DIFF, JOURNAL, NO_BASELINE, PAGE, REPORT, SUMMARY, StoredRunError
 from pytest_packbench.runs.journal import read_worker_journals
-from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_process_spending, target_names
+from pytest_packbench.runs.metadata import SPENT, join_sorted, partial_reason, sum_spending, target_names
 from pytest_packbench.runs.writer import RunResults, RunWriter
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class Recorder:
             # scoring an answer may be what crashed the worker
             scored = {trial: entry for trial, entry in journaled.items() if isinstance(entry, Result)}
             finished = self._finished_trials(run, case_ref, scored)
-            run.results.add_case(fill_missing_trials(finished, result, self.contexts.settings.trials, once=True))
+            run.results.add_case(fill_missing_trials(finished, result, self.contexts.settings.trials))
         else:
             run.results.add_case((result,))
 
@@ -260,7 +260,7 @@ class Recorder:
 
         present = {found.name for found in find_controls(run.suite.controls_path)}
         try:
-            earlier = read_controls(run.results.writer.folder)
+            earlier = read_controls(run.results.writer.folder / CONTROLS)
         except (OSError, StoredRunError) as error:
             run.problems.append(f"the controls of the resumed run can't be read: {error}")
             return []
@@ -326,7 +326,7 @@ class Recorder:
         # cost counts even if its results are dropped
         spent = prior_spending(self.resumed)
         for run in self.runs.values():
-            check_resumed(self.config, self.resumed, self._head(run))
+            check_resumed(self.resumed, run.suite, self._head(run))
         for run in self.runs.values():
             run.results.mark_journaled()
         self._spent += [spent] if spent is not None else []
@@ -724,7 +724,7 @@ class Recorder:
             temperature = settings.temperature if client is None else client.backend.temperature
             values |= {"temperature": temperature, "concurrency": settings.concurrency}
             values |= {name: cap for name, cap in limits.items() if cap is not None}
-            values[SPENT] = sum_process_spending([*self._spent, contexts.clients.ledger.as_json()])
+            values[SPENT] = sum_spending([*self._spent, contexts.clients.ledger.as_json()])
         if context is not None and context.runs_program:
             values[PROGRAM_RUNS] = True
         if not settings.record_prompts:

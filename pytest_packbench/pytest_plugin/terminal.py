@@ -23,7 +23,7 @@ from pytest_packbench.pytest_plugin.case_run import file_run
 from pytest_packbench.pytest_plugin.explain import VERBOSE, target_options
 from pytest_packbench.pytest_plugin.integrations import reruns
 from pytest_packbench.reports.terminal import caps_text, gateway_text, prompts_text, spent_text
-from pytest_packbench.runs.metadata import sum_process_spending
+from pytest_packbench.runs.metadata import sum_spending
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -336,7 +336,7 @@ class Progress:
             under_way=under_way,
             oldest_s=oldest_s,
             retries=sum(worker["retries"] for worker in told) + ledger.retries,
-            spent=sum_process_spending([worker["spent"] for worker in told]) if told else ledger.as_json(),
+            spent=sum_spending([worker["spent"] for worker in told]) if told else ledger.as_json(),
             made=made,
             elapsed_s=time.monotonic() - self._started_s,
         )

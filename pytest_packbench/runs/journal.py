@@ -6,7 +6,6 @@ others are attempts whose target has ended, before they are scored, and results.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
@@ -20,6 +19,7 @@ from pytest_packbench.files import LIMITS, format_size, lines_of, open_regular, 
 from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.result import EndedAttempt, Result, adapter, ended_from, ended_line, result_from
 from pytest_packbench.model.run import Run
+from pytest_packbench.model.strict_json import parse_strict
 from pytest_packbench.runs.folder import WORKER_JOURNALS
 from pytest_packbench.runs.lines import finite_line
 
@@ -43,7 +43,7 @@ class JournalError(ValueError):
 
 
 class Journal:
-    """Appends entries to a file. A last line that a crash cut short is completed or removed when the file is opened.
+    """Appends entries to a file. What a crash cut short is left out when a resumed run writes its journal anew.
 
     The file is locked while it is open, so that a run in progress cannot be resumed. Several threads may append.
 
@@ -60,7 +60,6 @@ class Journal:
 
     def __init__(self, path: Path, header: Callable[[], Run] | None = None) -> None:
         self.path = path
-        _repair(path)
         # unbuffered: a line that a full disk refused must not be written together with a later one
         self._file = path.open("ab", buffering=0)
         self._writing = threading.Lock()
@@ -308,16 +307,16 @@ def _parse_line(line: bytes) -> Run | Entry:
         JournalError: the line is neither.
     """
     try:
-        data = json.loads(line.decode("utf-8"))
+        data = parse_strict(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise JournalError(f"not a result: {type(error).__name__}: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):
         raise JournalError("not a result: expected an object")
     if HEADER_KEY not in data:
         return parse_entry(data)
-    if data[HEADER_KEY] != JOURNAL_VERSION:
-        version = f"{data[HEADER_KEY]!r:.60}"
-        raise JournalError(f"/{HEADER_KEY}: got {version}; this version reads {JOURNAL_VERSION}")
+    version = data[HEADER_KEY]
+    if type(version) is not int or version != JOURNAL_VERSION:
+        raise JournalError(f"/{HEADER_KEY}: got {version!r:.60}; this version reads {JOURNAL_VERSION}")
     try:
         run: Run = adapter(Run).validate_python(data.get("run"))
     except ValidationError as error:
@@ -336,21 +335,3 @@ def _entry_line(entry: Entry) -> bytes:
 
 def _header_line(run: Run) -> bytes:
     return _line({HEADER_KEY: JOURNAL_VERSION, "run": asdict(run)})
-
-
-def _repair(path: Path) -> None:
-    """Complete a last line that lacks only its line end; remove one that is cut short."""
-    if not path.is_file():
-        return
-    with path.open("rb+") as file:
-        start, last = 0, b""
-        for line in file:
-            start, last = start + len(last), line
-        if not last or last.endswith(b"\n"):
-            return
-        try:
-            _parse_line(last)
-        except JournalError:
-            file.truncate(start)
-        else:
-            file.write(b"\n")

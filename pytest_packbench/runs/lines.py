@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import math
 import sys
-from contextlib import contextmanager
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.files import Limit
     from pytest_packbench.model.control import ControlResult, ControlTally
+    from pytest_packbench.model.score import Score
 
 
 STDIN = "-"
@@ -41,10 +42,6 @@ _READ_BUFFER = 1 << 20
 _SCALARS = (str, int)
 _FINITE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 LineT = TypeVar("LineT")
-
-
-class RecordLineError(ValueError):
-    """A line cannot be read; the message is one line, `FILE:LINE why`."""
 
 
 class RecordSource(NamedTuple):
@@ -65,7 +62,7 @@ class SkippedLines:
 
     Attributes:
         count: their number.
-        first: the first `MAX_SKIPPED_NAMED` of them, as `FILE:LINE why`.
+        first: the first `MAX_SKIPPED_NAMED` of them, as `FILE:LINE: why`.
     """
 
     count: int = 0
@@ -121,6 +118,7 @@ class AttemptLine(NamedTuple):
         test_id: the case.
         trial: the number of the attempt, from 0.
         content: the `EvalRecord`, the `ErrorLine`, or the result that the target returned.
+        states: what a record or an error line states of the result, as `stated_of` returns it.
     """
 
     location: str
@@ -128,6 +126,7 @@ class AttemptLine(NamedTuple):
     test_id: str
     trial: int
     content: Any
+    states: tuple[Any, ...] = ()
 
 
 def compact_json(value: Any) -> bytes:
@@ -183,12 +182,12 @@ def record_source(name: str) -> RecordSource:
 
 
 def read_records(
-    source: RecordSource, *, strict: bool = False, skipped: SkippedLines | None = None
+    path: Path | str, *, strict: bool = False, skipped: SkippedLines | None = None
 ) -> Iterator[EvalRecord]:
-    """Read the records of a source in order.
+    """Read the records of a file in order.
 
     Args:
-        source: where they are read from.
+        path: the file; `-` for standard input.
         strict: accept exactly the lines that Rust accepts; a readable `packbench` object is kept.
         skipped: collects the lines that cannot be read; without it the first of them is an error.
 
@@ -196,17 +195,25 @@ def read_records(
         One record per line that is not blank.
 
     Raises:
-        RecordLineError: a line is not a record, or has another schema version.
+        StoredRunError: a line is not a record, or has another schema version.
         OSError: the file cannot be read.
     """
-    return _read(source.records, _strict_record if strict else _open_record, skipped)
+    read = _strict_record if strict else _open_record
+    return (record for _, record in _read(path, read, skipped=skipped))
 
 
 def read_errors(source: RecordSource, *, skipped: SkippedLines | None = None) -> Iterator[ErrorLine]:
     """Read the `errors.jsonl` of a source as `read_records` does; nothing if there is no such file."""
     if source.errors is None or not Path(source.errors).exists():
         return iter(())
-    return _read(source.errors, _error_line, skipped)
+    return (line for _, line in _read(source.errors, _error_line, skipped=skipped))
+
+
+def stated_of(score: Score) -> tuple[Any, ...]:
+    """Return what the line of a result in `records.jsonl` or `errors.jsonl` states of its score."""
+    if score.counted:
+        return score.passed, score.verdict, score.score
+    return score.verdict, score.kind
 
 
 def record_lines(path: Path) -> Iterator[AttemptLine]:
@@ -216,16 +223,12 @@ def record_lines(path: Path) -> Iterator[AttemptLine]:
         StoredRunError: a line is not a record, or its `packbench` object is invalid.
         OSError: the file cannot be read.
     """
-    for location, line in _lines(path):
-        try:
-            record = EvalRecord.from_json_line(line, strict=False)
-        except RecordError as error:
-            raise StoredRunError(f"{location}: {error}") from None
+    for location, record in _read(path, stored_record):
         extension = record.packbench or {}
-        problem = extension_problem(extension) if extension else ""
-        if problem:
-            raise StoredRunError(f"{location}: {problem}")
-        yield AttemptLine(location, record.run_id, record.test_id, extension.get("trial", 0), record)
+        # a record of another program has no object `packbench`
+        verdict = extension.get("verdict", "passed" if record.passed else "failed")
+        states = record.passed, verdict, extension.get("score")
+        yield AttemptLine(location, record.run_id, record.test_id, extension.get("trial", 0), record, states)
 
 
 def error_lines(path: Path) -> Iterator[AttemptLine]:
@@ -235,65 +238,38 @@ def error_lines(path: Path) -> Iterator[AttemptLine]:
         StoredRunError: a line is not an error line.
         OSError: the file cannot be read.
     """
-    for location, line in _lines(path):
-        try:
-            error = _error_line(line)
-        except RecordError as problem:
-            raise StoredRunError(f"{location}: {problem}") from None
-        yield AttemptLine(location, error.run_id, error.test_id, error.trial, error)
+    for location, line in _read(path, _error_line):
+        yield AttemptLine(location, line.run_id, line.test_id, line.trial, line, (line.verdict, line.kind))
 
 
 def payload_lines(path: Path) -> Iterator[AttemptLine]:
     """Read the results that a run stored, in order.
 
     Raises:
-        StoredRunError: the file does not exist, or a line of it cannot be read.
+        StoredRunError: a line cannot be read.
         OSError: the file cannot be read.
     """
-    if not path.exists():
-        raise StoredRunError(f"{path}: not found: the run stored no results to score again")
-    for location, data in _values(path, PAYLOAD):
-        try:
-            line: _PayloadLine = _checked(_PayloadLine, data)
-        except RecordError as error:
-            raise StoredRunError(f"{location}: not a stored result: {error}") from None
+    for location, line in _read(path, _payload_line, PAYLOAD):
         yield AttemptLine(location, line.run_id, line.test_id, line.trial, line.result)
 
 
-def read_payloads(path: Path) -> Iterator[tuple[tuple[str, int], Any]]:
-    """Yield the test id and the trial of each result that a run stored, and the result; see `payload_lines`."""
-    return (((line.test_id, line.trial), line.content) for line in payload_lines(path))
-
-
-def read_controls(folder: Path, run_id: str | None = None) -> list[ControlResult]:
+def read_controls(path: Path, run_id: str | None = None) -> list[ControlResult]:
     """Read the `controls.jsonl` of a run; an empty list if it has none. Each outcome is computed again.
 
     Args:
-        folder: the folder of the run.
+        path: the file.
         run_id: the id that each line has to have; None if any may.
 
     Raises:
         StoredRunError: a line is not valid.
         OSError: the file cannot be read.
     """
-    path = folder / CONTROLS
-    if not path.exists():
-        return []
-    from pytest_packbench.model.control import ControlResult
-
-    results: list[ControlResult] = []
-    known: set[str] = set()
-    for location, data in _values(path):
-        try:
-            results.append(ControlResult.from_line(data if isinstance(data, dict) else {}).compared_again())
-        except ValueError as error:
-            raise StoredRunError(f"{location}: {error}") from None
-        if run_id is not None and data.get("run_id") != run_id:
-            raise StoredRunError(f"{location}: run_id: got {data.get('run_id')!r:.60}; expected {run_id}")
-        if results[-1].control in known:
-            raise StoredRunError(f"{location}: the control {printable(results[-1].control)} is there twice")
-        known.add(results[-1].control)
-    return results
+    results: dict[str, ControlResult] = {}
+    for location, (of_run, control) in _read(path, _control_line) if path.exists() else ():
+        if run_id not in {None, of_run} or results.setdefault(control.control, control) is not control:
+            problem = f"{printable(control.control)} is there twice, or of another run than {run_id}"
+            raise StoredRunError(f"{location}: {problem}; restore the file from the run")
+    return list(results.values())
 
 
 def controls_of_report(folder: Path, run_id: str, counts: object) -> ControlTally | None:
@@ -310,24 +286,13 @@ def controls_of_report(folder: Path, run_id: str, counts: object) -> ControlTall
     """
     from pytest_packbench.model.control import tally_of
 
-    results = read_controls(folder, run_id)
+    path = folder / CONTROLS
+    results = read_controls(path, run_id)
     present = counts.get("present") if isinstance(counts, dict) else None
     tally = tally_of(results, present if type(present) is int else 0)
     if (None if tally is None else tally.as_json()) == counts:
         return tally
-    path, selected = folder / CONTROLS, counts.get("selected") if isinstance(counts, dict) else None
-    if not path.exists():
-        raise StoredRunError(f"{path} is missing, but the report counts {selected!r:.20} controls; run the suite again")
-    raise StoredRunError(f"{path} has other controls than the report counts; run the suite again")
-
-
-def check_line(data: dict[str, Any]) -> None:
-    """Check that an object is a valid line of `payloads.jsonl` if it has a result, otherwise of `errors.jsonl`.
-
-    Raises:
-        RecordError: it is not; names the key.
-    """
-    _checked(_PayloadLine if "result" in data else ErrorLine, data)
+    raise StoredRunError(f"{path} is missing, or has other controls than the report counts; run the suite again")
 
 
 def _checked(kind: Any, data: Any) -> Any:
@@ -338,23 +303,6 @@ def _checked(kind: Any, data: Any) -> Any:
         return adapter(kind).validate_python({name: data[name] for name in kind._fields if name in data})
     except ValidationError as error:
         raise RecordError(str(first_problem(error, data))) from None
-
-
-def _lines(path: Path, limit: Limit = RECORD) -> Iterator[tuple[str, bytes]]:
-    with open_regular(path) as file:
-        for number, line in enumerate(lines_of(file, limit), start=1):
-            if len(line) > limit.size:
-                raise StoredRunError(f"{path}:{number}: longer than {format_size(limit.size)}; {limit.advice}")
-            if line.strip():
-                yield f"{path}:{number}", line
-
-
-def _values(path: Path, limit: Limit = RECORD) -> Iterator[tuple[str, Any]]:
-    for location, line in _lines(path, limit):
-        try:
-            yield location, _value(line)
-        except RecordError as error:
-            raise StoredRunError(f"{location}: {error}") from None
 
 
 def _value(line: bytes | str) -> Any:
@@ -368,43 +316,45 @@ def _value(line: bytes | str) -> Any:
         raise RecordError(f"not JSON: {error}") from None
 
 
-def _read(path: str, read: Callable[[bytes | str], LineT], skipped: SkippedLines | None) -> Iterator[LineT]:
-    with _opened(path) as file:
-        for number, line in enumerate(lines_of(file, RECORD), start=1):
+def _read(
+    path: Path | str, read: Callable[[bytes | str], LineT], limit: Limit = RECORD, skipped: SkippedLines | None = None
+) -> Iterator[tuple[str, LineT]]:
+    """Yield the place of each line that is not blank, `FILE:LINE`, and what is read of it."""
+    with nullcontext(sys.stdin.buffer) if path == STDIN else open_regular(path, buffering=_READ_BUFFER) as file:
+        for number, line in enumerate(lines_of(file, limit), start=1):
+            location = f"{'<stdin>' if path == STDIN else path}:{number}"
             try:
-                if len(line) > RECORD.size:
-                    raise RecordError(f"longer than {format_size(RECORD.size)}; {RECORD.advice}")  # noqa: TRY301 - as a line that is not valid
-                item = read(line)
-            except RecordError:
-                # most lines need no trimming
-                trimmed = _trimmed(line) if len(line) <= RECORD.size else line
-                if not trimmed:
-                    continue
-                try:
-                    item = read(trimmed)
-                except RecordError as error:
-                    problem = f"{'<stdin>' if path == STDIN else path}:{number} {error}"
-                    if skipped is None:
-                        raise RecordLineError(problem) from None
-                    skipped.add(problem)
-                    continue
-            yield item
+                item = _item(line, read, limit)
+            except ValueError as error:
+                if skipped is None:
+                    raise StoredRunError(f"{location}: {error}") from None
+                skipped.add(f"{location}: {error}")
+                continue
+            if item is not None:
+                yield location, item
 
 
-def _trimmed(line: bytes) -> bytes | str:
+def _item(line: bytes, read: Callable[[bytes | str], LineT], limit: Limit) -> LineT | None:
+    """Return what is read of a line; None if it is blank."""
+    if len(line) > limit.size:
+        raise RecordError(f"longer than {format_size(limit.size)}; {limit.advice}")
     try:
-        return line.decode().strip(_WHITE_SPACE)
-    except UnicodeDecodeError:
-        return line
+        return read(line)
+    except ValueError:
+        # most lines need no trimming
+        trimmed: bytes | str = line
+        with suppress(UnicodeDecodeError):
+            trimmed = line.decode().strip(_WHITE_SPACE)
+        return read(trimmed) if trimmed else None
 
 
-@contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
-    if path == STDIN:
-        yield sys.stdin.buffer
-    else:
-        with open_regular(path, buffering=_READ_BUFFER) as file:
-            yield file
+def stored_record(line: bytes | str) -> EvalRecord:
+    """Return the record of a line of a stored run; raises `RecordError` if it or its `packbench` object is invalid."""
+    record = EvalRecord.from_json_line(line, strict=False)
+    problem = extension_problem(record.packbench) if record.packbench else ""
+    if problem:
+        raise RecordError(problem)
+    return record
 
 
 def _open_record(line: bytes | str) -> EvalRecord:
@@ -432,3 +382,17 @@ def _strict_record(line: bytes | str) -> EvalRecord:
 def _error_line(line: bytes | str) -> ErrorLine:
     error: ErrorLine = _checked(ErrorLine, _value(line))
     return error
+
+
+def _payload_line(line: bytes | str) -> _PayloadLine:
+    payload: _PayloadLine = _checked(_PayloadLine, _value(line))
+    return payload
+
+
+def _control_line(line: bytes | str) -> tuple[Any, ControlResult]:
+    from pytest_packbench.model.control import ControlResult
+
+    data = _value(line)
+    if not isinstance(data, dict):
+        raise RecordError("expected an object")
+    return data.get("run_id"), ControlResult.from_line(data).compared_again()

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import heapq
 import json
-from dataclasses import dataclass, replace
+from collections import deque
+from dataclasses import replace
+from functools import partial
 from itertools import chain, groupby, pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import RECORD_PROMPTS, TEST_TARGET_PREFIX, Shard
 from pytest_packbench.runs.folder import RECORDS, StoredRunError
 from pytest_packbench.runs.lines import controls_of_report
-from pytest_packbench.runs.metadata import MERGED_FROM, SPENT, sum_run_spending
+from pytest_packbench.runs.metadata import MERGED_FROM, SPENT, join_sorted, recorded_spending, sum_spending
 from pytest_packbench.runs.reading import open_run, sort_key
 
 if TYPE_CHECKING:
@@ -31,7 +35,6 @@ _REQUIRED_EQUAL_WITH_CASES = ("backend", "model")
 # settings that change no answer
 _EXECUTION_SETTINGS = frozenset({"concurrency", "max_tokens", "max_cost", "max_seconds", RECORD_PROMPTS})
 _PER_RUN_SETTINGS = frozenset({SHARD, MERGED_FROM, SPENT})
-_MAX_NAMED_SHARDS = 10
 _MAX_NAMED_CASES = 5
 
 
@@ -39,61 +42,30 @@ class MergeError(ValueError):
     """Runs cannot be merged; the message is one line with the runs and the reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shards:
-    """The shards of a suite that are merged (`--packbench-shard I/N`).
-
-    Attributes:
-        count: how many shards the suite was split into.
-        missing: the numbers of the shards that are not merged, from 1, ascending.
-    """
-
-    count: int
-    missing: tuple[int, ...]
-
-    def describe(self, numbers: Sequence[int]) -> str:
-        """List shards, of many only the first: `1/4, 3/4`."""
-        more = f" and {len(numbers) - _MAX_NAMED_SHARDS} more" if len(numbers) > _MAX_NAMED_SHARDS else ""
-        return ", ".join(f"{number}/{self.count}" for number in numbers[:_MAX_NAMED_SHARDS]) + more
-
-
-def shards_of(runs: Sequence[Run]) -> Shards | None:
-    """Return which shards the runs are.
-
-    Args:
-        runs: at least one.
-
-    Returns:
-        The shards; None if no run is a shard.
+def missing_shards(runs: Sequence[Run]) -> list[Shard] | None:
+    """Return which shards of a run are not there (`--packbench-shard I/N`); None if no run is a shard.
 
     Raises:
         MergeError: only some of the runs are shards, their shard counts differ, or a shard is there twice.
     """
-    shards = {run.run_id: _shard_of(run) for run in runs if SHARD in run.settings}
-    other = next((run.run_id for run in runs if SHARD not in run.settings), None)
-    of_number: dict[int, str] = {}
-    of_count: dict[int, str] = {}
-    for run_id, shard in shards.items():
-        if other is not None:
-            raise MergeError(f"run {run_id} is shard {shard}, but run {other} is not a shard; merge them separately")
-        of_count.setdefault(shard.count, f"{shard} (run {run_id})")
-        if len(of_count) > 1:
-            raise MergeError(f"shard counts differ: {', '.join(sorted(of_count.values()))}")
-        first = of_number.setdefault(shard.number, run_id)
-        if first != run_id:
-            raise MergeError(f"shard {shard} is passed twice: run {first}, run {run_id}; pass one of them")
-    for count in of_count:
-        return Shards(count=count, missing=tuple(number for number in range(1, count + 1) if number not in of_number))
-    return None
+    shards = {run.run_id: _shard_of(run) for run in runs}
+    present = {shard for shard in shards.values() if shard is not None}
+    if not present:
+        return None
+    counts = {shard.count for shard in present}
+    if len(present) < len(runs) or len(counts) > 1:
+        listed = ", ".join(f"run {run_id}: {shard or 'no shard'}" for run_id, shard in shards.items())
+        raise MergeError(f"the runs are not the shards of one run, each passed once: {listed}")
+    (count,) = counts
+    return [shard for number in range(count) if (shard := Shard(number + 1, count)) not in present]
 
 
-def _shard_of(run: Run) -> Shard:
-    text = run.settings[SHARD]
+def _shard_of(run: Run) -> Shard | None:
+    text = run.settings.get(SHARD)
     try:
-        return Shard.parse(text)
-    except (TypeError, ValueError) as error:
-        problem = f"got {text!r}; expected a string" if isinstance(error, TypeError) else error
-        raise MergeError(f"run {run.run_id}: settings.shard: {problem}") from None
+        return None if text is None else Shard.parse(str(text))
+    except ValueError as error:
+        raise MergeError(f"run {run.run_id}: settings.shard: {error}") from None
 
 
 def merged_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ()) -> Run:
@@ -115,20 +87,16 @@ def merged_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ())
     ids = [run.run_id for run in runs]
     # before the ids: the suites of one session share its id
     for name in _REQUIRED_EQUAL:
-        _check_same(name, ids, [getattr(run, name) for run in runs])
+        _check_same(name, runs, attrgetter(name))
     twice = next((before for before, after in pairwise(ids) if before == after), None)
     if twice is not None:
         raise MergeError(f"run {twice} is passed twice; pass each run once")
     with_cases = [run for run in runs if run.run_id not in empty] or runs
-    of_cases = [run.run_id for run in with_cases]
-    # the tests of the user may differ by shard, other targets must be equal
-    targets = {name for run in with_cases for name in run.target.split(", ")}
-    others = [_without_tests(run.target) for run in with_cases]
-    if any(other != others[0] for other in others):
-        _check_same("target", of_cases, [run.target for run in with_cases])
+    # the tests of the user may differ by shard
+    _check_same("target without test functions", with_cases, _without_tests)
     for name in _REQUIRED_EQUAL_WITH_CASES:
-        _check_same(name, of_cases, [getattr(run, name) for run in with_cases])
-    is_same_target = all(run.target == with_cases[0].target for run in with_cases)
+        _check_same(name, with_cases, attrgetter(name))
+    targets = {run.target for run in with_cases}
     versions: dict[str, set[str]] = {}
     for run in runs:
         for name, version in run.versions.items():
@@ -139,41 +107,44 @@ def merged_run(runs: Sequence[Run], run_id: str, *, empty: Collection[str] = ())
         started_at=min(run.started_at for run in runs),
         finished_at=max(run.finished_at for run in runs),
         partial="",
-        target=with_cases[0].target if is_same_target else ", ".join(sorted(targets)),
-        versions={name: ", ".join(sorted(values)) for name, values in sorted(versions.items())},
-        settings={**_joined_settings(with_cases, of_cases), MERGED_FROM: ids},
+        target=join_sorted(
+            {name for target in targets for name in target.split(", ")} if len(targets) > 1 else targets
+        ),
+        versions={name: join_sorted(values) for name, values in sorted(versions.items())},
+        settings={**_joined_settings(with_cases), MERGED_FROM: ids},
     )
 
 
-def _without_tests(target: str) -> set[str]:
-    return {name for name in target.split(", ") if not name.startswith(TEST_TARGET_PREFIX)}
+def _without_tests(run: Run) -> list[str]:
+    return sorted(name for name in run.target.split(", ") if not name.startswith(TEST_TARGET_PREFIX))
 
 
-def _joined_settings(runs: Sequence[Run], ids: Sequence[str]) -> dict[str, Any]:
+def _joined_settings(runs: Sequence[Run]) -> dict[str, Any]:
     joined: dict[str, Any] = {}
     for name in dict.fromkeys(name for run in runs for name in run.settings if name not in _PER_RUN_SETTINGS):
         values = [run.settings.get(name) for run in runs]
         if name not in _EXECUTION_SETTINGS:
-            _check_same(f"settings.{name}", ids, values)
+            _check_same(f"settings.{name}", runs, partial(_setting, name))
         if all(value == values[0] for value in values):
             joined[name] = values[0]
-        elif name == RECORD_PROMPTS and False in values:
+        elif name == RECORD_PROMPTS:
             # what one run must not show, the page of all would
             joined[name] = False
-    spent = [run.settings[SPENT] for run in runs if isinstance(run.settings.get(SPENT), dict)]
-    return {**joined, SPENT: sum_run_spending(spent)} if spent else joined
+    spent = list(filter(None, map(recorded_spending, runs)))
+    return {**joined, SPENT: sum_spending(spent)} if spent else joined
 
 
-def _check_same(name: str, ids: Sequence[str], values: Sequence[Any]) -> None:
-    by_value: dict[str, list[str]] = {}
-    for run_id, value in zip(ids, values, strict=True):
-        by_value.setdefault(json.dumps(value, sort_keys=True), []).append(run_id)
+def _setting(name: str, run: Run) -> Any:
+    return run.settings.get(name)
+
+
+def _check_same(name: str, runs: Sequence[Run], value: Callable[[Run], Any]) -> None:
+    by_value: dict[str, str] = {}
+    for run in runs:
+        by_value.setdefault(json.dumps(value(run), sort_keys=True), run.run_id)
     if len(by_value) > 1:
-        listed = [
-            f"{value} in run {of[0]}{f' and {len(of) - 1} more' if len(of) > 1 else ''}"
-            for value, of in by_value.items()
-        ]
-        raise MergeError(f"the runs do not belong together: {name} is {', '.join(listed)}")
+        listed = ", ".join(f"{each} in run {run_id}" for each, run_id in by_value.items())
+        raise MergeError(f"the runs do not belong together: {name} is {listed}")
 
 
 class Merge:
@@ -185,7 +156,7 @@ class Merge:
 
     Attributes:
         run: the metadata of the merged run.
-        shards: which shards are merged; None if the runs are not shards.
+        missing_shards: the shards of the run that are not merged; None if the runs are not shards.
 
     Raises:
         MergeError: the runs do not belong together.
@@ -205,23 +176,22 @@ class Merge:
             )
         empty = [opened.run.run_id for opened in self._runs if not opened.selected]
         self.run = merged_run(runs, run_id, empty=empty)
-        self.shards = shards_of(runs)
+        self.missing_shards = missing_shards(runs)
         self._missing: list[str] = []
-        self._suite_size = 0
-        self._tests = 0
-        self._not_run = 0
+        # whether all attempts at a case ran, by test id
+        self._ran: dict[str, bool] = {}
 
     def results(
         self,
         case_ids: Sequence[str],
-        absent: Callable[[str], Result | None] | None = None,
-        changed: Callable[[Result], str] | None = None,
+        absent: Callable[[str], Result],
+        changed: Callable[[Result], str],
     ) -> Iterator[Result]:
         """Yield the results of all runs with their records and payloads, in the order of a run's files; once.
 
         Args:
             case_ids: the ids of all cases of the suite, sorted.
-            absent: returns a result for a case that is in none of the runs; without it the case is left out.
+            absent: returns a result for a case that is in none of the shards; of other runs it is left out.
             changed: returns in one line why the suite is not the one of a result; empty if it is.
 
         Raises:
@@ -229,34 +199,29 @@ class Merge:
             StoredRunError: a file of a run cannot be read, or a record is missing.
             OSError: a file cannot be read.
         """
-        self._suite_size = len(case_ids)
-        for _, attempts in groupby(self._filled(case_ids, absent, changed), key=lambda each: each.case.test_id):
-            ran = True
-            for result in attempts:
-                ran = ran and _ran(result)
-                yield result
-            self._tests += 1
-            self._not_run += not ran
+        for result in self._filled(deque(case_ids), absent, changed):
+            name = result.case.test_id
+            self._ran[name] = self._ran.get(name, True) and _ran(result)
+            yield result
 
     def _filled(
-        self,
-        case_ids: Sequence[str],
-        absent: Callable[[str], Result | None] | None,
-        changed: Callable[[Result], str] | None,
+        self, left: deque[str], absent: Callable[[str], Result], changed: Callable[[Result], str]
     ) -> Iterator[Result]:
         """Yield the results of all runs, and what stands for the cases that are in none of them."""
         merged = heapq.merge(*map(_with_run, self._runs), key=lambda each: sort_key(each[0]))
-        groups = ((case_id, list(group)) for case_id, group in groupby(merged, key=lambda each: each[0].case.case_id))
-        position = 0
-        for case_id, members in chain(groups, [(None, [])]):
-            while position < len(case_ids) and (case_id is None or case_ids[position] <= case_id):
-                if case_ids[position] != case_id:
-                    self._missing.append(case_ids[position])
-                    filler = absent(case_ids[position]) if absent is not None else None
-                    yield from () if filler is None else (filler,)
-                position += 1
-            for result, opened in _of_one(members, disjoint=self.shards is not None):
-                problem = changed(result) if changed is not None else ""
+        for case_id, members in chain(groupby(merged, key=lambda each: each[0].case.case_id), [(None, ())]):
+            while left and (case_id is None or left[0] <= case_id):
+                name = left.popleft()
+                if name != case_id:
+                    self._missing.append(name)
+                    yield from () if self.missing_shards is None else (absent(name),)
+            attempts = list(members)
+            runs = dict.fromkeys(opened.run.run_id for _, opened in attempts)
+            if len(runs) > 1:
+                both = " and in run ".join(runs)
+                raise MergeError(f"{attempts[0][0].case.test_id} is in run {both}; each case may be in one run only")
+            for result, opened in attempts:
+                problem = changed(result)
                 if problem:
                     raise MergeError(f"run {opened.run.run_id}: {problem}")
                 if result.score.counted and result.record is None:
@@ -264,37 +229,36 @@ class Merge:
                     raise StoredRunError(f"{path}: the record of {name} is missing, but the run's report counts it")
                 yield result
 
-    @property
-    def controls_present(self) -> int:
-        """How many controls the suite of the runs had, as their reports count them; of shards each is in one."""
-        counts = [opened.controls.get("present") for opened in self._runs if isinstance(opened.controls, dict)]
-        return sum(count for count in counts if type(count) is int)
-
-    def controls(self) -> list[ControlResult]:
-        """Return what the controls of all runs came to; of shards each control is in one.
+    def controls(self) -> tuple[list[ControlResult], int]:
+        """Return what the controls of all runs came to, and how many their suite had; of shards each is in one.
 
         Raises:
             StoredRunError: the file of a run is missing or invalid, or differs from the run's report.
             OSError: a file can't be read.
         """
-        tallies = (
+        tallies = [
             controls_of_report(Path(opened.source).parent, opened.run.run_id, opened.controls) for opened in self._runs
-        )
-        return [result for tally in tallies if tally is not None for result in tally.results]
+        ]
+        known = [tally for tally in tallies if tally is not None]
+        return [result for tally in known for result in tally.results], sum(tally.present for tally in known)
+
+    @property
+    def shards_text(self) -> str:
+        """How many shards are not merged, and which."""
+        missing = self.missing_shards or ()
+        of = f"{len(missing)} of {missing[0].count}" if missing else "0"
+        return f"{of} shards missing: {', '.join(map(str, missing))}"
 
     def partial(self) -> str:
         """Describe why the merged run is not complete, after its results were read; empty if it is complete."""
-        reasons = []
-        if self.shards is not None and self.shards.missing:
-            missing = self.shards.missing
-            reasons.append(f"{len(missing)} of {self.shards.count} shards not merged ({self.shards.describe(missing)})")
-        if self._not_run:
-            reasons.append(f"{self._not_run} of {self._tests} cases did not run")
-        if self._missing:
-            listed = ", ".join(self._missing[:_MAX_NAMED_CASES]) + (
-                " ..." if len(self._missing) > _MAX_NAMED_CASES else ""
-            )
-            reasons.append(f"{len(self._missing)} of {self._suite_size} cases are in none of the runs: {listed}")
+        reasons = [self.shards_text] if self.missing_shards else []
+        idle, missing = sum(not ran for ran in self._ran.values()), len(self._missing)
+        if idle:
+            reasons.append(f"{idle} of {len(self._ran)} cases did not run")
+        if missing:
+            more = " ..." if missing > _MAX_NAMED_CASES else ""
+            listed = ", ".join(self._missing[:_MAX_NAMED_CASES])
+            reasons.append(f"{pluralize(missing, 'case')} of the suite in none of the runs: {listed}{more}")
         return "; ".join(reasons)
 
 
@@ -304,25 +268,3 @@ def _with_run(opened: StoredRun) -> Iterator[tuple[Result, StoredRun]]:
 
 def _ran(result: Result) -> bool:
     return result.score.verdict != "not_run" or result.score.quarantined
-
-
-def _of_one(members: Sequence[tuple[Result, StoredRun]], *, disjoint: bool) -> Iterator[tuple[Result, StoredRun]]:
-    """Yield the attempts at a case, each of the one run that made it; attempts that did not run are left out then.
-
-    Args:
-        members: the attempts of all runs, sorted like a run's files, each with its run.
-        disjoint: whether no case may be in two runs, as with shards, not even one that did not run.
-
-    Raises:
-        MergeError: an attempt is in two runs.
-    """
-    for _, group in groupby(members, key=lambda each: None if disjoint else sort_key(each[0])):
-        attempts = list(group)
-        chosen = attempts if disjoint else [each for each in attempts if _ran(each[0])] or attempts[:1]
-        runs = {id(opened): opened.run for _, opened in chosen}
-        if len(runs) > 1:
-            shard = [f" (shard {run.settings[SHARD]})" if SHARD in run.settings else "" for run in runs.values()]
-            names = [f"run {run.run_id}{of}" for run, of in zip(runs.values(), shard, strict=True)]
-            both = " and in ".join(names[:2])
-            raise MergeError(f"{members[0][0].case.test_id} is in {both}; each case may be in one run only")
-        yield from chosen

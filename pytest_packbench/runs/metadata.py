@@ -16,7 +16,6 @@ SPENT = "spent"
 MERGED_FROM = "merged_from"
 """The setting with the ids of the runs that a run was merged from."""
 _COUNTS = ("calls", "tokens", "uncounted")
-_MONEY = frozenset({"cost", "currency"})
 
 
 def partial_reason(
@@ -81,32 +80,19 @@ def recorded_spending(run: Run) -> dict[str, Any] | None:
     return spent if is_valid else None
 
 
-def sum_process_spending(spent: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add up what the processes of a run spent; None for a count that none of them knows, and a cost that one lacks."""
-    costs = [process["cost"] for process in spent]
+def sum_spending(spent: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Add up what processes or runs spent; None for a count that none of them knows, and a cost that one lacks.
+
+    Of several currencies there is no cost.
+    """
+    costs, currencies = [each["cost"] for each in spent], {each["currency"] for each in spent}
     total: dict[str, Any] = {}
     for name in _COUNTS:
-        known = [process[name] for process in spent if process[name] is not None]
+        known = [each[name] for each in spent if each[name] is not None]
         total[name] = sum(known) if any(known) or len(known) == len(spent) else None
-    total["cost"] = None if any(cost is None for cost in costs) else sum(costs)
-    total["currency"] = spent[0]["currency"]
+    total["cost"] = None if None in costs or len(currencies) > 1 else sum(costs)
+    total["currency"] = currencies.pop() if len(currencies) == 1 else None
     for name in ("cached", "unmetered"):
-        count = sum(process.get(name, 0) for process in spent)
+        count = sum(each.get(name, 0) for each in spent)
         total |= {name: count} if count else {}
-    return total
-
-
-def sum_run_spending(spent: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Add up what several runs spent; the cost is None if one of them does not know it or uses another currency.
-
-    A missing count is 0: a run without cached answers does not store their number.
-    """
-    same_currency = all(each.get("currency") == spent[0].get("currency") for each in spent)
-    total: dict[str, Any] = {}
-    for name in dict.fromkeys(name for each in spent for name in each):
-        values = [each.get(name, None if name in _MONEY else 0) for each in spent]
-        if all(isinstance(value, int | float) for value in values) and (same_currency or name != "cost"):
-            total[name] = sum(values)
-        else:
-            total[name] = values[0] if name == "currency" and same_currency else None
     return total

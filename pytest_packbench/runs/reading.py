@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from pytest_packbench.files import LIMITS, open_regular, read_regular
 from pytest_packbench.model.errors import first_problem
 from pytest_packbench.model.result import adapter, result_from, result_of_record
-from pytest_packbench.model.run import BUNDLED, RUN_DOCUMENT_VERSION, Run
+from pytest_packbench.model.run import RUN_DOCUMENT_VERSION, Run
 from pytest_packbench.model.score import COUNTED
 from pytest_packbench.model.strict_json import (
     NUMBERS,
@@ -33,7 +33,7 @@ from pytest_packbench.model.strict_json import (
 )
 from pytest_packbench.model.suite import BASELINE_NAME
 from pytest_packbench.runs.folder import ERRORS, JOURNAL, PAYLOADS, RECORDS, REPORT, StoredRunError
-from pytest_packbench.runs.lines import error_lines, payload_lines, record_lines
+from pytest_packbench.runs.lines import error_lines, payload_lines, record_lines, stated_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -50,7 +50,7 @@ _CHUNK: Final = 1 << 18
 _DOCUMENT = re.compile(rb'"packbench":(?=\{"version":\d+,"status":)')
 _CASES = re.compile(rb',"cases":\[')
 _END = "]}}\n"
-_RESTORE = "restore it, or set it again with packbench baseline set"
+_RESTORE = "restore it, or remove it and set it again with packbench baseline set"
 _SHARED = ("mode", "pack", "suite_sha256", "target")
 
 
@@ -134,15 +134,14 @@ class StoredRun:
     @property
     def held(self) -> bool:
         """Whether nothing but cases failed the run: no gate, baseline or policy; False if its report does not tell."""
-        gates, comparison = self.header.get("gates"), self.header.get("comparison", {})
-        conditions = comparison.get("conditions", []) if isinstance(comparison, dict) else None
-        if not isinstance(gates, list) or not isinstance(conditions, list) or self.policy_failed:
-            return False
-        # the first run of all has no earlier one
-        if comparison.get("failed", False) is not False and comparison.get("baseline") is not None:
-            return False
-        passed = all(isinstance(gate, dict) and gate.get("passed") is True for gate in gates)
-        return passed and all(isinstance(each, dict) and each.get("met") is False for each in conditions)
+        with suppress(LookupError, TypeError, AttributeError):
+            comparison = self.header.get("comparison", {})
+            # the first run of all has no earlier one
+            compared = comparison.get("failed", False) is False or comparison.get("baseline") is None
+            gates = all(gate["passed"] is True for gate in self.header["gates"])
+            unmet = all(each["met"] is False for each in comparison.get("conditions", []))
+            return compared and gates and unmet and not self.policy_failed
+        return False
 
 
 def open_run(path: Path, *, checked: bool = True, complete: bool = False) -> StoredRun:
@@ -164,7 +163,7 @@ def open_run(path: Path, *, checked: bool = True, complete: bool = False) -> Sto
         OSError: it can't be read.
     """
     if path.suffix == ".jsonl" and not path.is_dir():
-        return _open_records(path, complete=complete)
+        return _open_records(path, checked=checked, complete=complete)
     if path.name == BASELINE_NAME and not path.is_dir():
         return _open_baseline(path)
     file = _report_of(path)
@@ -203,9 +202,7 @@ def _report_of(path: Path) -> Path:
             f"run it to its end with its options and --packbench-resume={path.name}"
         )
     if not file.exists() and path.is_dir():
-        has_records = (path / RECORDS).exists()
-        advice = f"pass {path / RECORDS} to read the records alone" if has_records else "pass the folder of a run"
-        raise StoredRunError(f"{path}: contains no {REPORT}; {advice}")
+        raise StoredRunError(f"{path}: contains no {REPORT}; pass the folder of a run, or a file of records")
     return file
 
 
@@ -359,21 +356,19 @@ def checked_results(
     errors = _Beside(folder / ERRORS, error_lines, run_id)
     payloads = _Beside(folder / PAYLOADS, payload_lines, run_id) if complete else None
     for result in results:
-        record = records.take(result)
-        _check_record(result, record, records)
-        _check_error(result, errors.take(result), errors)
+        due = records if result.score.counted else errors
+        line = due.take(result)
+        if due.exists and (line is None or line.states != stated_of(result.score)):
+            due.refuse(line, result.case.test_id)
         if payloads is not None:
             payload = payloads.take(result)
             attempt = replace(result.attempt, payload=None if payload is None else payload.content)
-            wire = None if record is None else record.content.as_json()
+            wire = line.content.as_json() if line is not None and due is records else None
             result = replace(result, attempt=attempt, record=wire)  # noqa: PLW2901 - the same result with more
         yield result
-    for file in filter(None, (records, payloads)):
+    for file in filter(None, (records, errors, payloads)):
         if file.ahead is not None:
-            problem = f"{file.ahead.test_id} is out of order, or missing in the run's report"
-            raise StoredRunError(f"{file.ahead.location}: {problem}")
-    if errors.ahead is not None:
-        errors.refuse(errors.ahead.test_id)
+            file.refuse(file.ahead, file.ahead.test_id)
 
 
 class _Beside:
@@ -385,110 +380,75 @@ class _Beside:
         run_id: the id that each line has to have.
 
     Attributes:
-        path: see above.
         exists: whether there is such a file.
         ahead: the next line; None at the end.
     """
 
     def __init__(self, path: Path, read: Callable[[Path], Iterator[AttemptLine]], run_id: str) -> None:
-        self.path = path
+        self._path, self._run_id = path, run_id
         self.exists = os.path.lexists(path)
-        self.ahead: AttemptLine | None = None
         self._lines = read(path) if self.exists else iter(())
-        self._run_id = run_id
-        self._taken: AttemptLine | None = None
-        self._move()
+        self.ahead = next(self._lines, None)
 
     def take(self, result: Result) -> AttemptLine | None:
         """Return the line of a result if it is the next one."""
         line = self.ahead
-        if line is None or (line.test_id, line.trial) != _attempt(result):
+        if line is None or (line.run_id, line.test_id, line.trial) != (self._run_id, *_attempt(result)):
             return None
-        self._move()
+        self.ahead = next(self._lines, None)
         return line
 
-    def _move(self) -> None:
-        self._taken, self.ahead = self.ahead, next(self._lines, None)
-        if self.ahead is not None and self.ahead.run_id != self._run_id:
-            got = printable(repr(self.ahead.run_id))[:60]
-            expected = f"expected {self._run_id}; restore the file from the run"
-            raise StoredRunError(f"{self.ahead.location}: run_id: got {got}; {expected}")
-
-    def refuse(self, test_id: str) -> NoReturn:
-        """Raise StoredRunError for the line of a case, which does not fit the report."""
-        name, last, line = printable(test_id), self._taken, self.ahead
-        if last is not None and line is not None and (last.test_id, last.trial) == (line.test_id, line.trial):
-            raise StoredRunError(f"{self.path}: {name} is there twice; restore the file from the run")
-        problem = f"{name} is missing in the run's report, or has another verdict or kind there"
-        raise StoredRunError(f"{self.path}: {problem}; restore both files from the run")
+    def refuse(self, line: AttemptLine | None, test_id: str) -> NoReturn:
+        """Raise StoredRunError for a result, or for its line, without which the other is not complete."""
+        line = line or self.ahead
+        place = self._path if line is None else line.location
+        problem = (
+            f"{printable(test_id)} is not as in {REPORT}: missing in one of them, out of order, twice or different"
+        )
+        raise StoredRunError(f"{place}: {problem}; restore both files from the run {self._run_id}")
 
 
-def _check_record(result: Result, line: AttemptLine | None, records: _Beside) -> None:
-    if line is None:
-        if result.score.counted and records.exists:
-            problem = f"the record of {result.case.test_id} is missing or out of order, but the run's report counts it"
-            raise StoredRunError(f"{records.path}: {problem}")
-        return
-    record: EvalRecord = line.content
-    # a record of another program has no object `packbench`
-    stated = record.packbench or {"verdict": result.score.verdict, "score": result.score.score}
-    written = record.passed, stated.get("verdict"), stated.get("score")
-    # for Python, true is 1
-    if isinstance(written[-1], bool) or written != (result.score.passed, result.score.verdict, result.score.score):
-        problem = "has another verdict or score than in the run's report; restore both files from the run"
-        raise StoredRunError(f"{line.location}: {result.case.test_id} {problem}")
-
-
-def _check_error(result: Result, line: AttemptLine | None, errors: _Beside) -> None:
-    if line is None:
-        if errors.exists and not result.score.counted:
-            problem = f"the line of {result.case.test_id} is missing, which the run's report has"
-            raise StoredRunError(f"{errors.path}: {problem}; restore the file")
-        return
-    stated = line.content.verdict, line.content.kind
-    if result.score.counted or stated != (result.score.verdict, result.score.kind):
-        errors.refuse(line.test_id)
-
-
-def _open_records(path: Path, *, complete: bool) -> StoredRun:
-    first: tuple[Any, ...] = ()
+def _open_records(path: Path, *, checked: bool, complete: bool) -> StoredRun:
+    report = path.with_name(REPORT)
+    if path.name == RECORDS and report.is_file():
+        return open_run(report, checked=checked, complete=complete)
+    shared: tuple[Any, ...] = ()
     results: dict[tuple[str, int], Result] = {}
+
+    def add(line: AttemptLine, result: Result) -> None:
+        if results.setdefault(_attempt(result), result) is not result:
+            problem = f"{printable(result.case.test_id)} is there twice; remove the line that is wrong"
+            raise StoredRunError(f"{line.location}: {problem}")
+
     for line in record_lines(path):
         record: EvalRecord = line.content
-        shared = _shared_values(record)
-        first = first or shared
-        if shared != first:
-            names = ("run_id", "test_suite", *(f"packbench.{name}" for name in _SHARED))
-            name, before, now = next(each for each in zip(names, first, shared, strict=True) if each[1] != each[2])
-            raise StoredRunError(
-                f"{line.location}: {name} is {printable(repr(now))}, but {printable(repr(before))} in the lines above; "
-                "expected the records of one run"
-            )
+        shared = shared or _shared_values(record)
+        if shared != _shared_values(record):
+            names = ", ".join(("run_id", "test_suite", *_SHARED))
+            problem = f"one of {names} is another one than in the lines above; expected the records of one run"
+            raise StoredRunError(f"{line.location}: {problem}")
         result = result_of_record(record)
-        result = replace(result, record=record.as_json()) if complete else result
-        # of an attempt that was written twice the first line counts
-        above = results.setdefault(_attempt(result), result)
-        if _end(above) != _end(result):
-            problem = f"{printable(result.case.test_id)} is there twice: {_end(result)}; above: {_end(above)}"
-            raise StoredRunError(f"{line.location}: {problem}; remove the line that is wrong")
-    if not first:
+        add(line, replace(result, record=record.as_json()) if complete else result)
+    if not shared:
         raise StoredRunError(f"{path}: contains no records")
     times = [result.attempt.timestamp for result in results.values()]
     run = replace(_run_of(record), started_at=min(times), finished_at=max(times))
-    report = path.with_name(REPORT)
-    if report.is_file():
-        reported = open_run(report, checked=False, complete=complete)
-        if (reported.run.run_id, reported.run.suite.removeprefix(BUNDLED)) == (run.run_id, run.suite):
-            return replace(reported, results=_as_recorded(reported, results, path))
-    unscored = _unscored(path.with_name(ERRORS), run, results)
-    ordered = sorted((*results.values(), *unscored), key=sort_key)
+    counted, errors = len(results), path.with_name(ERRORS)
+    for line in error_lines(errors) if errors.is_file() else ():
+        # files of several runs may have been joined
+        if line.run_id == run.run_id:
+            add(line, _result_of_error(line, run))
+    ordered = tuple(sorted(results.values(), key=sort_key))
     return StoredRun(
-        source=str(path), run=run, results=tuple(ordered), lists_all_cases=bool(unscored), complete=complete
+        source=str(path), run=run, results=ordered, lists_all_cases=len(ordered) > counted, complete=complete
     )
 
 
-def _end(result: Result) -> str:
-    return f"{result.score.verdict}, {result.score.decision}, score {result.score.score}"
+def _result_of_error(line: AttemptLine, run: Run) -> Result:
+    """Return the result of an error line, which contains no case type, difficulty, tags and facets."""
+    case_id = line.test_id.rpartition(":")[2]
+    names = {"suite": run.suite, "case_id": case_id, "nodeid": f"{line.content.file}::{case_id}"}
+    return result_from({**line.content._asdict(), **names})
 
 
 def _shared_values(record: EvalRecord) -> tuple[Any, ...]:
@@ -513,36 +473,6 @@ def _run_of(record: EvalRecord) -> Run:
         finished_at="",
         versions=dict(extension.get("versions", {})),
     )
-
-
-def _as_recorded(reported: StoredRun, records: Mapping[tuple[str, int], Result], path: Path) -> tuple[Result, ...]:
-    """Return the results of a report if the records belong to it: filtered or joined ones mean another run."""
-    results = tuple(reported.results)
-    different = records.keys() ^ {_attempt(result) for result in results if result.score.counted}
-    if different:
-        raise StoredRunError(
-            f"{path}: does not match {reported.source} ({min(different)[0]} is in only one of them); "
-            "pass the folder of the run, or move the records away from the report"
-        )
-    return results
-
-
-def _unscored(path: Path, run: Run, scored: Iterable[tuple[str, int]]) -> list[Result]:
-    """Return the results of a run's error lines, which do not contain case type, difficulty, tags and facets.
-
-    Lines of older versions have no number of their trial; they get those that are not used.
-    """
-    used, results = set(scored), []
-    # files of several runs may have been joined
-    for line in error_lines(path) if path.is_file() else ():
-        if line.run_id == run.run_id:
-            case_id, trial = line.test_id.rpartition(":")[2], line.trial
-            while (line.test_id, trial) in used:
-                trial += 1
-            used.add((line.test_id, trial))
-            names = {"suite": run.suite, "case_id": case_id, "nodeid": f"{line.content.file}::{case_id}"}
-            results.append(result_from({**line.content._asdict(), **names, "trial": trial}))
-    return results
 
 
 def read_baseline(path: Path) -> CommittedBaseline:

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.model.errors import pluralize
-from pytest_packbench.model.record import EvalRecord, RecordError
-from pytest_packbench.model.result import Result, extension_problem
+from pytest_packbench.model.result import Result, result_of_record
 from pytest_packbench.model.score import KEPT
 from pytest_packbench.runs.folder import JOURNAL, LATEST, REPORT, WORKER_JOURNALS, StoredRunError, is_run_id
 from pytest_packbench.runs.journal import is_locked, last_attempts, lock_folder, read_journal
-from pytest_packbench.runs.lines import compact_json
+from pytest_packbench.runs.lines import stored_record
 from pytest_packbench.runs.metadata import recorded_spending
 from pytest_packbench.runs.reading import open_run
 
@@ -41,17 +40,16 @@ _COMPARED_FIELDS = {
 }
 _RECORDED_FIELDS = ("test_id", "case_id", "verdict", "trial", "score", "threshold", "case_sha256", "cassette_sha256")
 """What a result and its record both state."""
-_IN_FILES = tuple(_COMPARED_FIELDS[name] for name in ("pack", "pack_version", "suite_sha256"))
 _COMPARED_SETTINGS = ("trials", "guards", "temperature", "shard")
-_DEFAULT_SETTINGS: dict[str, Any] = {"trials": 1, "guards": []}
 _MAX_NAMED_CASES = 5
 _WORKERS_END_S = 15.0
 """How long the workers of a killed controller may take to end, seconds."""
 _POLL_S = 0.05
 _NEW = "start a new run"
 _EXPECTED = "latest, a run id or the folder of a run"
-_ADVICE = "start a new run, or set packbench_resume_changed = run to repeat what changed"
-_SAME_OPTIONS = "repeat the options of that run"
+_ADVICE = (
+    "repeat the options of that run, start a new run, or set packbench_resume_changed = run to repeat what changed"
+)
 
 
 class ResumeError(ValueError):
@@ -148,7 +146,6 @@ class ResumedRun:
     recording_sha256: Callable[[Suite, str], str | None] | None
     dropped: list[str] = field(default_factory=list)
     locks: list[int] = field(default_factory=list)
-    _recordings: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
     def worker_input(self) -> dict[str, Any]:
         """Return what an xdist worker needs to resume the same run, as plain JSON."""
@@ -160,14 +157,14 @@ class ResumedRun:
             with suppress(OSError):
                 os.close(self.locks.pop())
 
-    def require_rerun(self, suite: str, changes: Sequence[str], advice: str = _ADVICE) -> None:
+    def require_rerun(self, suite: str, changes: Sequence[str]) -> None:
         """Raise unless changed cases and suites are to be run again.
 
         Raises:
             ResumeError: one line that names the changes.
         """
         if not self.rerun_changed:
-            problem = f'run {self.run_id} of suite "{suite}" can\'t be resumed: {"; ".join(changes)}; {advice}'
+            problem = f'run {self.run_id} of suite "{suite}" can\'t be resumed: {"; ".join(changes)}; {_ADVICE}'
             raise ResumeError(problem)
 
     def kept(self, suite: Suite, case_id: str) -> Mapping[int, Entry]:
@@ -177,10 +174,9 @@ class ResumedRun:
         used = {entry.attempt.cassette_sha256 for entry in kept.values()} - {None}
         if prior is None or not used or self.recording_sha256 is None:
             return kept
-        if (suite.name, case_id) not in self._recordings:
-            self._recordings[suite.name, case_id] = self.recording_sha256(suite, case_id)
+        now = self.recording_sha256(suite, case_id)
         for trial, entry in kept.items():
-            if entry.attempt.cassette_sha256 not in {None, self._recordings[suite.name, case_id]}:
+            if entry.attempt.cassette_sha256 not in {None, now}:
                 del prior.attempts[case_id][trial]
         return prior.kept(case_id)
 
@@ -271,23 +267,13 @@ def _locate(requested: str, output: Path, suites: Collection[str], relative_to: 
 
 
 def _last_resumable(output: Path, suites: Collection[str]) -> str:
-    """Return the id of the last run that has attempts to make; without one, that of the last run."""
+    """Return the id of the last run that was killed; without one, that of the last run."""
     paths = (path for name in suites for path in (output / name).glob("*/") if is_run_id(path.name))
     folders = sorted(paths, key=lambda path: path.name, reverse=True)
     if not folders:
         raise ResumeError(f"no run of {_suite_list(suites)} under {output}")
-    return next((folder.name for folder in folders if _is_resumable(folder)), folders[0].name)
-
-
-def _is_resumable(folder: Path) -> bool:
-    """Return whether a run has attempts to make: it was killed, or attempts are unfinished."""
-    if (folder / JOURNAL).exists() or not (folder / REPORT).exists():
-        return True
-    try:
-        stored = open_run(folder, checked=False)
-        return stored.status != "passed" and any(map(_is_repeated, stored.results))
-    except (StoredRunError, OSError):
-        return False
+    killed = (folder for folder in folders if (folder / JOURNAL).exists() or not (folder / REPORT).exists())
+    return next(killed, folders[0]).name
 
 
 def _suite_list(suites: Collection[str]) -> str:
@@ -330,33 +316,23 @@ def _problem(entry: Entry) -> str:
     """Return why a result of a journal can't be reported; empty if its record is valid and states the same."""
     if not isinstance(entry, Result):
         return ""
-    try:
-        compact_json(entry.attempt.payload)
-    except (ValueError, RecursionError):
-        return "payload: a number is not finite, or it is nested too deeply"
     if entry.record is None:
         return "has a score and no record" if entry.score.counted else ""
     try:
-        record = EvalRecord.from_json_line(json.dumps(entry.record), strict=False)
-    except RecordError as error:
+        recorded = result_of_record(stored_record(json.dumps(entry.record))).row()
+    except (ValueError, RecursionError) as error:
         return str(error)
-    stated = {**(record.packbench or {}), "test_id": record.test_id}
-    if record.passed is not entry.score.passed:
-        stated["verdict"] = "passed" if record.passed else "not passed"
     row = entry.row()
-    different = [name for name in _RECORDED_FIELDS if name in stated and stated[name] != row[name]]
-    other = f"its record has another {different[0]}" if different else ""
-    return extension_problem(record.packbench or {}) or other
+    return next((f"its record has another {name}" for name in _RECORDED_FIELDS if recorded[name] != row[name]), "")
 
 
-def check_unchanged(resumed: ResumedRun, now: Run, case_sha256: Callable[[Entry], str | None]) -> None:
+def check_unchanged(resumed: ResumedRun, now: Run, case_sha256: Callable[[str], str | None]) -> None:
     """Compare the resumed run of a suite with the run that this session would start.
 
     Args:
         resumed: the run; prior results that no longer apply are discarded from it.
         now: the suite's run as this session would start it.
-        case_sha256: returns the current hash of the case of an attempt; None if the case cannot be read, `MISSING_CASE`
-            if it no longer exists.
+        case_sha256: returns the hash of a case now; None if it can't be read, `MISSING_CASE` if it no longer exists.
 
     Raises:
         ResumeError: something has changed, and changed cases and suites are not to be run again.
@@ -364,49 +340,28 @@ def check_unchanged(resumed: ResumedRun, now: Run, case_sha256: Callable[[Entry]
     prior = resumed.prior.get(now.suite)
     if prior is None or prior.run is None:
         return
-    changes = _changes(prior.run, now)
+    old, new = _compared(prior.run), _compared(now)
+    changes = [f"{what} changed (from {old[what]} to {value})" for what, value in new.items() if old[what] != value]
     if changes:
-        # what has changed is in files, or only in the command
-        in_files = all(change.startswith(_IN_FILES) for change in changes)
-        resumed.require_rerun(now.suite, changes, _ADVICE if in_files else f"{_SAME_OPTIONS}, {_ADVICE}")
+        resumed.require_rerun(now.suite, changes)
         prior.clear()
         resumed.dropped.append(now.suite)
-    hashes = {case_id: case_sha256(next(iter(trials.values()))) for case_id, trials in prior.attempts.items() if trials}
-    missing = [case_id for case_id, sha256 in hashes.items() if sha256 == MISSING_CASE]
-    changed = [case_id for case_id, sha256 in hashes.items() if prior.was_scored_differently(case_id, sha256)]
-    for how, is_missing in (("no longer exists", True), ("changed", False)):
-        case_ids = [case_id for case_id in changed if (case_id in missing) is is_missing]
-        if case_ids:
-            resumed.require_rerun(now.suite, [f"{name_cases(case_ids)} {how}"])
-    for case_id in {*missing, *changed}:
-        prior.discard(case_id)
+    hashes = {case_id: case_sha256(case_id) for case_id in prior.attempts}
+    changed = {case_id: sha256 for case_id, sha256 in hashes.items() if prior.was_scored_differently(case_id, sha256)}
+    if changed:
+        named = list(changed.items())[:_MAX_NAMED_CASES]
+        how = [f"case {name} {'no longer exists' if sha256 == MISSING_CASE else 'changed'}" for name, sha256 in named]
+        resumed.require_rerun(now.suite, how)
+    for case_id, sha256 in hashes.items():
+        if case_id in changed or sha256 == MISSING_CASE:
+            prior.discard(case_id)
 
 
-def _changes(before: Run, now: Run) -> list[str]:
-    """Describe what makes the results of two sessions incomparable; empty if the run can be resumed."""
-    changes = []
-    for name, description in _COMPARED_FIELDS.items():
-        old, new = getattr(before, name), getattr(now, name)
-        if old != new:
-            values = "" if name == "suite_sha256" else f" (from {old or 'none'} to {new or 'none'})"
-            changes.append(f"{description} changed{values}")
-    for name in _COMPARED_SETTINGS:
-        old, new = (run.settings.get(name, _DEFAULT_SETTINGS.get(name)) for run in (before, now))
-        if old != new:
-            changes.append(f"{name} changed (from {_setting_text(old)} to {_setting_text(new)})")
-    return changes
-
-
-def _setting_text(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    return "none" if value is None else str(value)
-
-
-def name_cases(case_ids: Sequence[str]) -> str:
-    """List case ids, of many only the first: `case a, b and 3 more`."""
-    more = len(case_ids) - _MAX_NAMED_CASES
-    return f"case {', '.join(case_ids[:_MAX_NAMED_CASES])}{f' and {more} more' if more > 0 else ''}"
+def _compared(run: Run) -> dict[str, Any]:
+    """Return what the results of two sessions must share to be comparable."""
+    settings = {"trials": 1, "guards": [], **run.settings}
+    fields = {what: getattr(run, name) for name, what in _COMPARED_FIELDS.items()}
+    return {**fields, **{name: settings.get(name) for name in _COMPARED_SETTINGS}}
 
 
 def prior_spending(resumed: ResumedRun) -> dict[str, Any] | None:
@@ -415,20 +370,17 @@ def prior_spending(resumed: ResumedRun) -> dict[str, Any] | None:
     return next((spent for spent in reported if spent is not None), None)
 
 
-def fill_missing_trials(
-    known: Mapping[int, Result], template: Result, trials: int, *, once: bool = False
-) -> tuple[Result, ...]:
+def fill_missing_trials(known: Mapping[int, Result], template: Result, trials: int) -> tuple[Result, ...]:
     """Return the results of a case for which the session did not make all trials, sorted by trial.
 
     Args:
         known: attempts that were made, by trial.
         template: a result with the reason why a trial was not made; copied for each missing trial.
-        trials: how many trials are due, 1 or more.
-        once: whether to add a result for the first missing trial only, as is done where no attempt is known.
+        trials: how many trials are due, 1 or more; one where no attempt is known.
     """
     missing = [trial for trial in range(trials) if trial not in known]
     added = [
         replace(template, attempt=replace(template.attempt, trial=trial))
-        for trial in (missing[:1] if once or not known else missing)
+        for trial in (missing if known else missing[:1])
     ]
     return tuple(sorted((*known.values(), *added), key=lambda result: result.attempt.trial))

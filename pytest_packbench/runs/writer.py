@@ -64,6 +64,7 @@ class RunWriter:
 
     Attributes:
         folder: the run's folder, named after its id.
+        journal: the journal; None before it is opened.
         prior: see above.
     """
 
@@ -75,7 +76,7 @@ class RunWriter:
         self._run_id = run_id
         self.prior = prior
         self._target = self.folder.with_name(f".{run_id}.tmp") if atomic else self.folder
-        self._journal: Journal | None = None
+        self.journal: Journal | None = None
 
     def __enter__(self) -> Self:
         """Create the temporary folder.
@@ -100,7 +101,7 @@ class RunWriter:
         Raises:
             OSError: the journal cannot be written.
         """
-        if self._journal is None:
+        if self.journal is None:
             self._prepare_output()
             self.folder.mkdir(parents=True, exist_ok=True)
             path, prior = self.folder / JOURNAL, self.prior
@@ -109,8 +110,8 @@ class RunWriter:
                 rewrite_journal(path, header(), prior.entries())
                 for worker_journal in prior.worker_journals:
                     worker_journal.unlink(missing_ok=True)
-            self._journal = Journal(path, header)
-        return self._journal
+            self.journal = Journal(path, header)
+        return self.journal
 
     def _prepare_output(self) -> None:
         for folder in self.folder.parents:
@@ -131,26 +132,21 @@ class RunWriter:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
 
-    @property
-    def journal(self) -> Journal | None:
-        """The journal; None before it is opened."""
-        return self._journal
-
     def discard_journal(self) -> None:
         """Remove the journal of a run that does not start, with the folder; a resumed run keeps both."""
-        if self._journal is None or self.prior is not None:
+        if self.journal is None or self.prior is not None:
             return
-        self._journal.close()
-        self._journal.path.unlink(missing_ok=True)
+        self.journal.close()
+        self.journal.path.unlink(missing_ok=True)
         # a folder with anything else in it is kept
         with suppress(OSError):
             self.folder.rmdir()
-        self._journal = None
+        self.journal = None
 
     def close_journal(self) -> None:
         """Close the journal after the last result; the file is deleted when the report has been written."""
-        if self._journal is not None:
-            self._journal.close()
+        if self.journal is not None:
+            self.journal.close()
 
     def write_results(self, results: Iterable[Result]) -> None:
         """Write `records.jsonl`, `errors.jsonl` (only if there are any), `payloads.jsonl`, and the rows of the report.
@@ -360,10 +356,7 @@ def write_report(path: Path, report: Mapping[str, Any], document: dict[str, Any]
 
     Raises:
         OSError: the file cannot be written; an existing file is unchanged.
-        ValueError: `cases` is not the last key, or not empty.
     """
-    if list(document)[-1] != "cases" or document["cases"]:
-        raise ValueError("cases must be the last key of the run document, and empty")
     text = _encoded({"packbench": document})
     split = len(text) - len("]}}")
     with replace_atomic(path) as file:

@@ -209,11 +209,10 @@ def test_a_baseline_of_another_target_is_said(suite: Project, capsys: pytest.Cap
     assert "is of another target" in (suite.folders()[-1] / "summary.md").read_text("utf-8")
 
 
-def test_a_baseline_that_can_t_be_read_is_replaced(suite: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_baseline_that_can_t_be_read_is_not_replaced(suite: Project, capsys: pytest.CaptureFixture[str]) -> None:
     suite.run_toy()
     path = suite.root / "storage/benchmarks/toy/baseline.json"
     path.write_text("{", encoding="utf-8")
     code, printed = call(capsys, "set", "toy/latest", "--reason", "first")
-    assert code == 0
-    assert printed.startswith("replaces a baseline that can't be read, without its history: ")
-    assert json.loads(path.read_text("utf-8"))["run"]["suite"] == "toy"
+    assert (code, "baseline.json: not a committed baseline: " in printed) == (2, True)
+    assert path.read_text("utf-8") == "{"

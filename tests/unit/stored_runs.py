@@ -16,7 +16,7 @@ from pytest_packbench.model.record import EvalRecord
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.reports.story import summary_markdown
 from pytest_packbench.runs.folder import SUMMARY
-from pytest_packbench.runs.lines import RecordSource, compact_json, read_records
+from pytest_packbench.runs.lines import compact_json, read_records
 from pytest_packbench.runs.writer import RunWriter, sort_results
 from pytest_packbench.testing import write_suite
 from tests.unit.run_builders import changed, conclusion_of, data, document, run
@@ -82,7 +82,7 @@ def records_of(records: Iterable[EvalRecord]) -> Records:
 
 
 def read(path: str, **options: Any) -> list[EvalRecord]:
-    return list(read_records(RecordSource(path), **options))
+    return list(read_records(path, **options))
 
 
 EMPTY_CASE = case_sha256({})

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_packbench.files import write_atomic
-from pytest_packbench.runs.folder import ensure_gitignore
+from pytest_packbench.runs.folder import StoredRunError, ensure_gitignore
 from pytest_packbench.runs.lines import (
-    RecordLineError,
     RecordSource,
     SkippedLines,
     compact_json,
@@ -129,7 +128,7 @@ NO_WHITE_SPACE = "\x1c\x1d\x1e\x1f\u200b\u2060\ufeff\x00\x08"
 
 def problem(folder: Path, content: bytes, **options: Any) -> str:
     path = file_of(folder, content)
-    with pytest.raises(RecordLineError) as caught:
+    with pytest.raises(StoredRunError) as caught:
         read(path, **options)
     return str(caught.value).replace(f"{folder}/", "")
 
@@ -141,17 +140,17 @@ def test_lines_end_at_a_line_feed_and_white_space_is_what_rust_trims(tmp_path: P
         assert read(file_of(tmp_path, char + LINE + char)) == [record()]
         assert read(file_of(tmp_path, char * 3)) == []
     for char in map(str.encode, NO_WHITE_SPACE):
-        assert problem(tmp_path, line() + char + line()).startswith("in.jsonl:2 ")
-        assert problem(tmp_path, char).startswith("in.jsonl:1 ")
+        assert problem(tmp_path, line() + char + line()).startswith("in.jsonl:2: ")
+        assert problem(tmp_path, char).startswith("in.jsonl:1: ")
     for char in map(str.encode, "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"):
-        assert problem(tmp_path, LINE + char + LINE).startswith("in.jsonl:1 ")
+        assert problem(tmp_path, LINE + char + LINE).startswith("in.jsonl:1: ")
 
 
 @settings(max_examples=30)
 @given(st.lists(st.sampled_from([b"", b"\r", b" ", b"\xe2\x80\xa8", LINE, b"\r" + LINE + b" \r"]), max_size=6))
 def test_line_numbers_count_every_line(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes]) -> None:
     content = b"\n".join([*parts, b"{"])
-    assert problem(tmp_path_factory.getbasetemp(), content).startswith(f"in.jsonl:{len(parts) + 1} ")
+    assert problem(tmp_path_factory.getbasetemp(), content).startswith(f"in.jsonl:{len(parts) + 1}: ")
 
 
 BAD_LINES = {
@@ -165,11 +164,11 @@ BAD_LINES = {
 
 def test_the_first_bad_line_stops_the_reading_or_all_are_counted(tmp_path: Path) -> None:
     for bad, reason in BAD_LINES.items():
-        assert problem(tmp_path, line() + b"\n" + bad).startswith(f"in.jsonl:3 {reason}")
+        assert problem(tmp_path, line() + b"\n" + bad).startswith(f"in.jsonl:3: {reason}")
     skipped = SkippedLines()
     path = file_of(tmp_path, (b"{}\n\n" + line()) * 20)
     assert (len(read(path, skipped=skipped)), skipped.count) == (20, 20)
-    assert [location.split()[0] for location in skipped.first] == [f"{path}:{3 * number + 1}" for number in range(10)]
+    assert [location.split()[0] for location in skipped.first] == [f"{path}:{3 * number + 1}:" for number in range(10)]
 
 
 def test_strict_reading_keeps_a_sound_extension_and_leaves_out_a_bad_one(tmp_path: Path) -> None:
@@ -192,7 +191,7 @@ def test_a_folder_has_errors_and_a_file_has_none(tmp_path: Path, monkeypatch: py
     with pytest.raises(FileNotFoundError):
         read(str(tmp_path / "none.jsonl"))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(line() + b"{")))
-    with pytest.raises(RecordLineError, match=r"<stdin>:2 "):
+    with pytest.raises(StoredRunError, match=r"<stdin>:2: "):
         read("-")
 
 
@@ -202,7 +201,7 @@ def test_a_bad_error_line_stops_the_reading_too(tmp_path: Path) -> None:
     early = json.dumps(error(trial=-1)).encode()
     for bad in (b"{", b"[]", b'{"run_id":"r"}', strange, unpaired, early, b"[" * 100_000, b"\xff"):
         source = RecordSource("-", file_of(tmp_path, json.dumps(error()).encode() + b"\n" + bad, "errors.jsonl"))
-        with pytest.raises(RecordLineError, match=r"errors\.jsonl:2 "):
+        with pytest.raises(StoredRunError, match=r"errors\.jsonl:2: "):
             list(read_errors(source))
         skipped = SkippedLines()
         assert (len(list(read_errors(source, skipped=skipped))), skipped.count) == (1, 1)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.api import load_suite
-from pytest_packbench.cli import main
-from pytest_packbench.commands.baseline import FirstBaselineError, write_first_baseline
+from pytest_packbench.cli import UsageError, main
+from pytest_packbench.commands.baseline import write_first_baseline
 from pytest_packbench.packs.registry import Packs
 
 if TYPE_CHECKING:
@@ -178,14 +178,14 @@ def test_a_first_baseline_is_written_of_cases_that_end_with_a_score_only(tmp_pat
     paths = {path: path.read_text("utf-8") for path in (root / "mine" / "cases").glob("*/*.json")}
     (root / "mine" / "baseline.json").unlink()
     next(iter(paths)).write_text("{", encoding="utf-8")
-    with pytest.raises(FirstBaselineError, match="column 2: not JSON"):
+    with pytest.raises(UsageError, match="column 2: not JSON"):
         write_first_baseline("mine", root)
     for path, text in paths.items():
         path.write_text(text.replace('"generic"', '"odd"'), encoding="utf-8")
     rules = root / "mine" / "suite.yaml"
     rules.write_text(rules.read_text("utf-8").replace("pack: generic", "pack: odd"), encoding="utf-8")
     (tmp_path / "conftest.py").write_text(ODD, encoding="utf-8")
-    with pytest.raises(FirstBaselineError, match="ValueError: none"):
+    with pytest.raises(ValueError, match=r"^none$"):
         write_first_baseline("mine", root)
     assert not (root / "mine" / "baseline.json").exists()
 

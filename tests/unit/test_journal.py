@@ -73,21 +73,16 @@ def test_a_result_is_one_line_on_disk_before_the_journal_is_closed(path: Path) -
         journal.append(FULL)
 
 
-def test_a_line_cut_short_anywhere_is_ignored_and_repaired(path: Path) -> None:
+def test_a_line_cut_short_anywhere_is_ignored(path: Path) -> None:
     write(path, case_result("a"))
     whole = path.read_bytes()
     write(path, FULL)
     both = path.read_bytes()
     for length in range(len(whole), len(both)):
         path.write_bytes(both[:length])
-        before = ["a", "full"] if length == len(both) - 1 else ["a"]
-        assert case_ids(path) == before
-        write(path, case_result("c"))
-        assert case_ids(path) == [*before, "c"]
+        assert case_ids(path) == (["a", "full"] if length == len(both) - 1 else ["a"])
     path.write_bytes(b'{"suite": "to')
     assert case_ids(path) == []
-    write(path, case_result("a"))
-    assert case_ids(path) == ["a"]
 
 
 # lines of a journal, and what the error about them says
@@ -180,9 +175,6 @@ def test_ended_attempts_are_read_back(path: Path) -> None:
     assert read_journal(path)[1] == entries
     path.write_bytes(path.read_bytes()[:-20])
     assert read_journal(path)[1] == entries[:-1]
-    with Journal(path) as journal:
-        journal.append(ended("d"))
-    assert read_journal(path)[1] == [*entries[:-1], ended("d")]
 
 
 @pytest.mark.parametrize(
@@ -253,10 +245,6 @@ def test_the_header_describes_the_run_and_is_no_result(path: Path) -> None:
     assert path.read_bytes().count(b"packbench_journal") == 1
     rewrite_journal(path, run(), [case_result("c")])
     assert (read_journal(path)[0], case_ids(path)) == (run(), ["c"])
-    rewrite_journal(path, run(), [])
-    path.write_bytes(path.read_bytes().rstrip(b"\n"))
-    write(path, case_result("d"))
-    assert (read_journal(path)[0], case_ids(path)) == (run(), ["d"])
     path.unlink()
     write(path, case_result("a"))
     assert read_journal(path)[0] is None

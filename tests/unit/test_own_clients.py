@@ -25,7 +25,7 @@ from pytest_packbench.model.request import ModelAnswer, Usage
 from pytest_packbench.model.run import Caps, RunOptions, SetupError
 from pytest_packbench.model.suite import Prices
 from pytest_packbench.reports.terminal import spent_text
-from pytest_packbench.runs.metadata import sum_process_spending
+from pytest_packbench.runs.metadata import sum_spending
 from tests.servers.fake import FakeServer, Reply
 from tests.unit.attempts import PRICE, EchoPack, FakeBackend, RunnerContext, context, job, model_request, suite
 
@@ -127,7 +127,7 @@ def test_what_is_not_seen_is_not_known(
     assert (json["calls"], json["tokens"], json["cost"]) == spent
     assert spent_text(json).startswith(text.rstrip("*"))
     # two processes of a run: what one does not know, the sum does not know either
-    both = sum_process_spending([json, Ledger(Caps()).as_json()])
+    both = sum_spending([json, Ledger(Caps()).as_json()])
     assert (both["calls"], both["tokens"], both["cost"]) == spent
 
 
