@@ -64,11 +64,15 @@ class Step(NamedTuple):
     """What changed from one run to the next.
 
     Attributes:
+        before: the earlier run.
+        now: the later one.
         rules: what of the rules, the pack and the trials changed; if anything did, the figures can't be compared.
         causes: of each case in both runs what changed of the case itself: `case`, `judge` or `recording`, else nothing.
         flipped: the cases whose verdict changed although nothing else did.
     """
 
+    before: EarlierRun
+    now: EarlierRun
     rules: Sequence[str]
     causes: Mapping[str, str]
     flipped: Collection[str]
@@ -177,7 +181,7 @@ def _step(before: EarlierRun, now: EarlierRun) -> Step:
         and change.before.case.case_sha256 is not None
         and not (rules or causes[change.test_id])
     ]
-    return Step(rules, causes, flipped)
+    return Step(before, now, rules, causes, flipped)
 
 
 def _cause(before: Result, now: Result) -> str:
@@ -190,36 +194,31 @@ def _cause(before: Result, now: Result) -> str:
     return "recording" if len(recordings) > 1 else ""
 
 
-def _steps(runs: Iterable[EarlierRun]) -> list[Step]:
-    return list(starmap(_step, pairwise(runs)))
-
-
 def _kind_object(kind: Kind) -> dict[str, Any]:
     return {name: value or None for name, value in kind._asdict().items()}
 
 
 def _trend_object(kind: Kind, runs: Sequence[EarlierRun]) -> dict[str, Any]:
-    steps = _steps(runs)
+    steps = list(starmap(_step, pairwise(runs)))
     counts = Counter(test_id for step in steps for test_id in step.flipped)
     changed: list[dict[str, Any]] = [
-        {"test_id": test_id, "changes": count, "verdicts": [_verdict_in(each, test_id) for each in runs]}
+        {"test_id": test_id, "changes": count, "verdicts": _verdicts(test_id, runs)}
         for test_id, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))
     ]
     return {
         **_kind_object(kind),
-        "runs": [_run_object(*each) for each in zip([None, *runs], runs, [None, *steps], strict=False)],
+        "runs": [_run_object(*each) for each in zip(runs, [None, *steps], strict=True)],
         # one change may be that of the target
         "flaky": [each for each in changed if each["changes"] > 1],
         "changed_once": [each for each in changed if each["changes"] == 1],
     }
 
 
-def _verdict_in(earlier: EarlierRun, test_id: str) -> str | None:
-    case = earlier.cases.get(test_id)
-    return None if case is None else verdict_of(case)
+def _verdicts(test_id: str, runs: Iterable[EarlierRun]) -> list[str | None]:
+    return [verdict_of(each.cases[test_id]) if test_id in each.cases else None for each in runs]
 
 
-def _run_object(before: EarlierRun | None, now: EarlierRun, step: Step | None) -> dict[str, Any]:
+def _run_object(now: EarlierRun, step: Step | None) -> dict[str, Any]:
     point = now.point
     return {
         "run": point.run_id,
@@ -234,12 +233,12 @@ def _run_object(before: EarlierRun | None, now: EarlierRun, step: Step | None) -
         "interval": point.interval,
         "mean_score": point.mean_score,
         "rules": point.suite_sha256[:12],
-        "change": None if before is None or step is None else _change_object(before, now, step),
+        "change": None if step is None else _change_object(step),
     }
 
 
-def _change_object(before: EarlierRun, now: EarlierRun, step: Step) -> dict[str, Any]:
-    causes = Counter(step.causes.values())
+def _change_object(step: Step) -> dict[str, Any]:
+    before, now, causes = step.before, step.now, Counter(step.causes.values())
     return {
         "pass_rate": None if step.rules else _difference(before.point.rate, now.point.rate),
         "mean_score": None if step.rules else _difference(before.point.mean_score, now.point.mean_score),
@@ -305,7 +304,7 @@ def _test_id(name: str, trends: Trends, parent: Path) -> str:
 
 
 def _case_object(test_id: str, kind: Kind, runs: Sequence[EarlierRun]) -> dict[str, Any]:
-    steps = _steps(runs)
+    steps = list(starmap(_step, pairwise(runs)))
     return {
         **_kind_object(kind),
         "changes": sum(test_id in step.flipped for step in steps),

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cases.files import LINES_SUFFIX, case_file_sha256, case_lines, iter_cases, read_id
-from pytest_packbench.cases.load import check_case, check_config, parse_cassette, parse_json, parse_yaml, read_config
+from pytest_packbench.cases.load import check_case, check_config, parse_cassette, parse_yaml, read_config
 from pytest_packbench.cli import FINE, UNUSABLE, UsageError
 from pytest_packbench.commands.init import command_lines, suite_name
 from pytest_packbench.commands.paths import add_root, packs_for_options, root_of
-from pytest_packbench.engine.recordings import write_recording
 from pytest_packbench.files import RECORDING, encode_utf8, read_regular, replace_atomic, write_atomic
 from pytest_packbench.model.authoring import CaseDraft, SourceDoubt, SourceFlaw, SourceRemark
 from pytest_packbench.model.case import canonical_sha256
@@ -74,7 +73,7 @@ def _import(arguments: argparse.Namespace) -> int:
     suite, summary = Destination(arguments), _Summary()
     for entry in suite.checked(importer.read(arguments)):
         summary.add(entry)
-    is_usable = summary.cases > 0 and (arguments.skip_bad or not summary.numbers[SourceFlaw])
+    is_usable = summary.cases > 0 and (arguments.skip_bad or not summary.others[SourceFlaw])
     if arguments.write and is_usable:
         suite.write(suite.checked(importer.read(arguments)))
         lines = _result_lines(summary, suite, importer, arguments.root)
@@ -98,34 +97,31 @@ def _importers(packs: Packs) -> Iterator[tuple[str, Pack, Importer]]:
 
 
 class _Summary:
-    """Counts what is in a source, and keeps the first case and the first of the other entries of each kind.
+    """Counts the cases of a source, and keeps the first of them and all other entries.
 
     Attributes:
         cases: the number of cases.
         recordings: how many of them have a recording.
         first: the first case; None without any.
-        numbers: the numbers of the other entries, by class.
+        others: the other entries, by class.
     """
 
     def __init__(self) -> None:
         self.cases = self.recordings = 0
         self.first: CheckedCase | None = None
-        self.numbers: Counter[type] = Counter()
-        self._others: dict[type, list[SourceFlaw | SourceRemark]] = {kind: [] for kind in _OTHERS}
+        self.others: dict[type, list[SourceFlaw | SourceRemark]] = {kind: [] for kind in _OTHERS}
         self._states: Counter[str] = Counter()
         self._types: Counter[str] = Counter()
 
     def add(self, entry: CheckedCase | SourceFlaw | SourceRemark) -> None:
         if isinstance(entry, CheckedCase):
             self.cases += 1
-            self.recordings += entry.recording is not None
+            self.recordings += bool(entry.recording)
             self.first = self.first or entry
             self._states[entry.state] += 1
             self._types[entry.loaded.case.case_type] += 1
-            return
-        self.numbers[type(entry)] += 1
-        if self.numbers[type(entry)] <= _MAX_LISTED:
-            self._others[type(entry)].append(entry)
+        else:
+            self.others[type(entry)].append(entry)
 
     def lines(self, suite: str) -> Iterator[str]:
         """Say how many cases there are, by what writing does to the suite and by type, and which entries are odd."""
@@ -134,17 +130,16 @@ class _Summary:
         recordings = f"; with {pluralize(self.recordings, 'recording')}" if self.recordings else ""
         yield f"{suite}{pluralize(self.cases, 'case')}{f' ({states}): {types}{recordings}' if self.cases else ''}"
         for kind, (noun, plural, what) in _OTHERS.items():
-            number, first = self.numbers[kind], self._others[kind]
-            if number:
-                yield f"{number:,} {noun if number == 1 else plural} {what}:"
-            # the name of a file may contain a line break
-            yield from (f"  {_in_one_line(entry.place)}: {' '.join(entry.message.split())}" for entry in first)
-            if number > len(first):
-                yield f"  and {number - len(first)} more"
+            entries = self.others[kind]
+            if entries:
+                yield f"{len(entries):,} {noun if len(entries) == 1 else plural} {what}:"
+            yield from (f"  {_in_one_line(f'{entry.place}: {entry.message}')}" for entry in entries[:_MAX_LISTED])
+            if len(entries) > _MAX_LISTED:
+                yield f"  and {len(entries) - _MAX_LISTED} more"
 
 
 def _in_one_line(text: str) -> str:
-    return " ".join(text.splitlines())
+    return " ".join(text.split())
 
 
 def _preview_lines(summary: _Summary, suite: Destination, *, is_usable: bool) -> Iterator[str]:
@@ -183,7 +178,7 @@ class CheckedCase(NamedTuple):
         case: the case as plain JSON.
         loaded: the same as its pack reads it.
         state: `new`, `unchanged` or `replaced`, which writing it means for the suite.
-        recording: its cassette as plain JSON; None without one.
+        recording: the text of its cassette; empty without one.
     """
 
     place: str
@@ -191,7 +186,7 @@ class CheckedCase(NamedTuple):
     case: dict[str, Any]
     loaded: LoadedCase
     state: str
-    recording: dict[str, Any] | None = None
+    recording: str = ""
 
     @property
     def text(self) -> str:
@@ -288,8 +283,8 @@ class Destination:
         for case in checked:
             if not isinstance(case, CheckedCase):
                 continue
-            if case.recording is not None:
-                write_recording(self._recording_path(case.loaded.case.id), case.recording)
+            if case.recording:
+                _write(self._recording_path(case.loaded.case.id), case.recording)
             if case.state != "unchanged" and self._many is None:
                 _write(case.path, case.text)
             elif case.state != "unchanged":
@@ -302,14 +297,14 @@ class Destination:
     def _recording_path(self, case_id: str) -> Path:
         return self.folder / FIXTURES / f"{case_id}.json"
 
-    def _recording(self, draft: CaseDraft, loaded: LoadedCase) -> dict[str, Any] | None:
-        """Return the whole cassette of a draft; None without one.
+    def _recording(self, draft: CaseDraft, loaded: LoadedCase) -> str:
+        """Return the text of the whole cassette of a draft; empty without one.
 
         Raises:
             InputError: it is not valid, or would replace another one.
         """
         if draft.recording is None:
-            return None
+            return ""
         from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY_ROLE
 
         recording: dict[str, Any] = {
@@ -325,12 +320,12 @@ class Destination:
             else exchange
             for exchange in recording["exchanges"]
         ]
-        path = self._recording_path(loaded.case.id)
-        parse_cassette(encode_utf8(json.dumps(recording, ensure_ascii=False)), source=path.as_posix())
-        if path.exists() and not self._replaces and _differs(path, recording):
+        path, text = self._recording_path(loaded.case.id), json.dumps(recording, indent=2, ensure_ascii=False) + "\n"
+        parse_cassette(encode_utf8(text), source=path.as_posix())
+        if path.exists() and not self._replaces and read_regular(path, RECORDING) != encode_utf8(text):
             problem = Problem("", "already exists and differs", "pass --force to replace it")
             raise CassetteError(path.as_posix(), [problem])
-        return recording
+        return text
 
     def _checked(self, draft: CaseDraft) -> CheckedCase:
         """Check a draft as a case of the suite.
@@ -384,11 +379,3 @@ def _rules(path: Path, pack: Pack, new: str | None) -> SuiteConfig:
             f'{source}: the suite belongs to pack "{rules.pack}", the cases to pack "{pack.name}"; choose another suite'
         )
     return rules
-
-
-def _differs(path: Path, recording: dict[str, Any]) -> bool:
-    """Return whether a file contains anything else than a recording."""
-    try:
-        return bool(parse_json(read_regular(path, RECORDING), RECORDING) != recording)
-    except ValueError:
-        return True
