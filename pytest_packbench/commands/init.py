@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.paths import PYTEST_FILES, ROOT, SHARED_FILES, add_root, new_root, packs_of
+from pytest_packbench.commands.paths import PYTEST_FILES, ROOT, SHARED_FILES, add_root, chosen_pack, new_root, packs_of
 from pytest_packbench.model.errors import format_value, pluralize
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.model.suite import BASELINE_NAME
@@ -176,18 +175,9 @@ def _starter(name: str, client: str | None, packs: Packs) -> Starter:
     Raises:
         UsageError: there is none.
     """
-    from pytest_packbench.packs.registry import PackError, import_pack
-
-    is_known = ":" in name or name in packs
-    starter = (import_pack(name) if ":" in name else packs[name]).starter() if is_known else None
+    starter = chosen_pack(name, packs).starter()
     if starter is None:
-        names = []
-        for other in packs:
-            # a pack that can't be loaded is an error where it is requested only
-            with suppress(PackError):
-                names += [other] if packs[other].starter() is not None else []
-        listed = ", ".join(sorted(names)) or "none"
-        raise UsageError(f'no pack "{name}" with a starter suite; expected one of {listed}')
+        raise UsageError(f'the pack "{name}" has no starter suite; choose another pack')
     if client is None:
         return starter
     if client not in starter.pipelines:
