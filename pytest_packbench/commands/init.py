@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.registry import Packs
 
 _MAX_NAME = 80
-_ROOTDIR_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -134,7 +133,6 @@ def _copy(arguments: argparse.Namespace) -> int:
         "",
         *command_lines(name, arguments.root),
         f"In this project, {name} is now your copy, and {BUNDLED}{source} the original.",
-        *_rootdir_note(),
     ]
     sys.stdout.write("\n".join(lines) + "\n")
     return FINE
@@ -214,7 +212,6 @@ def _next_steps(starter: Starter, readme: str, run_line: str, lint_line: str, *,
         yield f"record: {run_line.removeprefix('run it: ')} --packbench-mode=record"
         next_step = f"Recording calls a model with your OPENAI_API_KEY; later runs are offline. Next steps: {readme}"
     yield from (run_line, lint_line, next_step)
-    yield from _rootdir_note()
     for extra in _missing(starter.takes):
         yield f'Some rules of this pack need an extra: pip install "pytest-packbench[{extra}]"'
 
@@ -230,15 +227,6 @@ def command_lines(name: str, root: Path | None) -> tuple[str, str]:
     if root is not None and root != ROOT:
         run_option, lint_option = f"-o packbench_root={root.as_posix()} ", f" --root {root.as_posix()}"
     return f"run it: pytest {run_option}--packbench-suite={name}", f"check:  packbench lint {name}{lint_option}"
-
-
-def _rootdir_note() -> Iterator[str]:
-    """Name the nearest file above that may set pytest's rootdir, unless the current folder has one."""
-    folder = Path.cwd()
-    files = (parent / name for parent in (folder, *folder.parents) for name in _ROOTDIR_FILES)
-    nearest = next(filter(Path.is_file, files), folder)
-    if folder not in {nearest, nearest.parent}:
-        yield f"Note: because of {nearest}, pytest may use its folder as rootdir; if so, run packbench init there."
 
 
 def _missing(libraries: Mapping[str, str]) -> list[str]:

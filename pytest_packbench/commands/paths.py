@@ -103,13 +103,15 @@ def root_of(arguments: argparse.Namespace) -> Path:
 
 
 def new_root(arguments: argparse.Namespace) -> Path:
-    """Return the folder for a new suite: as `root_of`, but in the current folder where pytest's rootdir is another.
+    """Return the folder for a new suite, as `root_of`.
 
     Raises:
-        UsageError: pytest can't read the project's configuration.
+        UsageError: pytest would not look for suites here, or can't read the project's configuration.
     """
-    is_elsewhere = arguments.root is None and _project_of(arguments).rootdir != Path.cwd()
-    return ROOT if is_elsewhere else root_of(arguments)
+    rootdir = _project_of(arguments).rootdir
+    if arguments.root is None and rootdir != Path.cwd():
+        raise UsageError(f"pytest's rootdir is {rootdir}: run packbench init there, or pass --root")
+    return root_of(arguments)
 
 
 def rootdir_of(arguments: argparse.Namespace) -> Path:

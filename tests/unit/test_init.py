@@ -111,13 +111,14 @@ def test_init_prints_what_to_run_next_and_what_is_wrong(
     assert (suite / "cases/a/needy_1.json").read_text("utf-8") == "needy"
     assert (suite / "suite.yaml").read_text("utf-8").endswith("target: target_needy:f\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    main(["init", "here"])
-    assert "Note:" not in capsys.readouterr().out
+    assert main(["init", "here"]) == 0
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
-    main(["init", "below"])
-    note = capsys.readouterr().out.replace(str(tmp_path), "<FOLDER>")
-    expected.check(f"{text}$ packbench init below (below a pytest.ini)\n{note}")
+    capsys.readouterr()
+    assert main(["init", "below"]) == 2
+    error = capsys.readouterr().err.replace(str(tmp_path), "<FOLDER>")
+    assert main(["init", "below", "--root", "storage"]) == 0
+    expected.check(f"{text}$ packbench init below (below a pytest.ini)\n{error}")
 
 
 class Terminal(io.StringIO):
