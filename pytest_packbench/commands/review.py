@@ -10,7 +10,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.cases.files import LINES_SUFFIX, format_location, iter_cases
+from pytest_packbench.cases.files import LINES_SUFFIX, CaseIndex, format_location, iter_cases
 from pytest_packbench.cases.load import check_case, parse_case, parse_json, parse_mark
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_packs, add_root, suite_and_pack, write_file
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from pytest_packbench.cases.files import CaseLocation
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.policy import ReviewMark
@@ -39,12 +38,12 @@ class ReviewedSuite(NamedTuple):
     Attributes:
         suite: the suite.
         pack: its pack.
-        locations: where its cases are, by id.
+        cases: where its cases are, by id.
     """
 
     suite: Suite
     pack: Pack
-    locations: dict[str, list[CaseLocation]]
+    cases: CaseIndex
 
 
 class NotAppliedError(ValueError):
@@ -123,10 +122,7 @@ def _open_suite(name: str, arguments: argparse.Namespace) -> ReviewedSuite:
         own = suite.name.rpartition("/")[2]
         advice = f"copy the suite with packbench init --from {own}, run the copy, and mark its cases"
         raise UsageError(f'suite "{name}": cases of the installed package can\'t be changed; {advice}')
-    locations: dict[str, list[CaseLocation]] = {}
-    for location in iter_cases(suite.cases_path):
-        locations.setdefault(location.written_id, []).append(location)
-    return ReviewedSuite(suite, pack, locations)
+    return ReviewedSuite(suite, pack, CaseIndex(iter_cases(suite.cases_path)))
 
 
 def _apply(mark: ReviewMark, reviewed: ReviewedSuite, files: dict[str, CaseFile]) -> bool:
@@ -136,12 +132,9 @@ def _apply(mark: ReviewMark, reviewed: ReviewedSuite, files: dict[str, CaseFile]
         ValueError: it can't be changed; one line.
         OSError: its file can't be read.
     """
-    locations = reviewed.locations.get(mark.case, [])
-    if not locations:
+    location = reviewed.cases.find(mark.case)
+    if location is None:
         raise NotAppliedError(f"suite {mark.suite} has no case with this id; run the suite again, and mark its cases")
-    if len(locations) > 1:
-        raise NotAppliedError(f"{len(locations)} cases have this id; give each an id of its own")
-    location = locations[0]
     file = files.get(location.path) or CaseFile(location.path)
     files[location.path], source = file, format_location(file.name, location.line)
     part = max(location.line - 1, 0)
