@@ -7,21 +7,22 @@ Nothing is judged again.
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_packbench.analysis.counting import TrialsRuleError, fold_case, trials_rule_of
-from pytest_packbench.model.run import BUNDLED
-from pytest_packbench.model.score import FIXTURE
-from pytest_packbench.runs.folder import REPORT, StoredRunError, is_run_id
+from pydantic import ValidationError
+
+from pytest_packbench.analysis.changes import cases_of
+from pytest_packbench.model.result import adapter
+from pytest_packbench.model.score import FIXTURE, Count, Share, Verdict
+from pytest_packbench.runs.folder import REPORT, StoredRunError
 from pytest_packbench.runs.metadata import MERGED_FROM
 from pytest_packbench.runs.reading import open_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from pytest_packbench.analysis.counting import Rule
     from pytest_packbench.model.result import Result
     from pytest_packbench.model.run import Run
 
@@ -30,32 +31,61 @@ QUARANTINED = "quarantined"
 _MAX_CASES = 16_000
 
 
-class EarlierCase(NamedTuple):
-    """What a run came to in one case, over all its trials.
+class Kind(NamedTuple):
+    """What runs of a suite have in common if their figures belong to one trend: the same pipeline, in the same mode.
 
     Attributes:
-        case_id: the id of the case.
-        verdict: one of `VERDICTS`, or `quarantined`.
-        kind: the name of the reason if the verdict is neither `passed` nor `failed`.
-        score: the mean over its judged trials; None if the case was not judged, or one of them has none.
-        answer: the answer in one short string, of the trial that decides; None if it is not known.
-        case_sha256: the hash of the case's content; None if it could not be read.
-        cassette_sha256: the hash of its recording; None without one.
-        judge: the name of the judge; None if the rules decided.
-        passed: how many of its trials passed.
-        trials: how many there were.
+        mode: `fixture`, `live` or `record`.
+        target: the name of the target.
+        backend: the backend in live mode; empty in fixture mode.
+        model: the model in live mode, or those that answered; empty in fixture mode.
+        guards: the guards, joined with commas; empty for none.
     """
 
-    case_id: str
-    verdict: str
-    kind: str
-    score: float | None
-    answer: str | None
-    case_sha256: str | None
-    cassette_sha256: str | None
-    judge: str | None
+    mode: str
+    target: str
+    backend: str
+    model: str
+    guards: str
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        model = " / ".join(filter(None, (self.backend, self.model)))
+        guards = f"guards {self.guards}" if self.guards else ""
+        return ", ".join(filter(None, (f"{self.mode} mode", f"target {self.target}", model, guards)))
+
+
+class TrendPoint(NamedTuple):
+    """An earlier run of the same kind, as a point of the trend.
+
+    Attributes:
+        run_id: its id.
+        finished_at: when it ended, `YYYY-MM-DDTHH:MM:SS.mmmZ`.
+        status: `passed`, `failed` or `partial`.
+        passed: judged cases that passed.
+        judged: judged cases.
+        mean_score: 0 to 1; None if no case was judged.
+        interval: two-sided Wilson interval of the pass rate, 0 to 1; None without one.
+        suite_sha256: hash of the scoring rules, which break the trend where they change.
+        case_hashes: the hash of each case's content by its test id; None if they are not known.
+        changed: how many cases are not those of the run before.
+    """
+
+    run_id: str
+    finished_at: str
+    status: str
     passed: int
-    trials: int
+    judged: int
+    mean_score: float | None
+    interval: tuple[float, float] | None
+    suite_sha256: str
+    case_hashes: Mapping[str, str | None] | None = None
+    changed: int = 0
+
+    @property
+    def rate(self) -> float | None:
+        """The pass rate; None if no case was judged."""
+        return self.passed / self.judged if self.judged else None
 
 
 class EarlierRun(NamedTuple):
@@ -63,212 +93,159 @@ class EarlierRun(NamedTuple):
 
     Attributes:
         run: its metadata.
-        status: `passed`, `failed` or `partial`.
-        folder: the folder of the run, which may have another name than its id.
-        results: those of its report, which is open; None if it is not.
-        models: which models answered, as `Statistics.models` names them.
+        kind: what it has in common with like runs.
+        point: its figures.
         selected: how many cases should have run.
         broken: how many of them ended in error, could not have failed, or did not run.
-        judged: how many were judged, which the rates are over.
-        passed: how many of these passed.
-        mean_score: 0 to 1; None without a judged case.
-        interval: two-sided 95 % Wilson interval of the pass rate; None without a judged case, and if any answer was
-            authored.
-        cases: test id to case; None if they were not read.
+        results: those of its report, which is open; none once the cases are read.
+        cases: each case by its test id, over its trials; none until they are read.
     """
 
     run: Run
-    status: str
-    folder: Path
-    results: Iterable[Result] | None
-    models: tuple[str, ...]
+    kind: Kind
+    point: TrendPoint
     selected: int
     broken: int
-    judged: int
-    passed: int
-    mean_score: float | None
-    interval: tuple[float, float] | None
-    cases: Mapping[str, EarlierCase] | None = None
-
-    @property
-    def kind(self) -> Kind:
-        """What it has in common with like runs."""
-        return kind_of(self.run, self.models)
-
-    @property
-    def run_id(self) -> str:
-        """The id of the run."""
-        return self.run.run_id
-
-    @property
-    def finished_at(self) -> str:
-        """When the run ended, `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
-        return self.run.finished_at
-
-    @property
-    def suite_sha256(self) -> str:
-        """The hash of the suite's scoring rules in that run."""
-        return self.run.suite_sha256
-
-    @property
-    def pass_rate(self) -> float | None:
-        """The share of the judged cases that passed, 0 to 1; None without a judged case."""
-        return self.passed / self.judged if self.judged else None
-
-    @property
-    def case_hashes(self) -> dict[str, str | None] | None:
-        """The hash of each case's content by its test id; None if the cases were not read."""
-        return None if self.cases is None else {test_id: case.case_sha256 for test_id, case in self.cases.items()}
+    results: Iterable[Result]
+    cases: Mapping[str, Result]
 
     def with_cases(self) -> EarlierRun:
-        """Return the same with its cases; the report is opened again only if it is not open.
+        """Return the same with its cases, which are read once.
 
         Raises:
-            StoredRunError: one can't be read.
+            ValueError: one can't be read.
             OSError: the report can't be read.
         """
-        try:
-            rule = trials_rule_of(self.run)
-        except TrialsRuleError as error:
-            raise StoredRunError(f"run {self.run_id}: {error}") from None
-        results = open_run(self.folder, checked=False).results if self.results is None else self.results
-        by_case = groupby(results, key=lambda result: result.case.test_id)
-        cases = {test_id: _case(list(trials), rule) for test_id, trials in by_case}
-        return self._replace(results=None, cases=cases)
+        cases = {case.case.test_id: case for case in cases_of(self.run, self.results)}
+        hashes = {test_id: case.case.case_sha256 for test_id, case in cases.items()}
+        return self._replace(point=self.point._replace(case_hashes=hashes), results=(), cases=cases)
 
 
-class Kind(NamedTuple):
-    """What runs have in common if their figures belong to one trend: the same pipeline, in the same mode.
-
-    Attributes:
-        suite: the name of the suite, without `bundled/`.
-        mode: `fixture`, `live` or `record`.
-        target: the name of the target.
-        backend: the backend in live mode; empty in fixture mode.
-        model: the model in live mode, or those that answered; empty in fixture mode, None if it is not known.
-        guards: the guards, joined with commas; empty for none.
-    """
-
-    suite: str
-    mode: str
-    target: str
-    backend: str
-    model: str | None
-    guards: str
+@dataclass(frozen=True, slots=True)
+class _Overall:
+    n: Count
+    passed: Count
+    mean_score: Share | None
+    interval: tuple[float, float] | None
 
 
-def kind_of(run: Run, models: Iterable[str] | None = None) -> Kind:
+@dataclass(frozen=True, slots=True)
+class _Totals:
+    selected: Count
+    verdicts: dict[Verdict, Count]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stated:
+    """What is read of a report besides its cases and its metadata."""
+
+    overall: _Overall
+    totals: _Totals
+    models: dict[str, Any]
+
+
+def kind_of(run: Run, models: Iterable[str]) -> Kind:
     """Return the kind of a run.
 
     Args:
         run: its metadata.
-        models: which models answered, for a run whose target calls a model of its own; None if they are not known.
+        models: which models answered, as `Statistics.models` names them, for a run that itself names none.
     """
     guards = run.settings.get("guards")
-    answered = None if models is None else ", ".join(sorted(models))
     return Kind(
-        suite=run.suite.removeprefix(BUNDLED),
         mode=run.mode,
         target=run.target,
         backend=run.backend or "",
-        model="" if run.mode == FIXTURE else run.model or answered,
+        model="" if run.mode == FIXTURE else run.model or ", ".join(sorted(models)),
         guards=", ".join(map(str, guards)) if isinstance(guards, list | tuple) else "",
     )
 
 
+def run_folders(suite_folder: Path) -> list[Path]:
+    """Return the folders of a suite's runs, the latest first: run ids sort by time. An unfinished merge is none."""
+    return sorted((path for path in suite_folder.glob("*/") if not path.name.startswith(".")), reverse=True)
+
+
 def like_runs(
-    folder: Path, run: Run, *, limit: int = 20, models: Iterable[str] | None = None, max_cases: int = _MAX_CASES
+    folder: Path, run: Run, models: Iterable[str], *, limit: int = 20, max_cases: int = _MAX_CASES
 ) -> list[EarlierRun]:
     """Read the latest complete runs that a run can be compared with over time.
 
     Args:
         folder: the folder of the suite's runs, which contains a folder for each.
         run: the run; only older ones are returned, and none that was merged into it.
+        models: as in `kind_of`.
         limit: the largest number of runs.
-        models: which models answered in the run, as `Statistics.models` names them; they are compared where the run
-            itself names no model, unless they are None.
-        max_cases: of how many cases the results are read, the latest run first; `cases` of the other runs is None.
+        max_cases: of how many cases the results are read, the latest run first.
 
     Returns:
         The runs, the oldest first; runs that can't be read are left out.
     """
     found: list[EarlierRun] = []
-    kind, left, merged = kind_of(run, models), max_cases, run.settings.get(MERGED_FROM)
+    kind, merged = kind_of(run, models), run.settings.get(MERGED_FROM)
     parts = merged if isinstance(merged, list) else ()
-    names = (path.name for path in folder.glob("*/") if is_run_id(path.name) and path.name < run.run_id)
-    # run ids sort by time
-    for name in sorted(names, reverse=True):
-        if len(found) == limit:
-            break
-        with suppress(StoredRunError, OSError):
-            earlier = None if name in parts else read_earlier(folder / name)
-            if earlier is None or earlier.run_id != name or earlier.run.partial:
-                continue
-            if (earlier.kind if kind.model is not None else earlier.kind._replace(model=None)) == kind:
-                is_read = earlier.selected <= left
-                left -= earlier.selected * is_read
-                found.append(earlier.with_cases() if is_read else earlier)
+    for path in run_folders(folder):
+        if path.name >= run.run_id or path.name in parts or len(found) == limit:
+            continue
+        with suppress(ValueError, OSError):
+            earlier = read_earlier(path)
+            if earlier.kind == kind:
+                max_cases -= earlier.selected
+                found.append(earlier.with_cases() if max_cases >= 0 else earlier)
     return found[::-1]
 
 
 def read_earlier(folder: Path) -> EarlierRun:
-    """Read the report of a run, without its cases.
+    """Read the report of a complete run, without its cases.
 
     Args:
         folder: the folder of the run.
 
     Raises:
-        StoredRunError: the run did not end, or its report can't be read; one line with the place in it.
+        StoredRunError: the run did not end or is partial, its report can't be read, or it is the copy of a run, which
+            has another folder; one line with the place in it.
         OSError: the report can't be read.
     """
     opened = open_run(folder, checked=False)
+    run = opened.run
+    if run.run_id != folder.name:
+        raise StoredRunError(f"{folder}: contains the run {run.run_id}, which counts in the folder of this name")
+    if run.partial:
+        raise StoredRunError(f"{folder}: partial: {run.partial}")
     try:
-        overall, totals, models = (opened.header[name] for name in ("overall", "totals", "models"))
-        mean, interval, verdicts = overall["mean_score"], overall["interval"], totals["verdicts"]
-        return EarlierRun(
-            run=opened.run,
-            status=opened.status,
-            folder=folder,
-            results=opened.results,
-            models=tuple(map(_text, models)),
-            selected=int(totals["selected"]),
-            broken=sum(int(verdicts[name]) for name in ("error", "vacuous", "not_run")),
-            judged=int(overall["n"]),
-            passed=int(overall["passed"]),
-            mean_score=None if mean is None else float(mean),
-            interval=None if interval is None else (float(interval[0]), float(interval[1])),
-        )
-    except (ValueError, TypeError, KeyError, IndexError):
+        stated: _Stated = adapter(_Stated).validate_python(opened.header)
+    except ValidationError:
         raise StoredRunError(f"{folder / REPORT}: /packbench: not a run document") from None
+    overall, verdicts = stated.overall, stated.totals.verdicts
+    return EarlierRun(
+        run=run,
+        kind=kind_of(run, stated.models),
+        point=TrendPoint(
+            run_id=run.run_id,
+            finished_at=run.finished_at,
+            status=opened.status,
+            passed=overall.passed,
+            judged=overall.n,
+            mean_score=overall.mean_score,
+            interval=overall.interval,
+            suite_sha256=run.suite_sha256,
+        ),
+        selected=stated.totals.selected,
+        broken=sum(verdicts.get(name, 0) for name in ("error", "vacuous", "not_run")),
+        results=opened.results,
+        cases={},
+    )
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value
+def verdict_of(case: Result) -> str:
+    """Return the verdict of a case, or that its notes exclude it."""
+    return QUARANTINED if case.score.quarantined else case.score.verdict
 
 
 def verdict_rows(earlier: Iterable[EarlierRun]) -> dict[str, list[str]]:
     """Return the verdicts of each case by its test id, in the order of the runs."""
     rows: dict[str, list[str]] = {}
     for run in earlier:
-        for test_id, case in (run.cases or {}).items():
-            rows.setdefault(test_id, []).append(case.verdict)
+        for test_id, case in run.cases.items():
+            rows.setdefault(test_id, []).append(verdict_of(case))
     return rows
-
-
-def _case(trials: Sequence[Result], rule: Rule) -> EarlierCase:
-    result = fold_case(trials, rule)
-    score = result.score
-    return EarlierCase(
-        case_id=result.case.case_id,
-        verdict=QUARANTINED if score.quarantined else score.verdict,
-        kind=score.kind,
-        score=score.score if score.counted else None,
-        answer=score.answer,
-        case_sha256=result.case.case_sha256,
-        cassette_sha256=result.attempt.cassette_sha256,
-        judge=score.judge,
-        passed=sum(trial.score.passed for trial in trials),
-        trials=len(trials),
-    )

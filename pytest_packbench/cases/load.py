@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.case import Case
     from pytest_packbench.model.cassette import Cassette
     from pytest_packbench.model.control import Control
-    from pytest_packbench.model.policy import AllowedChanges
+    from pytest_packbench.model.policy import AllowedChanges, ReviewMark
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -343,6 +343,21 @@ def read_changes(path: Path, *, source: str) -> AllowedChanges:
 
     data = parse_yaml(read_regular(path, LIMITS[path.name]), source=source)
     return _validated({} if data is None else data, AllowedChanges, source, SuiteError)
+
+
+def parse_mark(raw: bytes, *, source: str) -> ReviewMark:
+    """Parse a line of a `review.jsonl`.
+
+    Args:
+        raw: its bytes.
+        source: its file and line for error messages.
+
+    Raises:
+        CaseError: it is not a mark.
+    """
+    from pytest_packbench.model.policy import ReviewMark
+
+    return _validated(_parsed(raw, LIMITS["review"], source, CaseError, is_line=True), ReviewMark, source, CaseError)
 
 
 def scoring_sha256(config: SuiteConfig) -> str:

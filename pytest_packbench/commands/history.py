@@ -5,32 +5,34 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise, starmap
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_packbench.analysis.changes import Change, differences
+from pytest_packbench.analysis.formatting import format_change, format_interval, format_mean, format_percent
+from pytest_packbench.analysis.listing import name_some
+from pytest_packbench.analysis.trend import QUARANTINED, read_earlier, run_folders, verdict_of
 from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import add_output
-from pytest_packbench.model.errors import pluralize
-from pytest_packbench.reports.blocks import Section, Table, Text, aligned, markdown
-from pytest_packbench.runs.folder import JOURNAL, RECORDS, REPORT, StoredRunError
+from pytest_packbench.model.errors import pluralize, suggestion
+from pytest_packbench.model.result import values_of
+from pytest_packbench.reports.blocks import Facts, Section, Table, Text, aligned, markdown
+from pytest_packbench.reports.terminal import printable_json
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.analysis.trend import EarlierCase, EarlierRun, Kind
-    from pytest_packbench.model.run import Run
-    from pytest_packbench.reports.blocks import Block
+    from pytest_packbench.analysis.trend import EarlierRun, Kind
+    from pytest_packbench.model.result import Result
+    from pytest_packbench.reports.blocks import Block, Row
 
     # like runs with their cases, oldest first
-    Trend = tuple[Kind, Sequence[EarlierRun]]
+    Trends = Mapping[Kind, Sequence[EarlierRun]]
 
 _DEFAULT_LIMIT = 20
-_VERSION = 2
-_UNREADABLE = "can't be read"
-_UNFINISHED = "did not end"
-_COPY = "copy"
+_VERSION = 3
 _SIGNS = {
     "passed": "✓",
     "failed": "✗",
@@ -38,26 +40,42 @@ _SIGNS = {
     "vacuous": "∅",
     "known_hole": "○",
     "not_run": "\N{EN DASH}",
-    "quarantined": "‖",
+    QUARANTINED: "‖",
+    "not in the run": "·",
+    "rules changed": "/",
 }
-_ABSENT, _BREAK = "·", "/"
+_LEGEND = ", ".join(f"{sign} {word.replace('_', ' ')}" for word, sign in _SIGNS.items())
+_CHANGED = (
+    "The case, its recording and the rules are the same. A verdict that changed and changed back is that of a flaky "
+    "case: what differs is the target, the model or the connection to it. Where it changed once, the target or the "
+    f"model may have changed. {_LEGEND}."
+)
+_MAX_CHANGED = 50
+_MAX_NAMED = 3
 _RUN_COLUMNS = (
     *("run", "finished", "status", "passed", "broken", "pass rate", "95 % interval", "rate change", "mean score"),
     *("mean change", "since the run before"),
 )
-_OTHER_COLUMNS = ("run", "finished", "mode", "target", "status", "why it is in no trend")
 _CASE_COLUMNS = ("run", "finished", "verdict", "score", "answer", "trials passed", "changed since the run before")
-_FLAKY_COLUMNS = ("case", "changes", "verdicts, oldest first")
-# reports that may be open at once
-_MAX_OPEN = 20
-_CHANGED = {"scoring rules": "rules"}
-_FLAKY = (
-    "The verdict changed and changed back, although the case, its recording and the rules are the same: "
-    "what differs is the target, the model or the connection to it."
-)
-_ONCE = "Neither the case, its recording nor the rules changed: the target or the model did, or the case is flaky."
-_MAX_FLAKY = 50
-_MAX_NAMED = 3
+_CASE_KEYS = ("kind", "answer", "case_sha256", "cassette_sha256", "judge")
+
+
+class Step(NamedTuple):
+    """What changed from one run to the next.
+
+    Attributes:
+        before: the earlier run.
+        now: the later one.
+        rules: what of the rules, the pack and the trials changed; if anything did, the figures can't be compared.
+        causes: of each case in both runs what changed of the case itself: `case`, `judge` or `recording`, else nothing.
+        flipped: the cases whose verdict changed although nothing else did.
+    """
+
+    before: EarlierRun
+    now: EarlierRun
+    rules: Sequence[str]
+    causes: Mapping[str, str]
+    flipped: Collection[str]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,38 +103,32 @@ def run(arguments: argparse.Namespace) -> int:
     """Print like runs in a table, the oldest first, then the cases whose verdict changed without a cause.
 
     Raises:
-        UsageError: there is no run, none that can be read, or none with the case.
+        UsageError: there is no complete run that can be read, or none with the case.
     """
-    parent, limit = arguments.output / arguments.suite, max(arguments.limit, 1)
-    folders = _folders(parent)
-    if not folders:
-        raise UsageError(f"no runs under {parent}")
-    trends, others = _trends(folders, limit)
-    if not trends and all(other["mode"] is None for other in others):
-        raise UsageError(f"no run under {parent} can be read; the latest: {others[0]['run']}: {others[0]['trouble']}")
-    shown = trends if arguments.all else trends[:1]
-    hidden = [] if arguments.all or not shown else [*_hidden(trends[1:]), *_counted(others)]
-    others = others[:limit][::-1] if arguments.all or not shown else []
-    read = [(kind, _with_cases(runs, others)) for kind, runs in shown]
+    parent, suite = arguments.output / arguments.suite, arguments.suite
+    trends, hidden, others = _trends(parent, max(arguments.limit, 1), all_kinds=arguments.all)
+    if not trends:
+        latest = f"; the latest: {others[0]['run']}: {others[0]['trouble']}" if others else ""
+        raise UsageError(f"no complete run under {parent}{latest}")
+    blocks: list[Block]
     if arguments.case is None:
-        found = [_trend_object(trend) for trend in read]
-        document: dict[str, Any] = {"trends": found, "others": others}
-        blocks: list[Block] = [*(_trend_section(arguments.suite, trend) for trend in found), _other_runs(others)]
+        listed = others[::-1] if arguments.all else []
+        objects = [_trend_object(*trend) for trend in trends.items()]
+        document: dict[str, Any] = {"trends": objects, "others": listed}
+        blocks = [_trend_section(suite, *each) for each in zip(trends, objects, strict=True)]
+        blocks.append(Section("Runs in no trend", [Facts([(other["run"], other["trouble"]) for other in listed])]))
     else:
-        test_id = _test_id(arguments.case, read, parent)
-        read = [(kind, runs) for kind, runs in read if any(_cases_of(test_id, runs))]
-        found = [_case_object(trend, test_id) for trend in read]
-        document = {"case": test_id, "trends": found}
-        signs = [_signs(map(_verdict, _cases_of(test_id, runs)), _breaks(runs)) for _, runs in read]
-        blocks = [_case_section(arguments.suite, test_id, *each) for each in zip(found, signs, strict=True)]
-    if hidden:
-        blocks.append(Text(f"Not shown: {'; '.join(hidden)}. --all shows all runs."))
+        test_id = _test_id(arguments.case, trends, parent)
+        trends = {kind: having for kind, runs in trends.items() if (having := [e for e in runs if test_id in e.cases])}
+        objects = [_case_object(test_id, *trend) for trend in trends.items()]
+        document = {"case": test_id, "trends": objects}
+        blocks = [_case_section(suite, test_id, *each) for each in zip(trends, objects, strict=True)]
+    if not arguments.all:
+        blocks.append(Text(_not_shown(hidden, [other["run"] for other in others])))
     # each table is as long as was asked for
     text = aligned(markdown(blocks, level=2, max_rows=sys.maxsize))
     if arguments.format == "json":
-        from pytest_packbench.reports.terminal import printable_json
-
-        text = json.dumps({"version": _VERSION, "suite": arguments.suite, **document}, ensure_ascii=False)
+        text = json.dumps({"version": _VERSION, "suite": suite, **document}, ensure_ascii=False)
         text = printable_json(text)
     # answers of models may contain what can't be encoded
     sys.stdout.flush()
@@ -125,251 +137,142 @@ def run(arguments: argparse.Namespace) -> int:
     return FINE
 
 
-def _folders(parent: Path) -> list[Path]:
-    """Return the folders of runs, the latest first."""
-    # run ids sort by time; a name that begins with a dot is an unfinished merge
-    names = (JOURNAL, RECORDS, REPORT)
-    return sorted(
-        (
-            path
-            for path in parent.glob("*/")
-            if not path.name.startswith(".") and any((path / name).is_file() for name in names)
-        ),
-        reverse=True,
-    )
+def _trends(
+    parent: Path, limit: int, *, all_kinds: bool
+) -> tuple[Trends, Mapping[Kind, int], Sequence[Mapping[str, str]]]:
+    """Read the latest complete runs with their cases, of all kinds or of that of the latest.
 
-
-def _trends(folders: Sequence[Path], limit: int) -> tuple[list[Trend], list[dict[str, Any]]]:
-    """Return the complete runs by kind without their cases, the kind of the latest first, and all others likewise."""
-    from pytest_packbench.analysis.trend import read_earlier
-
-    read: list[EarlierRun] = []
-    others: list[dict[str, Any]] = []
-    numbers: Counter[Kind] = Counter()
-    for folder in folders:
+    Returns:
+        The runs by kind; how many there are of the kinds that are not read; and the runs in no trend, the latest first.
+    """
+    trends: dict[Kind, list[EarlierRun]] = {}
+    hidden: Counter[Kind] = Counter()
+    others: list[Mapping[str, str]] = []
+    for folder in run_folders(parent):
         try:
             earlier = read_earlier(folder)
-        except (StoredRunError, OSError) as error:
-            others.append(_unreadable(folder, error))
-            continue
-        numbers[earlier.kind] += not earlier.run.partial
-        is_open = not earlier.run.partial and numbers[earlier.kind] <= limit and len(read) < _MAX_OPEN
-        read.append(earlier if is_open else earlier._replace(results=None))
-    found: dict[str, EarlierRun] = {}
-    # of a run and its copies, the folder with the name of the run counts
-    for earlier in sorted(read, key=lambda each: each.folder.name != each.run_id):
-        counted = found.setdefault(earlier.run_id, earlier)
-        if counted is not earlier:
-            reason = f"the run of {counted.folder.name} again, which is counted once"
-            others.append(_other(earlier.folder.name, _COPY, reason, earlier.run))
-    trends: dict[Kind, list[EarlierRun]] = {}
-    for earlier in sorted(found.values(), key=lambda each: each.run_id, reverse=True):
-        if earlier.run.partial:
-            others.append(_other(earlier.folder.name, earlier.status, earlier.run.partial, earlier.run))
-        else:
-            trends.setdefault(earlier.kind, []).append(earlier)
-    # run ids sort by time
-    others.sort(key=lambda other: str(other["run"]), reverse=True)
-    return [(kind, runs[:limit][::-1]) for kind, runs in trends.items()], others
+            kind = earlier.kind
+            if not all_kinds and kind != next(iter(trends), kind):
+                hidden[kind] += 1
+            elif len(trends.get(kind, ())) < limit:
+                complete = earlier.with_cases()
+                trends.setdefault(kind, []).insert(0, complete)
+        except (ValueError, OSError) as error:
+            others.append({"run": folder.name, "trouble": str(error)})
+    return trends, hidden, others
 
 
-def _other(name: str, status: str, reason: str, run: Run | None = None) -> dict[str, Any]:
-    """Return a run that is in no trend.
-
-    Args:
-        name: the name of its folder.
-        status: its status, `copy`, or that it did not end or can't be read.
-        reason: why it is in no trend.
-        run: its metadata; None if it can't be read.
-    """
-    about = {"finished": run and run.finished_at, "mode": run and run.mode, "target": run and run.target}
-    return {"run": name, **about, "status": status, "trouble": reason}
+def _not_shown(hidden: Mapping[Kind, int], others: Sequence[str]) -> str:
+    parts = [f"{pluralize(number, 'run')} in {kind}" for kind, number in hidden.items()]
+    if others:
+        parts.append(f"{pluralize(len(others), 'run')} in no trend ({name_some(others[:_MAX_NAMED], len(others))})")
+    return f"Not shown: {'; '.join(parts)}. --all shows all runs." if parts else ""
 
 
-def _unreadable(folder: Path, error: Exception) -> dict[str, Any]:
-    status = _UNREADABLE if (folder / REPORT).exists() else _UNFINISHED
-    reason = f"{folder / REPORT}: {error.strerror}" if isinstance(error, OSError) else str(error)
-    return _other(folder.name, status, reason)
+def _step(before: EarlierRun, now: EarlierRun) -> Step:
+    # each text begins with what differs
+    rules = [text.partition(":")[0] for text in differences(before.run, now.run)]
+    changes = [Change(case, now.cases[test_id]) for test_id, case in before.cases.items() if test_id in now.cases]
+    causes = {change.test_id: _cause(*change) for change in changes}
+    flipped = [
+        change.test_id
+        for change in changes
+        if verdict_of(change.before) != verdict_of(change.after)
+        and change.before.case.case_sha256 is not None
+        and not (rules or causes[change.test_id])
+    ]
+    return Step(before, now, rules, causes, flipped)
 
 
-def _with_cases(runs: Iterable[EarlierRun], others: list[dict[str, Any]]) -> list[EarlierRun]:
-    """Read the cases of like runs; a run whose cases can't be read is added to the others."""
-    complete: list[EarlierRun] = []
-    for earlier in runs:
-        try:
-            complete.append(earlier.with_cases())
-        except (StoredRunError, OSError) as error:
-            others.append(_unreadable(earlier.folder, error))
-    return complete
-
-
-def _hidden(trends: Sequence[Trend]) -> Iterator[str]:
-    for kind, runs in trends:
-        yield f"{pluralize(len(runs), 'run')} in {_kind_text(kind._asdict())}"
-
-
-def _counted(others: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    broken = [other["run"] for other in others if other["mode"] is None]
-    copies = sum(other["status"] == _COPY for other in others)
-    if len(others) > len(broken) + copies:
-        yield pluralize(len(others) - len(broken) - copies, "incomplete run")
-    if copies:
-        yield f"{pluralize(copies, 'folder')} with a copy of a run"
-    if broken:
-        names = ", ".join([*broken[:_MAX_NAMED][::-1], *(["..."] if len(broken) > _MAX_NAMED else ())])
-        yield f"{pluralize(len(broken), 'run')} that did not end or can't be read ({names})"
-
-
-def _kind_text(kind: Mapping[str, Any]) -> str:
-    model = " / ".join(filter(None, (kind["backend"], kind["model"])))
-    guards = f"guards {kind['guards']}" if kind["guards"] else ""
-    return ", ".join(filter(None, (f"{kind['mode']} mode", f"target {kind['target']}", model, guards)))
+def _cause(before: Result, now: Result) -> str:
+    if before.case.case_sha256 != now.case.case_sha256:
+        return "case"
+    if before.score.judge != now.score.judge:
+        return "judge"
+    # an error may come before the recording is read
+    recordings = {before.attempt.cassette_sha256, now.attempt.cassette_sha256} - {None}
+    return "recording" if len(recordings) > 1 else ""
 
 
 def _kind_object(kind: Kind) -> dict[str, Any]:
-    return {name: value or None for name, value in kind._asdict().items() if name != "suite"}
+    return {name: value or None for name, value in kind._asdict().items()}
 
 
-def _trend_object(trend: Trend) -> dict[str, Any]:
-    kind, runs = trend
+def _trend_object(kind: Kind, runs: Sequence[EarlierRun]) -> dict[str, Any]:
+    steps = list(starmap(_step, pairwise(runs)))
+    counts = Counter(test_id for step in steps for test_id in step.flipped)
     changed: list[dict[str, Any]] = [
-        {"test_id": test_id, "changes": count, "verdicts": [*map(_verdict, _cases_of(test_id, runs))]}
-        for test_id, count in _changed_cases(runs)
+        {"test_id": test_id, "changes": count, "verdicts": _verdicts(test_id, runs)}
+        for test_id, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))
     ]
-    steps = [None, *(_step(before, now) for before, now in pairwise(runs))]
     return {
         **_kind_object(kind),
-        "runs": [_run_object(*each) for each in zip(runs, steps, strict=False)],
+        "runs": [_run_object(*each) for each in zip(runs, [None, *steps], strict=True)],
         # one change may be that of the target
         "flaky": [each for each in changed if each["changes"] > 1],
         "changed_once": [each for each in changed if each["changes"] == 1],
     }
 
 
-def _run_object(earlier: EarlierRun, step: Mapping[str, Any] | None) -> dict[str, Any]:
+def _verdicts(test_id: str, runs: Iterable[EarlierRun]) -> list[str | None]:
+    return [verdict_of(each.cases[test_id]) if test_id in each.cases else None for each in runs]
+
+
+def _run_object(now: EarlierRun, step: Step | None) -> dict[str, Any]:
+    point = now.point
     return {
-        "run": earlier.run_id,
-        "finished": earlier.finished_at,
-        "status": earlier.status,
-        "cases": earlier.selected,
-        "judged": earlier.judged,
-        "passed": earlier.passed,
-        "failed": earlier.judged - earlier.passed,
-        "broken": earlier.broken,
-        "pass_rate": earlier.pass_rate,
-        "interval": earlier.interval,
-        "mean_score": earlier.mean_score,
-        "rules": earlier.suite_sha256[:12],
-        "change": step,
+        "run": point.run_id,
+        "finished": point.finished_at,
+        "status": point.status,
+        "cases": now.selected,
+        "judged": point.judged,
+        "passed": point.passed,
+        "failed": point.judged - point.passed,
+        "broken": now.broken,
+        "pass_rate": point.rate,
+        "interval": point.interval,
+        "mean_score": point.mean_score,
+        "rules": point.suite_sha256[:12],
+        "change": None if step is None else _change_object(step),
     }
 
 
-def _step(before: EarlierRun, now: EarlierRun) -> dict[str, Any]:
-    """Return what changed from one run to the next: the rates, unless the rules did, and the cases."""
-    rules, old, new = _changed_rules(before, now), before.cases or {}, now.cases or {}
-    causes = [_causes(old[test_id], new[test_id]) for test_id in old.keys() & new.keys()]
-    edited = sum(not {"case", "judge"}.isdisjoint(each) for each in causes)
+def _change_object(step: Step) -> dict[str, Any]:
+    before, now, causes = step.before, step.now, Counter(step.causes.values())
     return {
-        "pass_rate": None if rules else _difference(before.pass_rate, now.pass_rate),
-        "mean_score": None if rules else _difference(before.mean_score, now.mean_score),
-        "rules": rules,
+        "pass_rate": None if step.rules else _difference(before.point.rate, now.point.rate),
+        "mean_score": None if step.rules else _difference(before.point.mean_score, now.point.mean_score),
+        "rules": step.rules,
         "cases": {
-            "added": len(new.keys() - old.keys()),
-            "removed": len(old.keys() - new.keys()),
-            "edited": edited,
-            "recorded_again": causes.count(["recording"]),
+            "added": len(now.cases.keys() - before.cases.keys()),
+            "removed": len(before.cases.keys() - now.cases.keys()),
+            "edited": causes["case"] + causes["judge"],
+            "recorded_again": causes["recording"],
         },
     }
-
-
-def _changed_rules(before: EarlierRun, now: EarlierRun) -> list[str]:
-    from pytest_packbench.analysis.changes import differences
-
-    # each begins with what differs
-    return [text.partition(":")[0] for text in differences(before.run, now.run)]
-
-
-def _causes(before: EarlierCase, now: EarlierCase) -> list[str]:
-    """Return what changed of a case itself between two runs."""
-    # an error may come before the recording is read
-    recordings = {before.cassette_sha256, now.cassette_sha256} - {None}
-    changed = {
-        "case": before.case_sha256 != now.case_sha256,
-        "judge": before.judge != now.judge,
-        "recording": len(recordings) > 1,
-    }
-    return [what for what, has_changed in changed.items() if has_changed]
 
 
 def _difference(before: float | None, now: float | None) -> float | None:
     return None if before is None or now is None else now - before
 
 
-def _changed_cases(runs: Sequence[EarlierRun]) -> list[tuple[str, int]]:
-    """Return the cases whose verdict changed without a cause, those that changed most often first, and how often."""
-    changes: Counter[str] = Counter()
-    for before, now in pairwise(runs):
-        old, new = before.cases or {}, now.cases or {}
-        both = () if _changed_rules(before, now) else old.keys() & new.keys()
-        changes.update(test_id for test_id in both if _flipped(old[test_id], new[test_id]))
-    return sorted(changes.items(), key=lambda each: (-each[1], each[0]))
+def _trend_section(suite: str, kind: Kind, trend: Mapping[str, Any]) -> Section:
+    changed = [*trend["flaky"], *trend["changed_once"]]
+    breaks = [f"{_SIGNS['rules changed']} " if (run["change"] or {}).get("rules") else "" for run in trend["runs"]]
+    rows = []
+    for each in changed[:_MAX_CHANGED]:
+        signs = [_SIGNS[verdict or "not in the run"] for verdict in each["verdicts"]]
+        rows.append((each["test_id"], each["changes"], " ".join(map("".join, zip(breaks, signs, strict=True)))))
+    head = ("case", "changes", "verdicts, oldest first")
+    table = Table("", head, rows, len(changed), "--format json names all")
+    runs = Table("", _RUN_COLUMNS, list(map(_run_row, trend["runs"])))
+    unexplained = Section("Verdicts that changed without a cause", [Text(_CHANGED if rows else ""), table])
+    return Section(f"Runs of {suite}", [Text(f"Like runs: {kind}."), runs, unexplained])
 
 
-def _flipped(before: EarlierCase, now: EarlierCase) -> bool:
-    return before.verdict != now.verdict and before.case_sha256 is not None and not _causes(before, now)
-
-
-def _cases_of(test_id: str, runs: Iterable[EarlierRun]) -> Iterator[EarlierCase | None]:
-    return ((earlier.cases or {}).get(test_id) for earlier in runs)
-
-
-def _verdict(case: EarlierCase | None) -> str | None:
-    return None if case is None else case.verdict
-
-
-def _breaks(runs: Sequence[EarlierRun]) -> list[bool]:
-    """Return for each run whether the rules changed since the run before."""
-    return [False, *(bool(_changed_rules(before, now)) for before, now in pairwise(runs))]
-
-
-def _signs(verdicts: Iterable[str | None], breaks: Iterable[bool]) -> str:
-    """Return a sign for each verdict, and one where the rules changed."""
-    signs: list[str] = []
-    for verdict, is_break in zip(verdicts, breaks, strict=True):
-        signs += [_BREAK] if is_break else []
-        signs.append(_ABSENT if verdict is None else _SIGNS[verdict])
-    return " ".join(signs)
-
-
-def _legend(signs: str) -> str:
-    meanings = {**{sign: word for word, sign in _SIGNS.items()}, _ABSENT: "not in the run", _BREAK: "rules changed"}
-    used = [f"{sign} {word.replace('_', ' ')}" for sign, word in meanings.items() if sign in signs]
-    return f"{', '.join(used)}."
-
-
-def _trend_section(suite: str, trend: Mapping[str, Any]) -> Section:
-    breaks = [bool(each["change"] and each["change"]["rules"]) for each in trend["runs"]]
-    return Section(
-        f"Runs of {suite}",
-        [
-            Text(f"Like runs: {_kind_text(trend)}."),
-            Table("", _RUN_COLUMNS, list(map(_run_row, trend["runs"]))),
-            _changed_section("Flaky cases", _FLAKY, trend["flaky"], breaks),
-            _changed_section("Verdicts that changed once", _ONCE, trend["changed_once"], breaks),
-        ],
-    )
-
-
-def _changed_section(title: str, intro: str, cases: Sequence[Mapping[str, Any]], breaks: Sequence[bool]) -> Section:
-    rows = [(each["test_id"], str(each["changes"]), _signs(each["verdicts"], breaks)) for each in cases[:_MAX_FLAKY]]
-    said = f"{intro} {_legend(''.join(signs for _, _, signs in rows))}" if rows else ""
-    return Section(title, [Text(said), Table("", _FLAKY_COLUMNS, rows, len(cases), "--format json names all")])
-
-
-def _run_row(now: Mapping[str, Any]) -> tuple[str | None, ...]:
-    from pytest_packbench.analysis.formatting import format_interval, format_mean, format_percent
-
+def _run_row(now: Mapping[str, Any]) -> Row:
     step = now["change"] or {"pass_rate": None, "mean_score": None, "rules": (), "cases": {}}
+    rate, mean = step["pass_rate"], step["mean_score"]
     changed = [f"trend broken: {', '.join(step['rules'])} changed"] if step["rules"] else []
     changed += [f"{pluralize(count, 'case')} {how.replace('_', ' ')}" for how, count in step["cases"].items() if count]
     return (
@@ -377,97 +280,69 @@ def _run_row(now: Mapping[str, Any]) -> tuple[str | None, ...]:
         now["finished"],
         now["status"],
         f"{now['passed']} of {now['judged']}",
-        str(now["broken"]) if now["broken"] else None,
+        now["broken"] or None,
         format_percent(now["passed"], now["judged"]),
-        None if now["interval"] is None else format_interval(now["interval"]),
-        None if step["pass_rate"] is None else f"{_signed(100 * step['pass_rate'], 1)} points",
+        format_interval(now["interval"]),
+        None if rate is None else f"{format_change(100 * rate, 1)} points",
         format_mean(now["mean_score"]),
-        None if step["mean_score"] is None else _signed(step["mean_score"], 2),
-        "; ".join(changed) or None,
+        None if mean is None else format_change(mean),
+        "; ".join(changed),
     )
 
 
-def _signed(value: float, digits: int) -> str:
-    """Return a change with its sign; one that is not 0 is not shown as 0."""
-    if not round(value, 9):
-        return "0"
-    while not round(value, digits):
-        digits += 1
-    return f"{value:+.{digits}f}"
-
-
-def _test_id(name: str, trends: Iterable[Trend], parent: Path) -> str:
+def _test_id(name: str, trends: Trends, parent: Path) -> str:
     """Return the test id of a case that a user names by its id, or by that."""
     known = {
-        test_id: case.case_id for _, runs in trends for each in runs for test_id, case in (each.cases or {}).items()
+        test_id: case.case.case_id for runs in trends.values() for each in runs for test_id, case in each.cases.items()
     }
     found = [test_id for test_id, case_id in known.items() if name in {test_id, case_id}]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    if len(found) > 1:
         raise UsageError(f"{name}: the id of several cases; expected one of the test ids {', '.join(sorted(found))}")
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, known.values(), n=1)
-    advice = f'did you mean "{close[0]}"?' if close else "expected the id of a case, or its test id"
-    raise UsageError(f'{parent}: no case "{name}" in these runs; {advice}')
+    if not found:
+        raise UsageError(f'{parent}: no case "{name}" in these runs; {suggestion(name, sorted(known.values()))}')
+    return found[0]
 
 
-def _case_object(trend: Trend, test_id: str) -> dict[str, Any]:
-    kind, runs = trend
-    having = [each for each in runs if test_id in (each.cases or {})]
+def _case_object(test_id: str, kind: Kind, runs: Sequence[EarlierRun]) -> dict[str, Any]:
+    steps = list(starmap(_step, pairwise(runs)))
     return {
         **_kind_object(kind),
-        "changes": dict(_changed_cases(runs)).get(test_id, 0),
-        "runs": [_case_run(test_id, *each) for each in zip([None, *having], having, strict=False)],
+        "changes": sum(test_id in step.flipped for step in steps),
+        "runs": [_case_run(test_id, *each) for each in zip(runs, [None, *steps], strict=True)],
     }
 
 
-def _case_run(test_id: str, before: EarlierRun | None, now: EarlierRun) -> dict[str, Any]:
+def _case_run(test_id: str, now: EarlierRun, step: Step | None) -> dict[str, Any]:
     """Return what a case came to in a run, and what changed since the run before that has it."""
-    case, changed = (now.cases or {})[test_id], []
-    if before is not None:
-        changed = [_CHANGED.get(name, name) for name in _changed_rules(before, now)]
-        changed += _causes((before.cases or {})[test_id], case)
-    stated = {name: value for name, value in case._asdict().items() if name != "case_id"}
-    return {"run": now.run_id, "finished": now.finished_at, **stated, "changed": changed}
+    case = now.cases[test_id]
+    passed, trials = case.trials
+    return {
+        "run": now.point.run_id,
+        "finished": now.point.finished_at,
+        "verdict": verdict_of(case),
+        "score": case.score.score if case.score.counted else None,
+        **dict(zip(_CASE_KEYS, values_of(*_CASE_KEYS)(case), strict=True)),
+        "passed": passed,
+        "trials": trials,
+        "changed": [] if step is None else [*step.rules, *filter(None, [step.causes[test_id]])],
+    }
 
 
-def _case_section(suite: str, test_id: str, trend: Mapping[str, Any], signs: str) -> Section:
-    changes = trend["changes"]
-    flaky = "Flaky: its" if changes > 1 else "Its"
-    times = {1: "once", 2: "twice"}.get(changes, f"{changes} times")
-    remark = f"{flaky} verdict changed {times} although the case, its recording and the rules are the same."
-    blocks: list[Block] = [
-        Text(f"Like runs: {_kind_text(trend)}."),
-        Text(f"{signs}: {_legend(signs)}"),
-        Text(remark if changes else ""),
-        Table("", _CASE_COLUMNS, list(map(_case_row, trend["runs"]))),
-    ]
-    return Section(f"{test_id} in runs of {suite}", blocks)
+def _case_section(suite: str, test_id: str, kind: Kind, trend: Mapping[str, Any]) -> Section:
+    times = pluralize(trend["changes"], "time")
+    remark = f"Its verdict changed {times} although the case, its recording and the rules are the same."
+    rows = list(map(_case_row, trend["runs"]))
+    said = [Text(f"Like runs: {kind}."), Text(remark if trend["changes"] else "")]
+    return Section(f"{test_id} in runs of {suite}", [*said, Table("", _CASE_COLUMNS, rows)])
 
 
-def _case_row(now: Mapping[str, Any]) -> tuple[str | None, ...]:
-    from pytest_packbench.analysis.formatting import format_mean
-
-    kind = f" ({now['kind']})" if now["kind"] else ""
+def _case_row(now: Mapping[str, Any]) -> Row:
     return (
         now["run"],
         now["finished"],
-        f"{_SIGNS[now['verdict']]} {now['verdict']}{kind}",
+        f"{now['verdict']} ({now['kind']})" if now["kind"] else now["verdict"],
         format_mean(now["score"]),
         now["answer"],
         f"{now['passed']} of {now['trials']}" if now["trials"] > 1 else None,
-        ", ".join(now["changed"]) or None,
+        ", ".join(now["changed"]),
     )
-
-
-def _other_runs(others: Sequence[Mapping[str, Any]]) -> Table:
-    rows = [(*list(other.values())[:-1], _short(other["run"], other["trouble"])) for other in others]
-    return Table("Runs in no trend", _OTHER_COLUMNS, rows)
-
-
-def _short(name: str, reason: str) -> str:
-    """Return the reason of a run without the path of its folder, which the row names."""
-    path, _, rest = reason.partition(f"{name}/{REPORT}: ")
-    return rest if path and rest else reason.partition(f"{name}: ")[2] or reason

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_packbench.cases.files import LINES_SUFFIX, case_file_sha256, case_lines, iter_cases, read_id
-from pytest_packbench.cases.load import check_case, check_config, parse_cassette, parse_json, parse_yaml, read_config
+from pytest_packbench.cases.load import check_case, check_config, parse_cassette, parse_yaml, read_config
 from pytest_packbench.cli import FINE, UNUSABLE, UsageError
 from pytest_packbench.commands.init import command_lines, suite_name
 from pytest_packbench.commands.paths import add_root, packs_for_options, root_of
-from pytest_packbench.engine.recordings import write_recording
 from pytest_packbench.files import RECORDING, encode_utf8, read_regular, replace_atomic, write_atomic
 from pytest_packbench.model.authoring import CaseDraft, SourceDoubt, SourceFlaw, SourceRemark
 from pytest_packbench.model.case import canonical_sha256
@@ -28,7 +25,7 @@ from pytest_packbench.runs.folder import DRAFTS
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from pytest_packbench.model.authoring import Importer
     from pytest_packbench.model.case import LoadedCase
@@ -37,7 +34,7 @@ if TYPE_CHECKING:
     from pytest_packbench.packs.registry import Packs
 
 
-MAX_FLAWS = 20
+_MAX_LISTED = 100
 _MAX_TEXT = 4000
 _OTHERS: dict[type, tuple[str, str, str]] = {
     SourceRemark: ("file", "files", "left out"),
@@ -53,65 +50,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, pack, importer in _importers(packs_for_options(parser)):
         kind = kinds.add_parser(name, help=importer.help, description=importer.help)
         importer.add_arguments(kind)
-        default = f" (default: {importer.suite})" if importer.suite else ""
-        default = " (default: as in the source)" if importer.names_suites else default
-        about = f"the suite to add the cases to; created if there is none{default}"
-        is_required = importer.suite is None and not importer.names_suites
-        kind.add_argument("--suite", required=is_required, default=importer.suite, help=about)
+        default = "as in the source" if importer.names_suites else importer.suite
+        about = f"the suite to add the cases to; created if there is none{f' (default: {default})' if default else ''}"
+        kind.add_argument("--suite", required=default is None, default=importer.suite, help=about)
         add_root(kind)
         kind.add_argument("--write", action="store_true", help="write the cases; without it they are only shown")
         kind.add_argument("--force", action="store_true", help="with --write: replace existing cases")
-        about = (
-            "exit with 0 although entries can't be imported"
-            if importer.keeps_good
-            else "skip entries that can't be imported"
-        )
-        kind.add_argument("--skip-bad", action="store_true", help=f"with --write: {about}")
+        about = "with --write: skip entries that can't be imported"
+        kind.add_argument("--skip-bad", action="store_true", help=about)
         kind.set_defaults(importer=(pack, importer))
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show what would be written, or write it; return 2 if an entry of the source can't be imported."""
     _, importer = arguments.importer
-    parts = list(importer.parts(arguments, root_of(arguments)))
-    if len(parts) == 1:
-        return _import(parts[0])
-    return max(_import_among_others(part) for part in parts)
-
-
-def _import_among_others(arguments: argparse.Namespace) -> int:
-    """Import one of several suites; a suite that can't be imported does not stop the others."""
-    try:
-        return _import(arguments)
-    except (UsageError, ValueError, OSError) as error:
-        sys.stdout.write(printable(" ".join(f"{arguments.suite}: {error}".split())) + "\n")
-        return UNUSABLE
+    return max(_import(part) for part in importer.parts(arguments, root_of(arguments)))
 
 
 def _import(arguments: argparse.Namespace) -> int:
     """Import one suite."""
-    pack, importer = arguments.importer
-    suite = Destination(
-        arguments.suite,
-        root_of(arguments),
-        pack,
-        importer.files(arguments),
-        many=importer.many(arguments),
-        unique_inputs=importer.unique_inputs,
-        replaces=arguments.force,
-    )
-    summary = _Summary(None if importer.keeps_good else MAX_FLAWS)
+    _, importer = arguments.importer
+    suite, summary = Destination(arguments), _Summary()
     for entry in suite.checked(importer.read(arguments)):
         summary.add(entry)
-    flaws = summary.numbers[SourceFlaw]
-    skips = arguments.skip_bad or importer.keeps_good
-    if arguments.write and summary.cases and (skips or not flaws):
-        suite.write(suite.checked(importer.read(arguments)), expected=summary.cases)
+    is_usable = summary.cases > 0 and (arguments.skip_bad or not summary.others[SourceFlaw])
+    if arguments.write and is_usable:
+        suite.write(suite.checked(importer.read(arguments)))
         lines = _result_lines(summary, suite, importer, arguments.root)
     else:
-        lines = _preview_lines(summary, suite, skips=skips)
+        lines = _preview_lines(summary, suite, is_usable=is_usable)
     sys.stdout.writelines(printable(line) + "\n" for line in lines)
-    return FINE if summary.cases and (arguments.skip_bad or not flaws) else UNUSABLE
+    return FINE if is_usable else UNUSABLE
 
 
 def _importers(packs: Packs) -> Iterator[tuple[str, Pack, Importer]]:
@@ -128,37 +97,31 @@ def _importers(packs: Packs) -> Iterator[tuple[str, Pack, Importer]]:
 
 
 class _Summary:
-    """Counts what is in a source, and keeps the first case and the first of the other entries of each kind.
+    """Counts the cases of a source, and keeps the first of them and all other entries.
 
     Attributes:
         cases: the number of cases.
         recordings: how many of them have a recording.
         first: the first case; None without any.
-        numbers: the numbers of the other entries, by class.
+        others: the other entries, by class.
     """
 
-    def __init__(self, limit: int | None) -> None:
+    def __init__(self) -> None:
         self.cases = self.recordings = 0
         self.first: CheckedCase | None = None
-        self.numbers: Counter[type] = Counter()
-        self._limit = limit
-        self._others: dict[type, list[SourceFlaw | SourceRemark]] = {kind: [] for kind in _OTHERS}
+        self.others: dict[type, list[SourceFlaw | SourceRemark]] = {kind: [] for kind in _OTHERS}
         self._states: Counter[str] = Counter()
         self._types: Counter[str] = Counter()
 
     def add(self, entry: CheckedCase | SourceFlaw | SourceRemark) -> None:
         if isinstance(entry, CheckedCase):
             self.cases += 1
-            self.recordings += entry.recording is not None
+            self.recordings += bool(entry.recording)
             self.first = self.first or entry
             self._states[entry.state] += 1
             self._types[entry.loaded.case.case_type] += 1
-            return
-        # a doubt is a remark, too
-        kind = next(kind for kind in reversed(_OTHERS) if isinstance(entry, kind))
-        self.numbers[kind] += 1
-        if self._limit is None or self.numbers[kind] <= self._limit or kind is SourceRemark:
-            self._others[kind].append(entry)
+        else:
+            self.others[type(entry)].append(entry)
 
     def lines(self, suite: str) -> Iterator[str]:
         """Say how many cases there are, by what writing does to the suite and by type, and which entries are odd."""
@@ -167,20 +130,19 @@ class _Summary:
         recordings = f"; with {pluralize(self.recordings, 'recording')}" if self.recordings else ""
         yield f"{suite}{pluralize(self.cases, 'case')}{f' ({states}): {types}{recordings}' if self.cases else ''}"
         for kind, (noun, plural, what) in _OTHERS.items():
-            number, first = self.numbers[kind], self._others[kind]
-            if number:
-                yield f"{number:,} {noun if number == 1 else plural} {what}:"
-            # the name of a file may contain a line break
-            yield from (f"  {_in_one_line(entry.place)}: {' '.join(entry.message.split())}" for entry in first)
-            if number > len(first):
-                yield f"  and {number - len(first)} more"
+            entries = self.others[kind]
+            if entries:
+                yield f"{len(entries):,} {noun if len(entries) == 1 else plural} {what}:"
+            yield from (f"  {_in_one_line(f'{entry.place}: {entry.message}')}" for entry in entries[:_MAX_LISTED])
+            if len(entries) > _MAX_LISTED:
+                yield f"  and {len(entries) - _MAX_LISTED} more"
 
 
 def _in_one_line(text: str) -> str:
-    return " ".join(text.splitlines())
+    return " ".join(text.split())
 
 
-def _preview_lines(summary: _Summary, suite: Destination, *, skips: bool) -> Iterator[str]:
+def _preview_lines(summary: _Summary, suite: Destination, *, is_usable: bool) -> Iterator[str]:
     yield from summary.lines(f"{suite.name}: ")
     case = summary.first
     if case is not None:
@@ -188,10 +150,10 @@ def _preview_lines(summary: _Summary, suite: Destination, *, skips: bool) -> Ite
         text = case.text.rstrip("\n")
         yield text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}… ({len(text) - _MAX_TEXT} more characters)"
         yield from (f"and the file {(suite.folder / name).as_posix()}" for name in suite.files)
-    if summary.numbers[SourceFlaw] and not skips:
-        yield "nothing was written; correct the source, or pass --skip-bad to skip entries that can't be imported"
-    elif summary.cases:
+    if is_usable:
         yield "nothing was written; pass --write to write"
+    elif summary.cases:
+        yield "nothing was written; correct the source, or pass --skip-bad to skip entries that can't be imported"
     else:
         yield "no case to import; nothing was written"
 
@@ -216,7 +178,7 @@ class CheckedCase(NamedTuple):
         case: the case as plain JSON.
         loaded: the same as its pack reads it.
         state: `new`, `unchanged` or `replaced`, which writing it means for the suite.
-        recording: its cassette as plain JSON; None without one.
+        recording: the text of its cassette; empty without one.
     """
 
     place: str
@@ -224,7 +186,7 @@ class CheckedCase(NamedTuple):
     case: dict[str, Any]
     loaded: LoadedCase
     state: str
-    recording: dict[str, Any] | None = None
+    recording: str = ""
 
     @property
     def text(self) -> str:
@@ -237,16 +199,11 @@ class Destination:
     """The suite that the cases are written to, an existing one or a new one.
 
     Args:
-        name: the suite's name.
-        root: the folder of suites.
-        pack: the pack of its cases.
-        files: other files of the suite, by path from its folder.
-        many: the `.jsonl` file under `cases` that the cases are written to; None for one file per case.
-        unique_inputs: whether two cases with the same input are an error.
-        replaces: whether a case may replace an existing one with its id.
+        arguments: of the command: the name of the suite, its root, the importer with its pack, and whether a case may
+            replace an existing one with its id.
 
     Attributes:
-        name: see above.
+        name: the suite's name.
         folder: its folder.
         rules: the content of its `suite.yaml`, existing or new.
         pack: its pack, as the suite configures it.
@@ -257,31 +214,22 @@ class Destination:
         SuiteError: its rules can't be read.
     """
 
-    def __init__(
-        self,
-        name: str,
-        root: Path,
-        pack: Pack,
-        files: Mapping[str, str],
-        *,
-        many: str | None = None,
-        unique_inputs: bool = True,
-        replaces: bool = False,
-    ) -> None:
-        self.name = name
-        self.folder = root / name
-        config = self.folder / CONFIG_NAME
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        pack, importer = arguments.importer
+        self.name: str = arguments.suite
+        self.folder: Path = root_of(arguments) / self.name
+        config, files, many = self.folder / CONFIG_NAME, importer.files(arguments), importer.many(arguments)
         if not config.is_file():
-            suite_name(name)
+            suite_name(self.name)
         self.rules = _rules(config, pack, files.get(CONFIG_NAME))
         self.pack = pack.for_suite(self.rules)
         self.files = {file: text for file, text in files.items() if not (self.folder / file).exists()}
         self._cases = self.folder / "cases"
         # some file systems ignore case
         self._existing = {location.name.lower(): location for location in iter_cases(self._cases)}
-        self._many = self._cases / many if many is not None else None
-        self._unique_inputs = unique_inputs
-        self._replaces = replaces
+        self._many: Path | None = self._cases / many if many is not None else None
+        self._unique_inputs: bool = importer.unique_inputs
+        self._replaces: bool = arguments.force
 
     def checked(
         self, drafts: Iterable[CaseDraft | SourceFlaw | SourceRemark]
@@ -319,58 +267,44 @@ class Destination:
                 problem = f"/input: same input as {first_input}; remove one of the two"
             yield SourceFlaw(place=place, message=problem) if problem else entry
 
-    def write(self, checked: Iterable[CheckedCase | SourceFlaw | SourceRemark], *, expected: int) -> None:
-        """Write the cases, then the other files.
+    def write(self, checked: Iterable[CheckedCase | SourceFlaw | SourceRemark]) -> None:
+        """Write the cases, each after its recording, without which it could not be run; then the other files.
 
         Args:
             checked: the result of `checked`; flaws are skipped.
-            expected: the number of cases of the first reading.
 
         Raises:
-            ValueError: the source has more or fewer cases than that now.
             OSError: a file can't be written; files before it are written, of a file of lines nothing is.
         """
         for draft in self.folder.rglob(DRAFTS):
             # of an import that was killed
             draft.unlink(missing_ok=True)
-        cases = self._recorded(checked, expected)
-        if self._many is None:
-            for case in cases:
-                if case.state != "unchanged":
-                    _write(case.path, case.text)
-        else:
-            _write_lines(self._many, cases)
+        lines: dict[str, bytes] = {}
+        for case in checked:
+            if not isinstance(case, CheckedCase):
+                continue
+            if case.recording:
+                _write(self._recording_path(case.loaded.case.id), case.recording)
+            if case.state != "unchanged" and self._many is None:
+                _write(case.path, case.text)
+            elif case.state != "unchanged":
+                lines[case.loaded.case.id] = encode_utf8(case.text)
+        if self._many is not None:
+            _write_lines(self._many, lines)
         for name, text in self.files.items():
             _write(self.folder / name, text)
-
-    def _recorded(
-        self, checked: Iterable[CheckedCase | SourceFlaw | SourceRemark], expected: int
-    ) -> Iterator[CheckedCase]:
-        """Yield the cases, and check at the end that there are as many as expected.
-
-        The recording of each is written before it: a case without its recording could not be run.
-        """
-        number = 0
-        for entry in checked:
-            if isinstance(entry, CheckedCase):
-                if entry.recording is not None:
-                    write_recording(self._recording_path(entry.loaded.case.id), entry.recording)
-                number += 1
-                yield entry
-        if number != expected:
-            raise ValueError(f"the source changed while it was read: {expected} cases, then {number}; run it again")
 
     def _recording_path(self, case_id: str) -> Path:
         return self.folder / FIXTURES / f"{case_id}.json"
 
-    def _recording(self, draft: CaseDraft, loaded: LoadedCase) -> dict[str, Any] | None:
-        """Return the whole cassette of a draft; None without one.
+    def _recording(self, draft: CaseDraft, loaded: LoadedCase) -> str:
+        """Return the text of the whole cassette of a draft; empty without one.
 
         Raises:
             InputError: it is not valid, or would replace another one.
         """
         if draft.recording is None:
-            return None
+            return ""
         from pytest_packbench.model.cassette import CASSETTE_VERSION, VERIFY_ROLE
 
         recording: dict[str, Any] = {
@@ -386,12 +320,12 @@ class Destination:
             else exchange
             for exchange in recording["exchanges"]
         ]
-        path = self._recording_path(loaded.case.id)
-        parse_cassette(encode_utf8(json.dumps(recording, ensure_ascii=False)), source=path.as_posix())
-        if path.exists() and not self._replaces and _differs(path, recording):
+        path, text = self._recording_path(loaded.case.id), json.dumps(recording, indent=2, ensure_ascii=False) + "\n"
+        parse_cassette(encode_utf8(text), source=path.as_posix())
+        if path.exists() and not self._replaces and read_regular(path, RECORDING) != encode_utf8(text):
             problem = Problem("", "already exists and differs", "pass --force to replace it")
             raise CassetteError(path.as_posix(), [problem])
-        return recording
+        return text
 
     def _checked(self, draft: CaseDraft) -> CheckedCase:
         """Check a draft as a case of the suite.
@@ -416,21 +350,13 @@ class Destination:
         return CheckedCase(draft.place, path, draft.case, loaded, state, recording)
 
 
-def _write_lines(path: Path, cases: Iterable[CheckedCase]) -> None:
-    """Rewrite a file of lines: the existing ones in their order, then the new ones."""
+def _write_lines(path: Path, lines: dict[str, bytes]) -> None:
+    """Rewrite a file of lines, some of them with other lines by the id of their case; then those that are new."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    replaced: dict[str, bytes] = {}
-    with TemporaryFile() as new:
-        for case in cases:
-            if case.state == "new":
-                new.write(encode_utf8(case.text))
-            elif case.state == "replaced":
-                replaced[case.loaded.case.id] = encode_utf8(case.text)
-        new.seek(0)
-        with replace_atomic(path) as lines:
-            for line in case_lines(path) if path.exists() else ():
-                lines.write(replaced.get(read_id(line.raw) or "", line.raw.rstrip(b"\r\n") + b"\n"))
-            shutil.copyfileobj(new, lines)
+    with replace_atomic(path) as file:
+        for line in case_lines(path) if path.exists() else ():
+            file.write(lines.pop(read_id(line.raw) or "", line.raw.rstrip(b"\r\n") + b"\n"))
+        file.writelines(lines.values())
 
 
 def _write(path: Path, text: str) -> None:
@@ -453,11 +379,3 @@ def _rules(path: Path, pack: Pack, new: str | None) -> SuiteConfig:
             f'{source}: the suite belongs to pack "{rules.pack}", the cases to pack "{pack.name}"; choose another suite'
         )
     return rules
-
-
-def _differs(path: Path, recording: dict[str, Any]) -> bool:
-    """Return whether a file contains anything else than a recording."""
-    try:
-        return bool(parse_json(read_regular(path, RECORDING), RECORDING) != recording)
-    except ValueError:
-        return True

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.paths import PYTEST_FILES, ROOT, SHARED_FILES, add_root, new_root, packs_of
-from pytest_packbench.model.errors import describe_error, format_value
+from pytest_packbench.commands.paths import PYTEST_FILES, ROOT, SHARED_FILES, add_root, chosen_pack, new_root, packs_of
+from pytest_packbench.model.errors import describe_error, format_value, pluralize
 from pytest_packbench.model.run import BUNDLED
-from pytest_packbench.model.suite import BASELINE_NAME, CONTROLS, FIXTURES
+from pytest_packbench.model.suite import BASELINE_NAME
 from pytest_packbench.reports.terminal import one_line
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from pytest_packbench.model.authoring import Starter
     from pytest_packbench.packs.registry import Packs
 
 _MAX_NAME = 80
-_ROOTDIR_FILES = ("pytest.toml", "pytest.ini", "pyproject.toml")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     starter = _starter(arguments.pack or DEFAULT_PACK, arguments.target, packs_of(arguments))
     is_recorded = arguments.target is not None
     files = _files(starter, name, root / name)
-    _refuse_existing(root / name, files)
+    _refuse_existing(root / name, *files)
     _write({path: text.encode() for path, text in files.items()})
     lines = [f"wrote {path.as_posix()}" for path in files]
     if not is_recorded:
@@ -116,7 +115,6 @@ def _copy(arguments: argparse.Namespace) -> int:
     """Write a bundled suite as single files, and print what was written and what to do next."""
     from pytest_packbench.cases.packed import single_files
     from pytest_packbench.cases.suites import bundled_root, find_suites
-    from pytest_packbench.model.errors import pluralize
 
     for option in ("pack", "target"):
         if getattr(arguments, option) is not None:
@@ -129,47 +127,30 @@ def _copy(arguments: argparse.Namespace) -> int:
     folder = root / name
     # the baseline of the original is that of another suite
     files = {folder / file: content for file, content in single_files(suites[source]) if file != BASELINE_NAME}
-    _refuse_existing(folder, [folder])
+    _refuse_existing(folder)
     _write(files)
-    parts = ("cases", f"{FIXTURES}/{CONTROLS}", FIXTURES)
-    cases, controls, all_recordings = (sum(folder / part in path.parents for path in files) for part in parts)
-    named = (("case", cases), ("recording", all_recordings - controls), ("control", controls))
-    counts = [pluralize(count, noun) for noun, count in named if count]
     lines = [
-        f"wrote {folder.as_posix()}: suite.yaml, {', '.join(counts)}",
+        f"wrote {folder.as_posix()}: {pluralize(len(files), 'file')}",
         *_first_baseline(name, root),
         "",
         *command_lines(name, arguments.root),
         f"In this project, {name} is now your copy, and {BUNDLED}{source} the original.",
-        *_rootdir_note(),
     ]
     sys.stdout.write("\n".join(lines) + "\n")
     return FINE
 
 
 def _write(files: Mapping[Path, bytes]) -> None:
-    """Write new files, all or none.
+    """Write new files.
 
     Raises:
-        OSError: one can't be written; it names the file.
+        OSError: one can't be written.
     """
-    written: list[Path] = []
-    try:
-        for path, content in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # exclusively: the file may have been created since the check
-            with path.open("xb") as file:
-                written.append(path)
-                file.write(content)
-    except OSError as error:
-        for made in (*written, path):
-            if made in written:
-                made.unlink()
-            # folders that are empty now: any file in the suite's would make the next one refuse
-            for folder in made.parents:
-                with suppress(OSError):
-                    folder.rmdir()
-        raise OSError(error.errno, error.strerror, path.as_posix()) from None
+    for path, content in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # exclusively: the file may have been created since the check
+        with path.open("xb") as file:
+            file.write(content)
 
 
 def suite_name(name: str) -> str:
@@ -194,25 +175,14 @@ def _starter(name: str, client: str | None, packs: Packs) -> Starter:
     Raises:
         UsageError: there is none.
     """
-    from pytest_packbench.packs.registry import PackError, import_pack
-
-    is_known = ":" in name or name in packs
-    starter = (import_pack(name) if ":" in name else packs[name]).starter() if is_known else None
+    starter = chosen_pack(name, packs).starter()
     if starter is None:
-        names = []
-        for other in packs:
-            # a pack that can't be loaded is an error where it is requested only
-            with suppress(PackError):
-                names += [other] if packs[other].starter() is not None else []
-        listed = f"expected one of {', '.join(sorted(names)) or 'none'}"
-        if is_known:
-            raise UsageError(f'the pack "{name}" has no starter suite; {listed}')
-        raise UsageError(f'unknown pack "{name}"; {listed}, which have a starter suite')
+        raise UsageError(f'the pack "{name}" has no starter suite; choose another pack')
     if client is None:
         return starter
     if client not in starter.pipelines:
-        expected = f"one of {', '.join(starter.pipelines)}" if starter.pipelines else f'none with the pack "{name}"'
-        raise UsageError(f"--target: unknown client {format_value(client)}; expected {expected}")
+        listed = ", ".join(starter.pipelines) or f'none with the pack "{name}"'
+        raise UsageError(f"--target: unknown client {format_value(client)}; expected one of {listed}")
     return starter.pipelines[client]
 
 
@@ -229,16 +199,11 @@ def _files(starter: Starter, name: str, folder: Path) -> dict[Path, str]:
     return suite | {Path(filled(key)): filled(text) for key, text in starter.project.items()}
 
 
-def _refuse_existing(folder: Path, files: Iterable[Path]) -> None:
-    is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
-    existing = (
-        [path.as_posix() for path in files if path.exists() or path.is_symlink()] if is_free else [folder.as_posix()]
-    )
-    if existing:
-        verb = "exist" if len(existing) > 1 else "exists"
-        raise UsageError(
-            f"{', '.join(existing)} already {verb}; nothing was written; choose another name, or remove what exists"
-        )
+def _refuse_existing(*paths: Path) -> None:
+    existing = next(filter(os.path.lexists, paths), None)
+    if existing is not None:
+        advice = "nothing was written; choose another name, or remove what exists"
+        raise UsageError(f"{existing.as_posix()} already exists; {advice}")
 
 
 def _next_steps(starter: Starter, readme: str, run_line: str, lint_line: str, *, is_recorded: bool) -> Iterator[str]:
@@ -249,7 +214,6 @@ def _next_steps(starter: Starter, readme: str, run_line: str, lint_line: str, *,
         yield f"record: {run_line.removeprefix('run it: ')} --packbench-mode=record"
         next_step = f"Recording calls a model with your OPENAI_API_KEY; later runs are offline. Next steps: {readme}"
     yield from (run_line, lint_line, next_step)
-    yield from _rootdir_note()
     for extra in _missing(starter.takes):
         yield f'Some rules of this pack need an extra: pip install "pytest-packbench[{extra}]"'
 
@@ -265,15 +229,6 @@ def command_lines(name: str, root: Path | None) -> tuple[str, str]:
     if root is not None and root != ROOT:
         run_option, lint_option = f"-o packbench_root={root.as_posix()} ", f" --root {root.as_posix()}"
     return f"run it: pytest {run_option}--packbench-suite={name}", f"check:  packbench lint {name}{lint_option}"
-
-
-def _rootdir_note() -> Iterator[str]:
-    """Name the nearest file above that may set pytest's rootdir, unless the current folder has one."""
-    folder = Path.cwd()
-    files = (parent / name for parent in (folder, *folder.parents) for name in _ROOTDIR_FILES)
-    nearest = next(filter(Path.is_file, files), folder)
-    if folder not in {nearest, nearest.parent}:
-        yield f"Note: because of {nearest}, pytest may use its folder as rootdir; if so, run packbench init there."
 
 
 def _missing(libraries: Mapping[str, str]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import UsageError
 from pytest_packbench.files import LIMITS, read_regular
+from pytest_packbench.model.errors import suggestion
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.runs.folder import OUTPUT
 
@@ -102,13 +103,15 @@ def root_of(arguments: argparse.Namespace) -> Path:
 
 
 def new_root(arguments: argparse.Namespace) -> Path:
-    """Return the folder for a new suite: as `root_of`, but in the current folder where pytest's rootdir is another.
+    """Return the folder for a new suite, as `root_of`.
 
     Raises:
-        UsageError: pytest can't read the project's configuration.
+        UsageError: pytest would not look for suites here, or can't read the project's configuration.
     """
-    is_elsewhere = arguments.root is None and _project_of(arguments).rootdir != Path.cwd()
-    return ROOT if is_elsewhere else root_of(arguments)
+    rootdir = _project_of(arguments).rootdir
+    if arguments.root is None and rootdir != Path.cwd():
+        raise UsageError(f"pytest's rootdir is {rootdir}: run packbench init there, or pass --root")
+    return root_of(arguments)
 
 
 def rootdir_of(arguments: argparse.Namespace) -> Path:
@@ -144,6 +147,22 @@ def packs_of(arguments: argparse.Namespace) -> Packs:
         trusted = {found.path.resolve() for found in _known_suites(arguments).values()}
     packs = arguments.loaded = Packs([*found, *requested], trusted=trusted)
     return packs
+
+
+def chosen_pack(name: str, packs: Packs) -> Pack:
+    """Return the pack that a user names, or gives as MODULE:ATTR.
+
+    Raises:
+        UsageError: there is none of this name.
+        PackError: it can't be loaded.
+    """
+    from pytest_packbench.packs.registry import import_pack
+
+    if ":" in name:
+        return import_pack(name)
+    if name not in packs:
+        raise UsageError(f'unknown pack "{name}"; {suggestion(name, sorted(packs))}')
+    return packs[name]
 
 
 def policy_project(arguments: argparse.Namespace) -> PolicyProject:

@@ -6,16 +6,15 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pytest_packbench.cli import FINE, UsageError
-from pytest_packbench.commands.paths import packs_of
+from pytest_packbench.cli import FINE
+from pytest_packbench.commands.paths import chosen_pack, packs_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from pytest_packbench.model.case import StrictModel
     from pytest_packbench.model.pack import Pack
-    from pytest_packbench.packs.registry import Packs
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 KINDS = ("case", "suite", "cassette", "control", "record", "report", "baseline", "policy_changes", "review")
@@ -30,27 +29,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the schema."""
-    sys.stdout.write(
-        json.dumps(schema(arguments.kind, arguments.pack, lambda: packs_of(arguments)), indent=2, ensure_ascii=False)
-        + "\n"
-    )
+    packs = None if arguments.pack is None else [chosen_pack(arguments.pack, packs_of(arguments))]
+    sys.stdout.write(json.dumps(schema(arguments.kind, packs), indent=2, ensure_ascii=False) + "\n")
     return FINE
 
 
-def schema(kind: str, pack: str | None = None, packs: Callable[[], Packs] | None = None) -> dict[str, Any]:
+def schema(kind: str, packs: Sequence[Pack] | None = None) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a file format.
 
     Args:
         kind: one of `KINDS`.
-        pack: for `case` and `suite`, a pack's name or `module:attr`; None for the built-in packs, each under its name.
-        packs: returns the packs to choose from by name; the built-in and the installed ones by default.
+        packs: for `case` and `suite`, the packs; None for the built-in ones, each under its name.
 
     Raises:
-        UsageError: there is no such pack.
-        PackError: it can't be loaded.
+        PackError: a pack can't be loaded.
     """
     if kind in {"case", "suite"}:
-        return {"$schema": DIALECT, **_schema_of_packs(kind, _chosen(pack, packs))}
+        from pytest_packbench.packs.registry import builtin
+
+        return {"$schema": DIALECT, **_schema_of_packs(kind, packs or [pack for _, pack in sorted(builtin().items())])}
     from pytest_packbench.model import baseline, cassette, control, policy
     from pytest_packbench.model.schema import RECORD, REPORT
 
@@ -67,7 +64,7 @@ def schema(kind: str, pack: str | None = None, packs: Callable[[], Packs] | None
     return {"$schema": DIALECT, **(RECORD if kind == "record" else REPORT)}
 
 
-def _schema_of_packs(kind: str, packs: list[Pack]) -> dict[str, Any]:
+def _schema_of_packs(kind: str, packs: Sequence[Pack]) -> dict[str, Any]:
     key = "pack_id" if kind == "case" else "pack"
     schemas = []
     definitions: dict[str, Any] = {}
@@ -84,17 +81,3 @@ def _schema_of_packs(kind: str, packs: list[Pack]) -> dict[str, Any]:
         schemas.append(generated)
     schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
     return {"$defs": definitions, **schema} if definitions else schema
-
-
-def _chosen(pack: str | None, packs: Callable[[], Packs] | None) -> list[Pack]:
-    from pytest_packbench.packs.registry import Packs, builtin, import_pack
-
-    if pack is None:
-        packs_by_name = builtin()
-        return [packs_by_name[name] for name in sorted(packs_by_name)]
-    if ":" in pack:
-        return [import_pack(pack)]
-    available = Packs() if packs is None else packs()
-    if pack not in available:
-        raise UsageError(f'unknown pack "{pack}"; expected one of {", ".join(sorted(available))}')
-    return [available[pack]]

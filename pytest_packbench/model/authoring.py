@@ -130,8 +130,6 @@ class Importer(ABC):
         suite: the suite to write to if `--suite` is omitted; None makes `--suite` required.
         names_suites: whether the source names its suites, so that `--suite` may be omitted.
         unique_inputs: whether two cases with the same input are an error of the source.
-        keeps_good: whether cases are written although other entries can't be imported, which are then all listed; the
-            command returns 2 nevertheless.
     """
 
     name: ClassVar[str]
@@ -139,7 +137,6 @@ class Importer(ABC):
     suite: ClassVar[str | None] = None
     names_suites: ClassVar[bool] = False
     unique_inputs: ClassVar[bool] = True
-    keeps_good: ClassVar[bool] = False
 
     @abstractmethod
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

@@ -175,8 +175,8 @@ class ReviewMark(Review):
         case: the id of the case.
         case_sha256: the hash of the case as the run had it.
         answer: the answer as the page showed it; null without one.
-        result: the result of the target with this answer, as in `payloads.jsonl`, for `also_acceptable`; without it,
-            the stored run is read.
+        result: the result of the target with this answer, as in `payloads.jsonl`, for `also_acceptable`; null if it is
+            too long for the page.
     """
 
     version: Literal[1]

@@ -14,8 +14,8 @@ from pytest_packbench.reports.terminal import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pytest_packbench.analysis.trend import TrendPoint
     from pytest_packbench.model.metric import Interval
-    from pytest_packbench.reports.page import TrendPoint
 
     Ends = tuple[float, float] | Interval
 

@@ -76,9 +76,10 @@ class Artifact:
         result = project.pytester.runpytest_subprocess("--packbench-suite=own", "-pno:cacheprovider")
         result.assert_outcomes(passed=1, failed=1)
         (run,) = (self.root / "reports/benchmarks/own").glob("01*")
-        for name in ("run", "other", "gone", "path", "reports/own/1"):
+        copied = f"reports/own/{run.name}"
+        for name in ("run", "other", "gone", "path", copied):
             shutil.copytree(run, self.folder / name)
-            if name not in {"run", "reports/own/1"}:
+            if name not in {"run", copied}:
                 (self.folder / name / "report.html").unlink()
         self._edit("other", r'(?<="suite_sha256":").{8}', "0" * 8)
         self._edit("gone", '"suite":"own"', '"suite":"evil"')

@@ -220,7 +220,7 @@ def test_schemas_accept_the_files_that_are_read_and_refuse_what_the_model_refuse
         for line in (tmp_path / "records.jsonl").read_text("utf-8").splitlines():
             validator.validate(json.loads(line))
     case = json.loads(next(SUITE.glob("cases/positive/*.json")).read_text("utf-8"))
-    validator = Validator(schema("case", "tariff"))
+    validator = Validator(schema("case", [TariffPack()]))
     assert validator.is_valid(case)
     for key, value in {
         "prefered_hts": [],

@@ -195,7 +195,7 @@ def test_each_mistake_is_one_line_with_its_location(tmp_path: Path, expected: Ex
 def test_a_suite_is_valid_under_its_schema_and_means_the_same_in_all_forms(forms: list[str]) -> None:
     for text in forms:
         rules = {"pack": "generic", **(yaml.safe_load(text) or {})}
-        jsonschema.Draft202012Validator(schema("suite", "generic")).validate(rules)
+        jsonschema.Draft202012Validator(schema("suite", [GenericPack()])).validate(rules)
         read = suite(text)
         assert read.model_dump(mode="json") == suite(forms[0]).model_dump(mode="json")
         read_again = type(read).model_validate({name: getattr(read, name) for name in read.model_fields_set})

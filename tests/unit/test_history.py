@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_packbench.analysis.trend import QUARANTINED, like_runs, read_earlier
+from pytest_packbench.analysis.trend import QUARANTINED, like_runs, read_earlier, verdict_of
 from pytest_packbench.cli import main
 from pytest_packbench.runs.folder import StoredRunError
 from pytest_packbench.runs.writer import RunWriter, sort_results
@@ -75,18 +75,18 @@ def test_like_runs_are_the_complete_earlier_runs_of_the_same_pipeline(tmp_path: 
         (write(tmp_path, 11 + number) / "report.json").write_bytes(whole.replace(old, new))
     write(tmp_path, 9).rename(tmp_path / "toy" / ulid(10))
     write(tmp_path, 901)
-    runs = like_runs(tmp_path / "toy", NOW)
-    assert [(each.run_id, each.suite_sha256[:2]) for each in runs] == [(ulid(1), "ab"), (ulid(6), "cd")]
-    first = runs[0]
-    assert (first.passed, first.judged, first.pass_rate, first.mean_score) == (1, 2, 0.5, 0.625)
+    runs = like_runs(tmp_path / "toy", NOW, ())
+    assert [(each.run.run_id, each.point.suite_sha256[:2]) for each in runs] == [(ulid(1), "ab"), (ulid(6), "cd")]
+    first = runs[0].point
+    assert (first.passed, first.judged, first.rate, first.mean_score) == (1, 2, 0.5, 0.625)
     assert (first.status, first.finished_at) == ("failed", NOW.finished_at)
     assert first.interval == pytest.approx((0.095, 0.905), abs=0.001)
     verdicts = {f"toy:plain:{name}": name for name in ("error", "vacuous", "not_run")}
     verdicts |= {"toy:plain:a": "passed", "toy:plain:b": "failed", "toy:plain:q": QUARANTINED}
-    assert [{name: case.verdict for name, case in (each.cases or {}).items()} for each in runs] == [verdicts] * 2
+    assert [{name: verdict_of(case) for name, case in each.cases.items()} for each in runs] == [verdicts] * 2
     assert runs[0].cases == runs[1].cases
-    assert [each.run_id for each in like_runs(tmp_path / "toy", NOW, limit=1)] == [ulid(6)]
-    assert like_runs(tmp_path / "none", NOW) == []
+    assert [each.run.run_id for each in like_runs(tmp_path / "toy", NOW, (), limit=1)] == [ulid(6)]
+    assert like_runs(tmp_path / "none", NOW, ()) == []
 
 
 def test_runs_of_another_model_are_unlike_whether_the_run_or_its_answers_name_it(tmp_path: Path) -> None:
@@ -96,9 +96,9 @@ def test_runs_of_another_model_are_unlike_whether_the_run_or_its_answers_name_it
 
     def found(*models: str, **changes: Any) -> list[str]:
         of = run(run_id=ulid(900), mode="live", **changes)
-        return [each.run_id for each in like_runs(tmp_path / "toy", of, models=models or None)]
+        return [each.run.run_id for each in like_runs(tmp_path / "toy", of, models)]
 
-    assert found() == [ulid(0), ulid(1)]
+    assert found() == []
     assert found("anthropic/m-2") == [ulid(1)]
     assert found("anthropic/m-2", backend="openai", model="m-1") == [ulid(10)]
 
@@ -106,8 +106,12 @@ def test_runs_of_another_model_are_unlike_whether_the_run_or_its_answers_name_it
 def test_only_the_latest_cases_are_read_of_large_reports(tmp_path: Path) -> None:
     for number in range(3):
         write(tmp_path, number)
-    runs = like_runs(tmp_path / "toy", NOW, max_cases=8)
-    assert [(each.judged, each.cases and len(each.cases)) for each in runs] == [(2, None), (2, None), (2, 6)]
+    runs = [each.point for each in like_runs(tmp_path / "toy", NOW, (), max_cases=8)]
+    assert [(each.judged, each.case_hashes and len(each.case_hashes)) for each in runs] == [
+        (2, None),
+        (2, None),
+        (2, 6),
+    ]
 
 
 @pytest.mark.parametrize("name", ["cassette_sha256", "answer", "judge", "kind", "models"])
@@ -165,17 +169,15 @@ def test_history_shows_like_runs_with_their_trend_and_flaky_cases(
     assert history("--limit", "1").count("\n| 01K") == 1
 
 
-def test_a_run_in_another_folder_counts_once(history: Callable[..., str], tmp_path: Path) -> None:
+def test_a_copy_of_a_run_does_not_count(history: Callable[..., str], tmp_path: Path) -> None:
     toy, before = tmp_path / "toy", history("--all")
-    (toy / ulid(15)).rename(toy / "before-release")
-    assert history("--all") == before
     for name in ("copied", f"{ulid(14)}-copy"):
         shutil.copytree(toy / ulid(14), toy / name)
     shown = history("--all")
     assert shown.startswith(before.partition("\n## Runs in no trend")[0])
     for name in ("copied", f"{ulid(14)}-copy"):
-        assert re.search(rf"{name} .*copy .*the run of {ulid(14)} again, which is counted once", shown)
-    assert "2 folders with a copy of a run" in history()
+        assert re.search(rf"{name}: .*contains the run {ulid(14)}, which counts in the folder of this name", shown)
+    assert f"4 runs in no trend (copied, {ulid(20)}, {ulid(14)}-copy and 1 more)" in history()
 
 
 def test_history_of_a_case_shows_its_verdicts_and_what_changed(
@@ -183,7 +185,7 @@ def test_history_of_a_case_shows_its_verdicts_and_what_changed(
 ) -> None:
     texts = [history(name) for name in ("a", "toy:plain:b", "n")]
     expected.check("\n".join(texts), "md")
-    message = "expected the id of a case, or its test id"
+    message = "expected one of a, b, n"
     assert history("q", code=2) == f'packbench: TMP/toy: no case "q" in these runs; {message}\n'
     # runs of other kinds have it
     assert history("q", "--all").count("quarantined") > 1
@@ -194,7 +196,7 @@ def test_a_run_whose_cases_can_t_be_read_is_no_part_of_a_trend_and_two_cases_are
 ) -> None:
     report = tmp_path / "toy" / ulid(15) / "report.json"
     report.write_bytes(report.read_bytes().replace(b'"verdict":"error"', b'"verdict":"great"'))
-    assert re.search(rf"{ulid(15)} .*can't be read", history("--all"))
+    assert re.search(rf"{ulid(15)}: .*/verdict: ", history("--all"))
     write(tmp_path, 16, [case_result("a", test_id="toy:odd:a"), case_result("b", score=1.0 - 2e-6)], **RULES_CHANGED)
     message = "the id of several cases; expected one of the test ids toy:odd:a, toy:plain:a"
     assert history("a", code=2) == f"packbench: a: {message}\n"
@@ -218,13 +220,11 @@ def test_history_as_json_has_the_same_figures(history: Callable[..., str]) -> No
     assert [(each["test_id"], each["changes"]) for each in first["flaky"]] == [("toy:plain:a", 2)]
     assert [(each["test_id"], each["changes"]) for each in first["changed_once"]] == [("toy:plain:b", 1)]
     assert first["flaky"][0]["verdicts"] == ["passed", "failed", "passed", "failed", None, None]
-    assert [(each["run"], each["status"]) for each in document["others"]] == [
-        (ulid(3), "failed"),
-        (ulid(20), "can't be read"),
-    ]
+    assert [each["run"] for each in document["others"]] == [ulid(3), ulid(20)]
+    assert document["others"][0]["trouble"].endswith("partial: shard 1/2")
     trend = json.loads(history("b", "--format", "json"))["trends"][0]
     rows = trend["runs"]
     assert trend["changes"] == 1
-    changed = [[], [], ["recording"], ["rules"], ["case"], []]
+    changed = [[], [], ["recording"], ["scoring rules"], ["case"], []]
     assert [each["changed"] for each in rows] == changed
     assert rows[4]["trials"] == 2

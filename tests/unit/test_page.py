@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.analysis.conclusion import Times, conclude
+from pytest_packbench.analysis.trend import TrendPoint
 from pytest_packbench.model.control import ControlResult, ControlTally
 from pytest_packbench.model.metric import Figure, Interval, Panel
 from pytest_packbench.model.pack import panels_of
@@ -20,7 +21,7 @@ from pytest_packbench.model.policy import PolicyChange, PolicyOutcome
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.packs.tariff import metrics
-from pytest_packbench.reports.page import RunPage, TrendPoint, page_html, run_page
+from pytest_packbench.reports.page import RunPage, page_html, run_page
 from pytest_packbench.reports.page.case_data import NO_SOURCES, case_blocks
 from pytest_packbench.reports.plots import (
     BINS,

@@ -7,12 +7,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from pytest_packbench.cases.load import case_sha256
 from pytest_packbench.cli import main
-from pytest_packbench.commands.review import NotAppliedError, edited
 from pytest_packbench.model.pack import can_accept
 from pytest_packbench.packs.registry import builtin
 from pytest_packbench.packs.tariff.notation import noted_like
@@ -100,7 +97,8 @@ def test_marks_are_shown_as_a_patch_then_written_then_known(folder: Path, review
         "c: quarantine, by R. Reader: letters are refunds, too",
         "3 of 3 marks would be written; add --write to change the files",
     ]
-    assert [line[:60] for line in out if line.startswith("@@")] == ["@@ -1 +1 @@"] * 2 + ["@@ -2 +2 @@"]
+    assert [line.rpartition("/")[2] for line in out if line.startswith("+++ ")] == ["a.json", "b.json", "more.jsonl"]
+    assert "@@ -2 +2 @@" in out
     code, written, err = review(*marks)
     assert (code, err, written[:-1], written[-1]) == (0, [], out[:-1], "3 of 3 marks written")
     after = {path.stem: json.loads(path.read_text()) for path in plain.glob("*.json")}
@@ -117,9 +115,7 @@ def test_marks_are_shown_as_a_patch_then_written_then_known(folder: Path, review
     assert after["b"]["notes"]["xfail"] == "the expected answer is disputed: \x1b[31m</script> (R. Reader)"
     first, line, last = (folder / "cases" / "more.jsonl").read_bytes().decode().split("\r\n")
     assert (first, last) == tuple(before["more.jsonl"].split("\r\n")[::2])
-    assert line.startswith(
-        f'{before["more.jsonl"].splitlines()[1][:-1]},"notes":{{"skip":"letters are refunds, too (R.'
-    )
+    assert json.loads(line)["notes"]["skip"] == "letters are refunds, too (R. Reader)"
     # once more: they are there
     assert review(*marks)[:2] == (0, [*(f"{name}: already written" for name in "abc"), "0 of 3 marks written"])
 
@@ -140,10 +136,9 @@ def test_marks_are_shown_as_a_patch_then_written_then_known(folder: Path, review
         ),
         ({"result": {"queue": "as a model", "order": 1}}, "*: the answer contains what suite.yaml forbids"),
         ({"result": {"refusal": True}}, "*: the case or the answer is a refusal; change expected by hand"),
-        ({"result": {"refusal": {"category": 1}}}, "the marked answer can't be read: result/refusal/category: got 1"),
+        ({"result": {"refusal": {"category": 1}}}, "case a: result/refusal/category: got 1"),
         ({"result": {"queue": "x", "order": 1}, "answer": "letters"}, "its result has another answer than the page"),
-        ({"result": {"queue": "x", "order": 2**53}}, "its result has a number that a browser does not keep exactly,"),
-        ({}, "the mark has no result, and reports/benchmarks/support/01ABC/payloads.jsonl has none of this case;"),
+        ({}, "the mark has no result, which is too long for the page; change expected by hand"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_the_others_are_written(
@@ -164,12 +159,12 @@ def test_what_does_not_fit_is_refused_and_the_others_are_written(
 @pytest.mark.parametrize(
     ("mark", "content", "problem"),
     [
-        ("quarantine", "{", "a.json: can't be read: "),
-        ("quarantine", {"difficulty": "odd"}, "the changed case would not be valid: storage/benchmarks/support/cases/"),
-        ("also_acceptable", {"difficulty": "odd"}, 'a.json: /difficulty: got "odd"'),
-        ("quarantine", {"notes": {"reviews": "none"}}, '/notes/reviews: got "none", expected a list'),
-        ("quarantine", {"notes": ["x"]}, "a.json: expected a case, whose notes are an object"),
-        ("quarantine", [1], "a.json: expected a case, whose notes are an object"),
+        ("quarantine", b"{", "a.json: column 2: not JSON"),
+        ("quarantine", b"\xff", "a.json: not UTF-8; save the file as UTF-8"),
+        ("quarantine", {"difficulty": "odd"}, 'a.json: /difficulty: got "odd"'),
+        ("quarantine", {"notes": {"reviews": "none"}}, '/notes/reviews: got "none"'),
+        ("quarantine", {"notes": ["x"]}, "a.json: /notes: got "),
+        ("quarantine", [1], "a.json: "),
     ],
 )
 def test_a_case_that_is_not_valid_is_not_changed(
@@ -178,58 +173,37 @@ def test_a_case_that_is_not_valid_is_not_changed(
     path = folder / "cases" / "plain" / "a.json"
     line = marked(path, mark, result={"queue": "letters", "order": 1})
     data = {**json.loads(path.read_text("utf-8")), **content} if isinstance(content, dict) else content
-    path.write_text(content if isinstance(content, str) else json.dumps(data), "utf-8")
-    before = files(folder)
-    code, _, (error,) = review({**line, "case_sha256": case_sha256(data)})
-    assert (code, problem in error, files(folder)) == (1, True, before), error
+    data_sha256 = case_sha256([] if isinstance(data, bytes) else data)
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(data).encode())
+    before = {name: name.read_bytes() for name in folder.rglob("*.json*")}
+    code, _, (error,) = review({**line, "case_sha256": data_sha256})
+    assert (code, problem in error) == (1, True), error
+    assert {name: name.read_bytes() for name in folder.rglob("*.json*")} == before
 
 
-def test_a_mark_that_fits_several_cases_or_no_answer_is_refused(folder: Path, tmp_path: Path, review: Any) -> None:
-    plain = folder / "cases" / "plain"
-    write_case(folder, {**json.loads((plain / "a.json").read_text("utf-8")), "case_type": "other"})
+def test_a_mark_without_an_answer_is_refused(tmp_path: Path, review: Any) -> None:
     goods = write_suite(tmp_path / "storage" / "benchmarks" / "goods", (), pack="tariff")
     path = write_case(goods, tariff_cases.case("positive"))
     result = {"status": "failed"}
     failed = marked(path, "also_acceptable", suite="goods", result=result, answer=None)
-    code, _, errors = review(marked(plain / "a.json", "quarantine"), failed)
-    assert (code, len(errors)) == (1, 2)
-    assert errors[0].endswith("case a: 2 cases have this id; give each an id of its own")
-    assert errors[1].endswith("the target reported a failure instead of an answer; change expected by hand")
+    code, _, errors = review(failed)
+    assert (code, len(errors)) == (1, 1)
+    assert errors[0].endswith("the target reported a failure instead of an answer; change expected by hand")
 
 
-@pytest.mark.parametrize(
-    ("mark", "problem"),
-    [
-        ({}, ""),
-        # a browser has changed the number
-        ({"result": {"queue": "letters", "order": 12345678901234567000}}, ""),
-        ({"answer": "post"}, "payloads.jsonl has none of this case with this answer; mark the case again"),
-    ],
-)
-def test_the_answer_is_that_of_the_stored_run(
-    folder: Path, review: Any, tmp_path: Path, mark: Json, problem: str
-) -> None:
-    order = 12345678901234567891
-    path = write_case(folder, case("a", pack_id="generic", expected={"queue": ["refunds"], "order": order}))
-    run = tmp_path / "reports" / "benchmarks" / "support" / "01ABC"
-    run.mkdir(parents=True)
-    lines = [
-        {
-            "run_id": "01ABC",
-            "test_id": f"support:plain:{name}",
-            "case_id": name,
-            "trial": trial,
-            "result": {"queue": queue, "order": order},
-        }
-        for name, trial, queue in (("b", 0, "letters"), ("a", 0, "refunds"), ("a", 1, "letters"))
-    ]
-    # an answer that can't be read is no other one
-    lines.insert(1, {**lines[1], "trial": 2, "result": {"refusal": {"category": 1}}})
-    (run / "payloads.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    code, _, errors = review(marked(path, "also_acceptable", **mark))
-    assert (code, problem in "".join(errors)) == (bool(problem), True)
-    added = [] if problem else ["letters"]
-    assert json.loads(path.read_text())["expected"] == {"queue": ["refunds", *added], "order": order}
+def test_a_file_keeps_the_order_of_its_keys_and_lines_their_ends(folder: Path, review: Any) -> None:
+    path = folder / "cases" / "plain" / "b.json"
+    data = {"expected": {"order": 12345678901234567891, "queue": ["\u00e9"]}, "$schema": "x", "notes": {}}
+    data = {**data, **{key: value for key, value in json.loads(path.read_text()).items() if key not in data}}
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(data, indent="\t").replace("\n", "\r\n").encode())
+    mark = {**marked(folder / "cases" / "plain" / "a.json", "quarantine"), "case": "b"}
+    line = marked(folder / "cases" / "more.jsonl", "quarantine")
+    code, _, errors = review({**mark, "case_sha256": case_sha256(data)}, line)
+    assert (code, errors) == (0, [])
+    written = path.read_text("utf-8")
+    data["notes"] = {"skip": "letters are refunds, too (R. Reader)", "reviews": json.loads(written)["notes"]["reviews"]}
+    assert written == json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    assert (folder / "cases" / "more.jsonl").read_bytes().count(b"\r\n") == 2
 
 
 @pytest.mark.parametrize(
@@ -249,8 +223,8 @@ GOOD |= {"by": "b", "run_id": "01ABC", "marked_at": "2026-03-01T12:00:00Z"}
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        ([GOOD, "", GOOD], "3: case a: quarantine: is marked twice, see line 1; keep one line per case"),
-        ([GOOD, {**GOOD, "mark": "gold_is_wrong"}], "2: case a: gold is wrong: contradicts quarantine, see line 1;"),
+        ([GOOD, "", GOOD], "3: case a is marked at review.jsonl:1 as well; keep one line per case"),
+        ([GOOD, {**GOOD, "mark": "gold_is_wrong"}], "2: case a is marked at review.jsonl:1 as well;"),
         (
             [{**GOOD, "mark": "delete"}],
             "1: /mark: got \"delete\"; expected 'gold_is_wrong', 'also_acceptable' or 'quar",
@@ -271,7 +245,6 @@ GOOD |= {"by": "b", "run_id": "01ABC", "marked_at": "2026-03-01T12:00:00Z"}
             [{**GOOD, "result": json.loads("[" * 120 + "]" * 120)}],
             "1: /result/0: nested deeper than 100; remove levels",
         ),
-        ([{**GOOD, "result": "x" * 2**20}], "1: longer than 1 MB"),
         (["NaN"], "1: column 1: NaN is no finite number"),
         (["[]"], "1: "),
         ([""], " contains no mark;"),
@@ -341,56 +314,3 @@ def test_packs_tell_pages_whether_an_answer_can_be_accepted() -> None:
     exact, listed = (packs["generic"].suite_model.model_validate({**SUITE, "criteria": [rule]}) for rule in CRITERIA)
     assert [can_accept(packs["generic"], rules) for rules in (exact, listed)] == [False, True]
     assert [can_accept(packs[name], exact) for name in ("tariff", "agent_safety")] == [True, False]
-
-
-# how a text is written, and how it is after a value was appended at /e/x and another set at /n/s
-STYLES = {
-    '{"a": 1}': '{"a": 1, "e": {"x": ["v"]}, "n": {"s": "w"}}',
-    '{"e":{"x":["u"]},"n":{}}': '{"e":{"x":["u","v"]},"n":{"s":"w"}}',
-    '{"e": {"x": null}, "n": {"s": null, "t": 1}}': '{"e": {"x": ["v"]}, "n": {"s": "w", "t": 1}}',
-    '\ufeff{\r\n\t"e": {"x": [ "u" ]},\r\n\t"n": null\r\n}\r\n': (
-        '\ufeff{\r\n\t"e": {"x": [ "u", "v" ]},\r\n\t"n": {\r\n\t\t"s": "w"\r\n\t}\r\n}\r\n'
-    ),
-    '{\n    "e": {\n        "x": [\n            "u"\n        ]\n    },\n    "n": {}\n}': (
-        '{\n    "e": {\n        "x": [\n            "u",\n            "v"\n        ]\n    },\n'
-        '    "n": {\n        "s": "w"\n    }\n}'
-    ),
-    '{"a": 1, "e":\n   {"x": []},\n   "b": 2}': '{"a": 1, "e":\n   {"x": ["v"]},\n   "b": 2,\n   "n": {"s": "w"}}',
-}
-
-
-@pytest.mark.parametrize("text", STYLES)
-def test_a_file_keeps_its_format(text: str) -> None:
-    changed = edited(text, ("e", "x"), "v", append=True)
-    assert edited(changed, ("n", "s"), "w", append=False) == STYLES[text]
-    with pytest.raises(NotAppliedError, match="expected an element 2 in the list at /e/x"):
-        edited(changed, ("e", "x", 2, "y"), "v", append=True)
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@given(
-    st.dictionaries(st.text(max_size=3), VALUES, min_size=1, max_size=4),
-    VALUES,
-    st.sampled_from([None, 1, 4, "\t"]),
-    st.sampled_from([(",", ":"), (", ", ": "), (" , ", " : ")]),
-    st.sampled_from([True, False]),
-)
-@example({'"\\{': ["]", {}]}, {"": [[], {}]}, None, (",", ":"), True)  # noqa: FBT003 - what is drawn
-def test_every_text_stays_json_around_what_is_added(
-    data: Json, value: Any, indent: Any, separators: tuple[str, str], ascii_only: bool
-) -> None:
-    data = {**data, "list": [*data.values()], "null": None}
-    text = json.dumps(data, indent=indent, separators=separators, ensure_ascii=ascii_only)
-    appended = edited(text, ("list",), value, append=True)
-    assert json.loads(appended) == {**data, "list": [*data["list"], value]}
-    added = edited(appended, ("null", "deep", "er"), value, append=False)
-    data["null"] = {"deep": {"er": value}}
-    assert json.loads(added) == {**data, "list": [*data["list"], value]}
-    # nothing is taken away in front of what is added
-    assert appended.startswith(text[: text.rindex('"null"')].rpartition("]")[0].rstrip())

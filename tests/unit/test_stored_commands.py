@@ -241,7 +241,7 @@ def test_history_lists_damaged_and_unfinished_runs_beside_the_others(
         (tmp_path / "toy" / f"01R{number}" / "report.json").write_text('{"packbench": {"version": true}}', "utf-8")
     code, output = packbench("history", "toy", "--output", str(tmp_path), "--limit", "3")
     assert code == 2
-    assert output.startswith(f"packbench: no run under {tmp_path / 'toy'} can be read; the latest: 01R3: ")
+    assert output.startswith(f"packbench: no complete run under {tmp_path / 'toy'}; the latest: 01R3: ")
 
 
 def test_rescoring_scores_each_stored_result_by_the_current_rules(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_packbench.analysis.changes import BaselineOutcome
     from pytest_packbench.analysis.conclusion import Conclusion
+    from pytest_packbench.analysis.trend import TrendPoint
     from pytest_packbench.model.metric import Panel
     from pytest_packbench.model.result import Result
     from pytest_packbench.reports.page.case_data import CaseBlocks, CaseSources
@@ -27,39 +28,6 @@ MAX_CASES = 10_000
 """How many cases a page contains at most, unless more did not pass."""
 # written by the build of the wheel
 _PACKED = "_sources.json"
-
-
-class TrendPoint(NamedTuple):
-    """An earlier run of the same kind, as a point of the trend.
-
-    Attributes:
-        run_id: its id.
-        finished_at: when it ended, `YYYY-MM-DDTHH:MM:SS.mmmZ`.
-        status: `passed`, `failed` or `partial`.
-        passed: judged cases that passed.
-        judged: judged cases.
-        mean_score: 0 to 1; None if no case was judged.
-        interval: two-sided Wilson interval of the pass rate, 0 to 1; None without one.
-        suite_sha256: hash of the scoring rules, which break the trend where they change.
-        case_hashes: the hash of each case's content by its test id; None if they are not known.
-        changed: how many cases are not those of the run before.
-    """
-
-    run_id: str
-    finished_at: str
-    status: str
-    passed: int
-    judged: int
-    mean_score: float | None
-    interval: tuple[float, float] | None
-    suite_sha256: str
-    case_hashes: Mapping[str, str | None] | None = None
-    changed: int = 0
-
-    @property
-    def rate(self) -> float | None:
-        """The pass rate; None if no case was judged."""
-        return self.passed / self.judged if self.judged else None
 
 
 class AttemptEffort(NamedTuple):
@@ -171,7 +139,7 @@ def page_of_run(
     from pytest_packbench.reports.page.case_data import case_blocks
 
     run, number = conclusion.run, conclusion.statistics.totals.selected
-    like = like_runs(folder.parent, run, models=conclusion.statistics.models)
+    like = like_runs(folder.parent, run, conclusion.statistics.models)
     cases = case_blocks(
         shown_results(results, number),
         sources,
@@ -185,7 +153,8 @@ def page_of_run(
         can_accept=can_accept,
     )
     notes = [*notes, *missing_cases(number)]
-    return run_page(conclusion, results(), cases=cases, trend=trend_of(like), notes=notes, panels=panels)
+    trend = [earlier.point for earlier in like]
+    return run_page(conclusion, results(), cases=cases, trend=trend, notes=notes, panels=panels)
 
 
 def shown_results(results: Callable[[], Iterable[Result]], number: int) -> tuple[Result, ...]:
@@ -233,12 +202,6 @@ def baseline_cases(outcome: BaselineOutcome | None) -> dict[str, Result] | None:
     except (StoredRunError, OSError):
         results = stored.results
     return {case.case.test_id: case for case in cases_of(stored.run, results)}
-
-
-def trend_of(earlier: Iterable[Any]) -> tuple[TrendPoint, ...]:
-    """Return earlier runs, as `like_runs` reads them, as points of the trend."""
-    names = TrendPoint._fields[:-1]
-    return tuple(TrendPoint(*(getattr(run, name) for name in names)) for run in earlier)
 
 
 def case_numbers(results: Iterable[Result]) -> CaseNumbers:

@@ -61,11 +61,12 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.changes import BaselineOutcome, Comparison
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.analysis.counting import Statistics
+    from pytest_packbench.analysis.trend import TrendPoint
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.metric import Panel
     from pytest_packbench.model.result import Result
     from pytest_packbench.reports.blocks import Block, Row
-    from pytest_packbench.reports.page import AttemptEffort, CaseNumbers, RunPage, TrendPoint
+    from pytest_packbench.reports.page import AttemptEffort, CaseNumbers, RunPage
 
     Link = Callable[[str], str]
 

@@ -67,7 +67,6 @@ class WhiteBox(Importer):
     help = "suites of the original tariff harness, white-box: their cases, and stored results as recordings"
     names_suites = True
     unique_inputs = False
-    keeps_good = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the folder, and where else results are."""
