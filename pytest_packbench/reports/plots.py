@@ -14,8 +14,8 @@ from pytest_packbench.reports.terminal import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pytest_packbench.analysis.trend import EarlierRun
     from pytest_packbench.model.metric import Interval
-    from pytest_packbench.reports.page import TrendPoint
 
     Ends = tuple[float, float] | Interval
 
@@ -64,7 +64,6 @@ def interval_svg(
     high: float | None = None,
     status: str = "plain",
     ends: bool = False,
-    decisive: Sequence[float] = (),
 ) -> str:
     """Draw a value with its interval on an axis, and the part of the axis that passes.
 
@@ -76,34 +75,28 @@ def interval_svg(
         high: the largest value that passes; None without such a limit.
         status: `pass`, `fail`, `warn` or `plain`, the colour of the value.
         ends: whether to write the ends of the axis below it, as shares.
-        decisive: what is compared with the limits instead of the value, and has the status; empty for the value.
     """
     width, left, right, middle = 220, 6, 214, 11
 
-    def x(number: float) -> str:
-        return _number(left + (right - left) * axis.share(number))
+    def x(number: float) -> float:
+        return left + (right - left) * axis.share(number)
 
-    parts = [f'<line class="axis" x1="{left}" y1="{middle}" x2="{right}" y2="{middle}"/>']
+    parts = [_line("axis", left, middle, right, middle)]
     if low is not None or high is not None:
         begin, end = x(axis.low if low is None else low), x(axis.high if high is None else high)
-        extent = _number(float(end) - float(begin))
-        parts.append(f'<rect class="allowed" x="{begin}" y="{middle - 7}" width="{extent}" height="14" rx="2"/>')
-    if axis.low < 0 < axis.high:
-        parts.append(f'<line class="zero" x1="{x(0)}" y1="{middle - 6}" x2="{x(0)}" y2="{middle + 6}"/>')
+        extent = _number(end - begin)
+        parts.append(
+            f'<rect class="allowed" x="{_number(begin)}" y="{middle - 7}" width="{extent}" height="14" rx="2"/>'
+        )
+    # a vertical line for each: where, and half of its height
+    lines = [("zero", 0.0, 6)] if axis.low < 0 < axis.high else []
     if interval is not None:
-        begin, end = x(interval[0]), x(interval[1])
-        parts.append(f'<line class="interval" x1="{begin}" y1="{middle}" x2="{end}" y2="{middle}"/>')
-        parts += [
-            f'<line class="interval" x1="{each}" y1="{middle - 4}" x2="{each}" y2="{middle + 4}"/>'
-            for each in (begin, end)
-        ]
-    parts += [
-        f'<line class="limit" x1="{x(limit)}" y1="{middle - 9}" x2="{x(limit)}" y2="{middle + 9}"/>'
-        for limit in (low, high)
-        if limit is not None
-    ]
-    parts.append(_mark(float(x(value)), middle, "plain" if decisive else status))
-    parts += [_mark(float(x(bound)), middle, status) for bound in decisive]
+        begin, end = map(x, interval)
+        parts.append(_line("interval", begin, middle, end, middle))
+        lines += [("interval", end, 4) for end in interval]
+    lines += [("limit", limit, 9) for limit in (low, high) if limit is not None]
+    parts += [_line(name, x(at), middle - half, x(at), middle + half) for name, at, half in lines]
+    parts.append(_mark(x(value), middle, status))
     if ends:
         texts = [_percent(end) if axis.low >= 0 else f"{end:+g}" for end in axis]
         parts += [_tick(left, 2 * middle + 9, texts[0], "start"), _tick(right, 2 * middle + 9, texts[1], "end")]
@@ -127,33 +120,20 @@ def interval_svgs(shares: Sequence[tuple[float | None, Ends | None]]) -> tuple[s
     return f"{100 * axis.low:g} to {100 * axis.high:g} %", drawings
 
 
-def bar_svg(share: float) -> str:
-    """Draw a share of the largest value in a column as a bar."""
-    width = 120
-    length = _number(max(width * share, 1.0 if share else 0.0))
-    return _svg("plot-bar", width, 8, [f'<rect class="bar" x="0" y="1" width="{length}" height="6" rx="1"/>'])
+def bars_svg(passed: int, failed: int, highest: int) -> str:
+    """Draw how many attempts passed and failed, beside each other, as parts of the highest number of both."""
+    good, bad = (150 * number / highest for number in (passed, failed))
+    parts = [
+        f'<rect class="bar-{name}" x="{_number(x)}" y="1" width="{_number(max(width, 1.0))}" height="8"/>'
+        for name, x, width in (("pass", 0.0, good), ("fail", good, bad))
+        if width
+    ]
+    return _svg("plot-bar", 152, 10, parts)
 
 
-def swatch_svg(name: str) -> str:
-    """Draw what a key explains: a sign of the drawings by its name, else a bar of this class."""
-    shapes = {
-        "allowed": '<rect class="allowed" x="0" y="0" width="18" height="12" rx="2"/>',
-        "limit": '<line class="limit" x1="9" y1="0" x2="9" y2="12"/>',
-        "interval": '<line class="interval" x1="0" y1="6" x2="18" y2="6"/>',
-        "value": '<line class="line-value" x1="0" y1="6" x2="18" y2="6"/>',
-        "mean": '<line class="line-mean" x1="0" y1="6" x2="18" y2="6"/>',
-        **{status: _mark(9, 6, status) for status in ("pass", "fail", "plain")},
-    }
-    bar = f'<rect class="{name}" x="3" y="0" width="12" height="12"/>'
-    return _svg("swatch", 18, 12, [shapes.get(name, bar)])
-
-
-def trend_svg(points: Sequence[TrendPoint]) -> str:
-    """Draw pass rates and mean scores of runs over time; the lines end where the rules changed.
-
-    Where cases changed, a point has their number.
-    """
-    rates, means = [point.rate for point in points], [point.mean_score for point in points]
+def trend_svg(points: Sequence[EarlierRun]) -> str:
+    """Draw pass rates and mean scores of runs over time; the lines end where the rules changed."""
+    rates, means = [point.pass_rate for point in points], [point.mean_score for point in points]
     ends = [end for point in points for end in point.interval or ()]
     axis = share_range([value for value in (*rates, *means, *ends) if value is not None])
     width, height, left, right, top, bottom = 720, 200, 44, 708, 12, 178
@@ -166,15 +146,12 @@ def trend_svg(points: Sequence[TrendPoint]) -> str:
     breaks = [index for index in range(1, len(points)) if points[index].suite_sha256 != points[index - 1].suite_sha256]
     parts = []
     for value in (axis.low, (axis.low + axis.high) / 2, axis.high):
-        at = _number(y(value))
-        parts.append(f'<line class="grid" x1="{left}" y1="{at}" x2="{right}" y2="{at}"/>')
+        parts.append(_line("grid", left, y(value), right, y(value)))
         parts.append(_tick(left - 6, y(value) + 4, _percent(value), anchor="end"))
-    for index, point in enumerate(points):
-        if index in breaks or point.changed:
-            middle = (xs[index - 1] + xs[index]) / 2
-            at = _number(middle)
-            parts.append(f'<line class="break" x1="{at}" y1="{top}" x2="{at}" y2="{bottom}"/>')
-            parts.append(_tick(middle, bottom + 16, "rules changed" if index in breaks else f"\u00b1{point.changed}"))
+    for index in breaks:
+        middle = (xs[index - 1] + xs[index]) / 2
+        parts.append(_line("break", middle, top, middle, bottom))
+        parts.append(_tick(middle, bottom + 16, "rules changed"))
     for name, values in (("mean", means), ("value", rates)):
         for line in _lines(values, breaks):
             dots = " ".join(f"{_number(xs[index])},{_number(y(value))}" for index, value in line)
@@ -183,8 +160,8 @@ def trend_svg(points: Sequence[TrendPoint]) -> str:
         if rate is None:
             continue
         if point.interval is not None:
-            low, high = (_number(y(end)) for end in point.interval)
-            parts.append(f'<line class="interval" x1="{_number(x)}" y1="{low}" x2="{_number(x)}" y2="{high}"/>')
+            low, high = map(y, point.interval)
+            parts.append(_line("interval", x, low, x, high))
         label = f"{minute(point.finished_at)}: {point.passed} of {point.judged} passed, run {point.run_id}"
         mark = _mark(x, y(rate), _COLORS.get(point.status, "warn"))
         parts.append(f"<g><title>{_escaped(label)}</title>{mark}</g>")
@@ -208,34 +185,9 @@ def minute(timestamp: str) -> str:
     return f"{timestamp[:10]} {timestamp[11:16]} UTC" if len(timestamp) > _UP_TO_MINUTE else timestamp
 
 
-def histogram_svg(passed: Sequence[int], failed: Sequence[int], thresholds: Sequence[float]) -> str:
-    """Draw how many scores are in each of `BINS` parts of 0 to 1, those that passed above those that failed."""
-    width, height, left, right, top, bottom = 720, 180, 44, 708, 14, 150
-    highest = max((a + b for a, b in zip(passed, failed, strict=True)), default=0) or 1
-    step = (right - left) / BINS
-    scale = (bottom - top) / highest
-    parts = [
-        f'<line class="grid" x1="{left}" y1="{top}" x2="{right}" y2="{top}"/>',
-        _tick(left - 6, top + 4, str(highest), anchor="end"),
-        f'<line class="axis" x1="{left}" y1="{bottom}" x2="{right}" y2="{bottom}"/>',
-    ]
-    for index, (good, bad) in enumerate(zip(passed, failed, strict=True)):
-        x, y = left + index * step + 1.5, float(bottom)
-        for number, name in ((bad, "fail"), (good, "pass")):
-            if number:
-                tall = max(number * scale, 1.5)
-                y -= tall
-                parts.append(
-                    f'<rect class="bar-{name}" x="{_number(x)}" y="{_number(y)}" width="{_number(step - 3)}" '
-                    f'height="{_number(tall)}"/>'
-                )
-    for threshold in thresholds:
-        x = left + (right - left) * threshold
-        parts.append(f'<line class="limit" x1="{_number(x)}" y1="{top - 6}" x2="{_number(x)}" y2="{bottom}"/>')
-    for share in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
-        x = left + (right - left) * share
-        parts.append(_tick(x, bottom + 18, f"{share:.1f}"))
-    return _svg("plot-wide", width, height, parts, "How many scores there are from 0 to 1")
+def _line(name: str, x1: float, y1: float, x2: float, y2: float) -> str:
+    places = f'x1="{_number(x1)}" y1="{_number(y1)}" x2="{_number(x2)}" y2="{_number(y2)}"'
+    return f'<line class="{name}" {places}/>'
 
 
 def _mark(x: float, y: float, status: str) -> str:

@@ -186,6 +186,7 @@ class Merge:
     Attributes:
         run: the metadata of the merged run.
         shards: which shards are merged; None if the runs are not shards.
+        rerun: the options of pytest that make such a run, as in `StoredRun`.
 
     Raises:
         MergeError: the runs do not belong together.
@@ -206,6 +207,7 @@ class Merge:
         empty = [opened.run.run_id for opened in self._runs if not opened.selected]
         self.run = merged_run(runs, run_id, empty=empty)
         self.shards = shards_of(runs)
+        self.rerun = next((opened.rerun for opened in self._runs if opened.selected), "")
         self._missing: list[str] = []
         self._suite_size = 0
         self._tests = 0
