@@ -53,23 +53,11 @@ def details(found: CaseBlocks, case_id: str) -> tuple[dict[str, Any], list[str]]
     row = rows(found)[case_id]
     head, *texts = unpacked(found)[f"details-{row['details']}"].split(SEPARATOR)
     chunk = json.loads(head)
-    shared = [json.loads(texts[place]) for place in chunk["shared"]]
-
-    def restored(value: Any) -> Any:
-        if isinstance(value, dict):
-            if value.keys() == {"$shared"}:
-                return shared[value["$shared"]]
-            return {key: restored(item) for key, item in value.items()}
-        return [restored(item) for item in value] if isinstance(value, list) else value
-
-    texts = texts[len(shared) :]
     case = dict(zip(chunk["details"], chunk["cases"][row["key"]], strict=True))
     case["trials"] = [dict(zip(chunk["attempts"], values, strict=True)) for values in case["trials"]]
     for trial in case["trials"]:
-        trial["terms"], trial["hooks"] = restored(trial["terms"]), restored(trial["hooks"])
         if trial["payload"]:
-            payload = json.loads(texts[trial["payload"] - 1])
-            trial["payload"] = payload if trial["is_plain"] else restored(payload)
+            trial["payload"] = json.loads(texts[trial["payload"] - 1])
     return case, texts
 
 
@@ -94,12 +82,9 @@ def test_what_went_in_comes_out() -> None:
     (trial,) = case["trials"]
     assert (trial["payload"], trial["terms"], trial["hooks"]) == (payload, list(terms), TRACE)
     assert (case["history"], trial["tokens_input"], found.notices) == (["failed", "passed"], 3, ())
-    # the same list is stored once
-    assert unpacked(found)["details-0"].count("check.12") == 1
-    # unreadable texts stay as they are, and so does a result that has the script's own key
-    case, texts = details(blocks([changed(now, payload={"$shared": 0})], text_sources("not\n  JSON \udc80")), "one")
+    # unreadable texts stay as they are
+    case, texts = details(blocks([now], text_sources("not\n  JSON \udc80")), "one")
     assert texts[case["case"] - 1] == "not\n  JSON \\udc80"
-    assert case["trials"][0]["payload"] == {"$shared": 0}
     assert details(blocks([case_result("one", "error")]), "one")[0]["case"] is None
 
 

@@ -2,8 +2,7 @@
 
 The script of the page unpacks the rows at its start, and a chunk of details when one of its cases is opened. Both are
 tables: the names of their columns once, then values. Texts of files and results are parsed when they are shown: a chunk
-is a JSON object, then these texts, each after `SEPARATOR`, which details name by position. What several cases have in
-common is one text, which `{"$shared": <position>}` stands for.
+is a JSON object, then these texts, each after `SEPARATOR`, which details name by position.
 """
 
 from __future__ import annotations
@@ -46,13 +45,8 @@ _LEVEL = 6
 _GZIP = 31
 SEPARATOR = "\x1e"
 """Separates the texts of a chunk; JSON contains it in escaped form only."""
-_SHARED = "$shared"
-# fewer objects in an array are not worth a look
-_MIN_SHARED = 4
-_MAX_DEPTH = 4
 # the keys of a recording that the script shows
 _SHOWN = ("exchanges", "gateway")
-_PROSE = re.compile(r'"[^"]{40}')
 _DIGESTS = re.compile(r'"(?:input|request)_sha256": ?"[0-9a-f]{64}", ?')
 _ROW_FIELDS = (
     *("case_id", "suite", "verdict", "quarantined", "kind", "message", "score", "threshold", "case_type"),
@@ -70,7 +64,7 @@ _ATTEMPT_FIELDS = (
     *("decision", "refused", "utility", "valid", "judge", "stale", "remark", "llm_backend", "llm_model"),
     *("duration_ms", "cached"),
 )
-_ATTEMPT_MADE = ("terms", "hooks", "tokens_input", "tokens_output", "payload", "is_plain", "cut")
+_ATTEMPT_MADE = ("terms", "hooks", "tokens_input", "tokens_output", "payload", "cut")
 _MAX_NAMED = 3
 _DETAILS = ("case", "recording", "remark", "history", "trials", "baseline")
 # much faster than looking up each name
@@ -210,8 +204,7 @@ class _Details:
         self._sources = sources
         self._chunk: list[tuple[Any, ...]] = []
         self._texts: list[str] = []
-        self._shared: dict[str, int] = {}
-        self._characters = self._size = self._references = 0
+        self._characters = self._size = 0
         self._case_id = ""
         # case ids, in order, by what is left out of them
         self._left_out: dict[str, dict[str, None]] = {}
@@ -240,20 +233,12 @@ class _Details:
     def flush(self) -> None:
         """Compress what was collected since the last chunk."""
         if self._chunk:
-            # sorted, because similar texts are compressed best beside each other
-            shared = sorted(self._shared)
-            places = {self._shared[text]: place for place, text in enumerate(shared)}
-            head = {
-                "details": _DETAILS,
-                "attempts": (*_ATTEMPT_FIELDS, *_ATTEMPT_MADE),
-                "cases": self._chunk,
-                "shared": [places[number] for number in range(len(places))],
-            }
-            texts = SEPARATOR.join([_json(head), *shared, *self._texts])
+            head = {"details": _DETAILS, "attempts": (*_ATTEMPT_FIELDS, *_ATTEMPT_MADE), "cases": self._chunk}
+            texts = SEPARATOR.join([_json(head), *self._texts])
             block = Block(f"details-{len(self.blocks)}", _compressed(texts))
             self.blocks.append(block)
             self._size += len(block.text)
-        self._chunk, self._texts, self._shared, self._characters = [], [], {}, 0
+        self._chunk, self._texts, self._characters = [], [], 0
 
     def notices(self) -> tuple[str, ...]:
         """Return what was left out."""
@@ -274,50 +259,17 @@ class _Details:
         return None
 
     def _attempt(self, result: Result, *, keeps_texts: bool) -> tuple[Any, ...]:
-        record = result.record or {}
-        hooks = record.get("hook_decisions")
+        record, payload = result.record or {}, result.attempt.payload
+        text = _json(payload) if keeps_texts and payload is not None else ""
         return (
             *_ATTEMPT_VALUES(result),
-            self._share(_json(result.score.terms)) if result.score.terms else None,
-            self._share(_json(hooks)) if hooks else None,
+            result.score.terms or None,
+            record.get("hook_decisions") or None,
             record.get("tokens_input"),
             record.get("tokens_output"),
-            *(self._payload(result.attempt.payload) if keeps_texts else (None, None, None)),
+            self._add_text(text) if text else None,
+            len(text) > _MAX_TEXT or None,
         )
-
-    def _payload(self, payload: Any) -> tuple[int | None, bool | None, bool | None]:
-        """Return the position of a result, whether it has no shared parts, as it has such a key, and if it is cut."""
-        if payload is None:
-            return None, None, None
-        self._references = 0
-        text = _json(self._with_shared(payload, _MAX_DEPTH))
-        is_plain = text.count(_SHARED) != self._references
-        if is_plain:
-            text = _json(payload)
-        is_cut = len(text) > _MAX_TEXT
-        # half of a text with references could be shown neither as JSON nor as text
-        return self._add_text(_json(payload) if is_cut else text), is_plain or is_cut or None, is_cut or None
-
-    def _with_shared(self, value: Any, depth: int) -> Any:
-        """Return a value without its arrays of objects: cases often have the same, such as the log of all checks."""
-        if isinstance(value, dict):
-            # most values are no containers, and most lists have no objects
-            return {
-                key: self._with_shared(item, depth - 1)
-                if depth and item and (type(item) is dict or (type(item) is list and type(item[0]) is dict))
-                else item
-                for key, item in value.items()
-            }
-        if not isinstance(value, list) or not value or not isinstance(value[0], dict):
-            return value
-        if len(value) >= _MIN_SHARED:
-            text = _json(value)
-            return value if text not in self._shared and _PROSE.search(text) else self._share(text)
-        return [self._with_shared(item, depth - 1) for item in value] if depth else value
-
-    def _share(self, text: str) -> dict[str, int]:
-        self._references += 1
-        return {_SHARED: self._shared.setdefault(text, len(self._shared))}
 
     def _source(self, text: str | None, keys: Sequence[str] = ()) -> int | None:
         """Add the text of a file without secrets, spaces and a recording's digests; return its position.
