@@ -23,7 +23,6 @@ BINS = 20
 """How many bars a distribution of scores has."""
 _UP_TO_MINUTE = len("2026-05-04T12:30")
 _STEPS = (0.05, 0.1, 0.2, 0.25, 0.5, 1.0)
-_CHANGE_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 _COLORS = {"passed": "pass", "failed": "fail"}
@@ -46,13 +45,6 @@ def share_range(values: Sequence[float]) -> Range:
     if top < 1 - bottom:
         return Range(0.0, next(step for step in _STEPS if top <= 0.8 * step or step == 1))
     return Range(1.0 - next(step for step in _STEPS if 1 - bottom <= 0.8 * step or step == 1), 1.0)
-
-
-def change_range(values: Sequence[float]) -> Range:
-    """Return the axis for changes of a score, with 0 in the middle."""
-    widest = max((abs(value) for value in values), default=0.0)
-    step = next(step for step in _CHANGE_STEPS if widest <= 0.85 * step or step == 1)
-    return Range(-step, step)
 
 
 def interval_svg(
@@ -88,18 +80,16 @@ def interval_svg(
         parts.append(
             f'<rect class="allowed" x="{_number(begin)}" y="{middle - 7}" width="{extent}" height="14" rx="2"/>'
         )
-    # a vertical line for each: where, and half of its height
-    lines = [("zero", 0.0, 6)] if axis.low < 0 < axis.high else []
     if interval is not None:
         begin, end = map(x, interval)
         parts.append(_line("interval", begin, middle, end, middle))
-        lines += [("interval", end, 4) for end in interval]
-    lines += [("limit", limit, 9) for limit in (low, high) if limit is not None]
-    parts += [_line(name, x(at), middle - half, x(at), middle + half) for name, at, half in lines]
+        parts += [_line("interval", end, middle - 4, end, middle + 4) for end in (begin, end)]
+    limits = [x(limit) for limit in (low, high) if limit is not None]
+    parts += [_line("limit", limit, middle - 9, limit, middle + 9) for limit in limits]
     parts.append(_mark(x(value), middle, status))
     if ends:
-        texts = [_percent(end) if axis.low >= 0 else f"{end:+g}" for end in axis]
-        parts += [_tick(left, 2 * middle + 9, texts[0], "start"), _tick(right, 2 * middle + 9, texts[1], "end")]
+        parts.append(_tick(left, 2 * middle + 9, _percent(axis.low), "start"))
+        parts.append(_tick(right, 2 * middle + 9, _percent(axis.high), "end"))
     return _svg("plot-interval", width, 2 * middle + (12 if ends else 0), parts)
 
 

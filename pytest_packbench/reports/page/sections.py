@@ -34,7 +34,6 @@ from pytest_packbench.reports.diff import changes_table, comparison_headline, se
 from pytest_packbench.reports.plots import (
     BINS,
     bars_svg,
-    change_range,
     interval_svg,
     minute,
     share_range,
@@ -264,22 +263,14 @@ def _gates(gates: Sequence[GateResult]) -> Iterator[Block]:
 
 
 def _gate_svg(gate: GateResult) -> str:
-    """Draw the value of a gate and its limits; empty if it was not judged, and for a count, which has no scale."""
-    is_count = gate.metric in {CHANGE_METRICS["max_regressions"], CHANGE_METRICS["max_new_failures"]}
-    if gate.observed is None or is_count or not gate.judged:
+    """Draw the share that a gate judged and its limits; empty if it judged nothing, or a change."""
+    if gate.observed is None or gate.metric in CHANGE_METRICS.values() or not gate.judged:
         return ""
     limits = [limit for limit in (gate.min, gate.max) if limit is not None]
-    shown = [gate.observed, *(gate.interval or ()), *limits]
-    axis = change_range(shown) if gate.metric == CHANGE_METRICS["min_mean_change"] else share_range(shown)
+    axis = share_range([gate.observed, *(gate.interval or ()), *limits])
     status = "fail" if not gate.passed else "warn" if gate.proven is False else "pass"
     return interval_svg(
-        gate.observed,
-        axis,
-        interval=gate.interval,
-        low=gate.min,
-        high=gate.max,
-        status=status,
-        ends=True,
+        gate.observed, axis, interval=gate.interval, low=gate.min, high=gate.max, status=status, ends=True
     )
 
 
@@ -319,7 +310,7 @@ def _baseline(conclusion: Conclusion, link: Link) -> Iterator[Block]:
         for title, words, css in _CHANGES:
             yield _changed(title, comparison, words, link, css)
         yield _changed("Cases that are not compared", comparison, _NOT_COMPARED, link)
-        yield _mean_change(comparison)
+        yield Section("Mean change", [Points(sentences(comparison))], css="screen")
 
 
 def _about_comparison(outcome: BaselineOutcome) -> Iterator[Block]:
@@ -361,15 +352,6 @@ def _case_cell(test_id: str, link: Link | None = None, more: str = "") -> Cell:
 def _failed_before(row: Row) -> bool:
     before = row[2]
     return isinstance(before, Cell) and before.text in _FAILING
-
-
-def _mean_change(comparison: Comparison) -> Section:
-    """Return the mean change as a drawing, and what the numbers mean; not for print."""
-    mean, drawing = comparison.mean, ""
-    if mean is not None and mean.low is not None and mean.high is not None and not comparison.authored:
-        ends = (mean.low, mean.high)
-        drawing = interval_svg(mean.mean, change_range([mean.mean, *ends]), interval=ends, ends=True)
-    return Section("Mean change", [Markup(drawing), Points(sentences(comparison))], css="screen")
 
 
 def _failing(conclusion: Conclusion, name: Callable[[Result], Cell], *more: str) -> Table:
@@ -439,24 +421,13 @@ def _scores(scores: Scores) -> Iterator[Block]:
 def _rates(statistics: Statistics) -> Iterator[Block]:
     if not statistics.overall.n:
         return
-    if not statistics.has_intervals:
-        yield Text("Authored answers are no sample of a model's answers, so that only counts are shown.", css="intro")
-    tables = list(map(_of_samples, rate_tables(statistics)))
+    tables = rate_tables(statistics)
     yield from (table for table in tables if len(table.rows) <= _FEW_GROUPS)
-    yield _of_samples(depth_table(statistics))
+    yield depth_table(statistics)
     yield refusals_table(statistics)
     for table in tables:
         if len(table.rows) > _FEW_GROUPS:
             yield Section(f"{table.title}: {len(table.rows)} groups", [table], folded=True)
-
-
-def _of_samples(table: Table) -> Table:
-    """Return a table of counts, shares and intervals without the shares that have no interval."""
-
-    def shown(row: Row) -> Row:
-        return (*row[:2], None if row[3] == DASH else row[2], *row[3:])
-
-    return replace(table, rows=list(map(shown, table.rows)), last=list(map(shown, table.last)))
 
 
 def _figures(page: RunPage) -> Iterator[Block]:
