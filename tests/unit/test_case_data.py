@@ -45,7 +45,7 @@ def rows(found: CaseBlocks) -> dict[str, dict[str, Any]]:
     table = json.loads(unpacked(found)["rows"])
     columns = table["columns"]
     made = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    return {row["case_id"]: {**row, "terms": table["terms"][row["terms"]]} for row in made}
+    return {row["case_id"]: row for row in made}
 
 
 def details(found: CaseBlocks, case_id: str) -> tuple[dict[str, Any], list[str]]:
@@ -104,10 +104,9 @@ def test_rows_say_what_the_table_needs() -> None:
     (low,) = rows(blocks([case_result("low", "failed", terms=parts)])).values()
     assert low["terms"] == [["queue", True], ["order", False]]
     assert (found["a"]["before"], found["d"]["tags"]) == (["passed", 1.0, None], ["t"])
-    assert (found["a"]["test_id"], found["a"]["prefix"] + "a") == (None, now[0].case.test_id)
+    assert found["a"]["test_id"] == now[0].case.test_id
     assert found["a b"]["command"] == "pytest 'cases/a b.json::a b' --packbench-mode=live"
-    # the script makes the others
-    assert found["a"]["command"] is None
+    assert found["a"]["command"] == "pytest cases/a.json::a --packbench-mode=live"
     assert [row["change"] for row in rows(blocks(now)).values()] == [None] * 5
 
 

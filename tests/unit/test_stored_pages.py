@@ -190,8 +190,8 @@ def test_the_command_of_a_case_repeats_the_run(
 ) -> None:
     folder = project.run(1, results())
     project.edit(folder, lambda report: report.update(rerun=stored))
-    options = json.loads(data_of(page_of(folder), "rows")[0])["options"]
-    assert options == (f" {stored}".rstrip() if shown else "")
+    command = rows_of(page_of(folder))[0]["command"]
+    assert command == f"pytest cases/a.json::a {stored if shown else ''}".rstrip()
 
 
 def test_a_run_whose_suite_is_absent_or_changed_has_a_page_that_says_so(

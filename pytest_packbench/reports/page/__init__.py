@@ -9,7 +9,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.reports.blocks import html_text
 from pytest_packbench.reports.plots import BINS
@@ -64,17 +64,6 @@ class RunPage(NamedTuple):
     panels: Sequence[Panel] = ()
 
 
-def run_page(conclusion: Conclusion, results: Iterable[Result], **shown: Any) -> RunPage:
-    """Return what the page shows of a run.
-
-    Args:
-        conclusion: what it came to.
-        results: one for each attempt, in any order; read once.
-        shown: the other fields of `RunPage`.
-    """
-    return RunPage(conclusion, scores_of(results), **shown)
-
-
 def page_of_run(
     conclusion: Conclusion,
     results: Callable[[], Iterable[Result]],
@@ -91,7 +80,7 @@ def page_of_run(
         results: returns one for each attempt, with records and payloads, in the same order each time.
         sources: what the project has of its cases.
         folder: the folder of the run, which the suite's other runs are beside.
-        notes: as in `run_page`, like the next one.
+        notes: as in `RunPage`, like the next one.
         panels: as there.
     """
     from pytest_packbench.analysis.trend import like_runs, verdict_rows
@@ -104,7 +93,7 @@ def page_of_run(
     if number > MAX_CASES:
         shown_cases = f"at most {MAX_CASES:,} of {number:,} cases, those that did not pass first"
         notes = [*notes, f"The table of cases has {shown_cases}; report.json has all."]
-    return run_page(conclusion, results(), cases=cases, trend=like, notes=notes, panels=panels)
+    return RunPage(conclusion, scores_of(results()), cases, like, notes, panels)
 
 
 def shown_results(results: Callable[[], Iterable[Result]], number: int) -> tuple[Result, ...]:

@@ -49,14 +49,11 @@ SEPARATOR = "\x1e"
 _SHOWN = ("exchanges", "gateway")
 _DIGESTS = re.compile(r'"(?:input|request)_sha256": ?"[0-9a-f]{64}", ?')
 _ROW_FIELDS = (
-    *("case_id", "suite", "verdict", "quarantined", "kind", "message", "score", "threshold", "case_type"),
+    *("test_id", "case_id", "suite", "verdict", "quarantined", "kind", "message", "score", "threshold", "case_type"),
     *("difficulty", "tags", "facets", "answer", "refused", "stale", "duration_ms", "cost_usd", "file"),
     *("case_sha256", "input_text", "expected_text", "actual_text"),
 )
-_MADE = (
-    *("test_id", "prefix", "passed", "trials", "tokens", "change", "before", "terms", "command", "can_accept"),
-    *("details", "key"),
-)
+_MADE = (*("passed", "trials", "tokens", "change", "before", "terms", "command", "can_accept", "details", "key"),)
 # the verdicts of an answer that was compared and is not accepted
 _WRONG = ("failed", "known_hole")
 _ATTEMPT_FIELDS = (
@@ -137,28 +134,21 @@ def case_blocks(
         history: the verdicts of earlier runs by test id, oldest first.
     """
     rows: list[tuple[Any, ...]] = []
-    terms: dict[tuple[Any, ...], int] = {}
     packed, rule = _Details(sources), trials_rule_of(run)
-    options = f" {sources.place.options}".rstrip()
     # what is left out of a large page is of cases that passed
     for trials in sorted(by_case(results), key=lambda trials: all(result.score.passed for result in trials)):
         case = fold_case(trials, rule)
         before = None if baseline is None else baseline.get(case.case.test_id)
         change = None if baseline is None else _change(before, case)
-        command = f"pytest {quoted(case.case.nodeid)}{options}"
-        # most test ids end with the id of the case
-        prefix = case.case.test_id.removesuffix(case.case.case_id)
         made = (
-            *((case.case.test_id, None) if prefix == case.case.test_id else (None, prefix)),
             # by verdicts: those of a quarantined case are shown, too
             sum(result.score.verdict == "passed" for result in trials),
             len(trials),
             _tokens(trials),
             change,
             None if before is None else (before.score.verdict, before.score.score, before.score.answer),
-            terms.setdefault(_effects_of(case), len(terms)),
-            # most are what the script makes of file and id
-            None if command == f"pytest {case.case.file}::{case.case.case_id}{options}" else command,
+            _effects_of(case),
+            f"pytest {quoted(case.case.nodeid)} {sources.place.options}".rstrip(),
             sources.can_accept
             and case.score.verdict in _WRONG
             and not (case.score.refused or case.case.expects_refusal),
@@ -172,8 +162,6 @@ def case_blocks(
         "pack": run.pack,
         "label": " ".join(filter(None, told_apart)),
         "root": sources.place.root,
-        "options": options,
-        "terms": list(terms),
         # equal values beside each other are compressed best
         "columns": dict(zip((*_ROW_FIELDS, *_MADE), zip(*rows, strict=True), strict=False)),
     }

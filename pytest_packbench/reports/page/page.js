@@ -157,12 +157,10 @@
   };
   const complete = (row, table, page) => {
     const file = row.file.replace(/(\.jsonl):\d+$/, "$1");
-    const terms = table.terms[row.terms] || [];
+    const terms = row.terms;
     Object.assign(row, { page, run: table.run, runLabel: table.label || table.run || page, pack: table.pack, id: row.case_id, type: row.case_type });
-    row.test_id ??= row.prefix + row.case_id;
     row.terms = terms.map(([name]) => name);
     row.lost = terms.filter(([, costs]) => costs).map(([name]) => name);
-    row.command ||= `pytest ${row.file}::${row.id}${table.options}`;
     const isLinked = table.root && !/^bundled:|^\/|^[a-z]:|\\|(^|\/)\.\.(\/|$)/i.test(file);
     row.link = isLinked ? [table.root, ...file.split("/").map(encodeURIComponent)].join("/") : "";
     row.cause = row.lost.join(" + ") || (isFailing(row) ? row.kind || row.terms[0] || "low score" : "");
