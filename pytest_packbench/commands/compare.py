@@ -89,13 +89,12 @@ def _write_html(
 ) -> None:
     """Write a page of the current run, compared with the baseline."""
     from pytest_packbench.analysis.changes import BaselineOutcome
-    from pytest_packbench.commands.open import pages_html, stored_page
+    from pytest_packbench.commands.open import stored_page, write_pages
 
     outcome = BaselineOutcome(str(arguments.baseline), comparison, conditions=tuple(failed), stored=baseline)
     page = stored_page(current, arguments.html, arguments, outcome)
     title = f"{comparison.current.suite} since {comparison.baseline.run_id}"
-    write_file(arguments.html, pages_html([page], title))
-    sys.stderr.write(f"wrote report to {arguments.html}\n")
+    write_pages(arguments.html, [page], title)
 
 
 def add_fail_on(parser: argparse.ArgumentParser) -> None:

@@ -213,6 +213,16 @@ def project_page(
     return page_of_run(conclusion, results, sources, folder=folder or page.parent, notes=notes, panels=panels)
 
 
+def write_pages(path: Path, pages: Sequence[RunPage], title: str) -> None:
+    """Write runs as one page to the file that an option names.
+
+    Raises:
+        UsageError: it can't be written.
+    """
+    write_file(path, pages_html(pages, title))
+    sys.stderr.write(f"wrote report to {path}\n")
+
+
 def pages_html(pages: Sequence[RunPage], title: str) -> str:
     """Return runs as one page without secrets of the environment."""
     from pytest_packbench.model.redaction import Redactor

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_packbench.reports.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pytest_packbench.analysis.trend import EarlierRun
     from pytest_packbench.model.metric import Interval
@@ -122,52 +122,35 @@ def bars_svg(passed: int, failed: int, highest: int) -> str:
 
 
 def trend_svg(points: Sequence[EarlierRun]) -> str:
-    """Draw pass rates and mean scores of runs over time; the lines end where the rules changed."""
-    rates, means = [point.pass_rate for point in points], [point.mean_score for point in points]
-    ends = [end for point in points for end in point.interval or ()]
-    axis = share_range([value for value in (*rates, *means, *ends) if value is not None])
+    """Draw the pass rates of runs over time, of those that judged a case; the line ends where the rules changed."""
+    rated = [(point, rate) for point in points if (rate := point.pass_rate) is not None]
+    axis = share_range([value for point, rate in rated for value in (rate, *(point.interval or ()))])
     width, height, left, right, top, bottom = 720, 200, 44, 708, 12, 178
+    step = (right - left - 24) / max(len(rated) - 1, 1)
 
     def y(value: float) -> float:
         return bottom - (bottom - top) * axis.share(value)
 
-    step = (right - left - 24) / max(len(points) - 1, 1)
-    xs = [left + 12 + step * index for index in range(len(points))] if len(points) > 1 else [(left + right) / 2]
-    breaks = [index for index in range(1, len(points)) if points[index].suite_sha256 != points[index - 1].suite_sha256]
+    places = [(left + 12 + step * index, y(rate)) for index, (_, rate) in enumerate(rated)]
     parts = []
     for value in (axis.low, (axis.low + axis.high) / 2, axis.high):
         parts.append(_line("grid", left, y(value), right, y(value)))
         parts.append(_tick(left - 6, y(value) + 4, _percent(value), anchor="end"))
-    for index in breaks:
-        middle = (xs[index - 1] + xs[index]) / 2
-        parts.append(_line("break", middle, top, middle, bottom))
-        parts.append(_tick(middle, bottom + 16, "rules changed"))
-    for name, values in (("mean", means), ("value", rates)):
-        for line in _lines(values, breaks):
-            dots = " ".join(f"{_number(xs[index])},{_number(y(value))}" for index, value in line)
-            parts.append(f'<polyline class="line-{name}" points="{dots}"/>')
-    for x, rate, point in zip(xs, rates, points, strict=True):
-        if rate is None:
-            continue
+    for (before, _), (point, _), start, end in zip(rated, rated[1:], places, places[1:], strict=False):
+        middle = (start[0] + end[0]) / 2
+        if before.suite_sha256 == point.suite_sha256:
+            parts.append(_line("line-value", *start, *end))
+        else:
+            parts.append(_line("break", middle, top, middle, bottom))
+            parts.append(_tick(middle, bottom + 16, "rules changed"))
+    for (x, at), (point, _) in zip(places, rated, strict=True):
         if point.interval is not None:
             low, high = map(y, point.interval)
             parts.append(_line("interval", x, low, x, high))
         label = f"{minute(point.finished_at)}: {point.passed} of {point.judged} passed, run {point.run_id}"
-        mark = _mark(x, y(rate), _COLORS.get(point.status, "warn"))
+        mark = _mark(x, at, _COLORS.get(point.status, "warn"))
         parts.append(f"<g><title>{_escaped(label)}</title>{mark}</g>")
-    return _svg("plot-wide", width, height, parts, "Pass rate and mean score of each run, oldest first")
-
-
-def _lines(values: Sequence[float | None], breaks: Sequence[int]) -> Iterator[list[tuple[int, float]]]:
-    line: list[tuple[int, float]] = []
-    for index, value in enumerate(values):
-        if line and (value is None or index in breaks):
-            yield line
-            line = []
-        if value is not None:
-            line.append((index, value))
-    if line:
-        yield line
+    return _svg("plot-wide", width, height, parts, "Pass rate of each run, oldest first")
 
 
 def minute(timestamp: str) -> str:

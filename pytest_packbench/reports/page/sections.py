@@ -90,8 +90,7 @@ _FEW_GROUPS = 10
 _FAILING = ("failed", "error")
 _TENTH_OF_A_CENT = 0.001
 _LINES = (
-    "The solid line is the pass rate with its 95 % interval, the dashed one the mean score. A step may come from cases "
-    "that were added, removed or edited: packbench history counts them."
+    "A step of the pass rate may come from cases that were added, removed or edited: packbench history counts them."
 )
 
 
