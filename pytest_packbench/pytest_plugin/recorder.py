@@ -662,7 +662,7 @@ class Recorder:
         try:
             from pytest_packbench.reports.document import run_document
 
-            document = run_document(run.conclusion, self.place(run, None).options)
+            document = run_document(run.conclusion, self._redact(self.place(run, None).options))
             run.results.writer.complete(document, plugin_report(self.config, session, run.selected))
         except (OSError, MemoryError, RecursionError) as error:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
