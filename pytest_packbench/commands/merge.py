@@ -98,8 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
             conclusion = replace(_with_figures(conclusion, pack, again), controls=_controls(merge, suite))
             writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
             _write_summary(writer, conclusion)
-            path, of = writer.folder / PAGE, (suite, pack)
-            page = project_page(conclusion, again, of, path, arguments, options=merge.rerun)
+            of, path, folder = (suite, pack), writer.folder / PAGE, writer.folder
+            page = project_page(conclusion, again, of, path, arguments, folder=folder, options=merge.rerun)
             writer.write_page(PAGE, pages_html([page], merged.suite))
             writer.complete(run_document(conclusion, merge.rerun))
     except OSError as error:

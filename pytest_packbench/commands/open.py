@@ -19,6 +19,7 @@ from pytest_packbench.model.gate import GateResult
 from pytest_packbench.model.result import adapter
 from pytest_packbench.model.run import RECORD_PROMPTS
 from pytest_packbench.runs.folder import (
+    LATEST,
     PAGE,
     REPORT,
     StoredRunError,
@@ -82,26 +83,19 @@ def _newest(output: Path) -> Sequence[Path]:
 
     A later folder may be that of an incomplete run, or have come from elsewhere.
     """
+    now, suites = new_run_id(), ("", "*/")
+    runs = [folder for suite in suites for folder in output.glob(f"{suite}*/*/") if is_run_id(folder.name)]
+    latest = [read_latest(file.parent) for suite in suites for file in output.glob(f"{suite}*/{LATEST}")]
     # run ids sort by time
-    now = new_run_id()
-    runs = [folder for pattern in ("*/*/", "*/*/*/") for folder in output.glob(pattern) if is_run_id(folder.name)]
-    known = [folder for folder in runs if folder.name <= now and _is_latest(folder)]
-    newest = max((folder.name for folder in known), default="")
+    newest = max((run_id for run_id in latest if run_id <= now), default="")
+    found = sorted(folder for folder in runs if folder.name == newest and (folder / REPORT).is_file())
     later = sorted(folder for folder in runs if folder.name > newest)
-    if not known:
+    if not found:
         advice = f"pass its folder to open {later[-1]}" if later else "run a suite, or pass the folder of a run"
         raise UsageError(f"no complete run under {output}; {advice}")
     if later:
         sys.stderr.write(f"packbench: not the latest complete run, so opened by its path only: {later[-1]}\n")
-    same = (folder for folder in runs if folder.name == newest)
-    return sorted(folder for folder in same if (folder / REPORT).is_file())
-
-
-def _is_latest(folder: Path) -> bool:
-    try:
-        return (folder / REPORT).is_file() and read_latest(folder.parent) == folder.name
-    except (StoredRunError, OSError):
-        return False
+    return found
 
 
 def _page(folder: Path, arguments: argparse.Namespace) -> Path:
@@ -177,8 +171,8 @@ def project_page(
     page: Path,
     arguments: argparse.Namespace,
     *,
-    folder: Path | None = None,
-    options: str = "",
+    folder: Path,
+    options: str,
     notes: Sequence[str] = (),
 ) -> RunPage:
     """Return what a page shows of a run outside of its session.
@@ -189,7 +183,7 @@ def project_page(
         project: its suite and pack; None if they can't be read.
         page: the file of the page.
         arguments: as in `stored_page`.
-        folder: the folder of the run; that of the page by default.
+        folder: the folder of the run.
         options: as in `Place`.
         notes: what a reader has to know about the page, a sentence each.
     """
@@ -210,7 +204,7 @@ def project_page(
         texts = hide_prompts(source_texts(suite, rootdir), pack, are_kept=are_kept)
         sources = sources._replace(can_accept=can_accept(pack, suite.config), **texts._asdict())
         panels = _panels(pack, results(), conclusion.figures, notes)
-    return page_of_run(conclusion, results, sources, folder=folder or page.parent, notes=notes, panels=panels)
+    return page_of_run(conclusion, results, sources, folder=folder, notes=notes, panels=panels)
 
 
 def write_pages(path: Path, pages: Sequence[RunPage], title: str) -> None:

@@ -266,12 +266,11 @@ class _Details:
         """
         if text is None:
             return None
-        if text.startswith("{"):
-            # written as results are, so that what both have is compressed as one; what is not JSON stays as it is
-            with suppress(ValueError):
-                value = json.loads(text, **NUMBERS)
-                text = _json({key: value[key] for key in keys if key in value} if keys else value)
-        if keys and '_sha256"' in text:
+        # written as results are: a secret has no other spelling there; what is no object stays as it is
+        with suppress(ValueError, AttributeError):
+            value = json.loads(text, **NUMBERS)
+            text = _json({key: item for key, item in value.items() if not keys or key in keys})
+        if keys:
             text = _DIGESTS.sub("", text)
         return self._add_text(self._sources.redact(text.replace(SEPARATOR, "")))
 
