@@ -569,6 +569,7 @@ class BaselineOutcome(NamedTuple):
         conditions: the conditions that fail the run if they are met.
         warning: what to know about the baseline, in one line; empty if there is nothing.
         stored: the baseline; None if it was not found.
+        stored_failures: why the comparison failed the run when it ended, if only its report tells; one reason each.
     """
 
     requested: str
@@ -578,6 +579,7 @@ class BaselineOutcome(NamedTuple):
     conditions: tuple[FailCondition, ...] = ()
     warning: str = ""
     stored: StoredRun | None = None
+    stored_failures: tuple[str, ...] = ()
 
     @property
     def compared(self) -> Comparison | None:
@@ -602,7 +604,7 @@ class BaselineOutcome(NamedTuple):
             return (f"baseline {self.requested}: {self.problem}",)
         figures = {} if self.compared is None else self.compared.figures()
         values = [(condition, figures[condition.name]) for condition in self.met]
-        return tuple(
+        return self.stored_failures + tuple(
             f"condition {condition} is met: {'the value is not known' if math.isnan(value) else f'{value:g}'}"
             for condition, value in values
         )

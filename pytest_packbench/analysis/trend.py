@@ -67,8 +67,6 @@ class TrendPoint(NamedTuple):
         mean_score: 0 to 1; None if no case was judged.
         interval: two-sided Wilson interval of the pass rate, 0 to 1; None without one.
         suite_sha256: hash of the scoring rules, which break the trend where they change.
-        case_hashes: the hash of each case's content by its test id; None if they are not known.
-        changed: how many cases are not those of the run before.
     """
 
     run_id: str
@@ -79,8 +77,6 @@ class TrendPoint(NamedTuple):
     mean_score: float | None
     interval: tuple[float, float] | None
     suite_sha256: str
-    case_hashes: Mapping[str, str | None] | None = None
-    changed: int = 0
 
     @property
     def rate(self) -> float | None:
@@ -117,8 +113,7 @@ class EarlierRun(NamedTuple):
             OSError: the report can't be read.
         """
         cases = {case.case.test_id: case for case in cases_of(self.run, self.results)}
-        hashes = {test_id: case.case.case_sha256 for test_id, case in cases.items()}
-        return self._replace(point=self.point._replace(case_hashes=hashes), results=(), cases=cases)
+        return self._replace(results=(), cases=cases)
 
 
 @dataclass(frozen=True, slots=True)

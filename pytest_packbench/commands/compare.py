@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
-from itertools import count
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,13 +89,12 @@ def _write_html(
 ) -> None:
     """Write a page of the current run, compared with the baseline."""
     from pytest_packbench.analysis.changes import BaselineOutcome
-    from pytest_packbench.commands.open import pages_html, stored_page
+    from pytest_packbench.commands.open import stored_page, write_pages
 
     outcome = BaselineOutcome(str(arguments.baseline), comparison, conditions=tuple(failed), stored=baseline)
     page = stored_page(current, arguments.html, arguments, outcome)
     title = f"{comparison.current.suite} since {comparison.baseline.run_id}"
-    write_file(arguments.html, pages_html([page], title))
-    sys.stderr.write(f"wrote report to {arguments.html}\n")
+    write_pages(arguments.html, [page], title)
 
 
 def add_fail_on(parser: argparse.ArgumentParser) -> None:
@@ -168,19 +166,7 @@ def write_page(page: str, out: Path | None) -> Path:
 
     if out is None:
         ensure_gitignore(OUTPUT)
-        out = _create_unique(OUTPUT / f"benchmark_diff_{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.md")
+        out = OUTPUT / f"benchmark_diff_{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.md"
     out.parent.mkdir(parents=True, exist_ok=True)
     write_file(out, page)
     return out
-
-
-def _create_unique(path: Path) -> Path:
-    """Create an empty file under this name, or with a number: two pages may be written in the same second."""
-    for number in count(1):
-        candidate = path if number == 1 else path.with_stem(f"{path.stem}_{number}")
-        try:
-            candidate.touch(exist_ok=False)
-        except FileExistsError:
-            continue
-        break
-    return candidate

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.compare import add_fail_on
-from pytest_packbench.commands.paths import add_output, add_packs, add_root, rootdir_of, suite_and_pack
+from pytest_packbench.commands.paths import add_output, add_packs, add_root, suite_and_pack
 from pytest_packbench.model.errors import CassetteError, ControlError, describe_error, pluralize
 from pytest_packbench.runs.folder import DIFF, PAGE, SUMMARY, StoredRunError, find_run_folder, find_run_source
 
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from pytest_packbench.analysis.conclusion import RunEvaluator, run_verdict
     from pytest_packbench.cases.files import CaseIndex, suite_locations
-    from pytest_packbench.commands.open import ProjectOfRun, pages_html, project_page
+    from pytest_packbench.commands.open import pages_html, project_page
     from pytest_packbench.reports.document import run_document
     from pytest_packbench.reports.story import control_lines, summary_lines
     from pytest_packbench.runs.folder import new_run_id
@@ -71,7 +71,6 @@ def run(arguments: argparse.Namespace) -> int:
     if merge.missing_shards and not arguments.allow_missing:
         raise UsageError(f"{merge.shards_text}; add them, or pass --allow-missing")
     suite, pack = suite_and_pack(merged.requested_suite, arguments, by_name=True)
-    project = ProjectOfRun(rootdir_of(arguments), suite, pack, is_same=True)
     _check_rules(merged, suite, pack)
     if arguments.fail_on and not arguments.baseline:
         raise UsageError(f"--fail-on: got {arguments.fail_on!r} without a baseline; expected --baseline as well")
@@ -94,9 +93,10 @@ def run(arguments: argparse.Namespace) -> int:
             conclusion = replace(_with_figures(conclusion, pack, again), controls=_controls(merge, suite))
             writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
             _write_summary(writer, conclusion)
-            page = project_page(conclusion, again, project, writer.folder / PAGE)
+            of, path, folder = (suite, pack), writer.folder / PAGE, writer.folder
+            page = project_page(conclusion, again, of, path, arguments, folder=folder, options=merge.rerun)
             writer.write_page(PAGE, pages_html([page], merged.suite))
-            writer.complete(run_document(conclusion))
+            writer.complete(run_document(conclusion, merge.rerun))
     except OSError as error:
         raise UsageError(f"the merged run can't be written to {writer.folder.parent}: {error}") from None
     lines = [*summary_lines(conclusion), *control_lines(conclusion.controls)]

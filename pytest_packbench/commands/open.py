@@ -10,19 +10,16 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from pytest_packbench.cli import FINE, UsageError
 from pytest_packbench.commands.paths import add_output, add_packs, add_root, rootdir_of, suite_and_pack, write_file
 from pytest_packbench.model.errors import describe_error
 from pytest_packbench.model.gate import GateResult
 from pytest_packbench.model.result import adapter
-from pytest_packbench.model.run import HOOK_TARGET_PREFIX, RECORD_PROMPTS, TEST_TARGET_PREFIX, pytest_options
-from pytest_packbench.model.score import FIXTURE, TOLERANCE
+from pytest_packbench.model.run import RECORD_PROMPTS
 from pytest_packbench.runs.folder import (
-    COMMITTED,
+    LATEST,
     PAGE,
     REPORT,
     StoredRunError,
@@ -37,8 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_packbench.analysis.changes import BaselineOutcome
-    from pytest_packbench.analysis.conclusion import Conclusion, Scope
-    from pytest_packbench.model.control import ControlTally
+    from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.model.metric import Figure, Panel
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.policy import PolicyOutcome
@@ -47,9 +43,7 @@ if TYPE_CHECKING:
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.reports.page import RunPage
     from pytest_packbench.runs.reading import StoredRun
-    from pytest_packbench.runs.stored import BaselineLookup
 
-_NEXT_TARGET = ", "
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
@@ -89,32 +83,30 @@ def _newest(output: Path) -> Sequence[Path]:
 
     A later folder may be that of an incomplete run, or have come from elsewhere.
     """
+    now, suites = new_run_id(), ("", "*/")
+    runs = [folder for suite in suites for folder in output.glob(f"{suite}*/*/") if is_run_id(folder.name)]
+    latest = [read_latest(file.parent) for suite in suites for file in output.glob(f"{suite}*/{LATEST}")]
     # run ids sort by time
-    now = new_run_id()
-    runs = [folder for pattern in ("*/*/", "*/*/*/") for folder in output.glob(pattern) if is_run_id(folder.name)]
-    known = [folder for folder in runs if folder.name <= now and _is_latest(folder)]
-    newest = max((folder.name for folder in known), default="")
+    newest = max((run_id for run_id in latest if run_id <= now), default="")
+    found = sorted(folder for folder in runs if folder.name == newest and (folder / REPORT).is_file())
     later = sorted(folder for folder in runs if folder.name > newest)
-    if not known:
+    if not found:
         advice = f"pass its folder to open {later[-1]}" if later else "run a suite, or pass the folder of a run"
         raise UsageError(f"no complete run under {output}; {advice}")
     if later:
         sys.stderr.write(f"packbench: not the latest complete run, so opened by its path only: {later[-1]}\n")
-    same = (folder for folder in runs if folder.name == newest)
-    return sorted(folder for folder in same if (folder / REPORT).is_file())
-
-
-def _is_latest(folder: Path) -> bool:
-    try:
-        return (folder / REPORT).is_file() and read_latest(folder.parent) == folder.name
-    except (StoredRunError, OSError):
-        return False
+    return found
 
 
 def _page(folder: Path, arguments: argparse.Namespace) -> Path:
     """Return the page of a run; it is made from the run's files where it is missing."""
     page = folder / PAGE
-    return page if page.is_file() else write_page(folder, arguments)
+    if not page.is_file():
+        from pytest_packbench.runs.reading import open_run
+
+        shown = stored_page(open_run(folder, complete=True), page, arguments)
+        write_file(page, pages_html([shown], shown.conclusion.run.suite))
+    return page
 
 
 def _has_opened(page: Path) -> bool:
@@ -130,25 +122,6 @@ def _has_opened(page: Path) -> bool:
         return False
 
 
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
-
-
-class ProjectOfRun(NamedTuple):
-    """What the project has of a run.
-
-    Attributes:
-        rootdir: the project's folder.
-        suite: the suite of the run; None if it can't be read.
-        pack: its pack; None if it can't be loaded.
-        is_same: whether both have the rules by which the run was scored.
-    """
-
-    rootdir: Path
-    suite: Suite | None = None
-    pack: Pack | None = None
-    is_same: bool = False
-
-
 def stored_page(
     report: StoredRun,
     page: Path,
@@ -161,7 +134,7 @@ def stored_page(
         report: the run, opened with its records and payloads.
         page: the file of the page, from which it links to the files of cases.
         arguments: of the command, with the options of `add_root` and `add_packs`.
-        outcome: the comparison to show; None for that of the run.
+        outcome: the comparison to show; None for what the report states of that of the run.
 
     Raises:
         StoredRunError: a file of the run can't be read.
@@ -169,41 +142,37 @@ def stored_page(
         UsageError: pytest can't read the project's configuration.
     """
     from pytest_packbench.analysis.conclusion import conclude
+    from pytest_packbench.runs.lines import controls_of_report
 
     results = tuple(report.results)
-    run, notes = report.run, list[str]()
+    run, folder, notes = report.run, Path(report.source).parent, list[str]()
     project = _project(run, arguments, notes)
-    earlier = _earlier(report, project.suite, notes) if outcome is None else None
-    scope: Scope = "shard" if "shard" in run.settings else "part" if run.partial else "whole"
-    counted = conclude(run, results, levels=_levels(report.header), earlier=earlier, scope=scope)
-    if earlier is not None:
-        outcome = _as_stored(counted.baseline, report.header["comparison"])
-    conclusion = replace(
-        counted,
-        gates=_gates(report.header, report.source),
-        baseline=outcome,
-        policy=_policy(report.header, notes),
-        stored_policy=report.policy,
-        controls=_controls(report, notes),
-        figures=_figures(report, notes),
-        stored_status=report.status,
-    )
+    counted = conclude(run, results, levels=None if project is None else project[1].depths)
+    decided = _decided(report)
+    if outcome is not None:
+        decided["baseline"] = outcome
+    controls = controls_of_report(folder, run.run_id, report.controls)
+    conclusion = replace(counted, controls=controls, stored_status=report.status, **decided)
     overall, n, passed = report.header.get("overall"), counted.statistics.overall.n, counted.statistics.overall.passed
     if isinstance(overall, dict) and (overall.get("n"), overall.get("passed")) != (n, passed):
         notes.append(
             f"The report counts {overall.get('passed')} of {overall.get('n')} judged cases as passed, its rows "
             f"{passed} of {n}. This page shows the rows."
         )
-    return project_page(conclusion, lambda: results, project, page, folder=Path(report.source).parent, notes=notes)
+    return project_page(
+        conclusion, lambda: results, project, page, arguments, folder=folder, options=report.rerun, notes=notes
+    )
 
 
 def project_page(
     conclusion: Conclusion,
     results: Callable[[], Iterable[Result]],
-    project: ProjectOfRun,
+    project: tuple[Suite, Pack] | None,
     page: Path,
+    arguments: argparse.Namespace,
     *,
-    folder: Path | None = None,
+    folder: Path,
+    options: str,
     notes: Sequence[str] = (),
 ) -> RunPage:
     """Return what a page shows of a run outside of its session.
@@ -211,50 +180,41 @@ def project_page(
     Args:
         conclusion: what the run came to.
         results: as in `page_of_run`.
-        project: what the project has of it.
+        project: its suite and pack; None if they can't be read.
         page: the file of the page.
-        folder: the folder of the run; that of the page by default.
+        arguments: as in `stored_page`.
+        folder: the folder of the run.
+        options: as in `Place`.
         notes: what a reader has to know about the page, a sentence each.
     """
     from pytest_packbench.cases.recordings import hide_prompts, source_texts
     from pytest_packbench.model.pack import can_accept
     from pytest_packbench.model.redaction import Redactor
     from pytest_packbench.reports.page import page_of_run
-    from pytest_packbench.reports.page.case_data import NO_SOURCES, CaseSources, root_link
+    from pytest_packbench.reports.page.case_data import NO_SOURCES, root_link
+    from pytest_packbench.reports.story import Place
 
-    (rootdir, suite, pack, is_same), run, sources = project, conclusion.run, NO_SOURCES
-    if suite is not None and pack is not None:
-        are_kept = run.settings.get(RECORD_PROMPTS) is not False
-        sources = CaseSources(*hide_prompts(source_texts(suite, rootdir), pack, are_kept=are_kept))
-    notes = [*notes]
-    panels = _panels(pack, results(), conclusion.figures, notes) if is_same else ()
-    return page_of_run(
-        conclusion,
-        results,
-        folder=folder or page.parent,
-        sources=sources,
-        redact=Redactor(os.environ).json,
-        root_link=root_link(rootdir.resolve(), page.parent.resolve()),
-        options=_rerun_options(run, suite),
-        can_accept=suite is None or pack is None or can_accept(pack, suite.config),
-        notes=notes,
-        panels=panels,
-    )
+    rootdir, notes = rootdir_of(arguments), [*notes]
+    panels: tuple[Panel, ...] = ()
+    place = Place(root_link(rootdir.resolve(), page.parent.resolve()), options)
+    sources = NO_SOURCES._replace(redact=Redactor(os.environ).json, place=place)
+    if project is not None:
+        suite, pack = project
+        are_kept = conclusion.run.settings.get(RECORD_PROMPTS) is not False
+        texts = hide_prompts(source_texts(suite, rootdir), pack, are_kept=are_kept)
+        sources = sources._replace(can_accept=can_accept(pack, suite.config), **texts._asdict())
+        panels = _panels(pack, results(), conclusion.figures, notes)
+    return page_of_run(conclusion, results, sources, folder=folder, notes=notes, panels=panels)
 
 
-def write_page(folder: Path, arguments: argparse.Namespace) -> Path:
-    """Write the page of a stored run to its folder, and return its path; otherwise as `stored_page`.
+def write_pages(path: Path, pages: Sequence[RunPage], title: str) -> None:
+    """Write runs as one page to the file that an option names.
 
     Raises:
-        StoredRunError: the run did not end, or a file of it can't be read.
-        UsageError: the page can't be written, or pytest can't read the project's configuration.
+        UsageError: it can't be written.
     """
-    from pytest_packbench.runs.reading import open_run
-
-    path = folder / PAGE
-    page = stored_page(open_run(folder, complete=True), path, arguments)
-    write_file(path, pages_html([page], page.conclusion.run.suite))
-    return path
+    write_file(path, pages_html(pages, title))
+    sys.stderr.write(f"wrote report to {path}\n")
 
 
 def pages_html(pages: Sequence[RunPage], title: str) -> str:
@@ -265,154 +225,75 @@ def pages_html(pages: Sequence[RunPage], title: str) -> str:
     return page_html(pages, title=title, redact=Redactor(os.environ).json)
 
 
-def _project(run: Run, arguments: argparse.Namespace, notes: list[str]) -> ProjectOfRun:
-    rootdir = rootdir_of(arguments)
+def _project(run: Run, arguments: argparse.Namespace, notes: list[str]) -> tuple[Suite, Pack] | None:
+    """Return the suite of a run and its pack as they are now; None, with a note, if they can't be read."""
     try:
         suite, pack = suite_and_pack(run.requested_suite, arguments, by_name=True)
     except (UsageError, ValueError, OSError) as error:
         reason = " ".join(str(error).split())
         notes.append(f"The suite of this run can't be read, so the texts of its cases are missing: {reason}.")
-        return ProjectOfRun(rootdir)
-    is_same = (suite.sha256, pack.name, pack.version) == (run.suite_sha256, run.pack, run.pack_version)
-    if not is_same:
+        return None
+    if (suite.sha256, pack.name, pack.version) != (run.suite_sha256, run.pack, run.pack_version):
         notes.append(
             "The scoring rules of the suite or its pack have changed since this run. "
             "Verdict, gates and scores are those of the run."
         )
-    return ProjectOfRun(rootdir, suite, pack, is_same)
+    return suite, pack
 
 
-def _figures(report: StoredRun, notes: list[str]) -> tuple[Figure, ...]:
-    from pytest_packbench.model.metric import Figure
-
-    try:
-        return tuple(map(Figure.from_json, report.figures))
-    except _MALFORMED:
-        notes.append("The figures in the report of this run can't be read.")
-        return ()
-
-
-def _levels(header: Mapping[str, Any]) -> list[int] | None:
-    """Return the depths that the report of a run has; None if they are not known."""
-    depths = header.get("depth")
-    try:
-        return [int(depth["level"]) for depth in depths] if depths else None
-    except _MALFORMED:
-        return None
-
-
-def _gates(header: Mapping[str, Any], file: str) -> list[GateResult]:
-    """Return the gates as they were decided.
+def _decided(report: StoredRun) -> dict[str, Any]:
+    """Return what was decided when a run ended, by the names of the fields of a conclusion.
 
     Raises:
-        StoredRunError: they can't be read, so that it is not known whether they held.
+        StoredRunError: it can't be read, so that it is not known whether the run held.
     """
+    from pytest_packbench.model.metric import Figure
+
+    header = report.header
     try:
         # JSON has no tuples
-        stored = json.dumps(header.get("gates"))
-        gates: list[GateResult] = adapter(list[GateResult]).validate_json(stored, strict=True)
-    except ValidationError:
-        raise StoredRunError(f"{file}: /packbench/gates: expected an array of gates, as a run writes them") from None
-    return gates
+        gates = adapter(list[GateResult]).validate_json(json.dumps(header.get("gates")), strict=True)
+        return {
+            "gates": gates,
+            "figures": tuple(map(Figure.from_json, report.figures)),
+            "policy": _policy(header["policy_changes"]) if "policy_changes" in header else None,
+            "baseline": _compared(header["comparison"]) if "comparison" in header else None,
+        }
+    except (KeyError, TypeError, ValueError, AttributeError):
+        expected = "gates, figures, comparison and policy_changes as a run writes them"
+        raise StoredRunError(f"{report.source}: /packbench: expected {expected}") from None
 
 
-def _controls(report: StoredRun, notes: list[str]) -> ControlTally | None:
-    from pytest_packbench.runs.lines import controls_of_report
-
-    try:
-        return controls_of_report(Path(report.source).parent, report.run.run_id, report.controls)
-    except (StoredRunError, OSError) as error:
-        notes.append(f"How the controls ended is not known: {error}.")
-        return None
-
-
-def _policy(header: Mapping[str, Any], notes: list[str]) -> PolicyOutcome | None:
+def _policy(stored: Mapping[str, Any]) -> PolicyOutcome:
     from pytest_packbench.model.policy import PolicyChange, PolicyOutcome
 
-    stored = header.get("policy_changes")
-    if stored is None:
-        return None
-    try:
-        changes = [
-            PolicyChange(**{name: change[name] for name in PolicyChange._fields if name in change})
-            for change in stored["changes"]
-        ]
-        return PolicyOutcome(str(stored["base"]), tuple(changes), tuple(stored["problems"]), tuple(stored["notes"]))
-    except _MALFORMED:
-        notes.append("The changes of the acceptance policy in the report of this run can't be read.")
-        return None
+    changes = [{name: each[name] for name in PolicyChange._fields if name in each} for each in stored["changes"]]
+    known = {name: stored[name] for name in PolicyOutcome._fields} | {"changes": changes}
+    outcome: PolicyOutcome = adapter(PolicyOutcome).validate_python(known)
+    return outcome
 
 
-def _earlier(report: StoredRun, suite: Suite | None, notes: list[str]) -> BaselineLookup | None:
-    """Return the baseline of a stored run, or why it can't be shown; None if none was requested."""
-    from pytest_packbench.analysis.changes import FIGURES, parse_conditions
-    from pytest_packbench.runs.stored import BaselineLookup
+def _compared(stored: Mapping[str, Any]) -> BaselineOutcome:
+    """Return what a report states of a comparison, whose cases only a comparison of both runs shows."""
+    from pytest_packbench.analysis.changes import BaselineOutcome
 
-    stored = report.header.get("comparison")
-    if stored is None:
-        return None
-    try:
-        lookup = BaselineLookup(
-            reason=str(stored["problem"]),
-            requested=str(stored["requested"]),
-            optional=bool(stored["optional"]),
-            fail_on=", ".join(str(each["condition"]) for each in stored["conditions"]),
-            warning=str(stored["warning"]),
-        )
-        if lookup.fail_on:
-            parse_conditions(lookup.fail_on, FIGURES)
-        if lookup.reason or stored["baseline"] is None:
-            return lookup
-        found = _baseline(report, str(stored["baseline"]), suite)
-        if found is not None:
-            return replace(lookup, stored=found)
-        return replace(lookup, reason=_lost(stored, "is no longer here"), optional=not stored["failed"])
-    except _MALFORMED:
-        notes.append("The comparison in the report of this run can't be read.")
-        return None
+    requested, problem, failed = str(stored["requested"]), str(stored["problem"]), bool(stored["failed"])
+    if problem or stored["baseline"] is None:
+        return BaselineOutcome(requested, problem=problem, optional=not failed)
+    changed = ", ".join(f"{name} {value:g}" for name, value in stored["figures"].items() if value)
+    then = f"when the run ended, it was compared with run {stored['baseline']} ({changed or 'nothing changed'})"
+    return BaselineOutcome(
+        requested,
+        problem=f"not compared again: {then}; packbench compare --html shows the cases",
+        optional=True,
+        warning=str(stored["warning"]),
+        stored_failures=tuple(f"condition {each['condition']} was met" for each in stored["conditions"] if each["met"]),
+    )
 
 
-def _lost(stored: Mapping[str, Any], why: str) -> str:
-    """Return why a comparison can't be shown, and what it came to when the run ended."""
-    met = [str(each["condition"]) for each in stored["conditions"] if each["met"]]
-    reason = f"; then {', '.join(met)} was met" if met else ""
-    return f"compared when the run ended with {stored['baseline']}, which {why}{reason}"
-
-
-def _as_stored(outcome: BaselineOutcome | None, stored: Mapping[str, Any]) -> BaselineOutcome | None:
-    """Return a comparison, without its cases if it is not the one that the report has the figures of."""
-    from pytest_packbench.runs.lines import finite_json
-
-    if outcome is None or outcome.comparison is None:
-        return outcome
-    now, then = finite_json(outcome.comparison.figures()), stored["figures"]
-    pairs = [(value, then.get(name)) for name, value in now.items()]
-    if not outcome.problem and all(
-        new == old or (None not in {new, old} and abs(new - old) <= TOLERANCE) for new, old in pairs
-    ):
-        return outcome
-    problem = _lost(stored, "has changed since")
-    return outcome._replace(comparison=None, problem=problem, optional=not stored["failed"])
-
-
-def _baseline(report: StoredRun, run_id: str, suite: Suite | None) -> StoredRun | None:
-    """Return the baseline of a stored run, if it is beside it, or the committed one; None if it is not."""
-    from pytest_packbench.runs.stored import BaselineRequest, find_baseline
-
-    committed = Path(report.source) if suite is None else suite.baseline_path
-    request = BaselineRequest(name=COMMITTED, folder=Path(report.source).parent, run=report.run, committed=committed)
-    names = [*[run_id] * is_run_id(run_id), *[COMMITTED] * (suite is not None)]
-    found = (find_baseline(request._replace(name=name)).stored for name in names)
-    return next((stored for stored in found if stored is not None and stored.run.run_id == run_id), None)
-
-
-def _panels(
-    pack: Pack | None, results: Iterable[Result], figures: Sequence[Figure], notes: list[str]
-) -> tuple[Panel, ...]:
+def _panels(pack: Pack, results: Iterable[Result], figures: Sequence[Figure], notes: list[str]) -> tuple[Panel, ...]:
     from pytest_packbench.model.pack import panels_of
 
-    if pack is None:
-        return ()
     try:
         return panels_of(pack, results, figures)
     except (StoredRunError, OSError):
@@ -420,43 +301,3 @@ def _panels(
     except Exception as error:  # noqa: BLE001 - packs are the user's code
         notes.append(f"The pack {pack.name} raised in panels: {describe_error(error)}.")
         return ()
-
-
-def _rerun_options(run: Run, suite: Suite | None) -> str:
-    """Return the options of the command that runs a case again, as in the session, as far as the run has them.
-
-    Args:
-        run: the run.
-        suite: its suite as it is now, whose own target, model and guards need no option; None if it can't be read.
-    """
-    mode = ("mode", "" if run.mode == FIXTURE else run.mode)
-    if any(name.startswith(TEST_TARGET_PREFIX) for name in run.target.split(_NEXT_TARGET)):
-        return pytest_options([mode])
-    rules = None if suite is None else suite.config
-    model = (run.backend or "", run.model or "")
-    if rules is not None and model == (rules.backend or "", rules.model or ""):
-        model = ("", "")
-    stored = run.settings.get("guards")
-    guards = [str(guard) for guard in stored] if isinstance(stored, list) else []
-    trials = run.settings.get("trials")
-    return pytest_options(
-        [
-            mode,
-            ("target", "" if rules is not None and rules.target == run.target else _target_option(run.target)),
-            ("backend", model[0]),
-            ("model", model[1]),
-            ("guard", _guards_option(guards, () if rules is None else rules.guards)),
-            ("trials", str(trials) if isinstance(trials, int) and trials > 1 else ""),
-        ]
-    )
-
-
-def _target_option(target: str) -> str:
-    """Return a target as its option takes it; empty for one that no option names, and for several of merged runs."""
-    names = target.split(_NEXT_TARGET)
-    is_one = len(names) == 1 or not all(":" in name for name in names)
-    return target if ":" in target and is_one and not target.startswith(HOOK_TARGET_PREFIX) else ""
-
-
-def _guards_option(guards: Sequence[str], of_suite: Sequence[str]) -> str:
-    return "" if guards == list(of_suite) else ",".join(guards) or "none"

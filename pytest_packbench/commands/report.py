@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
 STDIN = _STDOUT = "-"
 _MAX_WRONG = 10
-# what does not apply to a page, as it is if it was not given
-_OF_RECORDS = {"run_id": None, "out": _STDOUT, "format": "md", "strict": False, "skip_bad": False} | dict.fromkeys(
-    ("max_tokens", "max_seconds", "max_cost")
-)
+# what does not apply to a page; the caps may be 0
+_OF_RECORDS = ("run", "out", "format", "strict", "skip_bad", "max_tokens", "max_seconds", "max_cost")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,13 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a JSONL file of records, a run's folder or SUITE/latest (with its errors.jsonl), - for standard input",
     )
-    parser.add_argument("--run", dest="run_id", metavar="ID", help="only the records of this run")
+    parser.add_argument("--run", metavar="ID", help="only the records of this run")
+    parser.add_argument("--out", metavar="FILE", help="the file to write, instead of standard output (-)")
+    parser.add_argument("--format", choices=("md", "json"), help="Markdown (default) or one JSON object")
     parser.add_argument(
-        "--out", metavar="FILE", default=_STDOUT, help="the file to write, instead of standard output (-)"
-    )
-    parser.add_argument("--format", choices=("md", "json"), default="md", help="Markdown (default) or one JSON object")
-    parser.add_argument(
-        "--strict", action="store_true", help="read as the Rust reader does: only the suites of the spec are accepted"
+        "--strict",
+        action="store_true",
+        default=None,
+        help="read as the Rust reader does: only the suites of the spec are accepted",
     )
     parser.add_argument("--max-tokens", type=_whole_cap, metavar="N", help="fail if a run used more than N tokens")
     parser.add_argument(
@@ -56,7 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--max-cost", type=_cap, metavar="USD", help="fail if a run cost more than this")
     parser.add_argument(
-        "--skip-bad", action="store_true", help="skip and count lines that can't be read, instead of stopping"
+        "--skip-bad",
+        action="store_true",
+        default=None,
+        help="skip and count lines that can't be read, instead of stopping",
     )
     parser.add_argument(
         "--html",
@@ -101,24 +103,24 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_packbench.runs.lines import record_source
 
     sources = [record_source(_resolve(name)) for name in arguments.files]
-    _check_output(arguments.out, sources)
+    out = _STDOUT if arguments.out is None else arguments.out
+    _check_output(out, sources)
     document = _count(sources, arguments)
-    _write(_text(document, arguments.format), arguments.out)
+    _write(_text(document, arguments.format), out)
     return FINE if document["passed"] else FAILED
 
 
 def _write_html(arguments: argparse.Namespace) -> int:
     """Write a page of all runs, and return 1 if one of them failed."""
     from pytest_packbench.analysis.conclusion import run_verdict
-    from pytest_packbench.commands.open import pages_html, stored_page
-    from pytest_packbench.commands.paths import write_file
+    from pytest_packbench.commands.open import stored_page, write_pages
     from pytest_packbench.runs.folder import find_run_folder
     from pytest_packbench.runs.lines import STDIN
     from pytest_packbench.runs.reading import open_run
 
-    for name, value in _OF_RECORDS.items():
-        if getattr(arguments, name) != value:
-            option = "run" if name == "run_id" else name.replace("_", "-")
+    for name in _OF_RECORDS:
+        if getattr(arguments, name) is not None:
+            option = name.replace("_", "-")
             raise UsageError(f"--{option}: does not apply to a page; leave it out, or leave out --html")
     for name in arguments.files:
         if name == STDIN or name.endswith(".jsonl"):
@@ -128,8 +130,7 @@ def _write_html(arguments: argparse.Namespace) -> int:
     opened = (open_run(folder, complete=True) for folder in folders.values())
     pages = [stored_page(each, arguments.html, arguments) for each in opened]
     title = ", ".join(dict.fromkeys(page.conclusion.run.suite for page in pages))
-    write_file(arguments.html, pages_html(pages, title))
-    sys.stderr.write(f"wrote report to {arguments.html}\n")
+    write_pages(arguments.html, pages, title)
     return FAILED if any(run_verdict(page.conclusion).status == "failed" for page in pages) else FINE
 
 
@@ -147,10 +148,10 @@ def _count(sources: Sequence[RecordSource], arguments: argparse.Namespace) -> Do
     from pytest_packbench.analysis.records import Records, overview
     from pytest_packbench.runs.lines import SkippedLines, read_errors, read_records
 
-    records, run_id, others = Records(), arguments.run_id, 0
+    records, run_id, others = Records(), arguments.run, 0
     skipped = SkippedLines() if arguments.skip_bad else None
     for source in sources:
-        for record in read_records(source.records, strict=arguments.strict, skipped=skipped):
+        for record in read_records(source.records, strict=bool(arguments.strict), skipped=skipped):
             if run_id is None or record.run_id == run_id:
                 records.add(record)
             else:
@@ -217,8 +218,8 @@ def _controls_line(folder: Path, report: StoredRun) -> str:
     return f"{tally.text}; otherwise: {wrong}{more}" if wrong else tally.text
 
 
-def _text(document: Document, output_format: str) -> str:
-    if output_format == "md":
+def _text(document: Document, output_format: str | None) -> str:
+    if output_format != "json":
         from pytest_packbench.reports.overview_markdown import overview_markdown
 
         return overview_markdown(document)

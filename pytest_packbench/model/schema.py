@@ -114,6 +114,7 @@ class Document(BaseModel):
     totals: Totals
     figures: list[StoredFigure] = []
     gates: list[GateResult]
+    rerun: str = ""
     comparison: StoredComparison | None = None
     policy: StoredPolicy | None = None
     controls: StoredControls | None = None

@@ -511,7 +511,7 @@ class Recorder:
         writer.write_controls(() if conclusion.controls is None else conclusion.controls.results)
         place = self.place(run, root_link(rootdir_of(self.config), writer.folder))
         writer.write_page(SUMMARY, summary_markdown(conclusion, place=place))
-        writer.write_page(PAGE, self._page(run, conclusion))
+        writer.write_page(PAGE, self._page(run, conclusion, place))
         if outcome is not None and outcome.compared is not None:
             from pytest_packbench.reports.diff import diff_markdown
 
@@ -519,26 +519,22 @@ class Recorder:
                 DIFF, self._redact(diff_markdown(outcome.compared, outcome.met, figures=conclusion.paired_figures))
             )
 
-    def _page(self, run: SuiteRun, conclusion: Conclusion) -> str:
+    def _page(self, run: SuiteRun, conclusion: Conclusion, place: Place) -> str:
         """Return the page of the run."""
         from pytest_packbench.cases.recordings import hide_prompts, source_texts
         from pytest_packbench.reports.page import page_html, page_of_run
-        from pytest_packbench.reports.page.case_data import CaseSources, root_link
+        from pytest_packbench.reports.page.case_data import CaseSources
 
-        pack, folder, root = self.contexts.pack_of(run.suite), run.results.writer.folder, rootdir_of(self.config)
-        texts = source_texts(run.suite, root, is_checked=False)
-        place = self.place(run, root_link(root, folder))
-        page = page_of_run(
-            conclusion,
-            lambda: run.ordered,
-            folder=folder,
-            sources=CaseSources(*hide_prompts(texts, pack, are_kept=self.contexts.settings.record_prompts)),
+        pack = self.contexts.pack_of(run.suite)
+        texts = source_texts(run.suite, rootdir_of(self.config), is_checked=False)
+        sources = CaseSources(
+            *hide_prompts(texts, pack, are_kept=self.contexts.settings.record_prompts),
             redact=self.contexts.redactor.json,
-            root_link=place.root,
-            options=place.options,
+            place=place,
             can_accept=can_accept(pack, run.suite.config),
-            panels=self._panels(run, conclusion),
         )
+        folder, panels = run.results.writer.folder, self._panels(run, conclusion)
+        page = page_of_run(conclusion, lambda: run.ordered, sources, folder=folder, panels=panels)
         return page_html([page], title=conclusion.run.suite, redact=self._redact)
 
     def _panels(self, run: SuiteRun, conclusion: Conclusion) -> tuple[Panel, ...]:
@@ -666,7 +662,8 @@ class Recorder:
         try:
             from pytest_packbench.reports.document import run_document
 
-            run.results.writer.complete(run_document(run.conclusion), plugin_report(self.config, session, run.selected))
+            document = run_document(run.conclusion, self._redact(self.place(run, None).options))
+            run.results.writer.complete(document, plugin_report(self.config, session, run.selected))
         except (OSError, MemoryError, RecursionError) as error:
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
             path = run.results.writer.folder / REPORT

@@ -16,17 +16,22 @@ if TYPE_CHECKING:
     from pytest_packbench.model.policy import PolicyOutcome
 
 
-def run_document(conclusion: Conclusion) -> dict[str, Any]:
+def run_document(conclusion: Conclusion, rerun: str = "") -> dict[str, Any]:
     """Return the conclusion of a run as plain JSON.
+
+    Args:
+        conclusion: what it came to.
+        rerun: the options of pytest that make the same run, quoted for a shell.
 
     Returns:
         An object of version `RUN_DOCUMENT_VERSION` with the keys `version`, `status` (`passed`, `failed`, `partial`),
         `complete`, `run`, `totals`, `overall`, `groups`, `depth`, `refusals`, `exposure` if a case was vacuous,
         `authored`, `models`, `cached`, `interval` (how the intervals of the groups are computed), `figures` if the pack
-        gives any, `gates`, `comparison` if a baseline was requested, `policy` (the acceptance policy) where it is
-        known, `policy_changes` if a base for it was requested, `controls` if the run has any, `trials` if cases have
-        several trials, and `cases`, which is empty: the writer of the report adds the rows of the results. Units are
-        those of the classes. Numbers that are not finite are null. The object shares nothing with the argument.
+        gives any, `gates`, `rerun` if there are options, `comparison` if a baseline was requested, `policy` (the
+        acceptance policy) where it is known, `policy_changes` if a base for it was requested, `controls` if the run has
+        any, `trials` if cases have several trials, and `cases`, which is empty: the writer of the report adds the rows
+        of the results. Units are those of the classes. Numbers that are not finite are null. The object shares nothing
+        with the argument.
     """
     run, statistics = conclusion.run, conclusion.statistics
     exposure, trials = statistics.exposure, statistics.trials
@@ -47,6 +52,7 @@ def run_document(conclusion: Conclusion) -> dict[str, Any]:
         "interval": WILSON,
         "figures": [figure.as_json() for figure in conclusion.all_figures] or None,
         "gates": [asdict(gate) for gate in conclusion.gates],
+        "rerun": rerun or None,
         "comparison": None if conclusion.baseline is None else _comparison(conclusion.baseline),
         "policy": conclusion.stored_policy,
         "policy_changes": None if conclusion.policy is None else _policy_changes(conclusion.policy),

@@ -14,10 +14,8 @@ from pytest_packbench.analysis.conclusion import run_verdict
 from pytest_packbench.analysis.counting import by_case, fold_case, trials_rule_of
 from pytest_packbench.analysis.formatting import format_score, format_terms
 from pytest_packbench.analysis.listing import MAX_ROWS
-from pytest_packbench.files import LIMITS, read_regular
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.score import is_broken
-from pytest_packbench.model.suite import CONFIG_NAME
 from pytest_packbench.reports.blocks import Section, Text, markdown
 from pytest_packbench.reports.story import NOWHERE, Place, summary_markdown
 from pytest_packbench.reports.terminal import one_line, printable
@@ -31,10 +29,11 @@ if TYPE_CHECKING:
 
 # GitHub shows the first 10 of a step
 MAX_ANNOTATIONS = 10
-MAX_GATES = 3
 STEP_BYTES = 1024 * 1024
 _ROWS = (MAX_ROWS, 100, 30, 10, 3)
 _WIDTH = 400
+# of an annotation
+_MAX_LINES = 5
 
 
 class FinishedRun(NamedTuple):
@@ -85,22 +84,22 @@ class Annotation(NamedTuple):
         return f"::{self.level} {properties}::{_escape_data(printable(self.message))}"
 
 
-def run_annotations(runs: Iterable[FinishedRun], max_annotations: int = MAX_ANNOTATIONS) -> list[Annotation]:
+def run_annotations(runs: Iterable[FinishedRun], problems: Sequence[Annotation] = ()) -> list[Annotation]:
     """Return annotations of what failed: policy, baseline, gates, controls, errors, then failing cases, worst first.
 
     Args:
         runs: the suites of a session.
-        max_annotations: the largest number, 2 or more; if there are more, the last one counts the others.
+        problems: annotations that come before those of the runs.
 
     Returns:
-        No annotations for quarantined cases, known holes and cases that did not run. If only gates decide, failing
-        cases are warnings.
+        At most `MAX_ANNOTATIONS`, the last of which counts the others; none for quarantined cases, known holes and
+        cases that did not run. If only gates decide, failing cases are warnings.
     """
-    gates: list[Annotation] = []
+    ordered = [*problems]
     errors: list[Annotation] = []
     failures: list[tuple[float, Annotation]] = []
     for run in runs:
-        gates += _decisions(run)
+        ordered += _decisions(run)
         rule = trials_rule_of(run.conclusion.run)
         for result in (fold_case(trials, rule) for trials in by_case(iter(run.results))):
             if result.score.verdict in {"error", "vacuous"} and not result.score.quarantined:
@@ -109,13 +108,13 @@ def run_annotations(runs: Iterable[FinishedRun], max_annotations: int = MAX_ANNO
                 distance = (result.score.score or 0.0) - (result.score.threshold or 0.0)
                 failures.append((distance, _failure_annotation(run.conclusion.run, result)))
     failures.sort(key=lambda failure: failure[0])
-    ordered = [*gates, *errors, *(annotation for _, annotation in failures)]
-    if len(ordered) <= max_annotations:
-        return ordered
-    others = ordered[max_annotations - 1 :]
-    level: Literal["error", "warning"] = "error" if any(each.level == "error" for each in others) else "warning"
-    message = f"and {len(others)} more; see the job summary and the log"
-    return [*ordered[: max_annotations - 1], Annotation(level=level, title="packbench", message=message)]
+    ordered += [*errors, *(annotation for _, annotation in failures)]
+    others = ordered[MAX_ANNOTATIONS - 1 :]
+    if len(others) > 1:
+        level: Literal["error", "warning"] = "error" if any(each.level == "error" for each in others) else "warning"
+        message = f"and {len(others)} more; see the job summary and the log"
+        ordered[MAX_ANNOTATIONS - 1 :] = [Annotation(level=level, title="packbench", message=message)]
+    return ordered
 
 
 def step_summary(run: FinishedRun, limit: int = STEP_BYTES) -> str:
@@ -173,8 +172,7 @@ def annotation_commands(
     Returns:
         At most `MAX_ANNOTATIONS` commands, one line each without its end.
     """
-    first = problems[: MAX_ANNOTATIONS - 2]
-    for annotation in (*first, *run_annotations(runs, MAX_ANNOTATIONS - len(first))):
+    for annotation in run_annotations(runs, problems):
         yield annotation.command(*_location(annotation.file, root, workspace))
 
 
@@ -189,32 +187,25 @@ def _pages(run: FinishedRun) -> Iterator[str]:
 
 def _decisions(run: FinishedRun) -> Iterator[Annotation]:
     """Yield what failed the run as a whole: policy, baseline, gates and controls."""
-    conclusion, rules = run.conclusion, run.rules
-    suite, policy, controls = conclusion.run.suite, conclusion.policy, conclusion.controls
+    conclusion, rules, suite = run.conclusion, run.rules, run.conclusion.run.suite
+    policy, baseline, controls = conclusion.policy, conclusion.baseline, conclusion.controls
     if policy is not None and policy.failed:
-        lines = [*policy.problems, *(change.line for change in policy.loosened)]
-        more = [f"and {len(lines) - MAX_GATES} more"] if len(lines) > MAX_GATES else []
-        yield _error(f"{suite}: acceptance policy", rules, policy.headline, *lines[:MAX_GATES], *more)
-    for text in conclusion.baseline.failures if conclusion.baseline is not None else ():
+        changes = (change.line for change in policy.loosened)
+        yield _error(f"{suite}: acceptance policy", rules, policy.headline, *policy.problems, *changes)
+    for text in baseline.failures if baseline is not None else ():
         yield _error(f"{suite}: baseline", rules, text)
-    failed = [gate for gate in conclusion.gates if not gate.passed]
-    for number, gate in enumerate(failed[:MAX_GATES], 1):
-        others = _others(number, len(failed), "gate", suite)
-        yield _error(f"{suite}: gate {one_line(gate.subject)}", rules, gate.text, *others)
+    failed = [gate.text for gate in conclusion.gates if not gate.passed]
+    if failed:
+        yield _error(f"{suite}: {pluralize(len(failed), 'gate')} failed", rules, *failed)
     wrong = () if controls is None else controls.wrong
-    for number, control in enumerate(wrong[:MAX_GATES], 1):
-        title = f"{suite}: control {one_line(control.control)} did not end as written"
-        yield _error(title, control.file, control.message, *_others(number, len(wrong), "control", suite))
-
-
-def _others(number: int, total: int, noun: str, suite: str) -> list[str]:
-    """Return a line about those that have no annotation, for the last one that has."""
-    left = total - number
-    return [f"and {pluralize(left, f'other {noun}')} of {suite}"] if left and number == MAX_GATES else []
+    if wrong:
+        title = f"{suite}: {pluralize(len(wrong), 'control')} did not end as written"
+        yield _error(title, wrong[0].file, *(f"{control.control}: {control.message}" for control in wrong))
 
 
 def _error(title: str, file: str, *lines: str) -> Annotation:
-    return Annotation("error", title, "\n".join(one_line(line, _WIDTH) for line in lines), file)
+    more = [f"and {len(lines) - _MAX_LINES} more"] if len(lines) > _MAX_LINES else []
+    return Annotation("error", title, "\n".join([one_line(line, _WIDTH) for line in lines[:_MAX_LINES]] + more), file)
 
 
 def _error_annotation(run: Run, result: Result) -> Annotation:
@@ -242,23 +233,10 @@ def _escape_property(text: str) -> str:
 
 def _location(file: str, root: Path, workspace: str) -> tuple[str, int]:
     """Return a file relative to the repository's root and a line in it; no file if it is outside the repository."""
-    name, line = _split_line(file)
-    path = root / name
-    relative = Path(os.path.relpath(path, workspace)) if name else Path(os.pardir)
+    name, _, line = file.rpartition(":")
+    if not (name and line.isdecimal()):
+        name, line = file, "1"
+    relative = Path(os.path.relpath(root / name, workspace)) if name else Path(os.pardir)
     if name.startswith("bundled:") or relative.is_absolute() or relative.parts[0] == os.pardir:
         return "", 1
-    return relative.as_posix(), line or (_gates_line(path) if path.suffix == ".yaml" else 1)
-
-
-def _split_line(file: str) -> tuple[str, int]:
-    name, _, line = file.rpartition(":")
-    return (name, int(line)) if name and line.isdecimal() else (file, 0)
-
-
-def _gates_line(rules: Path) -> int:
-    """Return the line of `gates:` in a suite.yaml; 1 if there is none, since `completeness` is a default gate."""
-    try:
-        lines = read_regular(rules, LIMITS[CONFIG_NAME]).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return 1
-    return next((number for number, line in enumerate(lines, 1) if line.startswith("gates:")), 1)
+    return relative.as_posix(), int(line)

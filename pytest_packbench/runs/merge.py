@@ -157,6 +157,7 @@ class Merge:
     Attributes:
         run: the metadata of the merged run.
         missing_shards: the shards of the run that are not merged; None if the runs are not shards.
+        rerun: the options of pytest that make such a run, as in `StoredRun`.
 
     Raises:
         MergeError: the runs do not belong together.
@@ -177,6 +178,7 @@ class Merge:
         empty = [opened.run.run_id for opened in self._runs if not opened.selected]
         self.run = merged_run(runs, run_id, empty=empty)
         self.missing_shards = missing_shards(runs)
+        self.rerun = next((opened.rerun for opened in self._runs if opened.selected), "")
         self._missing: list[str] = []
         # whether all attempts at a case ran, by test id
         self._ran: dict[str, bool] = {}

@@ -49,6 +49,8 @@ _CHUNK: Final = 1 << 18
 # a report as the writer leaves it
 _DOCUMENT = re.compile(rb'"packbench":(?=\{"version":\d+,"status":)')
 _CASES = re.compile(rb',"cases":\[')
+# nothing but options, whatever a report contains: readers copy them into a shell
+_RERUN = re.compile(r"""(?:--packbench-[a-z-]+=(?:[\w@%+=:,./-]|'[^']*'|"'")+(?: |\Z))*""", re.ASCII)
 _END = "]}}\n"
 _RESTORE = "restore it, or remove it and set it again with packbench baseline set"
 _SHARED = ("mode", "pack", "suite_sha256", "target")
@@ -124,6 +126,12 @@ class StoredRun:
         """The figures of its pack, as plain JSON."""
         figures = self.header.get("figures")
         return figures if isinstance(figures, list) else []
+
+    @property
+    def rerun(self) -> str:
+        """The options of pytest that make the same run, quoted for a shell; empty where its report has none."""
+        options = self.header.get("rerun")
+        return options if isinstance(options, str) and _RERUN.fullmatch(options) else ""
 
     @property
     def policy_failed(self) -> bool:

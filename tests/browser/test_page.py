@@ -164,7 +164,7 @@ def test_the_keyboard_suffices(browser: Browser, pages: Pages) -> None:
 
 def test_the_page_of_a_live_run_has_costs_and_the_conversation(browser: Browser, pages: Pages) -> None:
     with opened(browser, pages("live"), address=f"#case={projects.CONFUSED.lower()}") as shown:
-        assert "USD" in shown.page.locator("#effort").inner_text()
+        assert "USD" in shown.page.locator("#verdict").inner_text()
         view = shown.page.locator("#case-view")
         shown.page.locator(CASE_HEADING).filter(has_text=projects.CONFUSED.lower()).wait_for()
         for part in ("Santiago", "Valparaiso"):
@@ -391,9 +391,9 @@ def _open(shown: Watched, path: Path, case_id: str, run: str = "") -> None:
 
 
 def test_a_case_of_several_runs_has_one_mark(browser: Browser, tmp_path: Path) -> None:
-    record = {"packbench": {"mode": "live", "target": "toy:answer"}}
-    result = case_result("a", "failed", case_sha256="ab" * 32, record=record, timestamp="2026-01-02T03:04:05.678Z")
-    path = projects.write_page(tmp_path / "page.html", *(blocks([result], run=run) for run in ("R1", "R2")))
+    live = {"mode": "live", "target": "toy:answer", "finished_at": "2026-01-02T03:04:05.678Z"}
+    result = case_result("a", "failed", case_sha256="ab" * 32)
+    path = projects.write_page(tmp_path / "page.html", *(blocks([result], **live, run_id=run) for run in ("R1", "R2")))
     with opened(browser, path) as shown:
         shown.page.locator("#case-table td.col-run").first.wait_for()
         assert _texts(shown, "#case-table td.col-run") == ["live toy:answer 2026-01-02 03:04:05"] * 2
@@ -408,11 +408,11 @@ def test_a_case_of_several_runs_has_one_mark(browser: Browser, tmp_path: Path) -
 def test_marks_belong_to_the_cases_of_a_page(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     first, changed = (case_result("a", "failed", case_sha256=digest * 32) for digest in ("ab", "cd"))
-    projects.write_page(path, blocks([first], run="R"))
+    projects.write_page(path, blocks([first], run_id="R"))
     with opened(browser, path, address="#case=a") as shown:
         assert len(_mark(shown, "quarantine")) == 1
         for result, run, left in ((first, "R", 1), (changed, "R", 0), (first, "S", 0)):
-            projects.write_page(path, blocks([result], run=run))
+            projects.write_page(path, blocks([result], run_id=run))
             shown.page.goto(f"{path.as_uri()}#cases")
             shown.page.reload()
             shown.page.locator("#case-table").wait_for()
@@ -423,7 +423,7 @@ def test_marks_belong_to_the_cases_of_a_page(browser: Browser, tmp_path: Path) -
 
 def test_a_begun_mark_is_kept(browser: Browser, tmp_path: Path) -> None:
     results = [case_result(name, "failed", case_sha256="ab" * 32) for name in ("a", "b")]
-    path = projects.write_page(tmp_path / "page.html", blocks(results, run="R"))
+    path = projects.write_page(tmp_path / "page.html", blocks(results, run_id="R"))
     with opened(browser, path, address="#case=a") as shown:
         shown.page.locator("#mark-reason").fill("not yet")
         shown.page.keyboard.press("Escape")
@@ -442,16 +442,16 @@ def test_also_acceptable_is_offered_where_it_can_be_applied(browser: Browser, tm
     def lost(name: str) -> Any:
         return ({"name": name, "effect": "add", "value": 0.0},)
 
-    generic, safety = ({"packbench": {"pack": f"{pack}/1"}} for pack in ("generic", "agent_safety"))
+    generic, safety = "generic", "agent_safety"
     kinds = (
-        (case_result("listed", "failed", terms=lost("one_of /queue"), record=generic), ""),
-        (case_result("single", "failed", terms=lost("exact /order"), record=generic), "use the rule one_of"),
-        (case_result("right", record=generic), "passes already"),
-        (case_result("broken", "error", message="no"), "no answer that was scored"),
-        (case_result("attack", "failed", record=safety), "choose “Gold is wrong”"),
+        (case_result("listed", "failed", terms=lost("one_of /queue")), generic, ""),
+        (case_result("single", "failed", terms=lost("exact /order")), generic, "use the rule one_of"),
+        (case_result("right"), generic, "passes already"),
+        (case_result("broken", "error", message="no"), generic, "no answer that was scored"),
+        (case_result("attack", "failed"), safety, "choose “Gold is wrong”"),
     )
-    for number, (result, why) in enumerate(kinds):
-        path = projects.write_page(tmp_path / f"{number}.html", blocks([result]))
+    for number, (result, pack, why) in enumerate(kinds):
+        path = projects.write_page(tmp_path / f"{number}.html", blocks([result], pack=pack))
         with opened(browser, path, address=f"#case={result.case.case_id}") as shown:
             choice = shown.page.locator("#case-mark label", has=shown.page.locator("[value=also_acceptable]"))
             choice.wait_for()

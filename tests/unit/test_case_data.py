@@ -18,9 +18,10 @@ from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.packs.generic.pack import GenericPack
 from pytest_packbench.reports.page import case_data
 from pytest_packbench.reports.page.case_data import NO_SOURCES, SEPARATOR, CaseSources, case_blocks, root_link
+from pytest_packbench.reports.story import Place
 from pytest_packbench.testing import case as new_case
 from tests.integration.test_bundled import SOURCES, pack
-from tests.unit.run_builders import case_result, changed
+from tests.unit.run_builders import case_result, changed, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +33,8 @@ TRACE = [{"hook": f"check.{number}", "decision": "pass", "rule": number} for num
 
 
 def blocks(results: Sequence[Result], sources: CaseSources = NO_SOURCES, **arguments: Any) -> CaseBlocks:
-    usual: dict[str, Any] = {"baseline": None, "history": {}, "redact": str}
-    return case_blocks(results, sources, **{**usual, **arguments})
+    compared = {name: arguments.pop(name) for name in ("baseline", "history") if name in arguments}
+    return case_blocks(results, sources, run(**arguments), **{"history": {}, **compared})
 
 
 def unpacked(found: CaseBlocks) -> dict[str, str]:
@@ -44,7 +45,7 @@ def rows(found: CaseBlocks) -> dict[str, dict[str, Any]]:
     table = json.loads(unpacked(found)["rows"])
     columns = table["columns"]
     made = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    return {row["case_id"]: {**row, "terms": table["terms"][row["terms"]]} for row in made}
+    return {row["case_id"]: row for row in made}
 
 
 def details(found: CaseBlocks, case_id: str) -> tuple[dict[str, Any], list[str]]:
@@ -52,23 +53,11 @@ def details(found: CaseBlocks, case_id: str) -> tuple[dict[str, Any], list[str]]
     row = rows(found)[case_id]
     head, *texts = unpacked(found)[f"details-{row['details']}"].split(SEPARATOR)
     chunk = json.loads(head)
-    shared = [json.loads(texts[place]) for place in chunk["shared"]]
-
-    def restored(value: Any) -> Any:
-        if isinstance(value, dict):
-            if value.keys() == {"$shared"}:
-                return shared[value["$shared"]]
-            return {key: restored(item) for key, item in value.items()}
-        return [restored(item) for item in value] if isinstance(value, list) else value
-
-    texts = texts[len(shared) :]
     case = dict(zip(chunk["details"], chunk["cases"][row["key"]], strict=True))
     case["trials"] = [dict(zip(chunk["attempts"], values, strict=True)) for values in case["trials"]]
     for trial in case["trials"]:
-        trial["terms"], trial["hooks"] = restored(trial["terms"]), restored(trial["hooks"])
         if trial["payload"]:
-            payload = json.loads(texts[trial["payload"] - 1])
-            trial["payload"] = payload if trial["is_plain"] else restored(payload)
+            trial["payload"] = json.loads(texts[trial["payload"] - 1])
     return case, texts
 
 
@@ -93,12 +82,9 @@ def test_what_went_in_comes_out() -> None:
     (trial,) = case["trials"]
     assert (trial["payload"], trial["terms"], trial["hooks"]) == (payload, list(terms), TRACE)
     assert (case["history"], trial["tokens_input"], found.notices) == (["failed", "passed"], 3, ())
-    # the same list is stored once
-    assert unpacked(found)["details-0"].count("check.12") == 1
-    # unreadable texts stay as they are, and so does a result that has the script's own key
-    case, texts = details(blocks([changed(now, payload={"$shared": 0})], text_sources("not\n  JSON \udc80")), "one")
+    # unreadable texts stay as they are
+    case, texts = details(blocks([now], text_sources("not\n  JSON \udc80")), "one")
     assert texts[case["case"] - 1] == "not\n  JSON \\udc80"
-    assert case["trials"][0]["payload"] == {"$shared": 0}
     assert details(blocks([case_result("one", "error")]), "one")[0]["case"] is None
 
 
@@ -108,7 +94,8 @@ def test_rows_say_what_the_table_needs() -> None:
     now = [case_result("a", "failed", terms=lost, answer="x"), case_result("b"), case_result("d", tags=("t",))]
     now += [case_result("c", case_sha256="ab" * 32), case_result("a b", "error", message="broken", file="f.jsonl:3")]
     before["toy:plain:c"] = changed(before["toy:plain:c"], case_sha256="cd" * 32)
-    found = rows(blocks(now, baseline=before, run="R", root_link="../..", options="--packbench-mode=live"))
+    sources = NO_SOURCES._replace(place=Place("../..", "--packbench-mode=live"))
+    found = rows(blocks(now, sources, baseline=before))
     changes = {"a": "new_failure", "b": "recovered", "c": "changed", "d": "added", "a b": "added"}
     assert {name: row["change"] for name, row in found.items()} == changes
     assert found["a"]["terms"] == [["forbidden", True], ["clamp", False]]
@@ -117,10 +104,9 @@ def test_rows_say_what_the_table_needs() -> None:
     (low,) = rows(blocks([case_result("low", "failed", terms=parts)])).values()
     assert low["terms"] == [["queue", True], ["order", False]]
     assert (found["a"]["before"], found["d"]["tags"]) == (["passed", 1.0, None], ["t"])
-    assert (found["a"]["test_id"], found["a"]["prefix"] + "a") == (None, now[0].case.test_id)
+    assert found["a"]["test_id"] == now[0].case.test_id
     assert found["a b"]["command"] == "pytest 'cases/a b.json::a b' --packbench-mode=live"
-    # the script makes the others
-    assert found["a"]["command"] is None
+    assert found["a"]["command"] == "pytest cases/a.json::a --packbench-mode=live"
     assert [row["change"] for row in rows(blocks(now)).values()] == [None] * 5
 
 
@@ -136,8 +122,9 @@ def test_secrets_of_files_do_not_reach_the_page() -> None:
     secret = "sk-" + "a1B2" * 8
     found = blocks(
         [case_result("a")],
-        text_sources(f'{{"input": "{secret}"}}', f'{{"exchanges": [{{"answer": "{secret}"}}]}}'),
-        redact=lambda text: text.replace(secret, "[redacted]"),
+        text_sources(f'{{"input": "{secret}"}}', f'{{"exchanges": [{{"answer": "{secret}"}}]}}')._replace(
+            redact=lambda text: text.replace(secret, "[redacted]")
+        ),
     )
     assert [secret in text for text in unpacked(found).values()] == [False, False]
     assert unpacked(found)["details-0"].count("[redacted]") == 2
@@ -154,46 +141,41 @@ def test_a_large_page_loses_the_exchanges_of_cases_that_passed(monkeypatch: pyte
     first, second = found.notices
     assert first.startswith("The recorded exchanges of ")
     assert first.endswith(
-        " cases are left out, because the details of this page exceed 1 MB; the files of the run and of the suite"
-        " contain them."
+        " are left out, because this page would be too large; the files of the run and of the suite contain them."
     )
     assert second.startswith("The texts and results of ")
     assert details(found, "bad")[0]["recording"]
     assert not details(found, "p29")[0]["recording"]
 
 
-def test_the_table_of_a_huge_run_has_its_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(case_data, "MAX_ROWS", 3)
-    found = blocks([*(case_result(f"p{number}") for number in range(5)), case_result("bad", "failed")])
-    assert list(rows(found)) == ["bad", "p0", "p1"]
-    assert found.notices == ("The table has 3 cases, those that did not pass first; report.json lists all.",)
+def test_failures_are_first_in_the_table() -> None:
+    assert list(rows(blocks([case_result("p"), case_result("bad", "failed")]))) == ["bad", "p"]
     assert json.loads(unpacked(blocks([]))["rows"])["columns"] == {}
 
 
 def test_a_long_text_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(case_data, "_MAX_TEXT", 1 << 20)
     found = blocks([case_result("a")], text_sources("x" * (1 << 21)))
-    assert found.notices == (
-        "Texts of more than 1 MB are cut in 1 case (a); the files of the run and of the suite contain them.",
+    (notice,) = found.notices
+    assert notice.startswith(
+        "The ends of long texts of 1 case (a) are left out, because this page would be too large; "
     )
     assert len(details(found, "a")[1][0]) == 1 << 20
 
 
 def test_what_is_cut_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(case_data, "_MAX_TEXT", 1 << 10)
-    short, long = ({"role": "answer", "answer": "x" * length} for length in (9, 1 << 11))
-    recording = json.dumps({"exchanges": [short, long, short]})
+    recording = json.dumps({"exchanges": [{"role": "answer", "answer": "x" * (1 << 11)}]})
     results = [case_result(f"c{number}", payload={"text": "y" * (1 << 11)}) for number in range(4)]
     found = blocks([*results, case_result("whole", payload={})], text_sources("{}", recording))
-    case, texts = details(found, "whole")
-    first, second, third = json.loads(texts[case["recording"] - 1])["exchanges"]
-    assert (first, third, second["role"], second["problem"]["kind"]) == (short, short, "answer", "left out")
-    assert case["trials"][0]["cut"] is None
+    case, _ = details(found, "whole")
+    assert (case["recording"], case["trials"][0]["cut"]) == (None, None)
     chunk = json.loads(unpacked(found)["details-0"].split(SEPARATOR)[0])
     assert [dict(zip(chunk["attempts"], each[4][0], strict=True))["cut"] for each in chunk["cases"]] == [True] * 4 + [
         None
     ]
-    assert "in 5 cases (c0, c1, c2 and 2 more)" in found.notices[0]
+    assert "The recorded exchanges of 5 cases (c0, c1, c2 and 2 more) are left out" in found.notices[0]
+    assert "The ends of long texts of 4 cases (c0, c1, c2 and 1 more) are left out" in found.notices[1]
 
 
 def test_digests_are_left_out_of_recordings_only() -> None:
@@ -206,9 +188,8 @@ def test_digests_are_left_out_of_recordings_only() -> None:
 
 
 def test_runs_are_told_apart() -> None:
-    record = {"packbench": {"mode": "live", "target": "toy:answer", "pack": "generic/1"}}
-    runs = [case_result("a"), case_result("b", record=record, timestamp="2026-01-02T03:04:05.678Z")]
-    table = json.loads(unpacked(blocks(runs, run="R"))["rows"])
+    live = {"mode": "live", "target": "toy:answer", "pack": "generic", "finished_at": "2026-01-02T03:04:05.678Z"}
+    table = json.loads(unpacked(blocks([case_result("a")], **live))["rows"])
     assert (table["pack"], table["label"]) == ("generic", "live toy:answer 2026-01-02 03:04:05")
 
 
@@ -298,7 +279,7 @@ def test_the_recording_that_waits_for_approval_is_that_of_the_run(tmp_path: Path
 def test_an_answer_that_was_compared_can_be_accepted(
     verdict: str, changes: dict[str, Any], can_accept: bool, shown: bool
 ) -> None:
-    found = blocks([case_result("a", verdict, **changes)], can_accept=can_accept)
+    found = blocks([case_result("a", verdict, **changes)], NO_SOURCES._replace(can_accept=can_accept))
     assert rows(found)["a"]["can_accept"] is shown
 
 

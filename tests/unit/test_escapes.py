@@ -21,7 +21,7 @@ from pytest_packbench.model.control import ControlResult, ControlTally
 from pytest_packbench.model.metric import Figure
 from pytest_packbench.model.policy import PolicyChange, PolicyOutcome
 from pytest_packbench.reports.github import FinishedRun, annotation_commands, step_summary
-from pytest_packbench.reports.page import page_html, run_page
+from pytest_packbench.reports.page import RunPage, page_html, scores_of
 from pytest_packbench.reports.story import summary_lines, summary_markdown
 from pytest_packbench.reports.terminal import printable_json
 from pytest_packbench.testing import case, write_case
@@ -181,7 +181,7 @@ def test_every_writer_of_a_run_writes_text_as_text(text: str) -> None:
         assert command.isprintable(), command
         assert re.match(r"::(error|warning) ", command), command
         assert command.count("::error ") + command.count("::warning ") == 1, command
-    html = page_html([run_page(of.conclusion, of.results)], title=text)
+    html = page_html([RunPage(of.conclusion, scores_of(of.results))], title=text)
     assert RAW.search(html) is None
     read = Tags(html)
     assert read.tags <= TAGS, read.tags - TAGS

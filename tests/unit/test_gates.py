@@ -30,7 +30,7 @@ from pytest_packbench.packs.agent_safety.pack import AgentSafetyPack
 from pytest_packbench.reports.blocks import markdown
 from pytest_packbench.reports.diff import comparison_headline, diff_markdown, sentences, worst_changes
 from pytest_packbench.reports.document import run_document
-from pytest_packbench.reports.page import page_html, run_page
+from pytest_packbench.reports.page import RunPage, page_html, scores_of
 from pytest_packbench.reports.story import summary_markdown
 from pytest_packbench.runs.reading import StoredRun
 from pytest_packbench.runs.stored import BaselineLookup
@@ -177,7 +177,7 @@ def test_a_gate_that_is_not_judged_has_passed_on_no_page(scope: Scope, rules: Ga
     config = SuiteConfig(pack="generic", gates=(rules,))
     of = run(settings=settings)
     conclusion = conclude(of, case_results(2, 1), config, scope=scope)
-    markdown, html = summary_markdown(conclusion), page_html([run_page(conclusion, ())], title="toy")
+    markdown, html = summary_markdown(conclusion), page_html([RunPage(conclusion, scores_of(()))], title="toy")
     assert f"<summary>Gates: {shown}</summary>" in markdown
     assert (why in markdown, why in html) == (True, True)
     passed = int(shown[0])

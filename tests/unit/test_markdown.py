@@ -309,8 +309,9 @@ def test_long_lists_are_cut_and_end_with_their_length() -> None:
     # there is room for cases beside gates
     gates = [gate("pass_rate", min=0.5 + number / 100) for number in range(8)]
     annotations = run_annotations([finished(case_results(0, 3), *gates)])
-    assert len(annotations) == 6
-    assert annotations[2].message.endswith("\nand 5 other gates of toy")
+    assert len(annotations) == 4
+    assert (annotations[0].title, annotations[0].message.count("\n")) == ("toy: 8 gates failed", 5)
+    assert annotations[0].message.endswith("\nand 3 more")
 
 
 _JOINERS = re.compile("[\u200c\u200d]")

@@ -9,7 +9,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_packbench.reports.blocks import html_text
 from pytest_packbench.reports.plots import BINS
@@ -25,55 +25,23 @@ if TYPE_CHECKING:
     from pytest_packbench.reports.page.case_data import CaseBlocks, CaseSources
 
 MAX_CASES = 10_000
-"""How many cases a page contains at most, unless more did not pass."""
+"""How many cases a page contains at most."""
 # written by the build of the wheel
 _PACKED = "_sources.json"
 
 
-class AttemptEffort(NamedTuple):
-    """What one attempt took.
-
-    Attributes:
-        test_id: the case.
-        trial: the number of the attempt, from 0.
-        duration_ms: milliseconds.
-        tokens: input and output tokens; None unless both are known.
-        cost_usd: US dollars; None if it is not known.
-    """
-
-    test_id: str
-    trial: int
-    duration_ms: int
-    tokens: tuple[int, int] | None
-    cost_usd: float | None
-
-
-class CaseNumbers(NamedTuple):
-    """The numbers of a run's attempts that its statistics do not have.
+class Scores(NamedTuple):
+    """The scores of a run's attempts.
 
     Attributes:
         passed: how many of the passed attempts have a score in each of `BINS` equal parts of 0 to 1.
         failed: the same of the failed attempts.
         thresholds: how many attempts have each threshold.
-        efforts: what each attempt with a record took.
-        case_hashes: the hash of each case's content by its test id; None for more than `MAX_CASES`.
     """
 
     passed: Sequence[int]
     failed: Sequence[int]
     thresholds: Mapping[float, int]
-    efforts: Sequence[AttemptEffort]
-    case_hashes: Mapping[str, str | None] | None
-
-    @property
-    def tokens(self) -> list[tuple[int, int]]:
-        """Input and output tokens of the attempts where both are known."""
-        return [each.tokens for each in self.efforts if each.tokens is not None]
-
-    @property
-    def costs(self) -> list[float]:
-        """The costs of the attempts where they are known, US dollars."""
-        return [each.cost_usd for each in self.efforts if each.cost_usd is not None]
 
 
 class RunPage(NamedTuple):
@@ -81,7 +49,7 @@ class RunPage(NamedTuple):
 
     Attributes:
         conclusion: what the run came to.
-        numbers: scores, times and tokens.
+        scores: those of its attempts.
         cases: its cases, compressed; None if the page has only the failing ones, as text.
         trend: earlier runs of the same kind, oldest first.
         notes: what a reader has to know about the page, a sentence each.
@@ -89,34 +57,19 @@ class RunPage(NamedTuple):
     """
 
     conclusion: Conclusion
-    numbers: CaseNumbers
+    scores: Scores
     cases: CaseBlocks | None = None
     trend: Sequence[TrendPoint] = ()
     notes: Sequence[str] = ()
     panels: Sequence[Panel] = ()
 
 
-def run_page(conclusion: Conclusion, results: Iterable[Result], **shown: Any) -> RunPage:
-    """Return what the page shows of a run.
-
-    Args:
-        conclusion: what it came to.
-        results: one for each attempt, in any order; read once.
-        shown: the other fields of `RunPage`.
-    """
-    return RunPage(conclusion, case_numbers(results), **shown)
-
-
 def page_of_run(
     conclusion: Conclusion,
     results: Callable[[], Iterable[Result]],
+    sources: CaseSources,
     *,
     folder: Path,
-    sources: CaseSources,
-    redact: Callable[[str], str],
-    root_link: str | None,
-    options: str,
-    can_accept: bool,
     notes: Sequence[str] = (),
     panels: Sequence[Panel] = (),
 ) -> RunPage:
@@ -125,40 +78,27 @@ def page_of_run(
     Args:
         conclusion: what the run came to.
         results: returns one for each attempt, with records and payloads, in the same order each time.
+        sources: what the project has of its cases.
         folder: the folder of the run, which the suite's other runs are beside.
-        sources: as in `case_blocks`, like the next four.
-        redact: as there.
-        root_link: as there.
-        options: as there.
-        can_accept: as there.
-        notes: as in `run_page`, like the next one.
+        notes: as in `RunPage`, like the next one.
         panels: as there.
     """
-    from pytest_packbench.analysis.counting import trials_rule_of
     from pytest_packbench.analysis.trend import like_runs, verdict_rows
     from pytest_packbench.reports.page.case_data import case_blocks
 
     run, number = conclusion.run, conclusion.statistics.totals.selected
     like = like_runs(folder.parent, run, conclusion.statistics.models)
-    cases = case_blocks(
-        shown_results(results, number),
-        sources,
-        baseline=baseline_cases(conclusion.baseline),
-        history=verdict_rows(like),
-        redact=redact,
-        run=run.run_id,
-        rule=trials_rule_of(run),
-        root_link=root_link,
-        options=options,
-        can_accept=can_accept,
-    )
-    notes = [*notes, *missing_cases(number)]
+    shown, baseline = shown_results(results, number), baseline_cases(conclusion.baseline)
+    cases = case_blocks(shown, sources, run, baseline=baseline, history=verdict_rows(like))
+    if number > MAX_CASES:
+        shown_cases = f"at most {MAX_CASES:,} of {number:,} cases, those that did not pass first"
+        notes = [*notes, f"The table of cases has {shown_cases}; report.json has all."]
     trend = [earlier.point for earlier in like]
-    return run_page(conclusion, results(), cases=cases, trend=trend, notes=notes, panels=panels)
+    return RunPage(conclusion, scores_of(results()), cases, trend, notes, panels)
 
 
 def shown_results(results: Callable[[], Iterable[Result]], number: int) -> tuple[Result, ...]:
-    """Return the results of the cases that a page contains: all, or those that did not pass and the first others.
+    """Return the results of the cases that a page contains: all, or the first, those that did not pass before others.
 
     Args:
         results: returns one for each attempt, in the same order each time.
@@ -168,18 +108,9 @@ def shown_results(results: Callable[[], Iterable[Result]], number: int) -> tuple
         return tuple(results())
     passed: dict[str, bool] = {}
     for result in results():
-        passed[result.case.test_id] = passed.get(result.case.test_id, True) and result.score.verdict == "passed"
-    failures_first = sorted(passed, key=passed.__getitem__)
-    kept = set(failures_first[: max(MAX_CASES, len(passed) - sum(passed.values()))])
+        passed[result.case.test_id] = passed.get(result.case.test_id, True) and result.score.passed
+    kept = set(sorted(passed, key=passed.__getitem__)[:MAX_CASES])
     return tuple([result for result in results() if result.case.test_id in kept])
-
-
-def missing_cases(number: int) -> tuple[str, ...]:
-    """Return what a page of this many cases says of those that it does not contain."""
-    if number <= MAX_CASES:
-        return ()
-    shown = f"those that did not pass and the first others, {MAX_CASES:,} or more in all, of {number:,} cases"
-    return (f"The table of cases has {shown}; report.json has all.",)
 
 
 def baseline_cases(outcome: BaselineOutcome | None) -> dict[str, Result] | None:
@@ -204,26 +135,16 @@ def baseline_cases(outcome: BaselineOutcome | None) -> dict[str, Result] | None:
     return {case.case.test_id: case for case in cases_of(stored.run, results)}
 
 
-def case_numbers(results: Iterable[Result]) -> CaseNumbers:
-    """Return the numbers of a run's attempts, in any order."""
+def scores_of(results: Iterable[Result]) -> Scores:
+    """Return the scores of a run's attempts, in any order."""
     bins = {"passed": [0] * BINS, "failed": [0] * BINS}
     thresholds: Counter[float] = Counter()
-    efforts: list[AttemptEffort] = []
-    hashes: dict[str, str | None] = {}
-    for result in results:
-        case, attempt, score, record = result.case, result.attempt, result.score, result.record
-        if len(hashes) <= MAX_CASES:
-            hashes[case.test_id] = case.case_sha256
+    for score in (result.score for result in results):
         if score.counted and score.score is not None:
             bins[score.verdict][min(int(score.score * BINS + 1e-9), BINS - 1)] += 1
             if score.threshold is not None:
                 thresholds[score.threshold] += 1
-        if record is not None:
-            given, returned = record.get("tokens_input"), record.get("tokens_output")
-            tokens = (given, returned) if isinstance(given, int) and isinstance(returned, int) else None
-            efforts.append(AttemptEffort(case.test_id, attempt.trial, attempt.duration_ms, tokens, attempt.cost_usd))
-    known = hashes if len(hashes) <= MAX_CASES else None
-    return CaseNumbers(bins["passed"], bins["failed"], dict(sorted(thresholds.items())), efforts, known)
+    return Scores(bins["passed"], bins["failed"], dict(sorted(thresholds.items())))
 
 
 def page_html(

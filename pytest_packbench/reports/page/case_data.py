@@ -2,8 +2,7 @@
 
 The script of the page unpacks the rows at its start, and a chunk of details when one of its cases is opened. Both are
 tables: the names of their columns once, then values. Texts of files and results are parsed when they are shown: a chunk
-is a JSON object, then these texts, each after `SEPARATOR`, which details name by position. What several cases have in
-common is one text, which `{"$shared": <position>}` stands for.
+is a JSON object, then these texts, each after `SEPARATOR`, which details name by position.
 """
 
 from __future__ import annotations
@@ -18,27 +17,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
 
-from pytest_packbench.analysis.counting import MEAN, by_case, fold_case
+from pytest_packbench.analysis.counting import by_case, fold_case, trials_rule_of
 from pytest_packbench.analysis.listing import name_some
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.result import values_of
 from pytest_packbench.model.strict_json import NUMBERS
+from pytest_packbench.reports.story import NOWHERE, Place
 from pytest_packbench.reports.terminal import lost_terms, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.analysis.counting import Rule
     from pytest_packbench.model.result import Result
+    from pytest_packbench.model.run import Run
 
 
 MAX_EXCHANGES = 8 * 1024 * 1024
 """The size of a page's details beyond which further cases are stored without their exchanges, bytes."""
 MAX_PAYLOADS = 2 * MAX_EXCHANGES
 """The size beyond which further cases are stored without texts, bytes."""
-MAX_ROWS = 20_000
-"""How many cases the table has at most."""
 _MAX_TEXT = 2 * 1024 * 1024
 _CHUNK_CASES = 64
 _CHUNK_CHARACTERS = 1024 * 1024
@@ -47,23 +45,15 @@ _LEVEL = 6
 _GZIP = 31
 SEPARATOR = "\x1e"
 """Separates the texts of a chunk; JSON contains it in escaped form only."""
-_SHARED = "$shared"
-# fewer objects in an array are not worth a look
-_MIN_SHARED = 4
-_MAX_DEPTH = 4
 # the keys of a recording that the script shows
 _SHOWN = ("exchanges", "gateway")
-_PROSE = re.compile(r'"[^"]{40}')
 _DIGESTS = re.compile(r'"(?:input|request)_sha256": ?"[0-9a-f]{64}", ?')
 _ROW_FIELDS = (
-    *("case_id", "suite", "verdict", "quarantined", "kind", "message", "score", "threshold", "case_type"),
+    *("test_id", "case_id", "suite", "verdict", "quarantined", "kind", "message", "score", "threshold", "case_type"),
     *("difficulty", "tags", "facets", "answer", "refused", "stale", "duration_ms", "cost_usd", "file"),
     *("case_sha256", "input_text", "expected_text", "actual_text"),
 )
-_MADE = (
-    *("test_id", "prefix", "passed", "trials", "tokens", "change", "before", "terms", "command", "can_accept"),
-    *("details", "key"),
-)
+_MADE = (*("passed", "trials", "tokens", "change", "before", "terms", "command", "can_accept", "details", "key"),)
 # the verdicts of an answer that was compared and is not accepted
 _WRONG = ("failed", "known_hole")
 _ATTEMPT_FIELDS = (
@@ -71,7 +61,7 @@ _ATTEMPT_FIELDS = (
     *("decision", "refused", "utility", "valid", "judge", "stale", "remark", "llm_backend", "llm_model"),
     *("duration_ms", "cached"),
 )
-_ATTEMPT_MADE = ("terms", "hooks", "tokens_input", "tokens_output", "payload", "is_plain", "cut")
+_ATTEMPT_MADE = ("terms", "hooks", "tokens_input", "tokens_output", "payload", "cut")
 _MAX_NAMED = 3
 _DETAILS = ("case", "recording", "remark", "history", "trials", "baseline")
 # much faster than looking up each name
@@ -79,17 +69,23 @@ _ROW_VALUES, _ATTEMPT_VALUES = values_of(*_ROW_FIELDS), values_of(*_ATTEMPT_FIEL
 
 
 class CaseSources(NamedTuple):
-    """Where the texts of cases come from; each function gets a result of the case.
+    """What a project has of the cases of a run; the first three functions get a result of the case.
 
     Attributes:
         case_text: the text of the case file, or of its line; None where it is not at hand.
         exchanges_text: the text of its recording; None where there is none.
         remark: what to know about these texts, such as that the file has changed since the run; empty for nothing.
+        redact: replaces secrets in these texts.
+        place: where the page is read.
+        can_accept: whether a further answer can be added to the accepted ones of a case (`Pack.can_accept`).
     """
 
     case_text: Callable[[Result], str | None]
     exchanges_text: Callable[[Result], str | None]
     remark: Callable[[Result], str] = lambda _: ""
+    redact: Callable[[str], str] = str
+    place: Place = NOWHERE
+    can_accept: bool = True
 
 
 NO_SOURCES = CaseSources(lambda _: None, lambda _: None)
@@ -123,81 +119,53 @@ class CaseBlocks(NamedTuple):
 def case_blocks(
     results: Sequence[Result],
     sources: CaseSources,
+    run: Run,
     *,
-    baseline: Mapping[str, Result] | None,
+    baseline: Mapping[str, Result] | None = None,
     history: Mapping[str, Sequence[str]],
-    redact: Callable[[str], str],
-    run: str = "",
-    rule: Rule = MEAN,
-    root_link: str | None = None,
-    options: str = "",
-    can_accept: bool = True,
 ) -> CaseBlocks:
     """Compress the cases of a run for its page.
 
     Args:
         results: all results, those of all trials; secrets in them are replaced already.
-        sources: of the texts of cases and recordings.
+        sources: what the project has of the cases.
+        run: what is true of all results.
         baseline: the results of the baseline by test id, one for each case; None without a baseline.
         history: the verdicts of earlier runs by test id, oldest first.
-        redact: replaces secrets in the texts of the sources.
-        run: the id of the run.
-        rule: the trials rule of the run.
-        root_link: the path from the folder of the page to the project's root (`root_link`); None if files can't be
-            linked to.
-        options: the options of the command that runs a case again, quoted for a shell.
-        can_accept: whether a further answer can be added to the accepted ones of a case (`Pack.can_accept`).
     """
     rows: list[tuple[Any, ...]] = []
-    terms: dict[tuple[Any, ...], int] = {}
-    packed = _Details(sources, redact)
-    options = f" {options}" if options else ""
-    for trials in sorted(by_case(results), key=_failures_first)[:MAX_ROWS]:
+    packed, rule = _Details(sources), trials_rule_of(run)
+    # what is left out of a large page is of cases that passed
+    for trials in sorted(by_case(results), key=lambda trials: all(result.score.passed for result in trials)):
         case = fold_case(trials, rule)
         before = None if baseline is None else baseline.get(case.case.test_id)
         change = None if baseline is None else _change(before, case)
-        command = f"pytest {quoted(case.case.nodeid)}{options}"
-        # most test ids end with the id of the case
-        prefix = case.case.test_id.removesuffix(case.case.case_id)
         made = (
-            *((case.case.test_id, None) if prefix == case.case.test_id else (None, prefix)),
             # by verdicts: those of a quarantined case are shown, too
             sum(result.score.verdict == "passed" for result in trials),
             len(trials),
             _tokens(trials),
             change,
             None if before is None else (before.score.verdict, before.score.score, before.score.answer),
-            terms.setdefault(_effects_of(case), len(terms)),
-            # most are what the script makes of file and id
-            None if command == f"pytest {case.case.file}::{case.case.case_id}{options}" else command,
-            can_accept and case.score.verdict in _WRONG and not (case.score.refused or case.case.expects_refusal),
+            _effects_of(case),
+            f"pytest {quoted(case.case.nodeid)} {sources.place.options}".rstrip(),
+            sources.can_accept
+            and case.score.verdict in _WRONG
+            and not (case.score.refused or case.case.expects_refusal),
             *packed.add(case, trials, before, history.get(case.case.test_id, ())),
         )
         rows.append((*_ROW_VALUES(case), *made))
     packed.flush()
+    told_apart = (run.mode, run.target, run.finished_at[:19].replace("T", " "))
     table = {
-        "run": run,
-        **_origin(results),
-        "root": root_link,
-        "options": options,
-        "terms": list(terms),
+        "run": run.run_id,
+        "pack": run.pack,
+        "label": " ".join(filter(None, told_apart)),
+        "root": sources.place.root,
         # equal values beside each other are compressed best
         "columns": dict(zip((*_ROW_FIELDS, *_MADE), zip(*rows, strict=True), strict=False)),
     }
-    blocks = (Block("rows", _compressed(_json(table))), *packed.blocks)
-    notices = packed.notices()
-    if len(rows) == MAX_ROWS and len(results) > MAX_ROWS:
-        first = f"The table has {MAX_ROWS:,} cases, those that did not pass first; report.json lists all."
-        notices = (first, *notices)
-    return CaseBlocks(blocks, notices)
-
-
-def _origin(results: Sequence[Result]) -> dict[str, str]:
-    """Return the pack of a run, and what tells it apart from other runs: mode, target and time."""
-    made: dict[str, Any] = next((found for each in results if (found := (each.record or {}).get("packbench"))), {})
-    ended = max((each.attempt.timestamp for each in results), default="")[:19].replace("T", " ")
-    label = " ".join(str(part) for part in (made.get("mode"), made.get("target"), ended) if part)
-    return {"pack": str(made.get("pack") or "").partition("/")[0], "label": label}
+    return CaseBlocks((Block("rows", _compressed(_json(table))), *packed.blocks), packed.notices())
 
 
 def _change(before: Result | None, case: Result) -> str:
@@ -219,18 +187,15 @@ def root_link(root: Path, folder: Path) -> str | None:
 class _Details:
     """Collects the details of cases and compresses them in chunks."""
 
-    def __init__(self, sources: CaseSources, redact: Callable[[str], str]) -> None:
+    def __init__(self, sources: CaseSources) -> None:
         self.blocks: list[Block] = []
         self._sources = sources
-        self._redact = redact
         self._chunk: list[tuple[Any, ...]] = []
         self._texts: list[str] = []
-        self._shared: dict[str, int] = {}
-        self._characters = self._size = self._references = 0
-        self._without_exchanges = self._without_texts = 0
+        self._characters = self._size = 0
         self._case_id = ""
-        # case ids, in order
-        self._cut: dict[str, None] = {}
+        # case ids, in order, by what is left out of them
+        self._left_out: dict[str, dict[str, None]] = {}
 
     def add(
         self, case: Result, trials: Sequence[Result], before: Result | None, earlier: Sequence[str]
@@ -248,117 +213,51 @@ class _Details:
             [self._attempt(result, keeps_texts=keeps_texts) for result in trials],
             None if before is None else self._attempt(before, keeps_texts=keeps_texts),
         )
-        self._without_texts += not keeps_texts
+        if not keeps_texts:
+            self._leave_out("The texts and results")
         self._chunk.append(details)
         return len(self.blocks), len(self._chunk) - 1
 
     def flush(self) -> None:
         """Compress what was collected since the last chunk."""
         if self._chunk:
-            # sorted, because similar texts are compressed best beside each other
-            shared = sorted(self._shared)
-            places = {self._shared[text]: place for place, text in enumerate(shared)}
-            head = {
-                "details": _DETAILS,
-                "attempts": (*_ATTEMPT_FIELDS, *_ATTEMPT_MADE),
-                "cases": self._chunk,
-                "shared": [places[number] for number in range(len(places))],
-            }
-            texts = SEPARATOR.join([_json(head), *shared, *self._texts])
+            head = {"details": _DETAILS, "attempts": (*_ATTEMPT_FIELDS, *_ATTEMPT_MADE), "cases": self._chunk}
+            texts = SEPARATOR.join([_json(head), *self._texts])
             block = Block(f"details-{len(self.blocks)}", _compressed(texts))
             self.blocks.append(block)
             self._size += len(block.text)
-        self._chunk, self._texts, self._shared, self._characters = [], [], {}, 0
+        self._chunk, self._texts, self._characters = [], [], 0
 
     def notices(self) -> tuple[str, ...]:
         """Return what was left out."""
-        named = name_some(list(self._cut)[:_MAX_NAMED], len(self._cut))
-        exceeded, cut = "because the details of this page exceed", pluralize(len(self._cut), "case")
-        found = {
-            f"The recorded exchanges of {pluralize(self._without_exchanges, 'case')} are left out, {exceeded} "
-            f"{MAX_EXCHANGES >> 20} MB": self._without_exchanges,
-            f"The texts and results of {pluralize(self._without_texts, 'case')} are left out, {exceeded} "
-            f"{MAX_PAYLOADS >> 20} MB": self._without_texts,
-            f"Texts of more than {_MAX_TEXT >> 20} MB are cut in {cut} ({named})": self._cut,
-        }
-        return tuple(f"{what}; the files of the run and of the suite contain them." for what, of in found.items() if of)
+        return tuple(
+            f"{what} of {pluralize(len(cases), 'case')} ({name_some(list(cases)[:_MAX_NAMED], len(cases))}) are left "
+            "out, because this page would be too large; the files of the run and of the suite contain them."
+            for what, cases in self._left_out.items()
+        )
+
+    def _leave_out(self, what: str) -> None:
+        self._left_out.setdefault(what, {})[self._case_id] = None
 
     def _exchanges(self, case: Result) -> int | None:
         text = self._sources.exchanges_text(case)
-        if text is not None and self._size + self._characters // 4 >= MAX_EXCHANGES:
-            self._without_exchanges += 1
-            return None
-        if text is not None and len(text) > _MAX_TEXT:
-            text = self._without_long_exchanges(text)
-        return self._source(text, _SHOWN)
-
-    def _without_long_exchanges(self, text: str) -> str:
-        """Return a recording without the exchanges that are too long for a page: half of a JSON text shows nothing."""
-        try:
-            recording = json.loads(text)
-            exchanges = list(recording["exchanges"])
-        except (ValueError, RecursionError, LookupError, TypeError):
-            return text
-        self._cut[self._case_id] = None
-        size = 0
-        for place, exchange in enumerate(exchanges):
-            length = len(_json(exchange))
-            if size + length > _MAX_TEXT // 2:
-                role = exchange.get("role") if isinstance(exchange, dict) else None
-                why = f"{length / 2**20:.1f} MB are too long for this page; the recording contains them"
-                exchanges[place] = {"role": role or "exchange", "problem": {"kind": "left out", "message": why}}
-            else:
-                size += length
-        return _json({**recording, "exchanges": exchanges})
+        if text is None or (len(text) <= _MAX_TEXT and self._size + self._characters // 4 < MAX_EXCHANGES):
+            return self._source(text, _SHOWN)
+        self._leave_out("The recorded exchanges")
+        return None
 
     def _attempt(self, result: Result, *, keeps_texts: bool) -> tuple[Any, ...]:
-        record = result.record or {}
-        hooks = record.get("hook_decisions")
+        record, payload = result.record or {}, result.attempt.payload
+        text = _json(payload) if keeps_texts and payload is not None else ""
         return (
             *_ATTEMPT_VALUES(result),
-            self._share(result.score.terms) if result.score.terms else None,
-            self._share(hooks) if hooks else None,
+            result.score.terms or None,
+            record.get("hook_decisions") or None,
             record.get("tokens_input"),
             record.get("tokens_output"),
-            *(self._payload(result.attempt.payload) if keeps_texts else (None, None, None)),
+            self._add_text(text) if text else None,
+            len(text) > _MAX_TEXT or None,
         )
-
-    def _payload(self, payload: Any) -> tuple[int | None, bool | None, bool | None]:
-        """Return the position of a result, whether it has no shared parts, as it has such a key, and if it is cut."""
-        if payload is None:
-            return None, None, None
-        self._references = 0
-        text = _json(self._with_shared(payload, _MAX_DEPTH))
-        is_plain = text.count(_SHARED) != self._references
-        if is_plain:
-            text = _json(payload)
-        is_cut = len(text) > _MAX_TEXT
-        # half of a text with references could be shown neither as JSON nor as text
-        return self._add_text(_json(payload) if is_cut else text), is_plain or is_cut or None, is_cut or None
-
-    def _with_shared(self, value: Any, depth: int) -> Any:
-        """Return a value without its arrays of objects: cases often have the same, such as the log of all checks."""
-        if isinstance(value, dict):
-            # most values are no containers, and most lists have no objects
-            return {
-                key: self._with_shared(item, depth - 1)
-                if depth and item and (type(item) is dict or (type(item) is list and type(item[0]) is dict))
-                else item
-                for key, item in value.items()
-            }
-        if not isinstance(value, list) or not value or not isinstance(value[0], dict):
-            return value
-        if len(value) >= _MIN_SHARED:
-            text = _json(value)
-            return value if text not in self._shared and _PROSE.search(text) else self._share_text(text)
-        return [self._with_shared(item, depth - 1) for item in value] if depth else value
-
-    def _share(self, value: Any) -> dict[str, int]:
-        return self._share_text(_json(value))
-
-    def _share_text(self, text: str) -> dict[str, int]:
-        self._references += 1
-        return {_SHARED: self._shared.setdefault(text, len(self._shared))}
 
     def _source(self, text: str | None, keys: Sequence[str] = ()) -> int | None:
         """Add the text of a file without secrets, spaces and a recording's digests; return its position.
@@ -367,28 +266,22 @@ class _Details:
         """
         if text is None:
             return None
-        if text.startswith("{"):
-            # written as results are, so that what both have is compressed as one; what is not JSON stays as it is
-            with suppress(ValueError):
-                value = json.loads(text, **NUMBERS)
-                text = _json({key: value[key] for key in keys if key in value} if keys else value)
-        if keys and '_sha256"' in text:
+        # written as results are: a secret has no other spelling there; what is no object stays as it is
+        with suppress(ValueError, AttributeError):
+            value = json.loads(text, **NUMBERS)
+            text = _json({key: item for key, item in value.items() if not keys or key in keys})
+        if keys:
             text = _DIGESTS.sub("", text)
-        return self._add_text(self._redact(text.replace(SEPARATOR, "")))
+        return self._add_text(self._sources.redact(text.replace(SEPARATOR, "")))
 
     def _add_text(self, text: str) -> int:
         """Add a text to the chunk; return its position, from 1."""
         if len(text) > _MAX_TEXT:
-            self._cut[self._case_id] = None
+            self._leave_out("The ends of long texts")
             text = text[:_MAX_TEXT]
         self._characters += len(text)
         self._texts.append(text)
         return len(self._texts)
-
-
-def _failures_first(trials: Sequence[Result]) -> bool:
-    """Sort cases that passed behind others: what is left out of a large page is of those."""
-    return all(result.score.verdict == "passed" for result in trials)
 
 
 def _effects_of(case: Result) -> tuple[tuple[str, bool], ...]:

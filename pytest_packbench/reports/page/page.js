@@ -76,9 +76,7 @@
   const named = (names, values) => values && Object.fromEntries(names.map((name, index) => [name, values[index]]));
   const unpackedChunk = async (row) => {
     const texts = (await unpack(block(row.page, `details-${row.details}`))).split("\x1e");
-    const head = JSON.parse(texts.shift());
-    const shared = head.shared.map((place) => texts[place]);
-    return { ...head, shared, texts: texts.slice(shared.length) };
+    return { ...JSON.parse(texts.shift()), texts };
   };
   const detailsOf = async (row) => {
     const key = `${row.page} ${row.details}`;
@@ -87,24 +85,14 @@
       chunks.set(key, unpackedChunk(row));
     }
     const chunk = await chunks.get(key);
-    const restored = (value) => {
-      if (!value || typeof value !== "object") return value;
-      if (Object.keys(value).length === 1 && Number.isInteger(value.$shared) && value.$shared in chunk.shared) {
-        return JSON.parse(chunk.shared[value.$shared]);
-      }
-      if (Array.isArray(value)) return value.map(restored);
-      return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, restored(item)]));
-    };
     const read = (place) => (place ? parsed(chunk.texts[place - 1]) : undefined);
     const attempt = (values) => {
       const stored = named(chunk.attempts, values);
-      const text = stored?.payload ? chunk.texts[stored.payload - 1] : "";
-      // in a string of JSON, the quotes of such a reference would be escaped
-      const payloadText = stored?.is_plain ? text : text.replace(/\{"\$shared":(\d+)\}/g, (_, place) => chunk.shared[place]);
+      const payloadText = stored?.payload ? chunk.texts[stored.payload - 1] : "";
       return stored && {
         ...stored,
-        terms: restored(stored.terms) || [],
-        hooks: restored(stored.hooks) || [],
+        terms: stored.terms || [],
+        hooks: stored.hooks || [],
         payload: payloadText ? parsed(payloadText) : undefined,
         payloadText,
       };
@@ -169,12 +157,10 @@
   };
   const complete = (row, table, page) => {
     const file = row.file.replace(/(\.jsonl):\d+$/, "$1");
-    const terms = table.terms[row.terms] || [];
+    const terms = row.terms;
     Object.assign(row, { page, run: table.run, runLabel: table.label || table.run || page, pack: table.pack, id: row.case_id, type: row.case_type });
-    row.test_id ??= row.prefix + row.case_id;
     row.terms = terms.map(([name]) => name);
     row.lost = terms.filter(([, costs]) => costs).map(([name]) => name);
-    row.command ||= `pytest ${row.file}::${row.id}${table.options}`;
     const isLinked = table.root && !/^bundled:|^\/|^[a-z]:|\\|(^|\/)\.\.(\/|$)/i.test(file);
     row.link = isLinked ? [table.root, ...file.split("/").map(encodeURIComponent)].join("/") : "";
     row.cause = row.lost.join(" + ") || (isFailing(row) ? row.kind || row.terms[0] || "low score" : "");

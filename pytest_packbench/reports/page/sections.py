@@ -14,8 +14,8 @@ from pytest_packbench.analysis.formatting import (
     format_mean,
     format_percent,
 )
-from pytest_packbench.analysis.intervals import exact_bound
 from pytest_packbench.analysis.listing import MAX_ROWS
+from pytest_packbench.analysis.trend import TrendPoint
 from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.gate import CHANGE_METRICS, gates_text
 from pytest_packbench.model.score import FIXTURE
@@ -31,15 +31,13 @@ from pytest_packbench.reports.blocks import (
     html_text,
     verdict_cell,
 )
+from pytest_packbench.reports.diff import changes_table, comparison_headline, sentences
 from pytest_packbench.reports.plots import (
     BINS,
-    bar_svg,
-    change_range,
-    histogram_svg,
+    bars_svg,
     interval_svg,
     minute,
     share_range,
-    swatch_svg,
     trend_svg,
 )
 from pytest_packbench.reports.story import (
@@ -49,7 +47,6 @@ from pytest_packbench.reports.story import (
     gates_table,
     rate_tables,
     refusals_table,
-    used_sentence,
     wrong_controls,
 )
 from pytest_packbench.reports.terminal import spent_text
@@ -61,37 +58,40 @@ if TYPE_CHECKING:
     from pytest_packbench.analysis.changes import BaselineOutcome, Comparison
     from pytest_packbench.analysis.conclusion import Conclusion
     from pytest_packbench.analysis.counting import Statistics
-    from pytest_packbench.analysis.trend import TrendPoint
     from pytest_packbench.model.gate import GateResult
     from pytest_packbench.model.metric import Panel
     from pytest_packbench.model.result import Result
     from pytest_packbench.reports.blocks import Block, Row
-    from pytest_packbench.reports.page import AttemptEffort, CaseNumbers, RunPage
+    from pytest_packbench.reports.page import RunPage, Scores
 
     Link = Callable[[str], str]
 
+_CHANGES = (
+    ("New failures", {"new_failures": ""}, ""),
+    ("Recovered", {"fixed": ""}, ""),
+    ("Lower scores", {"regressed": ""}, "screen"),
+    ("Other changes of the verdict", {"verdict_changed": ""}, "screen"),
+    ("Higher scores", {"improved": ""}, "screen"),
+)
+"""The lists of cases that changed: their titles, kinds and styles."""
 _NOT_COMPARED = {
     "removed": "removed",
     "hash_changed": "case or judge changed",
     "quarantined": "quarantined now",
     "added": "added",
 }
-_UNPRINTED = {
-    "regressed": "Lower scores",
-    "verdict_changed": "Other changes of the verdict",
-    "improved": "Higher scores",
-}
 _SAID = ("verdict", "score", "trials passed", "expected", "actual", "kind", "message", "terms in detail")
 """What the page says of each case that did not pass."""
 _LIMITS = "What this run shows, and what it does not"
 _TILES_OF_A_ROW = 7
 _MAX_FLIPS = 50
-_MAX_SMALL = 20
 _MAX_PRINTED = 10
 _FEW_GROUPS = 10
 _FAILING = ("failed", "error")
 _TENTH_OF_A_CENT = 0.001
-_WORST = 10
+_LINES = (
+    "A step of the pass rate may come from cases that were added, removed or edited: packbench history counts them."
+)
 
 
 class Tile(NamedTuple):
@@ -125,10 +125,9 @@ def run_sections(page: RunPage, number: int, *, several: bool) -> list[Section]:
         ("changes", "Since the baseline", "", _baseline(conclusion, link)),
         ("failing", failing.title, "printed", [failing] if failing.rows else ()),
         ("trend", "Trend", "screen", _trend(page)),
-        ("scores", "Scores", "screen", _scores(page.numbers)),
+        ("scores", "Scores", "screen", _scores(page.scores)),
         ("rates", "Rates by group", "screen", _rates(statistics)),
         ("figures", "Figures of the pack", "screen", _figures(page)),
-        ("effort", "Time, tokens and cost", "screen", _effort(page, link)),
         ("cases", "Cases", "screen", _cases(page, link, number)),
         ("about", "About this run", "screen", [about(conclusion.run, statistics)]),
     )
@@ -230,49 +229,28 @@ def _tiles(page: RunPage) -> Iterator[Tile]:
         yield Tile("Not judged", str(statistics.totals.selected - overall.n), ", ".join(unjudged), color)
     if comparison is not None:
         changed = comparison.counts()
-        unseen = sum(map(_failed_before, _not_compared(comparison).rows))
+        unseen = sum(map(_failed_before, changes_table("", comparison, _NOT_COMPARED).rows))
         gone = f"; {unseen} that failed there not compared" if unseen else ""
         failing, note = changed["new_failures"], f"{changed['fixed']} recovered since the baseline{gone}"
         yield Tile("New failures", str(failing), note, "fail" if failing else "")
-    yield from _effort_tiles(page)
+    if conclusion.run.mode != FIXTURE:
+        yield from _effort_tiles(conclusion)
 
 
-def _effort_tiles(page: RunPage) -> Iterator[Tile]:
-    times = page.conclusion.times
-    if page.conclusion.run.mode == FIXTURE:
-        return
+def _effort_tiles(conclusion: Conclusion) -> Iterator[Tile]:
+    """Yield the time, the tokens and the cost of a live run; what is not known is not 0."""
+    times, spent = conclusion.times, recorded_spending(conclusion.run)
     if times is not None:
         yield Tile("Time, median", format_duration(times.p50_ms), f"95 % within {format_duration(times.p95_ms)}")
-    tokens, cost, of = _used(page)
-    yield Tile("Tokens", tokens)
-    yield Tile("Cost", cost, of)
-
-
-def _used(page: RunPage) -> tuple[str, str, str]:
-    """Return the tokens and the cost of a run, and what they are of; what is not known is not 0."""
-    spent, numbers = recorded_spending(page.conclusion.run), page.numbers
     if spent is None:
-        all_tokens, costs, currency = numbers.tokens, numbers.costs, "USD"
-        tokens, cost = sum(map(sum, all_tokens)) if all_tokens else None, sum(costs) if costs else None
-        attempts = pluralize(len(numbers.efforts), "attempt")
-        of = f"tokens of {len(all_tokens)}, cost of {len(costs)} of {attempts} with a record"
-    else:
-        # no call went through packbench, and some target ran
-        is_unseen = spent["calls"] is None or bool(spent.get("unmetered") and not spent["calls"])
-        tokens, cost = (spent[name] or (None if is_unseen else spent[name]) for name in ("tokens", "cost"))
-        currency, of = spent["currency"], spent_text(spent).removeprefix("used: ")
-        if cost is None and spent["calls"] and not spent["uncounted"]:
-            of = f"{of}; no price is set for the model"
-    return (
-        "not known" if tokens is None else f"{tokens:,}",
-        "not known" if cost is None else f"{_money(cost)} {currency}".rstrip(),
-        of,
-    )
-
-
-def _key(*names: tuple[str, str]) -> Markup:
-    """Return what the signs of a drawing mean, from words of this module."""
-    return Markup(f'<ul class="key">{"".join(f"<li>{swatch_svg(name)}{text}</li>" for name, text in names)}</ul>\n')
+        yield Tile("Cost", "not known")
+        return
+    # no call went through packbench, and some target ran
+    is_unseen = spent["calls"] is None or bool(spent.get("unmetered") and not spent["calls"])
+    tokens, cost = (spent[name] or (None if is_unseen else spent[name]) for name in ("tokens", "cost"))
+    said = spent_text(spent).removeprefix("used: ")
+    yield Tile("Tokens", "not known" if tokens is None else f"{tokens:,}")
+    yield Tile("Cost", "not known" if cost is None else f"{_money(cost)} {spent['currency']}".rstrip(), said)
 
 
 def _gates(gates: Sequence[GateResult]) -> Iterator[Block]:
@@ -280,44 +258,18 @@ def _gates(gates: Sequence[GateResult]) -> Iterator[Block]:
         yield Text("The suite has no gate.", css="muted")
         return
     yield replace(gates_table(gates, f"Gates: {gates_text(gates)}", _gate_svg), css="gates")
-    yield _key(
-        ("allowed", "values that pass"),
-        ("limit", "limit"),
-        ("interval", "95 % interval"),
-        ("pass", "passed"),
-        ("fail", "failed"),
-        *([("plain", "value, where its exact bound decides")] if any(map(_exact_bounds, gates)) else ()),
-    )
+    yield Text("The coloured band has the values that pass, the grey line is the 95 % interval.", css="key")
 
 
 def _gate_svg(gate: GateResult) -> str:
-    """Draw the value of a gate and its limits; empty if it was not judged, and for a count, which has no scale."""
-    is_count = gate.metric in {CHANGE_METRICS["max_regressions"], CHANGE_METRICS["max_new_failures"]}
-    if gate.observed is None or is_count or not gate.judged:
+    """Draw the share that a gate judged and its limits; empty if it judged nothing, or a change."""
+    if gate.observed is None or gate.metric in CHANGE_METRICS.values() or not gate.judged:
         return ""
     limits = [limit for limit in (gate.min, gate.max) if limit is not None]
-    shown = [gate.observed, *(gate.interval or ()), *_exact_bounds(gate), *limits]
-    axis = change_range(shown) if gate.metric == CHANGE_METRICS["min_mean_change"] else share_range(shown)
+    axis = share_range([gate.observed, *(gate.interval or ()), *limits])
     status = "fail" if not gate.passed else "warn" if gate.proven is False else "pass"
     return interval_svg(
-        gate.observed,
-        axis,
-        interval=gate.interval,
-        low=gate.min,
-        high=gate.max,
-        status=status,
-        ends=True,
-        decisive=_exact_bounds(gate),
-    )
-
-
-def _exact_bounds(gate: GateResult) -> tuple[float, ...]:
-    """Return the one-sided exact bounds that a gate with confidence compares instead of its value."""
-    if gate.confidence is None or gate.counted is None:
-        return ()
-    sides = ((gate.min, False), (gate.max, True))
-    return tuple(
-        exact_bound(*gate.counted, gate.confidence, upper=upper) for limit, upper in sides if limit is not None
+        gate.observed, axis, interval=gate.interval, low=gate.min, high=gate.max, status=status, ends=True
     )
 
 
@@ -350,55 +302,44 @@ def _compared(conclusion: Conclusion) -> Comparison | None:
 
 
 def _baseline(conclusion: Conclusion, link: Link) -> Iterator[Block]:
-    outcome = conclusion.baseline
-    if outcome is None:
-        return
+    outcome, comparison = conclusion.baseline, _compared(conclusion)
+    if outcome is not None:
+        yield from _about_comparison(outcome)
+    if comparison is not None:
+        for title, words, css in _CHANGES:
+            yield _changed(title, comparison, words, link, css)
+        yield _changed("Cases that are not compared", comparison, _NOT_COMPARED, link)
+        yield Section("Mean change", [Points(sentences(comparison))], css="screen")
+
+
+def _about_comparison(outcome: BaselineOutcome) -> Iterator[Block]:
+    """Yield what to know before the cases: what was compared, and what limits or fails the comparison."""
     comparison = outcome.compared
     if comparison is None:
         color, sign = ("fail", "✗ not compared") if outcome.fails_unseen else ("warn", "\u2013 not compared")
         yield Text(f"{_capitalized(outcome.problem)}.", sign=sign, color=color)
-        return
-    yield from _about_comparison(outcome, comparison)
-    yield _changed("New failures", comparison, "new_failures", link)
-    yield _changed("Recovered", comparison, "fixed", link)
-    yield _mean_change(comparison)
-    for kind, title in _UNPRINTED.items():
-        yield _changed(title, comparison, kind, link, css="screen")
-    table = _not_compared(comparison)
-    rows = [_with_link(row, link) for row in table.rows[:_MAX_SMALL]]
-    title = f"Cases that are not compared: {table.total}"
-    yield replace(table, title=title, rows=rows, where="packbench compare lists more")
-
-
-def _about_comparison(outcome: BaselineOutcome, comparison: Comparison) -> Iterator[Block]:
-    """Yield what to know before the cases: what was compared, and what limits or fails the comparison."""
-    from pytest_packbench.reports.diff import comparison_headline
-
-    baseline = comparison.baseline
-    compared = f"{_capitalized(comparison_headline(comparison))}, compared with run {baseline.run_id}"
-    yield Text(f"{compared} of {minute(baseline.finished_at)}." if baseline.finished_at else f"{compared}.")
-    for text in comparison.differences:
-        yield Text(f"The runs differ in {text}.", sign="! forced comparison", color="warn")
+    else:
+        baseline = comparison.baseline
+        compared = f"{_capitalized(comparison_headline(comparison))}, compared with run {baseline.run_id}"
+        yield Text(f"{compared} of {minute(baseline.finished_at)}." if baseline.finished_at else f"{compared}.")
+        for text in comparison.differences:
+            yield Text(f"The runs differ in {text}.", sign="! forced comparison", color="warn")
+        if comparison.committed:
+            yield Text("The baseline is the committed one; answers and terms are not stored in it.", css="intro")
     if outcome.warning:
         yield Text(f"{_capitalized(outcome.warning)}.", sign="! note", color="warn")
-    if comparison.committed:
-        yield Text("The baseline is the committed one; answers and terms are not stored in it.", css="intro")
-    for text in outcome.failures:
-        yield _judgement(text, failed=True)
+    if not outcome.fails_unseen:
+        yield from (_judgement(text, failed=True) for text in outcome.failures)
 
 
-def _changed(title: str, comparison: Comparison, kind: str, link: Link, *, css: str = "") -> Section:
-    """Return the cases that changed in one way, with both answers."""
-    from pytest_packbench.reports.diff import changes_table
-
-    table = changes_table("", comparison, {kind: ""})
-    titled, rows = f"{title}: {table.total}", [_with_link(row, link) for row in table.rows[:_MAX_FLIPS]]
+def _changed(title: str, comparison: Comparison, words: Mapping[str, str], link: Link, css: str = "") -> Section:
+    """Return the cases that changed in some ways, with both answers; those first that failed before."""
+    table = changes_table("", comparison, words)
+    first = sorted(table.rows, key=_failed_before, reverse=True)[:_MAX_FLIPS]
+    # the run has no case that was removed
+    rows = [(_case_cell(str(row[0]), link if row[3] else None), *row[1:]) for row in first]
+    titled = f"{title}: {table.total}"
     return Section(titled, [replace(table, title=titled, rows=rows, numbers=(4,), quiet=True)], css=css)
-
-
-def _with_link(row: Row, link: Link) -> Row:
-    """Return the row of a case that changed, with a link if the run has the case."""
-    return _case_cell(str(row[0]), link if row[3] else None), *row[1:]
 
 
 def _case_cell(test_id: str, link: Link | None = None, more: str = "") -> Cell:
@@ -407,30 +348,9 @@ def _case_cell(test_id: str, link: Link | None = None, more: str = "") -> Cell:
     return Cell(f"{name}{more}", href="" if link is None else link(test_id), css="case")
 
 
-def _not_compared(comparison: Comparison) -> Table:
-    """Return the cases that are not compared: one that failed may have been removed, quarantined or edited."""
-    from pytest_packbench.reports.diff import changes_table
-
-    table = changes_table("", comparison, _NOT_COMPARED)
-    # what failed and is no longer compared first
-    rows = sorted(table.rows, key=lambda row: (row[1] == _NOT_COMPARED["added"], not _failed_before(row)))
-    return replace(table, rows=rows)
-
-
 def _failed_before(row: Row) -> bool:
     before = row[2]
     return isinstance(before, Cell) and before.text in _FAILING
-
-
-def _mean_change(comparison: Comparison) -> Section:
-    """Return the mean change as a drawing, and what the numbers mean; not for print."""
-    from pytest_packbench.reports.diff import sentences
-
-    mean, drawing = comparison.mean, ""
-    if mean is not None and mean.low is not None and mean.high is not None and not comparison.authored:
-        ends = (mean.low, mean.high)
-        drawing = interval_svg(mean.mean, change_range([mean.mean, *ends]), interval=ends, ends=True)
-    return Section("Mean change", [Markup(drawing), Points(sentences(comparison))], css="screen")
 
 
 def _failing(conclusion: Conclusion, name: Callable[[Result], Cell], *more: str) -> Table:
@@ -440,26 +360,15 @@ def _failing(conclusion: Conclusion, name: Callable[[Result], Cell], *more: str)
 
 
 def _printed_failures(conclusion: Conclusion) -> Table:
-    """Return the first cases that did not pass, for print, which has no table of all cases.
-
-    New failures are in the section on the baseline.
-    """
-    table, compared = _failing(conclusion, lambda case: _case_cell(case.case.test_id)), _compared(conclusion)
-    new = () if compared is None else compared.listed["new_failures"].first[:_MAX_FLIPS]
-    said = {_case_cell(change.test_id) for change in new}
-    rows, total = [row for row in table.rows if row[0] not in said], table.total - len(said)
-    title = f"{'Other failing' if said else 'Failing'} cases: {total}"
-    return replace(table, title=title, rows=rows[:_MAX_PRINTED], total=total, quiet=True)
+    """Return the first cases that did not pass, for print, which has no table of all cases."""
+    table = _failing(conclusion, lambda case: _case_cell(case.case.test_id))
+    return replace(table, title=f"Failing cases: {table.total}", rows=table.rows[:_MAX_PRINTED], quiet=True)
 
 
 def _trend(page: RunPage) -> Iterator[Block]:
     if not page.trend:
         return
     points = [*page.trend, *_own_point(page)]
-    points = [
-        point._replace(changed=_changed_cases(before.case_hashes, point.case_hashes))
-        for before, point in zip([points[0], *points], points, strict=False)
-    ]
     rows = [
         (
             Cell(point.run_id, css="mono"),
@@ -468,87 +377,58 @@ def _trend(page: RunPage) -> Iterator[Block]:
             f"{point.passed} of {point.judged}",
             format_interval(point.interval),
             format_mean(point.mean_score),
-            ", ".join(
-                ["rules changed"] * (point.suite_sha256 != before.suite_sha256)
-                + [f"{pluralize(point.changed, 'case')} changed"] * bool(point.changed)
-            ),
+            "rules changed" if point.suite_sha256 != before.suite_sha256 else None,
         )
         for before, point in zip([points[0], *points], points, strict=False)
     ]
     earlier = pluralize(len(page.trend), "earlier complete run")
     own = " and this one" if len(points) > len(page.trend) else "; this one has only a part of the suite"
-    changed = " \u00b1n: n cases were added, removed or edited." if any(point.changed for point in points) else ""
-    yield Text(f"{earlier} of this suite with the same mode, target and model{own}.{changed}", css="intro")
+    yield Text(f"{earlier} of this suite with the same mode, target and model{own}. {_LINES}", css="intro")
     yield Markup(trend_svg(points))
-    yield _key(("value", "pass rate"), ("mean", "mean score"), ("pass", "passed run"), ("fail", "failed run"))
     head = ("run", "finished", "result", "passed", "95 % interval", "mean score", "since the run before")
     yield Section("The same as a table", [Table("Runs, oldest first", head, rows, numbers=(3, 5))], folded=True)
 
 
 def _own_point(page: RunPage) -> Iterator[TrendPoint]:
     """Yield the run as a point of its trend; a part of a suite is no such point."""
-    run, overall, status = page.conclusion.run, page.conclusion.statistics.overall, run_verdict(page.conclusion).status
+    run, overall = page.conclusion.run, page.conclusion.statistics.overall
     if not run.partial:
-        yield page.trend[-1]._replace(
+        yield TrendPoint(
             run_id=run.run_id,
             finished_at=run.finished_at,
-            status=status,
+            suite_sha256=run.suite_sha256,
+            status=run_verdict(page.conclusion).status,
             passed=overall.passed,
             judged=overall.n,
             mean_score=overall.mean_score,
             interval=overall.interval,
-            suite_sha256=run.suite_sha256,
-            case_hashes=page.numbers.case_hashes,
         )
 
 
-def _changed_cases(before: Mapping[str, str | None] | None, now: Mapping[str, str | None] | None) -> int:
-    """Return how many cases only one of two runs has, or in another content; 0 where they are not known."""
-    if before is None or now is None:
-        return 0
-    # a case that could not be read has no hash
-    return sum(before.get(test_id, "") != now.get(test_id, "") for test_id in before.keys() | now.keys())
-
-
-def _scores(numbers: CaseNumbers) -> Iterator[Block]:
+def _scores(scores: Scores) -> Iterator[Block]:
+    numbers = list(zip(scores.passed, scores.failed, strict=True))
+    highest = max(map(sum, numbers))
     rows = [
-        (f"{index / BINS:.2f} to {(index + 1) / BINS:.2f}", passed, failed)
-        for index, (passed, failed) in enumerate(zip(numbers.passed, numbers.failed, strict=True))
-        if passed or failed
+        (f"{index / BINS:.2f} to {(index + 1) / BINS:.2f}", *of, Cell("", svg=bars_svg(*of, highest)))
+        for index, of in enumerate(numbers)
+        if any(of)
     ]
-    if not rows:
-        return
-    if len(rows) == 1:
-        yield Text(f"All scores are from {rows[0][0]}.")
-    else:
-        yield Markup(histogram_svg(numbers.passed, numbers.failed, tuple(numbers.thresholds)))
-        yield _key(("bar-pass", "passed"), ("bar-fail", "failed"), ("limit", "threshold"))
-    limits = ", ".join(f"{value:g} ({pluralize(count, 'attempt')})" for value, count in numbers.thresholds.items())
-    table = Table("Scores of judged attempts", ("score", "passed", "failed"), rows, numbers=(1, 2))
-    yield Section("The same as a table", [table, Text(f"Thresholds: {limits}.", css="intro")], folded=True)
+    if rows:
+        yield Table("Scores of judged attempts", ("score", "passed", "failed", "attempts"), rows, numbers=(1, 2))
+        limits = ", ".join(f"{value:g} ({pluralize(count, 'attempt')})" for value, count in scores.thresholds.items())
+        yield Text(f"Thresholds: {limits}.", css="intro")
 
 
 def _rates(statistics: Statistics) -> Iterator[Block]:
     if not statistics.overall.n:
         return
-    if not statistics.has_intervals:
-        yield Text("Authored answers are no sample of a model's answers, so that only counts are shown.", css="intro")
-    tables = list(map(_of_samples, rate_tables(statistics)))
+    tables = rate_tables(statistics)
     yield from (table for table in tables if len(table.rows) <= _FEW_GROUPS)
-    yield _of_samples(depth_table(statistics))
+    yield depth_table(statistics)
     yield refusals_table(statistics)
     for table in tables:
         if len(table.rows) > _FEW_GROUPS:
             yield Section(f"{table.title}: {len(table.rows)} groups", [table], folded=True)
-
-
-def _of_samples(table: Table) -> Table:
-    """Return a table of counts, shares and intervals without the shares that have no interval."""
-
-    def shown(row: Row) -> Row:
-        return (*row[:2], None if row[3] == DASH else row[2], *row[3:])
-
-    return replace(table, rows=list(map(shown, table.rows)), last=list(map(shown, table.last)))
 
 
 def _figures(page: RunPage) -> Iterator[Block]:
@@ -583,39 +463,6 @@ def _panel_cell(panel: Panel, row: Sequence[str | float | None], number: int) ->
         return text
     color = "heat-0" if not value else "heat-right" if panel.head[number] == row[0] else "heat-wrong"
     return Cell(text if value else "·", css=f"heat {color}")
-
-
-def _effort(page: RunPage, link: Link) -> Iterator[Block]:
-    efforts, known, costs = page.numbers.efforts, page.numbers.tokens, page.numbers.costs
-    if page.conclusion.run.mode == FIXTURE or not efforts:
-        return
-    yield Text(used_sentence(page.conclusion))
-    if known:
-        given, returned = map(sum, zip(*known, strict=True))
-        of = f"of {len(known)} of {pluralize(len(efforts), 'attempt')} with a record"
-        yield Text(f"Tokens in records, also of cached answers: {given:,} input, {returned:,} output ({of}).")
-    slowest = _attempts("The attempts that took longest", efforts, lambda each: each.duration_ms, link)
-    yield replace(slowest, total=len(efforts))
-    priced = [each for each in efforts if each.cost_usd]
-    dearest = _attempts("The attempts that cost most", priced, lambda each: each.cost_usd or 0.0, link)
-    yield replace(dearest, total=len(costs))
-
-
-def _attempts(
-    title: str, efforts: Sequence[AttemptEffort], amount: Callable[[AttemptEffort], float], link: Link
-) -> Table:
-    """Return the attempts with the largest amounts, each with its share of the largest; costs where one is known."""
-    first = sorted(efforts, key=lambda each: (-amount(each), each.test_id, each.trial))[:_WORST]
-    priced = any(each.cost_usd is not None for each in first)
-    rows = []
-    for each in first:
-        name = _case_cell(each.test_id, link, f" (trial {each.trial + 1})" if each.trial else "")
-        tokens = "not known" if each.tokens is None else f"{sum(each.tokens):,}"
-        cost = "not known" if each.cost_usd is None else _money(each.cost_usd)
-        drawn = Cell("", svg=bar_svg(amount(each) / (amount(first[0]) or 1)))
-        rows.append((name, format_duration(each.duration_ms), tokens, cost if priced else None, drawn))
-    head = ("case", "time", "tokens", "cost, USD", "against the first")
-    return Table(title, head, rows, where="the table of cases has all", numbers=(1, 2, 3))
 
 
 def _cases(page: RunPage, link: Link, number: int) -> Iterator[Block]:
