@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_packs, add_root, add_trust, packs_of, policy_project, suite_and_pack
-from pytest_packbench.runs.folder import find_run_source
+from pytest_packbench.runs.folder import OUTPUT, find_run_source
 
 if TYPE_CHECKING:
     import argparse
@@ -84,10 +84,10 @@ def _check_policies(arguments: argparse.Namespace) -> bool:
 
     project = policy_project(arguments)
     try:
-        base = open_base(arguments.policy_from, project)
+        base = open_base(arguments.policy_from, project, Path.cwd() / OUTPUT)
     except PolicyError as error:
         raise UsageError(f"--policy-from: {error}") from None
-    if base.run is not None:
+    if base.reports is not None:
         # a run got them as options, which the command does not have
         of_run = {"baseline", "fail_on", *TESTED}
         settings = {name: value for name, value in project.settings.items() if name not in of_run}

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.packs.registry import Packs
-    from pytest_packbench.policy import PolicyProject
 
 
 ROOT = Path("storage") / "benchmarks"
@@ -146,21 +145,21 @@ def packs_of(arguments: argparse.Namespace) -> Packs:
     return packs
 
 
-def policy_project(arguments: argparse.Namespace) -> PolicyProject:
-    """Return what acceptance policies depend on in this project, with the settings of its configuration.
+def policy_project(arguments: argparse.Namespace) -> Project:
+    """Return the project with the folder of suites of the command, for its acceptance policies.
 
     Raises:
         UsageError: pytest can't read the project's configuration.
     """
-    from pytest_packbench.policy import PolicyProject, policy_settings
+    from pytest_packbench.policy import policy_settings
 
-    packs, root, project = packs_of(arguments), root_of(arguments), _project_of(arguments)
+    project = _project_of(arguments)
+    # without following links
+    root = Path(os.path.abspath(root_of(arguments)))  # noqa: PTH100 - see above
     settings = dict(project.settings) or policy_settings({}, (), "")
     if arguments.root is not None:
         settings["root"] = Path(os.path.relpath(root, project.rootdir)).as_posix()
-    # without following links
-    root, output = (Path(os.path.abspath(folder)) for folder in (root, OUTPUT))  # noqa: PTH100 - see above
-    return PolicyProject(project.rootdir, root, settings, packs, output, project.hooks)
+    return project._replace(root=root, settings=settings)
 
 
 def suite_and_pack(name: str, arguments: argparse.Namespace, *, by_name: bool = False) -> tuple[Suite, Pack]:

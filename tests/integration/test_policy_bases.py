@@ -78,7 +78,7 @@ def test_a_base_that_today_s_rules_refuse_is_compared_as_far_as_it_goes(
     code, printed = lines(capsys)
     assert code == 1
     changes = [line.partition("policy: ")[2] for line in printed if line.endswith(": FAIL")]
-    assert "threshold lowered: suite.yaml: /thresholds/accept: 0.8 -> 0.7: FAIL" in changes
+    assert "threshold changed: suite.yaml: /thresholds/accept: 0.8 -> 0.7: FAIL" in changes
     assert all("accept" in line or "old_key" in line for line in changes), changes
 
 
