@@ -16,6 +16,7 @@ import posixpath
 import re
 import shlex
 import sys
+import tomllib
 from contextlib import ExitStack, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -82,8 +83,8 @@ DEFAULT_SETTINGS = {
     "guard": "",
 }
 """The settings that decide what fails a run, and what it tests, with their defaults."""
-TESTED = ("target", "backend", "model", "guard", "trials", "mode")
-"""The settings that decide what a run tests: none is stricter than another."""
+_CONFIGURED = ("file", "gate", "stale", "baseline_optional", "root", "suite")
+"""Those that a configuration file decides."""
 HOOKS = ("target", "guards", "judges")
 """The hooks that decide what is tested, without their prefix."""
 _HOOK = re.compile(f"pytest_packbench_({'|'.join(HOOKS)})".encode())
@@ -99,9 +100,8 @@ _CONFIGURATIONS = {
     "tox.ini": "pytest",
     "setup.cfg": "tool:pytest",
 }
-# pytest takes these even without a table
-_ALWAYS = ("pytest.", ".pytest.")
 # an option of this plugin among words that are joined by null characters; an option behind it is not its value
+_OPTIONAL = "baseline-optional"
 _OPTION = re.compile(r"(?:^|\0)--packbench-([a-z-]+)(?:(?:=|\0(?!-))([^\0]*))?")
 
 Policy: TypeAlias = dict[str, Any]
@@ -163,7 +163,7 @@ def open_base(name: str, project: Project, output: Path) -> PolicyBase:
         PolicyError: there is no such commit or run here; one line with what to do.
     """
     from pytest_packbench.cases.git_tree import find_commit, left_at
-    from pytest_packbench.runs.folder import is_run_id
+    from pytest_packbench.runs.folder import StoredRunError, find_run_folder, is_run_id
 
     if is_run_id(name):
         return PolicyBase(f"run {name}", name, output)
@@ -171,10 +171,10 @@ def open_base(name: str, project: Project, output: Path) -> PolicyBase:
         commit = find_commit(project.rootdir, name)
     except PolicyError:
         # a commit first: a change could contain a folder with the name of a branch
-        folder = _run_folder(name, project, output)
-        if folder is None:
-            raise
-        return PolicyBase(f"run {folder.name}", folder.name, folder.parent.parent)
+        with suppress(StoredRunError, OSError):
+            folder = find_run_folder(Path(name), output).resolve()
+            return PolicyBase(f"run {folder.name}", folder.name, folder.parent.parent)
+        raise
     commit, is_head = left_at(project.rootdir, commit, name)
     if is_head and os.environ.get("CI"):
         raise PolicyError(
@@ -183,16 +183,6 @@ def open_base(name: str, project: Project, output: Path) -> PolicyBase:
         )
     note = f"{name} is the commit that is checked out: only changes that are not committed are seen" if is_head else ""
     return PolicyBase(f"{name} ({commit[:12]})", commit, note=note)
-
-
-def _run_folder(name: str, project: Project, output: Path) -> Path | None:
-    from pytest_packbench.runs.folder import StoredRunError, find_run_folder
-
-    for path in (project.rootdir / name, Path(name)):
-        with suppress(StoredRunError, OSError):
-            folder = find_run_folder(path, output)
-            return folder.resolve() if (folder / "report.json").is_file() else None
-    return None
 
 
 def compare_policy(  # noqa: PLR0917 - the last two are known to a run only
@@ -234,6 +224,9 @@ def compare_policy(  # noqa: PLR0917 - the last two are known to a run only
             else:
                 old, note = run_policy(base.reports / suite.record_name / base.name, suite.record_name, now)
                 here = suite_policy(suite.path)
+                if run is None:
+                    # the others are options of a run, which the command does not have
+                    now["settings"] = {name: now["settings"][name] for name in _CONFIGURED}
                 recordings = {
                     name: here["recordings"][name] for name in old["recordings"] if name in here["recordings"]
                 }
@@ -514,43 +507,40 @@ def _settings_in(home: Path) -> dict[str, Any]:
         PolicyError: the file can't be read.
     """
     for name, table in _CONFIGURATIONS.items():
-        if not (home / name).is_file():
-            continue
         try:
-            values = _table(name, read_regular(home / name, LIMITS["configuration"]).decode("utf-8-sig"), table)
+            values = _table(home / name, table)
         except ValueError as error:
             raise PolicyError(f"{name} in the base can't be read: {' '.join(str(error).split())}") from None
-        if values is None and not name.startswith(_ALWAYS):
+        if values is None:
             continue
-        values = values or {}
         options = _OPTION.findall("\0".join(_words(values.get("addopts", ()))))
         given = {key.removeprefix("packbench_"): value for key, value in values.items() if key.startswith("packbench_")}
         guards = [value for option, value in options if option == "guard"] or _words(given.get("guard", ()))
-        suites = _words(given.get("suite", ()))
-        given |= {option.replace("-", "_"): value for option, value in options} | {"guard": guards}
-        if any(option == "baseline-optional" for option, _ in options):
-            given["baseline_optional"] = "yes"
-        return policy_settings(given, suite_names(suites), name)
+        suites = suite_names(_words(given.get("suite", ())))
+        # the only one without a value
+        given |= {option.replace("-", "_"): "yes" if option == _OPTIONAL else value for option, value in options}
+        return policy_settings({**given, "guard": guards}, suites, name)
     return policy_settings({}, (), "")
 
 
-def _table(name: str, text: str, table: str) -> dict[str, Any] | None:
-    """Return the values of pytest in a configuration file; None without any."""
-    if not name.endswith(".toml"):
-        from iniconfig import IniConfig, ParseError
+def _table(path: Path, table: str) -> dict[str, Any] | None:
+    """Return the values of pytest in a configuration file; None where pytest takes another one."""
+    if not path.is_file():
+        return None
+    from iniconfig import IniConfig, ParseError
 
-        try:
-            sections = IniConfig(name, data=text).sections
-        except ParseError as error:
-            raise ValueError(str(error)) from None
-        return dict(sections[table]) if table in sections else None
-    import tomllib
-
-    found: Any = tomllib.loads(text)
+    text = read_regular(path, LIMITS["configuration"]).decode("utf-8-sig")
+    try:
+        found: Any = tomllib.loads(text) if path.suffix == ".toml" else dict(IniConfig(path.name, data=text).sections)
+    except ParseError as error:
+        raise ValueError(str(error)) from None
     for key in table.split("."):
         found = found.get(key) if isinstance(found, dict) else None
-    # pyproject.toml has a table in this one as well
-    return {**found, **found.get("ini_options", {})} if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        # pyproject.toml has a table in this one as well
+        return {**found, **found.get("ini_options", {})}
+    # pytest takes a file of its own even without a table
+    return {} if path.name.startswith(("pytest.", ".pytest.")) else None
 
 
 def _words(value: Any) -> list[str]:
@@ -666,8 +656,8 @@ def allow(
     Returns:
         All changes, and a line for each entry that is about none of them.
     """
-    reasons = [[entry.reason for entry in allowed if entry.allows(change)] for change in changes]
-    marked = (change._replace(reason="".join(given[-1:])) for change, given in zip(changes, reasons, strict=True))
+    reasons = (next((entry.reason for entry in allowed if entry.allows(change)), "") for change in changes)
+    marked = (change._replace(reason=reason) for change, reason in zip(changes, reasons, strict=True))
     problems: list[str] = []
     for number, entry in enumerate(allowed):
         if not any(map(entry.allows, changes)):
@@ -714,7 +704,10 @@ def _named_parts(base: Policy, now: Policy) -> Iterator[_Part]:
 
 def _suite_parts(base: Policy, now: Policy) -> Iterator[_Part]:
     """Yield the rules of the suite, its gates, and its committed baseline."""
-    yield _Part("config", CONFIG_NAME, "", _rules(base["config"]), _rules(now["config"]))
+    rules, rules_now = (
+        {key: value for key, value in policy["config"].items() if key != "gates"} for policy in (base, now)
+    )
+    yield _Part("config", CONFIG_NAME, "", rules, rules_now)
     gates, gates_now = (_gates_by_name(policy["config"].get("gates", ())) for policy in (base, now))
     for name, gate in gates.items():
         yield _Part("gate", CONFIG_NAME, json_pointer(("gates", name)), gate, gates_now.get(name, MISSING))
@@ -752,12 +745,6 @@ def _case_parts(base: Policy, now: Policy) -> Iterator[_Part]:
             old, new = (policy["recordings"].get(name, MISSING) for policy in (base, now))
             key = "recording" if case_id else f"recording {name}"
             yield _Part(kind, f"{FIXTURES}/{name}.json", key, old, new, case_id)
-
-
-def _rules(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rules of a suite without its gates; those of an earlier version may lack keys."""
-    rules = {key: value for key, value in config.items() if key != "gates"}
-    return {**rules, "recording": {"ignore_headers": [], **rules.get("recording", {})}}
 
 
 def _gates_by_name(gates: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -802,7 +789,7 @@ def _is_new(old: Any, _new: Any) -> bool:
 
 
 def _is_gone(_old: Any, new: Any) -> bool:
-    return new is MISSING or new is None
+    return new is MISSING
 
 
 def _is_more(old: Any, new: Any) -> bool:
@@ -844,9 +831,7 @@ _RULES: tuple[tuple[Any, ...], ...] = (
     ("config/(description|prices)(/.*)?", ""),
     ("config/(backend|guards|model|target)(/.*)?", "pipeline changed"),
     ("config/thresholds(/.*)?", "threshold {}", _is_higher),
-    ("config/trials", "trials rule changed", _becomes("all")),
-    ("config/trials/at_least", "trials rule changed", _is_higher),
-    ("config/allow_pass", "allow_pass changed", _is_gone),
+    ("config/trials(/.*)?", "trials rule changed", _becomes("all")),
     ("config/(ignore|recording/ignore_headers)", "ignored", _is_less),
     ("config/.*", "scoring changed"),
     ("gate/must_pass", "gate loosened", _is_more),

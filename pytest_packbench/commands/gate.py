@@ -60,26 +60,18 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError: nothing is named that could be checked, or it can't be read.
     """
-    if not arguments.runs and not arguments.policy_from:
-        raise UsageError("gate: expected RUNS, --policy-from, or both")
-    passed = _check_runs(arguments) if arguments.runs else _requires_nothing(arguments)
+    if not arguments.runs and (arguments.baseline or arguments.require or not arguments.policy_from):
+        raise UsageError("gate: got no RUNS; expected some, or --policy-from without --baseline and --require")
+    passed = _check_runs(arguments) if arguments.runs else True
     if arguments.policy_from:
         passed = _check_policies(arguments) and passed
     return FINE if passed else FAILED
 
 
-def _requires_nothing(arguments: argparse.Namespace) -> bool:
-    given = {"--baseline": arguments.baseline, "--require": arguments.require}
-    unused = next((name for name, value in given.items() if value), None)
-    if unused:
-        raise UsageError(f"{unused}: got no RUNS; expected a run that it applies to")
-    return True
-
-
 def _check_policies(arguments: argparse.Namespace) -> bool:
     """Print in which points acceptance policies differ from those of the base, and return whether that is allowed."""
     from pytest_packbench.model.policy import PolicyError
-    from pytest_packbench.policy import TESTED, compare_policy, open_base
+    from pytest_packbench.policy import compare_policy, open_base
     from pytest_packbench.reports.terminal import one_line, policy_lines
 
     project = policy_project(arguments)
@@ -87,11 +79,6 @@ def _check_policies(arguments: argparse.Namespace) -> bool:
         base = open_base(arguments.policy_from, project, Path.cwd() / OUTPUT)
     except PolicyError as error:
         raise UsageError(f"--policy-from: {error}") from None
-    if base.reports is not None:
-        # a run got them as options, which the command does not have
-        of_run = {"baseline", "fail_on", *TESTED}
-        settings = {name: value for name, value in project.settings.items() if name not in of_run}
-        project = project._replace(settings=settings)
     outcomes = []
     for name in _suite_names(arguments, project.root):
         suite, pack = suite_and_pack(name, arguments, by_name=not arguments.rules)
@@ -197,12 +184,9 @@ def _baselines(paths: Sequence[Path], suites: Collection[str]) -> dict[str, tupl
     for path in paths:
         baseline = _load(path)
         suite = baseline.run.suite
-        if suite in baselines:
-            raise UsageError(f"--baseline {path}: second baseline for suite {suite}; expected one per suite")
-        if suite not in suites:
-            raise UsageError(
-                f"--baseline {path}: got a run of suite {suite}; expected a run of {', '.join(sorted(suites))}"
-            )
+        if suite in baselines or suite not in suites:
+            expected = f"one run of each suite among {', '.join(sorted(suites))}"
+            raise UsageError(f"--baseline {path}: got a run of suite {suite}; expected {expected}")
         baselines[suite] = path, baseline
     return baselines
 

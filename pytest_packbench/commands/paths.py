@@ -14,7 +14,6 @@ from pytest_packbench.runs.folder import OUTPUT
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection
 
     from pytest_packbench.cases.suites import FoundSuite, Project
     from pytest_packbench.model.pack import Pack
@@ -176,6 +175,7 @@ def suite_and_pack(name: str, arguments: argparse.Namespace, *, by_name: bool = 
         PackError: its pack, or one of `--pack`, can't be loaded.
     """
     from pytest_packbench.api import load_found, load_suite
+    from pytest_packbench.cases.suites import missing_config_message, unknown_suite_message
     from pytest_packbench.model.suite import CONFIG_NAME
 
     packs, root, known = packs_of(arguments), root_of(arguments), _known_suites(arguments)
@@ -188,7 +188,8 @@ def suite_and_pack(name: str, arguments: argparse.Namespace, *, by_name: bool = 
     elif found is not None:
         suite = load_found(found, packs=packs)
     else:
-        raise UsageError(_no_suite(name, root, known, by_name=by_name))
+        bare = "" if by_name or name.startswith(BUNDLED) else missing_config_message(Path(name))
+        raise UsageError(bare or unknown_suite_message(name, known, root))
     return suite, packs[suite.config.pack].for_suite(suite.config)
 
 
@@ -205,21 +206,6 @@ def bundled_folder(path: Path) -> Path:
 
     is_name = path.parent == Path(BUNDLED) and not path.exists()
     return find_suites(bundled_root()).get(path.name, path) if is_name else path
-
-
-def _no_suite(name: str, root: Path, known: Collection[str], *, by_name: bool) -> str:
-    from pytest_packbench.cases.suites import missing_config_message, unknown_suite_message
-
-    is_bundled = name.startswith(BUNDLED)
-    bare = "" if is_bundled or by_name else missing_config_message(root / name) or missing_config_message(Path(name))
-    if root.is_dir():
-        listed = ", ".join(found for found in known if not found.startswith(BUNDLED)) or "none"
-        return f"{bare}; suites under {root}: {listed}" if bare else unknown_suite_message(name, known, root)
-    if is_bundled or bare:
-        return bare or unknown_suite_message(name, known, root)
-    bundled = ", ".join(found for found in known if found.startswith(BUNDLED)) or "none"
-    where = f"the folder {root} does not exist; pass --root, or run packbench in the project's folder"
-    return f'unknown suite "{name}": {where}; bundled suites: {bundled}'
 
 
 def _project_of(arguments: argparse.Namespace) -> Project:

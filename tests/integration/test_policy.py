@@ -214,7 +214,7 @@ def test_a_base_that_can_t_be_read_is_an_error_with_its_remedy(
     assert_error(gate(base="origin/main"), missing)
     assert_error(gate(base="--all"), "packbench: --policy-from: no commit --all here; *")
     assert_error(gate(base="01" + 24 * "A"), "there is no run 01A* of suite support here; *: FAIL", code=1)
-    assert_error(gate("--require=x"), "packbench: --require: got no RUNS; *")
+    assert_error(gate("--require=x"), "packbench: gate: got no RUNS; *")
     monkeypatch.setenv("CI", "true")
     assert_error(gate(base="HEAD"), "packbench: --policy-from: HEAD is the commit that is checked out, *")
     assert gate()[0] == 1
