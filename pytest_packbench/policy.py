@@ -469,7 +469,7 @@ def _policy_in(
     if not (home / folder / CONFIG_NAME).is_file():
         return {**policy, "cases": {}, "recordings": {}, "baseline": None}, f"{base.label} has no suite {suite.name}"
     policy |= {
-        "config": _config_in(home / folder / CONFIG_NAME, suite, f"{CONFIG_NAME} in {base.label}"),
+        "config": _config_in(home / folder, suite),
         "code": code_hashes(home, now["code"]),
         **suite_policy(home / folder),
     }
@@ -477,24 +477,14 @@ def _policy_in(
     return policy, f"{pluralize(added, 'case')} added, which may change a rate" if added else ""
 
 
-def _config_in(path: Path, suite: Suite, source: str) -> dict[str, Any]:
-    """Return the content of a `suite.yaml` with its defaults; of one that is not valid today, as far as it goes."""
-    from pytest_packbench.cases.load import check_config, parse_yaml
+def _config_in(folder: Path, suite: Suite) -> Any:
+    """Return the content of a `suite.yaml` with its defaults; its hash where the rules of today's pack refuse it."""
+    from pytest_packbench.cases.load import read_config
     from pytest_packbench.model.errors import SuiteError
 
-    model, pack = type(suite.config), suite.config.pack
-    files = (path, suite.path / CONFIG_NAME)
-    data, written = (parse_yaml(read_regular(file, LIMITS[CONFIG_NAME]), source=source) for file in files)
-    with functions_into([]):
-        with suppress(SuiteError):
-            return _dumped(check_config(data, {pack: model}, source=source))
-        config = _dumped(model.model_validate({"pack": pack}))
-        for key, value in data.items() if isinstance(data, dict) else ():
-            config[key] = value
-            # among the rules of today
-            with suppress(SuiteError):
-                config[key] = _dumped(check_config({**written, key: value}, {pack: model}, source=source))[key]
-    return config
+    with functions_into([]), suppress(SuiteError):
+        return _dumped(read_config(folder, {suite.config.pack: type(suite.config)}, source=CONFIG_NAME))
+    return text_sha256(read_regular(folder / CONFIG_NAME, LIMITS[CONFIG_NAME]))
 
 
 def _settings_in(home: Path) -> dict[str, Any]:
@@ -704,13 +694,15 @@ def _named_parts(base: Policy, now: Policy) -> Iterator[_Part]:
 
 def _suite_parts(base: Policy, now: Policy) -> Iterator[_Part]:
     """Yield the rules of the suite, its gates, and its committed baseline."""
-    rules, rules_now = (
-        {key: value for key, value in policy["config"].items() if key != "gates"} for policy in (base, now)
-    )
-    yield _Part("config", CONFIG_NAME, "", rules, rules_now)
-    gates, gates_now = (_gates_by_name(policy["config"].get("gates", ())) for policy in (base, now))
-    for name, gate in gates.items():
-        yield _Part("gate", CONFIG_NAME, json_pointer(("gates", name)), gate, gates_now.get(name, MISSING))
+    rules, rules_now = base["config"], dict(now["config"])
+    if isinstance(rules, str):
+        yield _Part("config/", CONFIG_NAME, CONFIG_NAME, rules, rules_now)
+    else:
+        rules = dict(rules)
+        gates, gates_now = (_gates_by_name(each.pop("gates", ())) for each in (rules, rules_now))
+        yield _Part("config", CONFIG_NAME, "", rules, rules_now)
+        for name, gate in gates.items():
+            yield _Part("gate", CONFIG_NAME, json_pointer(("gates", name)), gate, gates_now.get(name, MISSING))
     old, new = (MISSING if policy["baseline"] is None else policy["baseline"] for policy in (base, now))
     if not (isinstance(old, dict) and isinstance(new, dict)):
         yield _Part("baseline", BASELINE_NAME, BASELINE_NAME, old, new)
