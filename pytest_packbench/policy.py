@@ -694,15 +694,13 @@ def _named_parts(base: Policy, now: Policy) -> Iterator[_Part]:
 
 def _suite_parts(base: Policy, now: Policy) -> Iterator[_Part]:
     """Yield the rules of the suite, its gates, and its committed baseline."""
-    rules, rules_now = base["config"], dict(now["config"])
-    if isinstance(rules, str):
-        yield _Part("config/", CONFIG_NAME, CONFIG_NAME, rules, rules_now)
+    if isinstance(base["config"], str):
+        yield _Part("config/", CONFIG_NAME, CONFIG_NAME, base["config"], now["config"])
     else:
-        rules = dict(rules)
-        gates, gates_now = (_gates_by_name(each.pop("gates", ())) for each in (rules, rules_now))
+        rules, rules_now = (
+            {**config, "gates": _gates_by_name(config.get("gates", ()))} for config in (base["config"], now["config"])
+        )
         yield _Part("config", CONFIG_NAME, "", rules, rules_now)
-        for name, gate in gates.items():
-            yield _Part("gate", CONFIG_NAME, json_pointer(("gates", name)), gate, gates_now.get(name, MISSING))
     old, new = (MISSING if policy["baseline"] is None else policy["baseline"] for policy in (base, now))
     if not (isinstance(old, dict) and isinstance(new, dict)):
         yield _Part("baseline", BASELINE_NAME, BASELINE_NAME, old, new)
@@ -725,10 +723,10 @@ def _case_parts(base: Policy, now: Policy) -> Iterator[_Part]:
         if new is None:
             yield _Part("case gone", facts.file, "", PRESENT, REMOVED, case_id)
         elif facts.sha256 not in (None, new.sha256):
-            if facts.location is None or new.sha256 is None:
-                yield _Part("case", new.file, "case", facts.sha256, new.sha256 or ABSENT, case_id)
+            if facts.location and new.location and new.sha256:
+                yield _Part("case", new.file, "", _content(facts.location), _content(new.location), case_id)
             else:
-                yield _Part("case", new.file, "", _content(facts), _content(new), case_id)
+                yield _Part("case", new.file, "case", facts.sha256, new.sha256 or ABSENT, case_id)
     for name in sorted({**base["recordings"], **now["recordings"]}):
         was, is_now = (name in policy["cases"] for policy in (base, now))
         if (was or name in base["recordings"]) and (is_now or not was):
@@ -766,10 +764,9 @@ def _entry(entry: Any, sha256: str | None) -> Any:
     return stated | ({"sha256": _OF_CASE} if sha256 is not None and stated.get("sha256") == sha256 else {})
 
 
-def _content(facts: CaseFacts) -> dict[str, Any]:
+def _content(location: CaseLocation) -> dict[str, Any]:
     """Return the keys of a case, of its input the hash."""
-    assert facts.location is not None  # noqa: S101 - a case in a folder
-    content = {key: value for key, value in parse_json(read_case_bytes(facts.location)).items() if key != "$schema"}
+    content = {key: value for key, value in parse_json(read_case_bytes(location)).items() if key != "$schema"}
     if "input" in content:
         content["input"] = canonical_sha256(content["input"])
     # a case without notes may get some
@@ -789,7 +786,7 @@ def _is_more(old: Any, new: Any) -> bool:
 
 
 def _is_less(old: Any, new: Any) -> bool:
-    return _is_more(new, [] if old is MISSING else old)
+    return _is_more(new, old)
 
 
 def _is_higher(old: Any, new: Any) -> bool:
@@ -825,12 +822,12 @@ _RULES: tuple[tuple[Any, ...], ...] = (
     ("config/thresholds(/.*)?", "threshold {}", _is_higher),
     ("config/trials(/.*)?", "trials rule changed", _becomes("all")),
     ("config/(ignore|recording/ignore_headers)", "ignored", _is_less),
+    ("config/gates/[^/]*", "gate removed", _is_new),
+    ("config/gates/.*/must_pass", "gate loosened", _is_more),
+    ("config/gates/.*/(min|min_mean_change|confidence)", "gate loosened", _is_new, _is_higher),
+    ("config/gates/.*/max[^/]*", "gate loosened", _is_new, _is_lower),
+    ("config/gates/.*", "gate loosened"),
     ("config/.*", "scoring changed"),
-    ("gate/must_pass", "gate loosened", _is_more),
-    ("gate/(min|min_mean_change|confidence)", "gate loosened", _is_new, _is_higher),
-    ("gate/max.*", "gate loosened", _is_new, _is_lower),
-    ("gate/.*", "gate loosened"),
-    ("gate", "gate removed"),
     ("case gone", "case removed"),
     ("case/notes/(source|date|reviews)(/.*)?", ""),
     ("case/notes/(skip|xfail)", "case quarantined", _is_gone),

@@ -80,12 +80,13 @@ class PolicyOutcome(NamedTuple):
     def headline(self) -> str:
         """The outcome in one line."""
         loosened, allowed = len(self.loosened), len(self.changes) - len(self.loosened)
-        if not self.changes and not self.problems:
-            return f"nothing loosened since {self.base}"
-        parts = [f"{pluralize(loosened, 'change')} not allowed"] if loosened else []
-        parts += [f"{allowed} allowed by {CHANGES_NAME}"] if allowed else []
-        parts += [pluralize(len(self.problems), "problem")] if self.problems else []
-        return f"{', '.join(parts)} since {self.base}"
+        counts = {
+            f"{pluralize(loosened, 'change')} not allowed": loosened,
+            f"{allowed} allowed by {CHANGES_NAME}": allowed,
+            pluralize(len(self.problems), "problem"): len(self.problems),
+        }
+        said = ", ".join(text for text, count in counts.items() if count)
+        return f"{said or 'nothing loosened'} since {self.base}"
 
     def lines(self) -> list[str]:
         """Return the outcome in lines of plain text, with values from cases and files: a line for each change."""
