@@ -349,7 +349,7 @@ def _hashes(files: Mapping[str, Path]) -> dict[str, str]:
     return {name: text_sha256(read_regular(path, _LIMIT)) for name, path in files.items() if path.is_file()}
 
 
-def _own(home: Path, files: Iterable[str | Path | None]) -> dict[str, Path]:
+def own_files(home: Path, files: Iterable[str | Path | None]) -> dict[str, Path]:
     """Return those of some files that are Python files of the project, sorted: path from its folder to the file.
 
     Args:
@@ -367,12 +367,12 @@ def code_hashes(home: Path, modules: Iterable[str | Path | None]) -> dict[str, s
 
     Args:
         home: the project's folder, here or in a commit.
-        modules: as the files of `_own`.
+        modules: as the files for `own_files`.
     """
-    own = _own(home, modules)
+    own = own_files(home, modules)
     packages = {path.parent for path in own.values()} - {home}
     beside = (path for folder in packages if (folder / "__init__.py").exists() for path in folder.glob("*.py"))
-    return _hashes(_own(home, (*own, *beside)))
+    return _hashes(own_files(home, (*own, *beside)))
 
 
 def function_modules(config: Mapping[str, Any]) -> set[str]:
@@ -387,13 +387,13 @@ def _hooks(home: Path, root: Path, known: Iterable[str]) -> dict[str, str]:
     Args:
         home: the project's folder, here or in a commit.
         root: the folder of suites there.
-        known: files in which hooks were found, as the files of `_own`; others are each conftest.py that pytest may read
+        known: files in which hooks were found, as for `own_files`; others are each conftest.py that pytest may read
             for a suite, if it has one.
     """
     folders = (home, *home.glob("test*"), root, *root.parents)
-    read = _own(home, (folder / "conftest.py" for folder in folders)).items()
+    read = own_files(home, (folder / "conftest.py" for folder in folders)).items()
     with_hook = (name for name, path in read if path.is_file() and _HOOK.search(path.read_bytes()))
-    return _hashes(_own(home, (*known, *with_hook)))
+    return _hashes(own_files(home, (*known, *with_hook)))
 
 
 def _suites(root: Path) -> dict[str, str]:
