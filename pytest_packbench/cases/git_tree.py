@@ -74,7 +74,7 @@ class CommitFolder:
             wanted = posixpath.normpath(pending.pop())
             if wanted in self._seen:
                 continue
-            if wanted.split("/")[0] == "..":
+            if wanted.split("/")[0] in {"..", ""}:
                 raise PolicyError(f"{wanted} is outside of the repository; name a run")
             self._seen.add(wanted)
             for name in (*map(str, PurePosixPath(wanted).parents), *self._below(wanted)):
@@ -152,78 +152,67 @@ class CommitFolder:
 
 
 @contextmanager
-def commit_folder(repository: Path, commit: str, prefix: str = "") -> Iterator[CommitFolder]:
-    """Make a folder for files of a commit, which is removed at the end.
+def commit_folder(folder: Path, commit: str) -> Iterator[CommitFolder]:
+    """Make a folder for what a commit has of a folder, which is removed at the end.
 
     Args:
-        repository: the top folder of the repository, absolute.
+        folder: the folder in the repository, absolute.
         commit: the id of the commit.
-        prefix: the path of the folder that is asked for from there.
 
     Raises:
         PolicyError: the commit can't be read.
         OSError: the folder can't be written.
     """
+    repository, prefix, *_ = os.fsdecode(_git(folder, "rev-parse", "--show-toplevel", "--show-prefix")).split("\n")
     with (
-        TemporaryDirectory(prefix="packbench-") as folder,
+        TemporaryDirectory(prefix="packbench-") as top,
         subprocess.Popen(  # noqa: S603 - without a shell, and its input is ids of objects
-            [*_GIT, str(repository), "cat-file", "--batch"],
+            [*_GIT, repository, "cat-file", "--batch"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=_environment(),
         ) as blobs,
     ):
-        yield CommitFolder(repository, commit, prefix, Path(folder), blobs)
+        yield CommitFolder(Path(repository), commit, prefix.rstrip("/"), Path(top), blobs)
 
 
-def repository_of(folder: Path) -> tuple[Path, str]:
-    """Return the top folder of the repository that contains a folder, and the folder's path from there.
+def find_commit(folder: Path, ref: str) -> str:
+    """Return the id of the commit that a name stands for.
 
     Raises:
-        PolicyError: there is no repository, or no git.
+        PolicyError: there is none here, or no repository, or no git.
     """
-    text = os.fsdecode(_git(folder, "rev-parse", "--show-toplevel", "--show-prefix"))
-    top, prefix, *_ = [*text.split("\n"), "", ""]
-    return Path(top), prefix.rstrip("/")
-
-
-def find_commit(folder: Path, ref: str) -> str | None:
-    """Return the id of the commit that a name stands for; None if there is none."""
-    name = f"{ref}^{{commit}}"
-    try:
-        found = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", name)
-    except _NotFoundError:
-        return None
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    found = _git(folder, *words, missing=f"no commit {ref} here; {_FETCH}")
     return found.decode("ascii").strip().splitlines()[-1]
 
 
-def base_commit(folder: Path, ref: str) -> tuple[str, bool]:
+def left_at(folder: Path, commit: str, ref: str) -> tuple[str, bool]:
     """Return the commit that a suite is compared with, and whether it is the commit that is checked out.
 
     Of a branch that went on since, it is the commit at which the checked-out one left it.
 
+    Args:
+        folder: a folder in the repository.
+        commit: the id of the commit that the user names.
+        ref: its name.
+
     Raises:
-        PolicyError: the name is not known here, or the history between them is missing.
+        PolicyError: the history between them is missing.
     """
-    commit, head = find_commit(folder, ref), find_commit(folder, "HEAD")
-    if commit is None:
-        raise PolicyError(f"no commit {ref} here; {_FETCH}")
-    if head is None:
-        raise PolicyError("the repository has no commit yet; commit first")
-    try:
-        merge_base = _git(folder, "merge-base", commit, head).decode("ascii").strip()
-    except _NotFoundError:
-        raise PolicyError(f"{ref} and HEAD have no common commit in this clone; {_FETCH}") from None
-    return merge_base, merge_base == head
+    missing = f"{ref} and HEAD have no common commit in this clone; {_FETCH}"
+    base = _git(folder, "merge-base", commit, "HEAD", missing=missing).decode("ascii").strip()
+    return base, base == find_commit(folder, "HEAD")
 
 
-class _NotFoundError(PolicyError):
-    """git found nothing, and gave no message."""
-
-
-def _git(folder: Path, *arguments: str) -> bytes:
+def _git(folder: Path, *arguments: str, missing: str = "") -> bytes:
     """Return what a git command prints.
+
+    Args:
+        folder: a folder in the repository.
+        arguments: of the command.
+        missing: what it says that prints no error when it finds nothing.
 
     Raises:
         PolicyError: it failed, or there is no git.
@@ -238,10 +227,9 @@ def _git(folder: Path, *arguments: str) -> bytes:
     except OSError as error:
         raise PolicyError(f"git can't be started ({error.strerror}); install it, or name a run") from None
     if done.returncode:
-        message = " ".join(done.stderr.decode("utf-8", "replace").split())
-        if not message:
-            raise _NotFoundError(f"git {arguments[0]} found nothing")
-        raise PolicyError(f"git {arguments[0]}: {message[:300]}; run it in a git repository, or name a run")
+        message = " ".join(done.stderr.decode("utf-8", "replace").split())[:300]
+        advice = f"git {arguments[0]}: {message}; run it in a git repository, or name a run"
+        raise PolicyError(advice if message else missing)
     return done.stdout
 
 

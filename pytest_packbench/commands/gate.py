@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_packbench.cli import FAILED, FINE, UsageError
 from pytest_packbench.commands.paths import add_packs, add_root, add_trust, packs_of, policy_project, suite_and_pack
-from pytest_packbench.runs.folder import find_run_source
+from pytest_packbench.runs.folder import OUTPUT, find_run_source
 
 if TYPE_CHECKING:
     import argparse
@@ -60,71 +60,55 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError: nothing is named that could be checked, or it can't be read.
     """
-    if not arguments.runs and not arguments.policy_from:
-        raise UsageError("gate: expected RUNS, --policy-from, or both")
-    passed = _check_runs(arguments) if arguments.runs else _requires_nothing(arguments)
+    if not arguments.runs and (arguments.baseline or arguments.require or not arguments.policy_from):
+        raise UsageError("gate: got no RUNS; expected some, or --policy-from without --baseline and --require")
+    runs = [_load(path) for path in arguments.runs]
+    passed = _check_runs(arguments, runs) if runs else True
     if arguments.policy_from:
-        passed = _check_policies(arguments) and passed
+        passed = _check_policies(arguments, runs) and passed
     return FINE if passed else FAILED
 
 
-def _requires_nothing(arguments: argparse.Namespace) -> bool:
-    given = {"--baseline": arguments.baseline, "--require": arguments.require}
-    unused = next((name for name, value in given.items() if value), None)
-    if unused:
-        raise UsageError(f"{unused}: got no RUNS; expected a run that it applies to")
-    return True
-
-
-def _check_policies(arguments: argparse.Namespace) -> bool:
+def _check_policies(arguments: argparse.Namespace, runs: Sequence[StoredRun]) -> bool:
     """Print in which points acceptance policies differ from those of the base, and return whether that is allowed."""
     from pytest_packbench.model.policy import PolicyError
-    from pytest_packbench.policy import TESTED, compare_policy, open_base
+    from pytest_packbench.policy import compare_policy, open_base
     from pytest_packbench.reports.terminal import one_line, policy_lines
 
     project = policy_project(arguments)
     try:
-        base = open_base(arguments.policy_from, project)
+        base = open_base(arguments.policy_from, project, Path.cwd() / OUTPUT)
     except PolicyError as error:
         raise UsageError(f"--policy-from: {error}") from None
-    if base.run is not None:
-        # a run got them as options, which the command does not have
-        of_run = {"baseline", "fail_on", *TESTED}
-        settings = {name: value for name, value in project.settings.items() if name not in of_run}
-        project = project._replace(settings=settings)
-    outcomes = []
-    for name in _suite_names(arguments, project.root):
+    passed = True
+    for name in [arguments.rules] if arguments.rules else _suite_names(runs, project.root):
         suite, pack = suite_and_pack(name, arguments, by_name=not arguments.rules)
         if not_imported := packs_of(arguments).not_imported(suite.path):
             # their code is a part of the policy
             raise UsageError(f"--rules: {not_imported}")
-        outcomes.append(compare_policy(base, suite, pack, project))
+        outcome = compare_policy(base, suite, pack, project)
+        passed = passed and not outcome.failed
         sys.stdout.write(f"{one_line(suite.name)}\n")
-        sys.stdout.write("".join(f"  {line}\n" for line in policy_lines(outcomes[-1])))
-    passed = not any(outcome.failed for outcome in outcomes)
+        sys.stdout.write("".join(f"  {line}\n" for line in policy_lines(outcome)))
     sys.stdout.write("acceptance policy: not loosened\n" if passed else "acceptance policy: FAILED\n")
     return passed
 
 
-def _suite_names(arguments: argparse.Namespace, root: Path) -> Sequence[str]:
+def _suite_names(runs: Sequence[StoredRun], root: Path) -> Sequence[str]:
     from pytest_packbench.cases.suites import find_suites
 
-    if arguments.rules:
-        return [arguments.rules]
-    if arguments.runs:
-        return list(dict.fromkeys(_load(path).run.requested_suite for path in arguments.runs))
-    names = list(find_suites(root))
+    names = list(dict.fromkeys(stored.run.requested_suite for stored in runs) or find_suites(root))
     if not names:
         raise UsageError(f"--policy-from: no suite under {root}; pass --root, or run packbench in the project's folder")
     return names
 
 
-def _check_runs(arguments: argparse.Namespace) -> bool:
+def _check_runs(arguments: argparse.Namespace, runs: Sequence[StoredRun]) -> bool:
     """Print each gate with its arithmetic, and return whether all passed."""
     from pytest_packbench.reports.terminal import one_line
 
-    runs = [_load(path) for path in arguments.runs]
-    suites = [_suite(arguments, stored) for stored in runs]
+    names = (arguments.rules or stored.run.requested_suite for stored in runs)
+    suites = [suite_and_pack(name, arguments, by_name=not arguments.rules)[0] for name in names]
     baselines = _baselines(arguments.baseline, {stored.run.suite for stored in runs})
     judged = [_gates(stored, suite, baselines) for stored, suite in zip(runs, suites, strict=True)]
     passed = True
@@ -182,11 +166,6 @@ def _controls_of(stored: StoredRun) -> tuple[str, bool]:
     return (controls.text, bool(controls.wrong)) if controls is not None else ("", False)
 
 
-def _suite(arguments: argparse.Namespace, stored: StoredRun) -> Suite:
-    name = arguments.rules or stored.run.requested_suite
-    return suite_and_pack(name, arguments, by_name=not arguments.rules)[0]
-
-
 def _baselines(paths: Sequence[Path], suites: Collection[str]) -> dict[str, tuple[Path, StoredRun]]:
     """Read the baselines, one per suite, and return them with their paths by suite.
 
@@ -197,12 +176,9 @@ def _baselines(paths: Sequence[Path], suites: Collection[str]) -> dict[str, tupl
     for path in paths:
         baseline = _load(path)
         suite = baseline.run.suite
-        if suite in baselines:
-            raise UsageError(f"--baseline {path}: second baseline for suite {suite}; expected one per suite")
-        if suite not in suites:
-            raise UsageError(
-                f"--baseline {path}: got a run of suite {suite}; expected a run of {', '.join(sorted(suites))}"
-            )
+        if suite in baselines or suite not in suites:
+            expected = f"one run of each suite among {', '.join(sorted(suites))}"
+            raise UsageError(f"--baseline {path}: got a run of suite {suite}; expected {expected}")
         baselines[suite] = path, baseline
     return baselines
 

@@ -15,13 +15,11 @@ from pytest_packbench.runs.folder import OUTPUT
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection
 
     from pytest_packbench.cases.suites import FoundSuite, Project
     from pytest_packbench.model.pack import Pack
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.packs.registry import Packs
-    from pytest_packbench.policy import PolicyProject
 
 
 ROOT = Path("storage") / "benchmarks"
@@ -165,21 +163,21 @@ def chosen_pack(name: str, packs: Packs) -> Pack:
     return packs[name]
 
 
-def policy_project(arguments: argparse.Namespace) -> PolicyProject:
-    """Return what acceptance policies depend on in this project, with the settings of its configuration.
+def policy_project(arguments: argparse.Namespace) -> Project:
+    """Return the project with the folder of suites of the command, for its acceptance policies.
 
     Raises:
         UsageError: pytest can't read the project's configuration.
     """
-    from pytest_packbench.policy import PolicyProject, policy_settings
+    from pytest_packbench.policy import policy_settings
 
-    packs, root, project = packs_of(arguments), root_of(arguments), _project_of(arguments)
+    project = _project_of(arguments)
+    # without following links
+    root = Path(os.path.abspath(root_of(arguments)))  # noqa: PTH100 - see above
     settings = dict(project.settings) or policy_settings({}, (), "")
     if arguments.root is not None:
         settings["root"] = Path(os.path.relpath(root, project.rootdir)).as_posix()
-    # without following links
-    root, output = (Path(os.path.abspath(folder)) for folder in (root, OUTPUT))  # noqa: PTH100 - see above
-    return PolicyProject(project.rootdir, root, settings, packs, output, project.hooks)
+    return project._replace(root=root, settings=settings)
 
 
 def suite_and_pack(name: str, arguments: argparse.Namespace, *, by_name: bool = False) -> tuple[Suite, Pack]:
@@ -196,6 +194,7 @@ def suite_and_pack(name: str, arguments: argparse.Namespace, *, by_name: bool = 
         PackError: its pack, or one of `--pack`, can't be loaded.
     """
     from pytest_packbench.api import load_found, load_suite
+    from pytest_packbench.cases.suites import missing_config_message, unknown_suite_message
     from pytest_packbench.model.suite import CONFIG_NAME
 
     packs, root, known = packs_of(arguments), root_of(arguments), _known_suites(arguments)
@@ -208,7 +207,9 @@ def suite_and_pack(name: str, arguments: argparse.Namespace, *, by_name: bool = 
     elif found is not None:
         suite = load_found(found, packs=packs)
     else:
-        raise UsageError(_no_suite(name, root, known, by_name=by_name))
+        bare = "" if by_name or name.startswith(BUNDLED) else missing_config_message(Path(name))
+        advice = "pass --root, or run packbench in the project's folder"
+        raise UsageError(bare or unknown_suite_message(name, known, root, advice))
     return suite, packs[suite.config.pack].for_suite(suite.config)
 
 
@@ -225,14 +226,6 @@ def bundled_folder(path: Path) -> Path:
 
     is_name = path.parent == Path(BUNDLED) and not path.exists()
     return find_suites(bundled_root()).get(path.name, path) if is_name else path
-
-
-def _no_suite(name: str, root: Path, known: Collection[str], *, by_name: bool) -> str:
-    from pytest_packbench.cases.suites import missing_config_message, unknown_suite_message
-
-    bare = "" if by_name or name.startswith(BUNDLED) else missing_config_message(Path(name))
-    advice = "pass --root, or run packbench in the project's folder"
-    return bare or unknown_suite_message(name, known, root, advice)
 
 
 def _project_of(arguments: argparse.Namespace) -> Project:

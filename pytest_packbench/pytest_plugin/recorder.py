@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_packbench.cases.recordings import count_controls
-from pytest_packbench.cases.suites import case_counts
+from pytest_packbench.cases.suites import Project, case_counts
 from pytest_packbench.engine.conditions import guard_name
 from pytest_packbench.engine.recordings import discard_recording, recording_problem
 from pytest_packbench.engine.result_builder import CaseRef, build_trial, carried_over_trial, unscored_result, versions
@@ -34,7 +34,7 @@ from pytest_packbench.plugin import (
     rootdir_of,
     ungrouped,
 )
-from pytest_packbench.policy import PolicyProject, compare_policy, open_base, policy_of
+from pytest_packbench.policy import compare_policy, open_base, policy_of
 from pytest_packbench.pytest_plugin.case_run import CaseRun, item_run, run_of, uncollected_case_ref
 from pytest_packbench.pytest_plugin.integrations import plugin_report
 from pytest_packbench.pytest_plugin.settings import find_named, hook_files, settings_of_policy
@@ -124,18 +124,13 @@ class Recorder:
         self.base = self.resumed.base if self.resumed is not None else contexts.settings.output
         self._redact: Callable[[str], str] = contexts.redactor.json
         settings = contexts.settings
-        self.policy_project = PolicyProject(
-            home=settings.home,
-            root=find_named(config)[0],
-            settings=settings_of_policy(config),
-            packs=contexts.packs,
-            output=settings.output,
-            hooks=hook_files(config),
+        self.project = Project(
+            settings.home, find_named(config)[0], settings=settings_of_policy(config), hooks=hook_files(config)
         )
         self.policy_base: PolicyBase | None = None
         if settings.policy_from and not config.option.collectonly:
             try:
-                self.policy_base = open_base(settings.policy_from, self.policy_project)
+                self.policy_base = open_base(settings.policy_from, self.project, settings.output)
             except PolicyError as error:
                 raise pytest.UsageError(f"--packbench-policy-from: {error}") from None
         self.runs: dict[str, SuiteRun] = {}
@@ -481,7 +476,7 @@ class Recorder:
 
     def _policy(self, run: SuiteRun) -> dict[str, Any]:
         """Return what the conclusion says about the acceptance policy, and what the report stores of it."""
-        suite, project = run.suite, self.policy_project
+        suite, project = run.suite, self.project
         pack = self.contexts.pack_of(suite)
         try:
             stored = self.contexts.redactor.json(policy_of(suite, pack, project))

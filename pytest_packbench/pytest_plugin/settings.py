@@ -487,7 +487,7 @@ def settings_of_policy(config: pytest.Config) -> dict[str, Any]:
 
 
 def hook_files(config: pytest.Config) -> tuple[str, ...]:
-    """Return the files with the hooks that decide what is tested, for `PolicyProject`."""
+    """Return the files with the hooks that decide what is tested, for `Project`."""
     callers = (getattr(config.hook, f"pytest_packbench_{name}") for name in HOOKS)
     functions = (implementation.function for caller in callers for implementation in caller.get_hookimpls())
     codes = (getattr(inspect.unwrap(function), "__code__", None) for function in functions)

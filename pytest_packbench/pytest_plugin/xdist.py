@@ -611,33 +611,24 @@ def _settings(settings: Settings) -> dict[str, str]:
 
 
 def _suite(contexts: SessionSuites, suite: Suite) -> dict[str, Any]:
-    pack = contexts.pack_of(suite)
-    files: dict[str, str] = {}
-    for path in suite.path.rglob("*"):
-        name = path.relative_to(suite.path)
-        hidden = any(part.startswith((".", "__pycache__")) for part in name.parts)
-        if not hidden and path.suffix != ".md" and name.as_posix() not in _OWN_FILES:
-            digest = _digest(path)
-            files |= {name.as_posix(): digest} if digest else {}
+    from pytest_packbench.cases.files import file_paths
     from pytest_packbench.engine.contexts import shown_path
 
+    pack = contexts.pack_of(suite)
+    paths = {path.relative_to(suite.path).as_posix(): path for path in map(Path, file_paths(suite.path))}
+    files = {name: _digest(path) for name, path in paths.items() if path.suffix != ".md" and name not in _OWN_FILES}
     folder = shown_path(suite.path, rootdir_of(contexts.config))
     return {"path": folder, "bundled": suite.bundled, "pack": f"{pack.name} {pack.version}", "files": files}
 
 
 def _project_modules(contexts: SessionSuites) -> list[str]:
     """Return the project's Python files that this process has imported, relative to rootdir."""
-    root = rootdir_of(contexts.config)
+    from pytest_packbench.policy import own_files
+
     loaded = [*sys.modules.values(), *contexts.config.pluginmanager.get_plugins()]
     files = {str(file) for module in loaded if (file := getattr(module, "__file__", None))}
-    names = set()
-    for file in files:
-        path = Path(file)
-        if path.suffix == ".py" and path.is_relative_to(root) and not path.is_relative_to(sys.prefix):
-            name = path.relative_to(root)
-            if name.parts[0] not in _COPIED and "site-packages" not in name.parts:
-                names.add(name.as_posix())
-    return sorted(names)
+    own = own_files(rootdir_of(contexts.config), files).items()
+    return [name for name, path in own if name.split("/")[0] not in _COPIED and not path.is_relative_to(sys.prefix)]
 
 
 def _digest(path: Path) -> str:

@@ -246,7 +246,7 @@ REQUESTS: dict[str, tuple[str, str, str, str]] = {
         f"{SUPPORT}/suite.yaml",
         "accept: 0.8",
         "accept: 0.1",
-        "policy: threshold lowered: suite.yaml: /thresholds/accept: 0.8 -> 0.1: FAIL",
+        "policy: threshold changed: suite.yaml: /thresholds/accept: 0.8 -> 0.1: FAIL",
     ),
     "a removed case": (
         f"{SUPPORT}/cases/answer/refund_by_name.json",

@@ -102,7 +102,10 @@ def test_an_entry_allows_exactly_its_change(repository: Path, gate: Any) -> None
     ("text", "problem"),
     [
         (ENTRY.format(old=1, new=2, reason="''"), "policy_changes.yaml: /changes/0/reason: got *"),
-        ("changes: [{old: 1, new: 2, reason: x}]", "policy_changes.yaml: /changes/0: names neither case nor key; *"),
+        (
+            "changes: [{old: 1, new: 2, reason: x}]",
+            "policy_changes.yaml: /changes/0 (): matches no change since the base; *",
+        ),
         ("changes: [{key: x, new: 2, reason: x}]", 'policy_changes.yaml: /changes/0/old: the key "old" is missing; *'),
         ("change: []", 'policy_changes.yaml: /change: unknown key "change"; did you mean "changes"?'),
         ("changes: [", "policy_changes.yaml: line 1 column *: not YAML: *"),
@@ -173,7 +176,7 @@ def test_another_root_or_name_is_no_way_out(repository: Path, gate: Any) -> None
     ]
     (storage / "easy" / "support").rename(storage / "easy" / "help")
     code, lines = gate()
-    assert "suite removed: support/suite.yaml: suite support: present -> removed: FAIL" in lines
+    assert "suite removed: support/suite.yaml: suite support: present -> absent: FAIL" in lines
 
 
 def test_links_are_read_as_a_run_reads_them(repository: Path, gate: Any) -> None:
@@ -211,7 +214,7 @@ def test_a_base_that_can_t_be_read_is_an_error_with_its_remedy(
     assert_error(gate(base="origin/main"), missing)
     assert_error(gate(base="--all"), "packbench: --policy-from: no commit --all here; *")
     assert_error(gate(base="01" + 24 * "A"), "there is no run 01A* of suite support here; *: FAIL", code=1)
-    assert_error(gate("--require=x"), "packbench: --require: got no RUNS; *")
+    assert_error(gate("--require=x"), "packbench: gate: got no RUNS; *")
     monkeypatch.setenv("CI", "true")
     assert_error(gate(base="HEAD"), "packbench: --policy-from: HEAD is the commit that is checked out, *")
     assert gate()[0] == 1
@@ -220,12 +223,12 @@ def test_a_base_that_can_t_be_read_is_an_error_with_its_remedy(
     monkeypatch.chdir(shallow)
     assert_error(gate(base="HEAD^1"), "packbench: --policy-from: no commit HEAD^1 here; fetch it*")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert_error(gate(), "packbench: --policy-from: main: git can't be started (No such file or directory); install*")
+    assert_error(gate(), "packbench: --policy-from: git can't be started (No such file or directory); install*")
 
 
 def test_without_a_repository_a_base_is_a_run(repository: Path, gate: Any) -> None:
     (repository / ".git").rename(repository / "elsewhere")
-    assert_error(gate(), "packbench: --policy-from: main: git rev-parse: fatal: not a git repository*; run it in*")
+    assert_error(gate(), "packbench: --policy-from: git rev-parse: fatal: not a git repository*; run it in*")
 
 
 def assert_error(result: tuple[int, list[str]], line: str, code: int = 2) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.analysis.conclusion import Times, conclude
+from pytest_packbench.analysis.trend import TrendPoint
 from pytest_packbench.model.control import ControlResult, ControlTally
 from pytest_packbench.model.metric import Figure, Interval, Panel
 from pytest_packbench.model.pack import panels_of

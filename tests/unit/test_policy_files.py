@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_packbench.api import load_suite
-from pytest_packbench.cases.git_tree import base_commit, commit_folder
+from pytest_packbench.cases.files import read_case_bytes
+from pytest_packbench.cases.git_tree import commit_folder, find_commit, left_at
+from pytest_packbench.cases.suites import Project
 from pytest_packbench.model.case import canonical_sha256
 from pytest_packbench.model.policy import PolicyError
 from pytest_packbench.model.suite import SuiteConfig
 from pytest_packbench.packs.registry import Packs
 from pytest_packbench.policy import (
-    PolicyProject,
+    code_hashes,
     compare_policy,
     function_modules,
     open_base,
     policy_of,
     policy_settings,
-    source_files,
     suite_policy,
     text_sha256,
 )
@@ -41,8 +42,6 @@ HIDDEN = {
     "__pycache__/m.pyc": b"1",
     "tables/__pycache__/m.py": b"1",
     "README.md": b"1",
-    "notes~": b"1",
-    "m.pyc": b"1",
 }
 FILES = {
     **HIDDEN,
@@ -81,7 +80,7 @@ def test_each_file_counts_as_what_it_is(folder: Path) -> None:
     assert list(cases) == ["a", "bad", "list", "m1", "more.line-4"]
     assert [cases[name].sha256 is None for name in ("a", "bad", "list", "m1")] == [False, True, True, False]
     assert cases["m1"].file == "cases/more.jsonl:2"
-    assert [found["read"](name) for name in ("a", "m1")] == [A, {"id": "m1"}]
+    assert [json.loads(read_case_bytes(cases[name].location)) for name in ("a", "m1")] == [A, {"id": "m1"}]
     recordings = {
         "a": canonical_sha256({"case_id": "a", "description": "x"}),
         "broken": text_sha256(b"{"),
@@ -121,9 +120,9 @@ def test_the_code_of_a_project_is_the_modules_in_its_folder(tmp_path: Path) -> N
         (tmp_path / name).touch()
     modules = [str(tmp_path / name) for name in ("one.py", "pack/a.py", "env/site-packages/x.py", "c.so")]
     expected = ["one.py", "pack/__init__.py", "pack/a.py", "pack/b.py"]
-    assert source_files([None, *modules, "/elsewhere/m.py"], tmp_path) == expected
+    assert list(code_hashes(tmp_path, [None, *modules, "/elsewhere/m.py"])) == expected
     (tmp_path / "__init__.py").touch()
-    assert source_files(modules[:1], tmp_path) == ["one.py"]
+    assert list(code_hashes(tmp_path, modules[:1])) == ["one.py"]
 
 
 def test_the_functions_of_a_suite_are_those_of_its_rules() -> None:
@@ -164,7 +163,7 @@ BASES: dict[str, tuple[dict[str, str], dict[str, str | None], dict[str, str], li
         {"pytest.ini": "[pytest]\npackbench_root = ../other\n"},
         {},
         {},
-        ["pytest.ini: packbench_root is outside of the repository in HEAD (*)"],
+        ["../other/.git is outside of the repository; name a run"],
     ),
     "no TOML": ({"pyproject.toml": "["}, {}, {}, ["pyproject.toml in the base can't be read: *"]),
     "no INI": ({"pytest.ini": "words\n"}, {}, {}, ["pytest.ini in the base can't be read: pytest.ini:1: *"]),
@@ -190,7 +189,7 @@ BASES: dict[str, tuple[dict[str, str], dict[str, str | None], dict[str, str], li
         {f"{TOY}/suite.yaml": "- a\n"},
         {f"{TOY}/suite.yaml": RULES},
         {},
-        ['suite.yaml in HEAD (*): got ["a"]; expected keys and values'],
+        ["scoring changed: suite.yaml: suite.yaml: ???????????????? -> sha256:*"],
     ),
     "a module of a package less": (
         {
@@ -207,19 +206,18 @@ BASES: dict[str, tuple[dict[str, str], dict[str, str | None], dict[str, str], li
 }
 
 
-def project_at(folder: Path, settings: dict[str, str]) -> PolicyProject:
+def project_at(folder: Path, settings: dict[str, str]) -> Project:
     """Return a project with a hook of an installed package, which is no file of the project."""
     hooks = (str(folder / "env" / "site-packages" / "conftest.py"),)
-    root, output = folder / "storage" / "benchmarks", folder / "reports"
-    return PolicyProject(folder, root, policy_settings(settings, (), ""), Packs(), output, hooks)
+    return Project(folder, folder / "storage" / "benchmarks", (), policy_settings(settings, (), ""), hooks)
 
 
 def policy_lines(folder: Path, suite: Path, settings: dict[str, str], base: str = "HEAD") -> list[str]:
     """Compare the policy of a suite with that of a base."""
     project = project_at(folder, settings)
     loaded = load_suite(suite)
-    pack = project.packs[loaded.config.pack].for_suite(loaded.config)
-    outcome = compare_policy(open_base(base, project), loaded, pack, project)
+    pack = Packs()[loaded.config.pack].for_suite(loaded.config)
+    outcome = compare_policy(open_base(base, project, folder / "reports"), loaded, pack, project)
     return [*(change.line for change in outcome.changes), *outcome.problems]
 
 
@@ -270,7 +268,7 @@ def test_a_suite_outside_of_the_root_has_its_folder_in_the_commit(
     assert policy_lines(tmp_path, tmp_path / "mine", {}) == []
     write(tmp_path, {"mine/suite.yaml": f"{RULES}thresholds: {{accept: 0.1}}\n"})
     assert policy_lines(tmp_path, tmp_path / "mine", {}) == [
-        "threshold lowered: suite.yaml: /thresholds/accept: 0.8 -> 0.1"
+        "threshold changed: suite.yaml: /thresholds/accept: 0.8 -> 0.1"
     ]
 
 
@@ -311,8 +309,9 @@ def test_what_git_can_t_read_is_one_line_with_its_remedy(tmp_path: Path) -> None
             commit_.unpack(name)
         assert problem in str(caught.value)
     git(tmp_path, "switch", "--quiet", "--orphan", "other")
-    with pytest.raises(PolicyError, match="the repository has no commit yet; commit first"):
-        base_commit(tmp_path, "main")
+    main = find_commit(tmp_path, "main")
+    with pytest.raises(PolicyError, match="git merge-base: fatal: Not a valid object name HEAD; "):
+        left_at(tmp_path, main, "main")
     commit(tmp_path)
     with pytest.raises(PolicyError, match="main and HEAD have no common commit in this clone; fetch it"):
-        base_commit(tmp_path, "main")
+        left_at(tmp_path, main, "main")

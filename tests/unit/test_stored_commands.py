@@ -116,7 +116,8 @@ def test_a_run_is_named_by_suite_and_id_or_by_path_and_one_that_is_not_there_is_
 
 def test_gates_and_policies_of_runs_that_do_not_fit_are_one_line(toy: Path, packbench: Run) -> None:
     root, reports = toy.parents[2] / "storage", toy.parent
-    assert packbench("gate") == (2, "packbench: gate: expected RUNS, --policy-from, or both\n")
+    none = "got no RUNS; expected some, or --policy-from without --baseline and --require"
+    assert packbench("gate") == (2, f"packbench: gate: {none}\n")
     empty = toy.parents[2] / "empty"
     empty.mkdir()
     advice = "pass --root, or run packbench in the project's folder"
@@ -140,12 +141,19 @@ def test_gates_and_policies_of_runs_that_do_not_fit_are_one_line(toy: Path, pack
     path = toy / COMPLETE / "report.json"
     report = json.loads(path.read_text("utf-8"))
     config = {"thresholds": {"by_type": 1}}
-    stored = {"version": 1, "config": config, "files": {}, "recordings": {}, "settings": {}, "code": {}}
+    empty_parts = {name: {} for name in ("files", "recordings", "settings", "code")}
+    stored = {"version": 1, "config": config, **empty_parts, "baseline": None}
     report["packbench"] = {"policy": stored, **report["packbench"]}
     path.write_text(json.dumps(report), encoding="utf-8")
     code, output = packbench("gate", "--rules", "toy", *policy)
     assert code == 1
     assert f"changes not allowed since run {COMPLETE}" in output
+    # a part that is not there would hide what was removed
+    for name in stored.keys() - {"version"}:
+        report["packbench"]["policy"] = {key: value for key, value in stored.items() if key != name}
+        path.write_text(json.dumps(report), encoding="utf-8")
+        code, output = packbench("gate", "--rules", "toy", *policy)
+        assert (code, "can't be compared (KeyError); restore its report.json" in output) == (1, True), name
     # a suite may be named by its folder under the root, and the root by pytest's configuration
     assert (
         packbench("lint", "../storage/toy", "--root", "storage")[0] == packbench("lint", "toy", "--root", "storage")[0]

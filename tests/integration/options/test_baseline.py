@@ -126,8 +126,8 @@ def test_a_gate_compares_the_cases_that_are_the_same_in_both_runs(
     (other,) = project.folders("other")
     mistakes: dict[str, tuple[Path, ...]] = {
         "can't be the baseline: scoring rules: '": (project.folders()[-1], before),
-        "second baseline for suite toy": (before, before, before),
-        "a run of suite other; expected a run of toy": (before, other),
+        "got a run of suite toy; expected one run of each suite among toy": (before, before, before),
+        "got a run of suite other; expected one run of each suite among toy": (before, other),
     }
     for message, (current, *baselines) in mistakes.items():
         code, output = gate(current, *(f"--baseline={baseline}" for baseline in baselines))

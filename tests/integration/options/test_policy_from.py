@@ -141,7 +141,8 @@ def test_another_target_by_option_or_hook_is_a_line(repository: Path, pytester: 
     option = 'pipeline changed: pytest.ini: setting target: "" -> target_support:easy: FAIL'
     assert (by_option.ret, changes(by_option)) == (pytest.ExitCode.TESTS_FAILED, [option])
     same = pytester.runpytest(NAMED, f"--packbench-policy-from={base}", "--packbench-target=target_support:easy")
-    assert changes(same) == [option]
+    tested = "pipeline changed: this run: target of the run: target_support:answer -> target_support:easy: FAIL"
+    assert changes(same) == [option, tested]
     (repository / "conftest.py").write_text(HOOK.format("easy"))
     hooked = pytester.runpytest(NAMED, FROM_MAIN)
     assert fnmatchcase("".join(changes(hooked)), "hook changed: conftest.py: hook conftest.py: absent -> *: FAIL")
