@@ -483,9 +483,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         register(config)
     elif getattr(config, "workerinput", {}).get(SAME):
-        from pytest_packbench.pytest_plugin.xdist import Unselected
-
-        config.pluginmanager.register(Unselected(config), "packbench-unselected")
+        raise pytest.UsageError("no suite is selected there; name it by --packbench-suite: variables are not sent")
 
 
 def _add_marked_tests(config: pytest.Config, tests: str, reports: list[pytest.TestReport]) -> None:
@@ -599,10 +597,3 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 def ungrouped(nodeid: str, known: Container[str]) -> str:
     """Return a node id without the group that xdist appends, unless it is known with it."""
     return nodeid if nodeid in known else nodeid.rpartition("@")[0] or nodeid
-
-
-def ungrouped_name(name: str, stem: str) -> str:
-    """Return a case's name without the group that xdist appends; its file's name at its beginning may contain an @."""
-    prefix = stem if name.startswith(stem) else ""
-    rest = name[len(prefix) :]
-    return prefix + (rest.rpartition("@")[0] if "@" in rest else rest)

@@ -101,7 +101,7 @@ def _register_reporting(
             prefetcher.tick, prefetcher.clear = progress.tick, progress.clear
     controller = config.pluginmanager.getplugin(CONTROLLER)
     if controller is not None:
-        controller.attach(recorder)
+        controller.recorder = recorder
 
 
 def _add(config: pytest.Config, *plugins: object) -> None:
