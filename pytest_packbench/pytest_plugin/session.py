@@ -94,11 +94,10 @@ def _register_reporting(
     config.stash[KEEP] = recorder.journal
     if prefetcher is not None:
         prefetcher.on_ended = recorder.journal_ended
-    if contexts.settings.mode != "fixture" and not config.option.collectonly:
-        progress = Progress(config, recorder, prefetcher)
+    if prefetcher is not None and contexts.settings.mode != "fixture":
+        progress = Progress(config, contexts.clients.ledger, prefetcher)
         _add(config, progress)
-        if prefetcher is not None:
-            prefetcher.tick, prefetcher.clear = progress.tick, progress.clear
+        prefetcher.tick, prefetcher.clear = progress.tick, progress.clear
     controller = config.pluginmanager.getplugin(CONTROLLER)
     if controller is not None:
         controller.recorder = recorder
