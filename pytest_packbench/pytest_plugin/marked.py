@@ -317,13 +317,14 @@ class MarkedTests:
         """Return the cases that a mark selects; each suite is read once per session.
 
         Raises:
-            MarkError: a suite has no such case.
+            MarkError: a suite has no such case, or a rule that no case uses.
         """
         selected = []
         for suite in suites:
             if suite.name not in self._cases:
                 cases = suite_cases(suite, self.contexts.pack_of(suite), self._shown_path)
-                self._refuse_unused_rules(suite, cases)
+                if unused := self.contexts.unused_rules(suite, [case.loaded for case in cases]):
+                    raise MarkError("; ".join(unused))
                 self._cases[suite.name] = cases
             matching = [case for case in self._cases[suite.name] if mark_filter.matches(case)]
             if not matching:
@@ -332,18 +333,6 @@ class MarkedTests:
             shard = self.contexts.settings.shard
             selected += [case for case in matching if shard is None or case.written_id in shard]
         return selected
-
-    def _refuse_unused_rules(self, suite: Suite, cases: Sequence[SuiteCase]) -> None:
-        """Refuse rules that no case of a suite uses, as for its case files.
-
-        Raises:
-            MarkError: there is such a rule.
-        """
-        expected = [case.loaded.case.expected for case in cases if case.loaded is not None]
-        # the rule may be for a case that can't be read
-        unused = self.contexts.unused_rules(suite, expected) if len(expected) == len(cases) else ()
-        if unused:
-            raise MarkError("; ".join(unused))
 
     def context(self, run: MarkedRun) -> SuiteContext:
         """Return the context of a suite in one test function."""

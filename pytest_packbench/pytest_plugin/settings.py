@@ -94,14 +94,12 @@ class Selection(NamedTuple):
         suites: all suites requested, by name or by a path in them.
         files: the files of cases among the arguments, absolute, with the names of the cases behind `::`; with none
             if the whole file is requested as well.
-        single: those of them that no other argument requests as a whole.
         contained: the arguments that another one contains.
     """
 
     named: tuple[str, ...]
     suites: tuple[FoundSuite, ...]
     files: Mapping[str, frozenset[str]] = MappingProxyType({})
-    single: Mapping[str, frozenset[str]] = MappingProxyType({})
     required: tuple[str, ...] = ()
     contained: tuple[str, ...] = ()
 
@@ -159,12 +157,10 @@ def activate(config: pytest.Config, collected: list[str]) -> None:
             return
     named = {known[name] for name in names}
     suites = tuple(dict.fromkeys(suite for suite in known.values() if suite in selected or suite in named))
-    files, single = _files(under)
     config.stash[SELECTION] = Selection(
         named=tuple(suite.name for suite in named),
         suites=suites,
-        files=files,
-        single=single,
+        files=_files(under),
         required=() if from_ini else tuple(suite.name for suite in named),
         contained=tuple(
             text for text, each in zip(texts, arguments, strict=True) if _is_contained(each, arguments, under)
@@ -223,19 +219,12 @@ def _is_contained(argument: tuple[str, str], arguments: list[tuple[str, str]], u
     )
 
 
-def _files(under: list[tuple[str, str]]) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+def _files(under: list[tuple[str, str]]) -> dict[str, frozenset[str]]:
     cases: dict[str, set[str]] = {}
     for path, name in under:
         if path.endswith(SUFFIXES):
             cases.setdefault(path, set()).add(name)
-    whole = {path for path, name in under if not name}
-    files = {path: frozenset() if "" in names else frozenset(names) for path, names in cases.items()}
-    single = {
-        path: names
-        for path, names in files.items()
-        if names and whole.isdisjoint(str(parent) for parent in Path(path).parents)
-    }
-    return files, single
+    return {path: frozenset() if "" in names else frozenset(names) for path, names in cases.items()}
 
 
 def show_suites(config: pytest.Config) -> int:
