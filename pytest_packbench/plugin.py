@@ -535,39 +535,33 @@ def _unused_option(config: pytest.Config) -> str:
     return ""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let marked tests fail that pytest can't parametrize."""
-    # the class has no public name
-    methods = [item for item in items if type(item).__name__ == "TestCaseFunction"]
-    marked = [item for item in methods if item.get_closest_marker(MARK) is not None]
-    if marked:
-        from pytest_packbench.pytest_plugin.marked import UnsupportedTests
-
-        config.pluginmanager.register(UnsupportedTests(marked), "packbench-unsupported")
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Let a marked unittest.TestCase fail in its setup: pytest does not parametrize it, so it would measure nothing."""
+    for item in items:
+        # the class has no public name
+        if type(item).__name__ == "TestCaseFunction" and item.get_closest_marker(MARK) is not None:
+            item.fixturenames.append("packbench_case")
 
 
 @pytest.fixture
 def packbench_case(request: pytest.FixtureRequest) -> Any:
     """The case of a test marked with packbench_cases, with its id, input, expected and notes."""
     if not hasattr(request, "param"):
-        pytest.fail(f'packbench_case: the test needs the mark @pytest.mark.{MARK}("suite")', pytrace=False)
+        expected = f'expected a test function with the mark @pytest.mark.{MARK}("suite")'
+        pytest.fail(f"packbench_case: {expected}; a unittest.TestCase can't use fixtures", pytrace=False)
     return request.param.loaded.case
 
 
 @pytest.fixture
-def packbench_request(packbench_case: Any, request: pytest.FixtureRequest) -> Any:  # noqa: ARG001 - the case comes first
+def packbench_request(packbench_case: Any, request: pytest.FixtureRequest) -> Any:
     """The verify request that a target gets for the case, with input, options and evidence."""
-    from pytest_packbench.pytest_plugin.marked import request_of
-
-    return request_of(request.node)
+    return request.node.packbench_run.pack.request(packbench_case)
 
 
 @pytest.fixture
-def packbench_check(packbench_case: Any, request: pytest.FixtureRequest) -> Callable[[object], Any]:  # noqa: ARG001 - see above
+def packbench_check(packbench_case: Any, request: pytest.FixtureRequest) -> Any:  # noqa: ARG001 - the case comes first
     """A function to call with the result: it scores, records, and fails the test below the threshold."""
-    from pytest_packbench.pytest_plugin.marked import check_of
-
-    return check_of(request.node)
+    return request.node.packbench_run.check
 
 
 @pytest.hookimpl(tryfirst=True)

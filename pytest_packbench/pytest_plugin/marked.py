@@ -35,10 +35,9 @@ from pytest_packbench.pytest_plugin.settings import Selection, find_named
 from pytest_packbench.pytest_plugin.terminal import suite_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_packbench.model.request import VerifyRequest
     from pytest_packbench.model.score import Score
     from pytest_packbench.model.suite import Suite
     from pytest_packbench.pytest_plugin.recorder import Recorder
@@ -96,25 +95,6 @@ def add_marked_tests(config: pytest.Config, tests: str, reports: Iterable[pytest
             plugin.pytest_runtest_logreport(report=report)
 
 
-def check_of(item: pytest.Item) -> Callable[[object], Score]:
-    """Return the function `packbench_check` of a marked test."""
-    run = _marked(item)
-
-    def packbench_check(result: object) -> Score:
-        __tracebackhide__ = True
-        return run.check(result)
-
-    return packbench_check
-
-
-def request_of(item: pytest.Item) -> VerifyRequest:
-    """Return the verify request of a marked test's case."""
-    run = _marked(item)
-    if run.loaded is None:
-        raise CaseBroken(run.problem)
-    return run.pack.request(run.loaded.case)
-
-
 class MarkError(ValueError):
     """A mark is invalid; one line with the reason and what to do."""
 
@@ -137,16 +117,17 @@ class MarkFilter(NamedTuple):
         Raises:
             MarkError: it names no suite, or has an invalid argument.
         """
-        arguments = [*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())]
-        got = f"got {MARK}({', '.join(arguments)})"
-        if not mark.args or not all(isinstance(name, str) and name for name in mark.args):
-            raise MarkError(f"{got}; expected names of suites, each a string")
         values = {name: [value] if isinstance(value, str) else value for name, value in mark.kwargs.items()}
-        for name, texts in values.items():
-            if name not in _FILTERS:
-                raise MarkError(f'{got}; unknown argument "{name}"; expected one of {", ".join(_FILTERS)}')
-            if not isinstance(texts, list | tuple) or not texts or not all(isinstance(text, str) for text in texts):
-                raise MarkError(f"{got}; expected a string for {name}, or a list of strings")
+        lists = (mark.args, *values.values())
+        are_texts = all(
+            isinstance(texts, list | tuple) and texts and all(text and isinstance(text, str) for text in texts)
+            for texts in lists
+        )
+        if not are_texts or not values.keys() <= set(_FILTERS):
+            arguments = [*map(repr, mark.args), *(f"{name}={value!r}" for name, value in mark.kwargs.items())]
+            filters = f"{', '.join(_FILTERS[:-1])} or {_FILTERS[-1]}"
+            expected = f"expected names of suites, and {filters} with a string or a list of strings"
+            raise MarkError(f"got {MARK}({', '.join(arguments)}); {expected}")
         return cls(tuple(dict.fromkeys(mark.args)), values)
 
     def matches(self, case: SuiteCase) -> bool:
@@ -311,7 +292,6 @@ class MarkedTests:
         self._shown_path = partial(shown_path, root=rootdir_of(config))
         self._cases: dict[str, tuple[SuiteCase, ...]] = {}
         self._contexts: dict[tuple[str, str], SuiteContext] = {}
-        self._counts: Counter[str] = Counter()
 
     def cases_for(self, suites: Sequence[Suite], mark_filter: MarkFilter) -> list[SuiteCase]:
         """Return the cases that a mark selects; each suite is read once per session.
@@ -348,19 +328,14 @@ class MarkedTests:
             setattr(item, RUN, _run_for(self, item, case))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Count the selected tests, and refuse a case that is run twice."""
-        runs = [run for item in session.items if (run := run_of(item)) is not None]
-        self._counts = Counter(run.suite.name for run in runs if run.test_function)
-        _refuse_doubles(runs)
+        """Refuse a case that is run twice."""
+        _refuse_doubles([run for item in session.items if (run := run_of(item)) is not None])
 
-    def pytest_report_collectionfinish(self) -> list[str]:
+    def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
         """List the suites of marked tests, which were not known when the header was written."""
         mode, suites = self.contexts.settings.mode, self.contexts.suites
-        return [
-            f"{suite_line(suite, mode)}, run by {self._counts[name]} marked tests"
-            for name, suite in suites.items()
-            if self._counts[name]
-        ]
+        counts = Counter(run.suite.name for item in items if isinstance(run := run_of(item), MarkedRun))
+        return [f"{suite_line(suites[name], mode)}, run by {count} marked tests" for name, count in counts.items()]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -392,26 +367,6 @@ class MarkedTests:
             run.time_out(raised)
         run.end()
         return result
-
-
-class UnsupportedTests:
-    """Lets marked tests fail that can't be parametrized, so that none passes without a measurement."""
-
-    def __init__(self, items: Sequence[pytest.Item]) -> None:
-        self._items = set(items)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Raise an error with what to do."""
-        if item in self._items:
-            pytest.fail(f"{MARK}: a unittest.TestCase can't use fixtures; write the test as a function", pytrace=False)
-
-
-def _marked(item: pytest.Item) -> MarkedRun:
-    run = run_of(item)
-    if not isinstance(run, MarkedRun):
-        raise TypeError(f"{item.nodeid} has no case")
-    return run
 
 
 def _run_for(tests: MarkedTests, item: pytest.Item, case: SuiteCase) -> MarkedRun:

@@ -33,7 +33,7 @@ from pytest_packbench.pytest_plugin.explain import ErrorGroups
 from pytest_packbench.pytest_plugin.integrations import refuse_repetition, register_integrations
 from pytest_packbench.pytest_plugin.recorder import Recorder
 from pytest_packbench.pytest_plugin.secrets import Secrets
-from pytest_packbench.pytest_plugin.settings import check_selected, read_settings
+from pytest_packbench.pytest_plugin.settings import read_settings
 from pytest_packbench.pytest_plugin.suites import open_suites
 from pytest_packbench.pytest_plugin.terminal import Progress, Terminal
 
@@ -63,7 +63,6 @@ def register(config: pytest.Config, *, collecting: bool = False) -> None:
         config.args[:] = [argument for argument in config.args if argument not in selection.contained]
     contexts = open_suites(config, read_settings(config), selection.suites)
     config.stash[CONTEXTS] = contexts
-    check_selected(contexts, selection)
     collector = Collector(contexts, selection)
     _add(config, collector, GarbageCollection(), Reporter(), Secrets(contexts.redactor), LastResort())
     register_integrations(config, collecting=collecting)

@@ -98,7 +98,7 @@ class Controller:
         if self.recorder is not None:
             from pytest_packbench.pytest_plugin.settings import check_cases_exist
 
-            check_cases_exist(self.recorder.contexts, session.config.stash[SELECTION])
+            check_cases_exist(session.config.stash[SELECTION])
             # before the workers start, which read the journal
             self.recorder.begin_journals(resumed=True)
         try:

@@ -273,8 +273,8 @@ def test_a_test_that_can_not_be_parametrized_is_an_error(project: Project) -> No
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines_random(
         [
-            "packbench_case: the test needs the mark @pytest.mark.packbench_cases*",
-            "*packbench_cases: a unittest.TestCase can't use fixtures*",
+            'packbench_case: expected a test function with the mark @pytest.mark.packbench_cases("suite"); a unittest.*',
+            "*ERROR at setup of TestOld.test_toy*",
         ]
     )
 
