@@ -171,15 +171,7 @@ def _name_of(path: Path, line: CaseLine) -> str:
 
 
 class CaseFolder(Folder):
-    """A folder of cases: its case files are collected without calling every plugin for each.
-
-    Attributes:
-        linked: whether it, or a parent folder, is a symbolic link.
-    """
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.linked: bool = self.path.is_symlink() or (isinstance(self.parent, CaseFolder) and self.parent.linked)
+    """A folder of cases: its case files are collected without calling every plugin for each."""
 
     @property
     def ihook(self) -> Any:
@@ -198,11 +190,11 @@ class CaseFolder(Folder):
             if is_case and not is_folder and not self.collector.may_be_in_shard(entry.name):
                 continue
             path = self.path / entry.name
-            if is_folder and not is_hidden(entry.name) and entry.is_symlink() and leaves_project(str(path)):
-                # an error of its own
+            if is_folder and not self.collector.is_counted(path):
+                if is_hidden(entry.name) or not leaves_project(str(path)):
+                    continue
+                # a link with an error of its own
                 is_folder = False
-            if is_folder and (is_hidden(entry.name) or self._is_uncounted_link(entry, path)):
-                continue
             if (may_ignore or is_folder or not is_case) and self._is_ignored(path, with_parents=is_folder):
                 continue
             if is_case and not is_folder:
@@ -210,9 +202,6 @@ class CaseFolder(Folder):
                 yield from self._nodes(self.collector.pytest_collect_file(path, self))
             else:
                 yield from self.found_at(path, is_folder=is_folder)
-
-    def _is_uncounted_link(self, entry: os.DirEntry[str], path: Path) -> bool:
-        return (self.linked or entry.is_symlink()) and not self.collector.is_counted(path)
 
     def _nodes(self, file: CaseFile | None) -> Iterable[pytest.Item | pytest.Collector]:
         """Return a file's item directly: pytest would report on each file, which takes longer than reading it."""
@@ -296,7 +285,7 @@ class Collector:
             if contexts.settings.mode == FIXTURE and os.path.lexists(suite.controls_path)
             for path in (suite.controls_path, suite.controls_path.parent)
         }
-        self._folders: dict[str, frozenset[str]] = {}
+        self._folders: set[str] = set()
         self.collected: dict[str, int] = dict.fromkeys(contexts.suites, 0)
         self.finished = False
 
@@ -310,14 +299,10 @@ class Collector:
         return shard is None or name in shard
 
     def is_counted(self, folder: Path) -> bool:
-        """Whether the cases of a linked folder count there; looked up only for links."""
-        text = str(folder)
-        return any(text in self._counted(suite) for under, suite in self._suites if text.startswith(under))
-
-    def _counted(self, suite: Suite) -> frozenset[str]:
-        if suite.name not in self._folders:
-            self._folders[suite.name] = frozenset(folder for folder, _ in case_folders(suite.cases_path))
-        return self._folders[suite.name]
+        """Whether the cases of a folder count there: not those of a hidden one, or of a link to what is counted."""
+        if not self._folders:
+            self._folders = {path for _, suite in self._suites for path, _ in case_folders(suite.cases_path)}
+        return str(folder) in self._folders
 
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Directory | None:
         """Collect the folders of cases of the requested suites, and those of their controls."""

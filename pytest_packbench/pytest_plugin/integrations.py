@@ -185,14 +185,6 @@ def refuse_repetition(config: pytest.Config) -> None:
         dist = config.workerinput.get(DIST)
     if dist == "each":
         raise pytest.UsageError("--dist=each: each worker would attempt every case; use --dist=load")
-    given = " ".join(map(str, config.invocation_params.args))
-    if (
-        "--tx" in given
-        and not hasattr(config, "workerinput")
-        and (dist == "no" or getattr(config.option, "numprocesses", None))
-    ):
-        # xdist itself would run all cases on this machine, and not say so
-        raise pytest.UsageError("--tx: expected --dist=load as well, and no -n")
     forced = getattr(config.option, "force_reruns", None)
     if forced:
         raise pytest.UsageError(

@@ -19,7 +19,6 @@ from pytest_packbench.model.errors import pluralize
 from pytest_packbench.model.run import BUNDLED
 from pytest_packbench.pytest_plugin.case_run import file_run
 from pytest_packbench.pytest_plugin.explain import VERBOSE, target_options
-from pytest_packbench.pytest_plugin.integrations import reruns
 from pytest_packbench.reports.terminal import caps_text, gateway_text, prompts_text, spent_text
 
 if TYPE_CHECKING:
@@ -59,8 +58,6 @@ class Terminal:
         lines = [line for suite in contexts.suites.values() for line in self._header(suite)]
         if contexts.serving is not None:
             lines.insert(0, gateway_text(contexts.settings.mode, contexts.serving.upstreams))
-        if reruns(config):
-            lines.append("packbench: each case is attempted once: --reruns applies to other tests only")
         # of a server, only the result is recorded
         if contexts.settings.mode == "record" and any(map(_records_prompts, self._opened())):
             lines.insert(0, prompts_text(recorded=contexts.settings.record_prompts))

@@ -107,13 +107,3 @@ def test_an_at_sign_in_a_name_is_no_group(project: Project) -> None:
     project.run_toy("-n", "2", "--dist=loadgroup").assert_outcomes(passed=1, errors=2)
     assert project.partial() == ""
     assert len(project.report()["packbench"]["cases"]) == 3
-
-
-@pytest.mark.parametrize("options", [(), ("-n", "2"), ("-n", "0", "--dist=load")])
-def test_workers_elsewhere_that_xdist_would_ignore_are_a_usage_error(
-    project: Project, options: tuple[str, ...]
-) -> None:
-    project.case("a")
-    result = project.run_toy("-p", "xdist", "--tx", "ssh=nobody.invalid", *options)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --tx: expected --dist=load as well, and no -n"])
