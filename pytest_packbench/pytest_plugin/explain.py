@@ -191,24 +191,20 @@ def _transcript(run: CaseRun, attempt: AttemptState | None) -> list[str]:
 
 
 def _context_lines(run: CaseRun, attempt: AttemptState | None) -> list[str]:
-    if attempt is None:
-        resumed = "resumed:  from an earlier session of this run; not run again"
-        return [f"case:     {run.where}", resumed, f"re-run:   {rerun_command(run)}"]
-    if run.test_function:
-        return [f"test:   {run.test_function}", f"case:   {run.where}", f"re-run: {rerun_command(run)}"]
+    rows = {"test": run.test_function, "case": run.where}
     config = run.item.config
-    has_cassette = attempt.cassette is not None
-    cassette = (
-        os.path.relpath(find_recording(run.suite, run.name).path, config.invocation_params.dir) if has_cassette else ""
-    )
     live = config.stash[CONTEXTS].settings.mode != "fixture"
-    exchanges = f"{attempt.calls} of its exchanges {'recorded' if live else 'replayed'}" if has_cassette else "none"
-    return [
-        f"case:     {run.where}",
-        f"cassette: {cassette} ({exchanges})" if cassette else f"cassette: {exchanges}",
-        *([f"model:    {attempt.llm_backend} {attempt.llm_model}, {pluralize(attempt.calls, 'call')}"] if live else []),
-        f"re-run:   {rerun_command(run)}",
-    ]
+    if attempt is None:
+        rows["resumed"] = "from an earlier session of this run; not run again"
+    elif not run.test_function:
+        rows["cassette"] = "none"
+        if attempt.cassette is not None:
+            path = os.path.relpath(find_recording(run.suite, run.name).path, config.invocation_params.dir)
+            rows["cassette"] = f"{path} ({attempt.calls} of its exchanges {'recorded' if live else 'replayed'})"
+        if live:
+            rows["model"] = f"{attempt.llm_backend} {attempt.llm_model}, {pluralize(attempt.calls, 'call')}"
+    rows["re-run"] = rerun_command(run)
+    return [f"{name + ':':10}{text}" for name, text in rows.items() if text]
 
 
 def _argument(run: CaseRun) -> str:
