@@ -555,7 +555,12 @@ def packbench_request(packbench_case: Any, request: pytest.FixtureRequest) -> An
 @pytest.fixture
 def packbench_check(packbench_case: Any, request: pytest.FixtureRequest) -> Any:  # noqa: ARG001 - the case comes first
     """A function to call with the result: it scores, records, and fails the test below the threshold."""
-    return request.node.packbench_run.check
+
+    def check(result: object) -> Any:
+        __tracebackhide__ = True
+        return request.node.packbench_run.check(result)
+
+    return check
 
 
 @pytest.hookimpl(tryfirst=True)
