@@ -494,24 +494,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         parametrize(metafunc)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Refuse options that would check nothing."""
-    is_worker = hasattr(session.config, "workerinput")
-    # with workers, tests with the mark packbench_cases are known when they end
-    if not is_worker and not session.config.pluginmanager.hasplugin(CONTROLLER):
-        unused = _unused_option(session.config)
-        if unused:
-            raise pytest.UsageError(unused)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Refuse the same with workers."""
-    if session.config.pluginmanager.hasplugin(CONTROLLER):
-        unused = _unused_option(session.config)
-        if unused:
-            session.exitstatus = pytest.ExitCode.USAGE_ERROR
-            session.config.get_terminal_writer().line(f"\nERROR: {unused}", red=True)
+    """Refuse options that check nothing: with workers, tests with the mark packbench_cases are known only now."""
+    unused = "" if hasattr(session.config, "workerinput") else _unused_option(session.config)
+    if unused:
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        reporter = session.config.pluginmanager.getplugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line(f"\nERROR: {unused}", red=True)
 
 
 def _unused_option(config: pytest.Config) -> str:

@@ -32,7 +32,7 @@ from pytest_packbench.cases.recordings import find_recording
 from pytest_packbench.cases.suites import case_counts
 from pytest_packbench.engine.external_io import TargetError
 from pytest_packbench.files import CASE, read_regular
-from pytest_packbench.model.errors import CaseError, duplicate_id
+from pytest_packbench.model.errors import CaseError, duplicate_id, pluralize
 from pytest_packbench.model.score import FIXTURE
 from pytest_packbench.model.strict_json import escape_unprintable, has_control_characters
 from pytest_packbench.plugin import rootdir_of
@@ -425,8 +425,8 @@ class Collector:
             self._refuse_recorded(session)
 
     def _refuse_missing_targets(self, session: pytest.Session) -> None:
-        runs = [run for item in session.items if (run := file_run(item)) is not None and _calls_target(run)]
-        for suite in {run.suite.name: run.suite for run in runs}.values():
+        suites = {run.suite.name: run.suite for item in session.items if (run := file_run(item)) is not None}
+        for suite in suites.values():
             try:
                 self._contexts.context(suite)
             except TargetError as error:
@@ -437,18 +437,14 @@ class Collector:
         # what the resumed run has recorded itself is not recorded again
         recorded = [run.name for run in runs if not run.earlier() and find_recording(run.suite, run.name).exists()]
         if recorded:
-            cases = f"{recorded[0]} has" if len(recorded) == 1 else f"{recorded[0]} and {len(recorded) - 1} more have"
-            advice = "select cases without one, or record on your machine and approve the change (packbench accept)"
-            refuse(session.config, f"--packbench-mode=record: CI is set, and {cases} a recording; {advice}")
+            counted = f"{pluralize(len(recorded), 'selected case')}, such as {recorded[0]}, would be recorded again"
+            advice = "select cases without a recording, or record on your machine and approve it (packbench accept)"
+            refuse(session.config, f"--packbench-mode=record: CI is set, and {counted}; {advice}")
 
 
 def _suite_at(text: str, suites: Iterable[tuple[str, Suite]]) -> Suite | None:
     """Return the suite with the folder that a path begins with; None if there is none."""
     return next((suite for folder, suite in suites if text.startswith(folder)), None)
-
-
-def _calls_target(run: CaseRun) -> bool:
-    return not run.problem and run.loaded is not None and run.loaded.case.notes.skip is None
 
 
 def _set_duplicate(run: CaseRun, other: str, name: str = "") -> None:

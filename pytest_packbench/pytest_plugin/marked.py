@@ -57,8 +57,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
         pytest.Collector.CollectError: the mark is invalid; one line names the test.
     """
     try:
-        cases, several = _cases_for(metafunc)
-        metafunc.parametrize(FIXTURE, _parameters(cases, several=several), indirect=True)
+        metafunc.parametrize(FIXTURE, _parameters(_cases_for(metafunc)), indirect=True)
     except (MarkError, pytest.UsageError) as error:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {MARK}: {error}") from None
 
@@ -387,27 +386,27 @@ def _run_for(tests: MarkedTests, item: pytest.Item, case: SuiteCase) -> MarkedRu
     )
 
 
-def _cases_for(metafunc: pytest.Metafunc) -> tuple[list[SuiteCase], bool]:
-    """Return a function's cases, and whether its marks name several suites."""
+def _cases_for(metafunc: pytest.Metafunc) -> list[SuiteCase]:
+    """Return a function's cases, in the order of suites and files."""
     if FIXTURE not in metafunc.fixturenames:
         raise MarkError("the test does not use the fixture packbench_check, which scores its result; add it")
     cases: dict[tuple[Path, str], SuiteCase] = {}
-    filters = [MarkFilter.of(mark) for mark in metafunc.definition.iter_markers(MARK)]
-    for mark_filter in filters:
+    for mark in metafunc.definition.iter_markers(MARK):
+        mark_filter = MarkFilter.of(mark)
         suites = [_suite_of_mark(metafunc.config, name) for name in mark_filter.suites]
         _check_settings(metafunc.config)
         for case in _tests_of(metafunc.config).cases_for(suites, mark_filter):
             cases.setdefault((case.path, case.case_id), case)
-    names = {name for mark_filter in filters for name in mark_filter.suites}
-    return sorted(cases.values(), key=lambda case: (case.suite.name, str(case.path), case.line)), len(names) > 1
+    return sorted(cases.values(), key=lambda case: (case.suite.name, str(case.path), case.line))
 
 
-def _parameters(cases: Sequence[SuiteCase], *, several: bool) -> list[object]:
+def _parameters(cases: Sequence[SuiteCase]) -> list[object]:
     """Return pytest's parameters for cases, with ids and the marks for `-m`.
 
     The id of a parameter is that of the case, after the suite's name if there are several suites, and after the folder
     if the suite has the id twice.
     """
+    several = len({case.suite.name for case in cases}) > 1
     times = Counter((case.suite.name, case.case_id) for case in cases)
     parameters: list[object] = []
     for case in cases:

@@ -60,7 +60,7 @@ def test_each_verdict_as_for_items_from_files(both: Project) -> None:
             "*gold in doubt*",
             "*schedule changed*score 0.10 < 0.80*",
             "*said known_hole*",
-            "re-run: pytest 'test_own.py::test_toy[[]bad]'",
+            "re-run:   pytest 'test_own.py::test_toy[[]bad]'",
         ]
     )
     assert {name: f"{error['verdict']} {error['kind']}" for name, error in both.errors().items()} == {
