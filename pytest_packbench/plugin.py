@@ -477,13 +477,19 @@ def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
         from pytest_packbench.pytest_plugin.xdist import Controller
 
-        config.pluginmanager.register(Controller(config), CONTROLLER)
+        config.pluginmanager.register(Controller(config, partial(_add_marked_tests, config)), CONTROLLER)
     if SELECTION in config.stash:
         from pytest_packbench.pytest_plugin.session import register
 
         register(config)
     elif getattr(config, "workerinput", {}).get(SAME):
         raise pytest.UsageError("no suite is selected there; name it by --packbench-suite: variables are not sent")
+
+
+def _add_marked_tests(config: pytest.Config, tests: str, reports: list[pytest.TestReport]) -> None:
+    from pytest_packbench.pytest_plugin.marked import add_marked_tests
+
+    add_marked_tests(config, tests, reports)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

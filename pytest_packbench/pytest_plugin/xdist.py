@@ -33,7 +33,7 @@ from pytest_packbench.plugin import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from pytest_packbench.model.result import EndedAttempt, Result
     from pytest_packbench.pytest_plugin.collection import Collector
@@ -55,7 +55,8 @@ _GRACE_S = 2.0
 
 def is_elsewhere(spec: Any) -> bool:
     """Whether a worker may run other code, other cases or other settings than this process: by its `--tx`."""
-    return bool(not spec.popen or spec.chdir or spec.via or spec.python or spec.env)
+    is_process_here = "popen" in str(spec).split("//")
+    return bool(not is_process_here or spec.chdir or spec.via or spec.python or spec.env)
 
 
 def name_of_worker(node: Any) -> str:
@@ -67,14 +68,19 @@ def name_of_worker(node: Any) -> str:
 class Controller:
     """The hooks of the controller, also of a run without a suite.
 
+    Args:
+        config: the controller's.
+        add_marked: adds the marked tests that a worker selected, as JSON, and the reports that came before them.
+
     Attributes:
         seed: what the run's id is made of.
         recorder: the run's, once a suite is requested.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, add_marked: Callable[[str, list[pytest.TestReport]], None]) -> None:
         self.recorder: Recorder | None = None
         self._config = config
+        self._add_marked = add_marked
         self._added: set[str] = set()
         self._crashed: list[pytest.TestReport] = []
         self._started: set[str] = set()
@@ -261,12 +267,9 @@ class Controller:
             recorder.reject(reported, f"not counted: worker {name_of_worker(node)}: {problem}")
 
     def _add(self, marked: str, *reports: pytest.TestReport) -> None:
-        """Add the marked tests that a worker selected, as JSON; these reports have come before them."""
         if marked not in self._added:
             self._added.add(marked)
-            from pytest_packbench.pytest_plugin.marked import add_marked_tests
-
-            add_marked_tests(self._config, marked, [*self._crashed, *reports])
+            self._add_marked(marked, [*self._crashed, *reports])
 
 
 class Worker:
